@@ -1,0 +1,227 @@
+"""What a workload implements, and the nouns it shares with the engine.
+
+A file in `workloads/` defines one `Workload` and binds an instance to the module-level
+name `WORKLOAD`.  The engine reads its description (no backend is imported for that); a
+worker calls `prepare` and then times `Task.step`.  Standard library only: a worker may run
+under an interpreter that has nothing but its backend.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+BACKENDS = ("numpy", "torch", "onnxruntime")
+PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "int8")
+DEVICE_KINDS = ("cpu", "gpu")
+
+ParameterValue = int | float | str
+
+
+class WorkloadError(Exception):
+    """A workload, device or library cannot do what a case asks for.
+
+    `code` is a stable word for scripts, `hint` the remedy in one sentence.
+    """
+
+    def __init__(self, message: str, *, code: str = "unsupported", hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to do a job; its `id` names it everywhere: events, JSON, screens, logs."""
+
+    workload: str
+    device: str  # "cpu", "cuda:0", "fake:0"
+    backend: str
+    precision: str
+    quantization: str | None = None  # "dynamic" or "static", only with precision int8
+    threads: int | None = None  # CPU threads; None where the device is a GPU
+    batch: int | None = None
+    params: Mapping[str, ParameterValue] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Readable and stable, such as `matmul[n=4096]/cpu/torch/bf16/t16`."""
+        inner = {} if self.batch is None else {"batch": self.batch}
+        inner.update(self.params)  # type: ignore[arg-type]
+        listed = ",".join(f"{name}={value}" for name, value in inner.items())
+        return f"{self.workload}[{listed}]/{self.label}"
+
+    @property
+    def label(self) -> str:
+        """The contender without its workload: `cpu/torch/bf16/t16`."""
+        precision = f"{self.precision}-{self.quantization}" if self.quantization else self.precision
+        parts = [self.device, self.backend, precision]
+        if self.threads is not None:
+            parts.append(f"t{self.threads}")
+        return "/".join(parts)
+
+    @property
+    def device_kind(self) -> str:
+        """`cpu` or `gpu`; the test device `fake:N` poses as a GPU."""
+        return "cpu" if self.device == "cpu" else "gpu"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One knob of a workload, declared once for `--set`, `--help`, the TUI and the JSON."""
+
+    name: str
+    default: ParameterValue
+    help: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    unit: str = ""
+
+    def parse(self, text: str) -> ParameterValue:
+        """The value that `text` spells, of the default's type; ValueError says what is allowed."""
+        kind = type(self.default)
+        try:
+            value = kind(text)
+        except ValueError:
+            noun = {int: "a whole number", float: "a number"}.get(kind, "text")
+            raise ValueError(f"{self.name} takes {noun}, not {text!r}") from None
+        if self.choices and value not in self.choices:
+            raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
+        if isinstance(value, (int, float)) and not self._within(float(value)):
+            raise ValueError(f"{self.name} lies {self.range_text()}, not at {text}")
+        return value
+
+    def _within(self, value: float) -> bool:
+        low = float("-inf") if self.minimum is None else self.minimum
+        high = float("inf") if self.maximum is None else self.maximum
+        return low <= value <= high  # False for NaN, as it should be
+
+    def range_text(self) -> str:
+        if self.minimum is None and self.maximum is None:
+            return "anywhere"
+        if self.maximum is None:
+            return f"at {self.minimum:g} or above"
+        if self.minimum is None:
+            return f"at {self.maximum:g} or below"
+        return f"between {self.minimum:g} and {self.maximum:g}"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way of doing the job that a workload offers on one kind of device."""
+
+    device_kind: str
+    backend: str
+    precision: str
+    quantization: str | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one step does, for throughput, FLOP/s and the refusal of what does not fit."""
+
+    flops: float | None  # floating-point (or integer multiply-add) operations, 2 per MAC
+    bytes_moved: float | None  # least traffic to and from memory
+    items: float  # what throughput counts, per step
+    item: str  # its unit: "samples", "products", "runs"
+    memory_bytes: float  # estimated peak, refused beforehand where it does not fit
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The result of a check; `passed` is False where the result is plainly wrong.
+
+    `metric` is "relative_error" (less is better) or "test_accuracy" (more is better).
+    `limit` is the bound that `passed` was judged by: right for the precision, not yet the
+    scenario's own error limit, which the advisor applies.
+    """
+
+    metric: str
+    value: float
+    reference: str
+    limit: float
+    passed: bool
+
+
+class Setup:
+    """Times the parts of a preparation: `with setup.phase("transfer"): ...`."""
+
+    PHASES = ("build", "transfer", "compile")
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self.seed = seed
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        if name not in self.PHASES:
+            raise ValueError(f"unknown set-up phase {name!r}")
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - began
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
+
+class Task(ABC):
+    """A prepared case inside a worker: everything is loaded, the next `step` can be timed."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """One unit of work.  On a GPU it may return before the work is finished."""
+
+    def finish(self) -> None:  # noqa: B027 - nothing is queued on a CPU
+        """Return only when all work that `step` queued is done."""
+
+    def activate(self) -> None:  # noqa: B027 - most tasks share no global setting
+        """Set what the process shares (threads, TF32) before a block of this case."""
+
+    @abstractmethod
+    def check(self) -> Accuracy:
+        """Compare the result with a reference; called once, untimed, before any block."""
+
+    def transfer_out_s(self) -> float | None:
+        """Seconds to bring the result back to the host, measured on its own; None on a CPU."""
+        return None
+
+    def loss(self) -> float | None:
+        """The latest training loss, or None where nothing is trained."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - garbage collection is enough for most
+        """Give back memory, files and child processes."""
+
+
+class Workload(ABC):
+    """One kind of work: its description (light) and its preparation (in a worker)."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    teaches: ClassVar[str]  # one sentence: what a learner sees here
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    default_batch: ClassVar[int | None] = None
+    latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
+    variants: ClassVar[tuple[Variant, ...]]
+
+    @abstractmethod
+    def work(self, case: Case) -> Work:
+        """The cost of one step of `case`."""
+
+    @abstractmethod
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        """Load `case`; raise WorkloadError where the library or device cannot do it."""
+
+    def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+        """The parameters with their defaults filled in, in their declared order."""
+        return {p.name: given.get(p.name, p.default) for p in self.parameters}
+
+
+def decode_case(fields: Mapping[str, Any]) -> Case:
+    """A case from its JSON object."""
+    return Case(**fields)

@@ -1,0 +1,326 @@
+"""The JSON document, schema version 1: one struct per object, field by field.
+
+Units are in the names, SI, numbers as numbers.  A value that is not known is `null`; what
+explains it stands in `unavailable{field: reason}` or in `reason`.  NaN and infinity never
+get this far: they are refused where they arise (see `workbench.worker`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .contract import Case
+
+SCHEMA_VERSION = 1
+
+
+class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
+    """Why something is missing, was skipped or failed."""
+
+    code: str  # stable, for scripts: "no_memory", "worker_died", "budget", ...
+    message: str  # one line for people
+    hint: str | None = None  # the remedy
+
+
+class Warning(msgspec.Struct, frozen=True):  # noqa: A001 - the contract's word
+    """Something that weakens trust in a result, with its remedy."""
+
+    code: str
+    message: str
+    remedy: str
+    subject: str | None = None  # a case id, a scenario id, a GPU uuid; None for the whole run
+
+
+# ---------------------------------------------------------------- machine
+
+
+class Cache(msgspec.Struct, frozen=True):
+    level: int
+    kind: str  # "data", "instruction", "unified"
+    size_bytes: int
+    instances: int
+
+
+class Isa(msgspec.Struct, frozen=True):
+    """Instruction-set extensions that decide which precision is fast; None: could not be read."""
+
+    avx2: bool | None = None
+    avx512f: bool | None = None
+    avx512_vnni: bool | None = None
+    avx_vnni: bool | None = None
+    avx512_bf16: bool | None = None
+    avx512_fp16: bool | None = None
+    amx_tile: bool | None = None
+    amx_int8: bool | None = None
+    amx_bf16: bool | None = None
+    neon: bool | None = None
+    sve: bool | None = None
+    asimddp: bool | None = None  # arm64 dot product
+    i8mm: bool | None = None
+    bf16: bool | None = None  # arm64 BF16
+
+
+class CoreLimit(msgspec.Struct, frozen=True):
+    """One thing that limits the usable cores, e.g. `("cgroup", 4.0, "/sys/fs/cgroup/cpu.max")`."""
+
+    name: str  # "logical", "affinity", "cgroup", "slurm"
+    cores: float
+    source: str
+
+
+class Cpu(msgspec.Struct, frozen=True):
+    model: str | None
+    vendor: str | None
+    architecture: str
+    sockets: int | None
+    physical_cores: int | None
+    logical_cores: int
+    affinity_cores: int | None
+    cgroup_quota_cores: float | None  # as the kernel says, unrounded; None: no quota
+    effective_cores: int  # what every thread setting derives from
+    limited_by: str  # which of `limits` gave `effective_cores`
+    limits: list[CoreLimit]
+    isa: Isa
+    caches: list[Cache]
+    max_frequency_mhz: float | None
+    unavailable: dict[str, str] = {}
+
+
+class Memory(msgspec.Struct, frozen=True):
+    total_bytes: int
+    available_bytes: int  # after the cgroup limit, where there is one
+    cgroup_limit_bytes: int | None
+    swap_total_bytes: int
+    swap_used_bytes: int
+
+
+class Pcie(msgspec.Struct, frozen=True):
+    generation: int | None = None
+    width: int | None = None
+    max_generation: int | None = None
+    max_width: int | None = None
+
+
+class GpuProcess(msgspec.Struct, frozen=True):
+    pid: int
+    used_memory_bytes: int | None
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU as NVML and CUDA see it; `unavailable` explains each None."""
+
+    index: int | None  # NVML's index; not CUDA's ordinal
+    device: str | None  # the name used in cases, "cuda:0"; None: hidden from CUDA
+    uuid: str | None
+    pci_bus_id: str | None
+    name: str | None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    compute_capability: str | None = None
+    driver_version: str | None = None
+    pcie: Pcie = Pcie()
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    utilization_percent: float | None = None
+    sm_clock_mhz: float | None = None
+    max_sm_clock_mhz: float | None = None
+    clock_event_reasons: list[str] | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
+    persistence: bool | None = None
+    processes: list[GpuProcess] | None = None
+    visible: bool = True  # False: hidden by CUDA_VISIBLE_DEVICES
+    simulated: bool = False  # True only for the test device `fake:N`
+    unavailable: dict[str, str] = {}
+
+
+class Nvml(msgspec.Struct, frozen=True):
+    available: bool
+    reason: Reason | None = None
+    driver_version: str | None = None
+    library_version: str | None = None
+
+
+class CudaDriver(msgspec.Struct, frozen=True):
+    """What libcuda itself says, asked in a child process; it honours CUDA_VISIBLE_DEVICES."""
+
+    available: bool
+    device_count: int
+    reason: Reason | None = None
+    api_version: str | None = None  # highest CUDA version of the driver, "13.0"
+
+
+class Os(msgspec.Struct, frozen=True):
+    system: str
+    release: str
+    distribution: str | None
+    container: str | None  # "docker", "kubernetes", ... or None
+
+
+class Machine(msgspec.Struct, frozen=True):
+    hostname: str
+    os: Os
+    cpu: Cpu
+    memory: Memory
+    gpus: list[Gpu]
+    nvml: Nvml
+    cuda: CudaDriver
+
+
+class Package(msgspec.Struct, frozen=True):
+    """An installed distribution, read from its metadata, never imported."""
+
+    version: str | None
+    detail: str | None = None  # torch: "CPU build", "CUDA 13.0", "ROCm 7.0"
+
+
+class Software(msgspec.Struct, frozen=True):
+    python: str
+    executable: str  # of the workers, `~` in place of the home folder
+    packages: dict[str, Package]
+    environment: dict[str, str]  # the variables that change results, such as OMP_NUM_THREADS
+
+
+# ----------------------------------------------------------- measurements
+
+
+class Throughput(msgspec.Struct, frozen=True):
+    value: float
+    unit: str  # "samples/s"
+
+
+class SetupTimes(msgspec.Struct, frozen=True):
+    """One-off costs of a case in seconds; each None where it does not arise."""
+
+    import_s: float | None = None  # starting the worker's interpreter and importing the backend
+    build_s: float | None = None
+    transfer_s: float | None = None  # host to device
+    transfer_out_s: float | None = None  # device to host
+    compile_s: float | None = None
+
+
+class WarmUp(msgspec.Struct, frozen=True):
+    n: int = 0  # steps
+    seconds: float = 0.0
+    first_s: float | None = None  # the very first step
+    steady: bool = False  # consecutive windows agreed
+
+
+class AccuracyResult(msgspec.Struct, frozen=True):
+    metric: str
+    value: float
+    reference: str
+    limit: float
+    passed: bool
+
+
+class Measurement(msgspec.Struct):
+    """One case, its raw samples and what derives from them."""
+
+    id: str
+    case: Case
+    status: str  # "ok", "skipped", "failed", "cancelled"
+    reason: Reason | None
+    scenario: str | None
+    samples_s: list[float]  # seconds per iteration, in the order of measuring
+    iterations_per_sample: int
+    lead_in_s: list[float]
+    warmup: WarmUp
+    n: int
+    median_s: float | None
+    ci95_s: tuple[float, float] | None  # distribution-free, of the median; None below 6 samples
+    p10_s: float | None
+    p90_s: float | None
+    p99_s: float | None  # None below 100 samples
+    min_s: float | None
+    throughput: Throughput | None
+    flops_per_s: float | None
+    peak_fraction: float | None
+    setup: SetupTimes
+    accuracy: AccuracyResult | None
+    memory_peak_bytes: int | None
+    energy_j: float | None
+    telemetry: dict[str, float] | None
+    simulated: bool
+    loss: list[float]  # one value per block, where something is trained
+    warnings: list[Warning]
+
+
+# --------------------------------------------------------------- verdicts
+
+
+class EqualPrecision(msgspec.Struct, frozen=True):
+    """The best of each device at one precision, so that like is compared with like."""
+
+    precision: str
+    best_cpu: str | None
+    best_gpu: str | None
+    device_ratio: float | None
+    device_ratio_ci95: tuple[float, float] | None
+
+
+class Crossover(msgspec.Struct, frozen=True):
+    parameter: str
+    value: float
+    ci95: tuple[float, float]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The answer for one scenario.
+
+    `device_ratio` is the time of the best CPU contender over that of the best GPU contender:
+    above 1 the GPU is faster.  `pick_ratio` is the time of `runner_up` over that of `pick`.
+    Contenders are named by their case ids.
+    """
+
+    scenario: str
+    title: str
+    textbook: str  # "cpu" or "gpu"
+    objective: str
+    choice: str  # "cpu", "gpu", "either", "unknown"
+    no_gpu: bool  # True: none was found, so the choice is "cpu" for want of a rival
+    best_cpu: str | None
+    best_gpu: str | None
+    device_ratio: float | None
+    device_ratio_ci95: tuple[float, float] | None
+    pick: str | None
+    runner_up: str | None
+    pick_ratio: float | None
+    pick_ratio_ci95: tuple[float, float] | None
+    tie: bool  # pick and runner-up are too close to call within the tolerance
+    equal_precision: list[EqualPrecision]
+    basis: str  # "measured", "estimated", "simulated", "recorded"
+    crossover: Crossover | None
+    reasons: list[str]
+    warnings: list[Warning]
+    reproduce: str
+
+
+# --------------------------------------------------------------- document
+
+
+class Tool(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+    command: str
+
+
+class Run(msgspec.Struct, frozen=True):
+    id: str
+    started_at: str  # ISO 8601, UTC
+    finished_at: str | None
+    duration_s: float | None
+    status: str  # "running", "paused", "done", "failed", "cancelled", "incomplete"
+    budget_s: float | None
+
+
+class Document(msgspec.Struct):
+    schema_version: int
+    tool: Tool
+    run: Run
+    machine: Machine | None
+    software: Software | None
+    measurements: list[Measurement]
+    verdicts: list[Verdict]
+    warnings: list[Warning]

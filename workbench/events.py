@@ -1,0 +1,154 @@
+"""The facts a run consists of, in the order they happened; the journal is a list of them.
+
+Every event carries `at_s`, seconds since the run began (monotonic).  Whatever the screens
+or the JSON document show follows from these alone (`workbench.report.Report.apply`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .contract import Case
+from .document import (
+    AccuracyResult,
+    Machine,
+    Reason,
+    SetupTimes,
+    Software,
+    Tool,
+    Verdict,
+    WarmUp,
+    Warning,
+)
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+    at_s: float
+
+
+class RunStarted(Event, frozen=True, kw_only=True, tag=True):
+    schema_version: int
+    id: str
+    started_at: str
+    budget_s: float
+    tool: Tool
+
+
+class HardwareDetected(Event, frozen=True, kw_only=True, tag=True):
+    machine: Machine
+    software: Software
+
+
+class WarningRaised(Event, frozen=True, kw_only=True, tag=True):
+    warning: Warning
+
+
+class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
+    """A row of the table: announced for all rows before the first is measured."""
+
+    scenario: str  # the scenario's id, or the workload's name for a plain `run`
+    title: str
+    question: str
+    textbook: str | None  # None for a plain `run`: no verdict is owed
+    objective: str
+    cases: list[Case]
+    item: str  # what throughput counts
+    items_per_step: dict[str, float]  # by case id
+    flops_per_step: dict[str, float | None]
+
+
+class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
+    scenario: str
+    share_s: float  # the part of the budget given to this row
+
+
+class WorkerStarted(Event, frozen=True, kw_only=True, tag=True):
+    worker: str  # "cpu/torch"
+    pid: int
+    import_s: float
+    versions: dict[str, str]
+
+
+class WorkerEnded(Event, frozen=True, kw_only=True, tag=True):
+    worker: str
+    reason: Reason | None  # None: it ended because it was asked to
+
+
+class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
+    case: str  # the case id, here and below
+    setup: SetupTimes
+    accuracy: AccuracyResult | None
+    warmup: WarmUp
+    iterations_per_sample: int
+    memory_peak_bytes: int | None
+
+
+class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
+    case: str
+    scenario: str
+    round: int  # contenders measured in the same round are compared as a pair
+    samples_s: list[float]
+    lead_in_s: list[float]
+    loss: float | None
+
+
+class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):
+    """A block that spanned a suspend: kept out of every statistic."""
+
+    case: str
+    reason: Reason
+
+
+class CaseDropped(Event, frozen=True, kw_only=True, tag=True):
+    """A contender left the race with its samples intact."""
+
+    case: str
+    scenario: str
+    reason: Reason
+    beaten_by: str | None
+    ratio: float | None  # its time over the winner's
+    ratio_bounds: tuple[float, float] | None  # simultaneous over all looks and pairs
+
+
+class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
+    case: str
+    scenario: str
+    status: str  # "ok", "skipped", "failed", "cancelled"
+    reason: Reason | None
+
+
+class VerdictReached(Event, frozen=True, kw_only=True, tag=True):
+    verdict: Verdict
+
+
+class StatusChanged(Event, frozen=True, kw_only=True, tag=True):
+    status: str  # "paused" or "running"
+
+
+class RunFinished(Event, frozen=True, kw_only=True, tag=True):
+    status: str
+    finished_at: str
+    duration_s: float
+    exit_code: int
+
+
+AnyEvent = (
+    RunStarted
+    | HardwareDetected
+    | WarningRaised
+    | RacePlanned
+    | RaceStarted
+    | WorkerStarted
+    | WorkerEnded
+    | CasePrepared
+    | BlockMeasured
+    | BlockDiscarded
+    | CaseDropped
+    | CaseFinished
+    | VerdictReached
+    | StatusChanged
+    | RunFinished
+)
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(AnyEvent).decode
