@@ -22,7 +22,7 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
     hint: str | None = None  # the remedy
 
 
-class Warning(msgspec.Struct, frozen=True):  # noqa: A001 - the contract's word
+class Warning(msgspec.Struct, frozen=True):
     """Something that weakens trust in a result, with its remedy."""
 
     code: str

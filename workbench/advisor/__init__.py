@@ -1,0 +1,1 @@
+"""From measurements to decisions: scenarios, the race, the verdict."""

@@ -1,0 +1,29 @@
+"""What a scenario counts: one number per block, smaller is better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..document import SetupTimes
+from ..measure.statistics import median, quantile
+
+OBJECTIVES = ("throughput", "latency_p99", "time_to_result")
+
+
+def start_up_s(setup: SetupTimes) -> float:
+    """Everything that comes once, before the first step, in seconds."""
+    parts = (setup.import_s, setup.build_s, setup.transfer_s, setup.compile_s)
+    return sum(part for part in parts if part is not None)
+
+
+def block_value(objective: str, samples_s: Sequence[float], setup: SetupTimes) -> float:
+    """Seconds that stand for one block under `objective`.
+
+    `latency_p99` needs samples of single steps, and enough of them: below a hundred the
+    quantile is in effect the largest.  `time_to_result` adds what comes before the first step.
+    """
+    if objective == "latency_p99":
+        return quantile(samples_s, 0.99)
+    if objective == "time_to_result":
+        return start_up_s(setup) + median(samples_s)
+    return median(samples_s)

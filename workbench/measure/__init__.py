@@ -1,0 +1,1 @@
+"""Timing in a worker, and the statistics that every front end shares."""
