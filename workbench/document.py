@@ -92,6 +92,7 @@ class Memory(msgspec.Struct, frozen=True):
     cgroup_limit_bytes: int | None
     swap_total_bytes: int
     swap_used_bytes: int
+    unavailable: dict[str, str] = {}  # a 0 above is explained here where it was not read
 
 
 class Pcie(msgspec.Struct, frozen=True):
@@ -180,6 +181,7 @@ class Software(msgspec.Struct, frozen=True):
     executable: str  # of the workers, `~` in place of the home folder
     packages: dict[str, Package]
     environment: dict[str, str]  # the variables that change results, such as OMP_NUM_THREADS
+    unavailable: dict[str, str] = {}
 
 
 # ----------------------------------------------------------- measurements

@@ -1,0 +1,114 @@
+"""Plain sentences for a verdict, each from figures the report holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..contract import Case
+from ..document import Machine
+from ..measure.statistics import Ratio, median
+from ..report import Contender, Row
+from .objective import start_up_s
+from .scenarios import Scenario
+
+NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
+
+
+def short(case: Case) -> str:
+    """A contender in words: `cpu torch bf16 t2`."""
+    return case.label.replace("/", " ")
+
+
+def seconds(value: float) -> str:
+    """A time to three digits with its unit."""
+    for limit, factor, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
+        if value < limit:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value:.3g} s"
+
+
+def times(ratio: Ratio) -> str:
+    """`2.05x (95 %: 1.99-2.10)`."""
+    return f"{ratio.value:.3g}x (95 %: {ratio.low:.3g}-{ratio.high:.3g})"
+
+
+def reasons(
+    row: Row,
+    scenario: Scenario,
+    choice: str,
+    ratio: Ratio | None,
+    pick: Contender | None,
+    runner_up: Contender | None,
+    pick_ratio: Ratio | None,
+    machine: Machine | None,
+) -> list[str]:
+    """The outcome, then what stands behind it, the most telling first."""
+    found = [_outcome(row, choice, ratio, machine)]
+    if pick is not None and runner_up is not None and pick_ratio is not None:
+        found.append(_lead(pick, runner_up, pick_ratio, ratio, choice))
+    if scenario.objective == "time_to_result" and pick is not None:
+        start_up = start_up_s(pick.setup)
+        share = start_up / (start_up + median(pick.samples_s))
+        found.append(
+            f"Of {short(pick.case)}'s time to result, {share:.0%} is start-up and set-up "
+            f"({seconds(start_up)})."
+        )
+    found += _left_out(row, scenario)
+    return found
+
+
+def _outcome(row: Row, choice: str, ratio: Ratio | None, machine: Machine | None) -> str:
+    measured = {c.case.device_kind for c in row.contenders if c.blocks}
+    if machine is not None and not machine.gpus and "cpu" in measured:
+        said = [r.message for r in (machine.nvml.reason, machine.cuda.reason) if r is not None]
+        return "No GPU was found here" + (f" ({'; '.join(said)})" if said else "") + "."
+    if ratio is None:
+        return _why_unknown(row, measured)
+    if choice == "either":
+        return f"Too close to call: CPU time over GPU time is {times(ratio)}."
+    if choice == "unknown":
+        return f"Not settled: CPU time over GPU time is {times(ratio)}; it needs a larger budget."
+    faster = ratio if choice == "gpu" else ratio.inverse()
+    outcome = f"{NAMES[choice].capitalize()} is {times(faster)} faster"
+    textbook = row.plan.textbook
+    if textbook and textbook != choice:
+        return f"{outcome}, against the textbook's answer."
+    return f"{outcome}."
+
+
+def _why_unknown(row: Row, measured: set[str]) -> str:
+    if not measured:
+        told = next((c.reason.message for c in row.contenders if c.reason), "it was not reached")
+        return f"Nothing was measured: {told}."
+    missing = "gpu" if "cpu" in measured else "cpu"
+    lost = [c for c in row.contenders if c.case.device_kind == missing]
+    told = next((c.reason.message for c in lost if c.reason), "it has no contender here")
+    if len(measured) == 2:
+        return "Too few rounds for an interval; it needs a larger budget."
+    return f"Nothing was measured on {NAMES[missing]}: {told}."
+
+
+def _lead(
+    pick: Contender, runner_up: Contender, ratio: Ratio, device: Ratio | None, choice: str
+) -> str:
+    if ratio.low <= 1:
+        return f"{short(pick.case)} and {short(runner_up.case)} are level: {times(ratio)}."
+    return f"{short(pick.case)} leads {short(runner_up.case)} by {times(ratio)}."
+
+
+def _left_out(row: Row, scenario: Scenario) -> Iterator[str]:
+    """Contenders that could not be picked, and why."""
+    for contender in row.contenders:
+        name, accuracy = short(contender.case), contender.accuracy
+        if contender.state == "failed" and contender.reason:
+            yield f"{name} failed: {contender.reason.message}."
+        elif (
+            accuracy is not None
+            and scenario.max_error is not None
+            and accuracy.metric == "relative_error"
+            and accuracy.value > scenario.max_error
+        ):
+            yield (
+                f"{name} is {accuracy.value:.1%} off the reference, "
+                f"above the limit of {scenario.max_error:.1%}."
+            )

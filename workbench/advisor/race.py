@@ -1,0 +1,107 @@
+"""Who is still in the race: pure functions of the rounds measured so far.
+
+Best-arm identification by successive elimination (Even-Dar, Mannor and Mansour 2006): after a
+round, a contender that is slower than another with its interval wholly above one drops out.
+The interval of each pair is widened so that the error over all pairs and all looks together
+stays under ALPHA: Bonferroni over the pairs, and ALPHA / (k (k + 1)) for look k, which sums to
+ALPHA however long the race goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from ..measure.statistics import MIN_PAIRS, Ratio, median, paired_ratio
+
+ALPHA = 0.05
+TOLERANCE = 0.05  # closer than this is a tie: not worth a user's second thought
+
+Rounds = Mapping[int, float]  # round number to the block's value, seconds
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """`case` is slower than `by`; `ratio` is its time over the other's."""
+
+    case: str
+    by: str
+    ratio: Ratio
+
+
+def ratio_between(first: Rounds, second: Rounds, confidence: float = 0.95) -> Ratio | None:
+    """Time of the first over time of the second, from the rounds both took part in."""
+    common = sorted(first.keys() & second.keys())
+    return paired_ratio([first[r] for r in common], [second[r] for r in common], confidence)
+
+
+def confidence_at(look: int, pairs: int) -> float:
+    """Confidence of one pair's interval at the `look`-th look (from 1) among `pairs` pairs."""
+    return 1 - ALPHA / (max(pairs, 1) * look * (look + 1))
+
+
+def pair_count(contenders: int) -> int:
+    return contenders * (contenders - 1) // 2
+
+
+def looks_taken(rounds: Mapping[str, Rounds]) -> int:
+    """How many looks the data allow so far: one per round from the third on."""
+    longest = max((len(r) for r in rounds.values()), default=0)
+    return max(0, longest - MIN_PAIRS + 1)
+
+
+def beaten(rounds: Mapping[str, Rounds], *, look: int, pairs: int) -> list[Beaten]:
+    """The contenders that are slower than another one beyond doubt at this look.
+
+    `pairs` is the number of pairs at the start of the race, not of those still in it.
+    """
+    confidence = confidence_at(look, pairs)
+    worst: dict[str, Beaten] = {}
+    for first, second in combinations(rounds, 2):
+        ratio = ratio_between(rounds[first], rounds[second], confidence)
+        if ratio is None:
+            continue
+        if ratio.low > 1:
+            candidate = Beaten(first, second, ratio)
+        elif ratio.high < 1:
+            candidate = Beaten(second, first, ratio.inverse())
+        else:
+            continue
+        known = worst.get(candidate.case)
+        if known is None or candidate.ratio.value > known.ratio.value:
+            worst[candidate.case] = candidate
+    return list(worst.values())
+
+
+def ranking(rounds: Mapping[str, Rounds]) -> list[str]:
+    """Contenders from fastest to slowest, by their paired ratio to a common rival.
+
+    Contenders that dropped out took part in fewer rounds, maybe at a noisier time; comparing
+    each with one that was there throughout is fairer than comparing medians.
+    """
+    measured = {case: r for case, r in rounds.items() if r}
+    if not measured:
+        return []
+    anchor = max(measured, key=lambda case: len(measured[case]))
+    return sorted(measured, key=lambda case: _relative(measured[case], measured[anchor]))
+
+
+def _relative(rounds: Rounds, anchor: Rounds) -> float:
+    ratio = ratio_between(rounds, anchor)
+    if ratio is not None:
+        return ratio.value
+    common = sorted(rounds.keys() & anchor.keys())
+    if not common:
+        return median(list(rounds.values())) / median(list(anchor.values()))
+    return median([rounds[r] / anchor[r] for r in common])
+
+
+def is_tie(ratio: Ratio) -> bool:
+    """Within the tolerance whatever the truth inside the interval."""
+    return ratio.low >= 1 / (1 + TOLERANCE) and ratio.high <= 1 + TOLERANCE
+
+
+def settled(ratio: Ratio | None) -> bool:
+    """Whether more rounds could no longer change the decision between two contenders."""
+    return ratio is not None and (ratio.low > 1 or ratio.high < 1 or is_tie(ratio))

@@ -1,0 +1,139 @@
+"""The answer for one row, decided from what the report holds and nothing else.
+
+Pure: the same report gives the same verdict, live, replayed or years later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from ..document import EqualPrecision, Machine, Verdict
+from ..measure.statistics import Ratio
+from ..report import Contender, Row, trust_warnings
+from . import race
+from .explain import reasons
+from .scenarios import Scenario
+
+UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
+
+
+def decide(row: Row, scenario: Scenario, machine: Machine | None, reproduce: str) -> Verdict:
+    """The verdict of `row`; `unknown` where the evidence does not carry one."""
+    eligible = [c for c in row.contenders if is_admissible(c, scenario) and c.blocks]
+    rounds = {c.case.id: c.rounds() for c in eligible}
+    order = race.ranking(rounds)
+    best_cpu = _first(order, eligible, "cpu")
+    best_gpu = _first(order, eligible, "gpu")
+    ratio = _ratio(best_cpu, best_gpu)
+    no_gpu = machine is not None and not machine.gpus
+    pick, runner_up = _pick(order, eligible)
+    pick_ratio = _ratio(runner_up, pick)
+    choice = choose(ratio, has_cpu=best_cpu is not None, no_gpu=no_gpu)
+    named = [c for c in (pick, runner_up, best_cpu, best_gpu) if c is not None]
+    unique = {c.case.id: c for c in named}.values()
+    return Verdict(
+        scenario=row.plan.scenario,
+        title=row.plan.title,
+        textbook=row.plan.textbook or "",
+        objective=row.plan.objective,
+        choice=choice,
+        no_gpu=no_gpu,
+        best_cpu=_id(best_cpu),
+        best_gpu=_id(best_gpu),
+        device_ratio=ratio.value if ratio else None,
+        device_ratio_ci95=ratio.interval if ratio else None,
+        pick=_id(pick),
+        runner_up=_id(runner_up),
+        pick_ratio=pick_ratio.value if pick_ratio else None,
+        pick_ratio_ci95=pick_ratio.interval if pick_ratio else None,
+        tie=_is_close(pick_ratio),
+        equal_precision=equal_precision(row, scenario),
+        basis="simulated" if any(c.simulated for c in row.contenders) else "measured",
+        crossover=None,
+        reasons=reasons(row, scenario, choice, ratio, pick, runner_up, pick_ratio, machine),
+        warnings=list(chain.from_iterable(map(trust_warnings, unique))),
+        reproduce=reproduce,
+    )
+
+
+def is_admissible(contender: Contender, scenario: Scenario) -> bool:
+    """Whether the row may pick this contender: right precision, correct, within the error limit."""
+    if contender.state == "failed" or contender.case.precision in scenario.apart:
+        return False
+    return not exceeds_error_limit(contender, scenario)
+
+
+def exceeds_error_limit(contender: Contender, scenario: Scenario) -> bool:
+    found = contender.accuracy
+    if found is None or scenario.max_error is None or found.metric != "relative_error":
+        return False
+    return found.value > scenario.max_error
+
+
+def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
+    """`cpu`, `gpu`, `either` or `unknown` from the ratio of CPU time to GPU time."""
+    if ratio is None:
+        return "cpu" if no_gpu and has_cpu else "unknown"
+    if _is_close(ratio):
+        return "either"
+    if ratio.low > 1:
+        return "gpu"
+    if ratio.high < 1:
+        return "cpu"
+    return "unknown"
+
+
+def _is_close(ratio: Ratio | None) -> bool:
+    """Within the tolerance, or not told apart by a fairly narrow interval."""
+    if ratio is None:
+        return False
+    within = 1 / (1 + race.TOLERANCE) <= ratio.value <= 1 + race.TOLERANCE
+    holds_one = ratio.low <= 1 <= ratio.high
+    narrow = ratio.low >= 1 / UNDECIDED and ratio.high <= UNDECIDED
+    return narrow and (within or holds_one)
+
+
+def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
+    """The best of each device at each precision, those measured apart included."""
+    found = []
+    wanted = [*scenario.precisions, *scenario.apart]
+    present = {c.case.precision for c in row.contenders if c.blocks}
+    for precision in (p for p in wanted if p in present):
+        group = [c for c in row.contenders if c.case.precision == precision and c.blocks]
+        order = race.ranking({c.case.id: c.rounds() for c in group if c.state != "failed"})
+        cpu, gpu = _first(order, group, "cpu"), _first(order, group, "gpu")
+        ratio = _ratio(cpu, gpu)
+        found.append(
+            EqualPrecision(
+                precision=precision,
+                best_cpu=_id(cpu),
+                best_gpu=_id(gpu),
+                device_ratio=ratio.value if ratio else None,
+                device_ratio_ci95=ratio.interval if ratio else None,
+            )
+        )
+    return found
+
+
+def _pick(
+    order: Sequence[str], eligible: Sequence[Contender]
+) -> tuple[Contender | None, Contender | None]:
+    by_id = {c.case.id: c for c in eligible}
+    ranked = [by_id[case] for case in order]
+    return (ranked[0] if ranked else None, ranked[1] if len(ranked) > 1 else None)
+
+
+def _first(order: Sequence[str], group: Sequence[Contender], kind: str) -> Contender | None:
+    by_id = {c.case.id: c for c in group}
+    return next((by_id[case] for case in order if by_id[case].case.device_kind == kind), None)
+
+
+def _ratio(first: Contender | None, second: Contender | None) -> Ratio | None:
+    if first is None or second is None:
+        return None
+    return race.ratio_between(first.rounds(), second.rounds())
+
+
+def _id(contender: Contender | None) -> str | None:
+    return contender.case.id if contender else None

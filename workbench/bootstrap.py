@@ -1,0 +1,32 @@
+"""Starts a worker under any interpreter: `PYTHON bootstrap.py FD BACKEND DEVICE`.
+
+Only the two packages a worker needs become importable, by path.  Putting their parent folder
+on `sys.path` would also put this installation's torch and numpy in front of the interpreter's
+own.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def expose(name: str, folder: Path) -> None:
+    """Make `folder` importable as the package `name`."""
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None and spec.loader is not None  # noqa: S101 - it ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this script's own folder, whose file names are not for the world
+    expose("workbench", HERE)
+    expose("workloads", HERE.parent / "workloads")
+    from workbench.worker import main
+
+    main(sys.argv[1:])

@@ -1,0 +1,247 @@
+"""The command line: options into a request, a request into a run, a run into output.
+
+stdout carries data only; progress, warnings and errors go to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import __version__
+from .advisor.scenarios import ScenarioError
+from .contract import WorkloadError
+from .events import AnyEvent
+from .journal import JournalError
+from .options import examples, json_option, run_options
+from .request import Request, UsageError
+
+USAGE, FAILED = 2, 1
+DEFAULT = click.core.ParameterSource.DEFAULT
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples(
+        "workbench                      the table of scenarios, live",
+        "workbench --json --quick       the same in 20 s, as JSON",
+        "workbench advise realtime      one row",
+        "workbench run matmul --set n=2048 --precision fp32",
+        "workbench open last            look at an earlier run",
+    ),
+)
+@run_options
+@click.version_option(__version__, prog_name="workbench")
+@click.pass_context
+def cli(context: click.Context, /, **options: Any) -> None:
+    """On this machine, for this job: CPU or GPU - and how sure are we?
+
+    Measures contenders live and recommends one per scenario.  In a terminal it opens the
+    workbench; elsewhere it writes text, or JSON on request.
+    """
+    if context.invoked_subcommand is None:
+        start(options)
+    elif given := [n for n in options if context.get_parameter_source(n) is not DEFAULT]:
+        name = given[0].removesuffix("_s").removesuffix("s").removeprefix("as_")
+        raise UsageError(f"put --{name} behind the command: workbench {context.invoked_subcommand}")
+
+
+@cli.command(epilog=examples("workbench advise", "workbench advise realtime branching --json"))
+@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+@run_options
+def advise(scenarios: tuple[str, ...], **options: Any) -> None:
+    """Race the contenders of scenarios and recommend CPU or GPU for each."""
+    start(options, scenarios=scenarios)
+
+
+@cli.command(
+    epilog=examples(
+        "workbench run matmul --set n=2048",
+        "workbench run digits --precision fp32 --json",
+        "workbench run train_cnn --batch 128 --device cpu",
+    )
+)
+@click.argument("workloads", nargs=-1, required=True, metavar="WORKLOAD...")
+@run_options
+def run(workloads: tuple[str, ...], **options: Any) -> None:
+    """Measure every way of doing a workload, side by side."""
+    start(options, workloads=workloads)
+
+
+@cli.command(epilog=examples("workbench detect", "workbench detect --json | jq .machine.cpu"))
+@click.option("--python", metavar="PATH", help="Interpreter whose packages are looked up.")
+@json_option
+def detect(python: str | None, as_json: bool) -> None:
+    """Show the hardware and software that a run would use."""
+    from . import machine
+    from .export.json import dump
+    from .export.log import warning_line
+    from .export.text import machine_text
+
+    check_python(python)
+    found, software = machine.detect(python)
+    warnings = machine.hardware_warnings(found, software)
+    if as_json:
+        click.echo(dump({"machine": found, "software": software, "warnings": warnings}))
+        return
+    click.echo(machine_text(found, software))
+    for warning in warnings:
+        click.echo(warning_line(warning), err=True)
+
+
+@cli.command("list", epilog=examples("workbench list", "workbench list --json | jq '.workloads'"))
+@json_option
+def list_(as_json: bool) -> None:
+    """Show the scenarios and workloads, and what each teaches."""
+    from . import catalog
+    from .advisor import scenarios
+    from .export.json import dump
+    from .export.text import catalogue_text
+
+    rows = scenarios.load()
+    usable, broken = catalog.load_all()
+    if not as_json:
+        click.echo(catalogue_text(usable, broken, rows))
+        return
+    described = [
+        {
+            "name": workload.name,
+            "title": workload.title,
+            "teaches": workload.teaches,
+            "batch": workload.default_batch,
+            "parameters": workload.parameters,
+            "variants": workload.variants,
+        }
+        for workload in usable.values()
+    ]
+    problems = {name: str(error) for name, error in broken.items()}
+    click.echo(dump({"scenarios": list(rows.values()), "workloads": described, "broken": problems}))
+
+
+@cli.command("open", epilog=examples("workbench open last", "workbench open report.json --plain"))
+@click.argument("run", metavar="RUN")
+@json_option
+@click.option("--plain", is_flag=True, help="Text, even in a terminal.")
+def open_(run: str, as_json: bool, plain: bool) -> None:
+    """Show an earlier run: a JSON document, a journal, the id of a run, or `last`."""
+    from .export.json import dump
+    from .export.text import run_text
+    from .replay import open_run
+    from .report import Report
+
+    events = open_run(run)
+    if not as_json and not plain and in_terminal():
+        sys.exit(show_replay(events))
+    report = Report.of(events)
+    click.echo(dump(report.document()) if as_json else run_text(report))
+
+
+# ------------------------------------------------------------------ a run
+
+
+def start(
+    options: dict[str, Any], scenarios: tuple[str, ...] = (), workloads: tuple[str, ...] = ()
+) -> None:
+    """Check the request and run it with the front end that fits; exits the process."""
+    from .advisor import scenarios as rows_of
+    from .request import resolve
+
+    as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
+    plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
+    for name in ("devices", "backends", "precisions"):
+        options[name] = tuple(part for value in options[name] for part in value.split(",") if part)
+    if options["quick"] and options["thorough"]:
+        raise UsageError("--quick and --thorough exclude each other")
+    if as_json and as_jsonl:
+        raise UsageError("--json and --jsonl exclude each other")
+    check_python(options["python"])
+    check_output(output)
+    request = Request(scenarios=scenarios, workloads=workloads, **options)
+    rows = resolve(request, rows_of.load())
+    if not (as_json or as_jsonl or plain) and in_terminal():
+        sys.exit(show_live(request, output))
+    from .headless import run_headless
+
+    mode = "jsonl" if as_jsonl else "json" if as_json else "plain"
+    sys.exit(run_headless(request, rows, mode=mode, output=output, take_control=control))
+
+
+def show_live(request: Request, output: Path | None) -> int:
+    """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
+    from screens.app import run_tui  # noqa: TID251 - the one place that opens the outer layer
+
+    from screens.feed import EngineFeed  # noqa: TID251
+
+    from .export.json import dump
+    from .headless import write_atomically
+    from .report import Report
+
+    argv = [sys.executable, "-m", "workbench", *request.arguments(), "--jsonl", "--control"]
+
+    def save(report: Report) -> None:
+        if output is not None:
+            write_atomically(output, dump(report.document()) + "\n")
+
+    return run_tui(lambda: EngineFeed(argv), output=save)
+
+
+def show_replay(events: list[AnyEvent]) -> int:
+    from screens.app import run_tui  # noqa: TID251
+
+    from screens.feed import ReplayFeed  # noqa: TID251
+
+    return run_tui(lambda: ReplayFeed(events), replay=True)
+
+
+def in_terminal() -> bool:
+    """Whether a TUI can be shown: it reads stdin, draws on stderr, and leaves stdout free."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(s is not None and s.isatty() for s in streams) and os.environ.get("TERM") != "dumb"
+
+
+def check_python(path: str | None) -> None:
+    import shutil
+
+    if path is not None and shutil.which(path) is None:
+        raise UsageError(f"--python: {path} is not an executable file")
+
+
+def check_output(path: Path | None) -> None:
+    """Find out before the run, not after it, that its result cannot be written."""
+    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--output: {path} cannot be written")
+
+
+def main() -> None:
+    """The console script: runs the command, turns every error into one line."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
+    except click.ClickException as error:
+        fail(error.format_message(), USAGE)
+    except (UsageError, ScenarioError, JournalError, WorkloadError) as error:
+        hint = getattr(error, "hint", None)
+        fail(f"{error} ({hint})" if hint else str(error), USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read us has left; keep the interpreter from complaining about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    except Exception as error:
+        if os.environ.get("WORKBENCH_DEBUG"):
+            raise
+        fail(f"internal error: {type(error).__name__}: {error} (WORKBENCH_DEBUG=1 tells more)", 1)
+
+
+def fail(message: str, code: int) -> None:
+    """One line on stderr, and out."""
+    line = " ".join(message.split())
+    click.echo(f"workbench: {line}", err=True)
+    sys.exit(code)

@@ -1,0 +1,170 @@
+"""What may interrupt a run from outside: signals, and control lines of a front end.
+
+The engine waits in one place, `Control.wait`, which wakes for a worker's answer, a deadline,
+a signal or a control line.  It never polls: a busy parent takes a core from what it measures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Literal
+
+import psutil
+
+Happening = Literal["readable", "child", "deadline", "pause", "suspend"]
+
+
+class Cancelled(Exception):  # noqa: N818 - not an error
+    """The run is to end now; the message says who wanted it."""
+
+
+def process_age_s() -> float:
+    """Seconds since this process started, imports included."""
+    age = time.time() - psutil.Process().create_time()
+    return min(max(age, 0.0), 10.0)  # a clock that was set meanwhile must not eat the budget
+
+
+class Control:
+    """The run's clock, and the wishes of its user."""
+
+    def __init__(self, control_fd: int | None = None) -> None:
+        self._began = time.monotonic() - process_age_s()
+        self._control_fd = control_fd
+        self._control_text = b""
+        self._cancelled: str | None = None
+        self._wish: Literal["pause", "suspend"] | None = None
+        self._continued = False
+        self._child = False
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        if control_fd is not None:
+            self._selector.register(control_fd, selectors.EVENT_READ)
+
+    def now(self) -> float:
+        """Seconds since the process started, pauses left out."""
+        return time.monotonic() - self._began
+
+    def exclude(self, seconds: float) -> None:
+        """Take a pause out of the run's clock."""
+        self._began += seconds
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Turn termination and job-control signals into wishes while the block runs.
+
+        A signal that is already ignored stays ignored: under nohup a hang-up ends nothing.
+        """
+        handlers = {
+            "SIGINT": self._on_end,
+            "SIGTERM": self._on_end,
+            "SIGHUP": self._on_end,
+            "SIGTSTP": self._on_suspend,
+            "SIGCONT": self._on_continue,
+            "SIGCHLD": self._on_child,
+        }
+        previous: dict[int, Any] = {}
+        for name, handler in handlers.items():
+            number = getattr(signal, name, None)  # Windows lacks most
+            if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                previous[number] = signal.signal(number, handler)
+        old_wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(old_wakeup)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _on_end(self, number: int, _frame: FrameType | None) -> None:
+        self._cancelled = signal.Signals(number).name
+
+    def _on_suspend(self, _number: int, _frame: FrameType | None) -> None:
+        self._wish = "suspend"
+
+    def _on_continue(self, _number: int, _frame: FrameType | None) -> None:
+        self._continued = True
+
+    def _on_child(self, _number: int, _frame: FrameType | None) -> None:
+        self._child = True
+
+    def cancel(self, reason: str) -> None:
+        self._cancelled = self._cancelled or reason
+
+    def check(self) -> None:
+        """Raise Cancelled if the run is to end."""
+        if self._cancelled is not None:
+            raise Cancelled(self._cancelled)
+
+    def was_continued(self) -> bool:
+        """Whether this process was stopped and continued since the last call."""
+        continued, self._continued = self._continued, False
+        return continued
+
+    def wait(self, fd: int | None, timeout_s: float | None) -> Happening:
+        """Block until `fd` is readable, a child changed its state, the time is up, or a pause is
+        wished.  Raises Cancelled as soon as the run is to end.
+
+        A dead worker is not always an end-of-file: its forked children hold its pipe open.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        if fd is not None:
+            self._selector.register(fd, selectors.EVENT_READ)
+        try:
+            while True:
+                self.check()
+                if self._wish is not None:
+                    wish, self._wish = self._wish, None
+                    return wish
+                left = None if until is None else max(0.0, until - time.monotonic())
+                ready = {key.fd for key, _ in self._selector.select(left)}
+                self._take_control(ready)
+                self.check()
+                if fd in ready:
+                    return "readable"
+                if self._child:
+                    self._child = False
+                    return "child"
+                if not ready and until is not None and time.monotonic() >= until:
+                    return "deadline"
+        finally:
+            if fd is not None:
+                self._selector.unregister(fd)
+
+    def wait_for_resume(self) -> None:
+        """Block until the front end says resume; Cancelled if it says cancel or goes away."""
+        while True:
+            self.check()
+            ready = {key.fd for key, _ in self._selector.select()}
+            if "resume" in self._take_control(ready):
+                return
+
+    def _take_control(self, ready: set[int]) -> list[str]:
+        """Read what woke us; returns the control words, having acted on all but `resume`."""
+        if self._wake_read in ready:
+            os.read(self._wake_read, 4096)
+        if self._control_fd is None or self._control_fd not in ready:
+            return []
+        data = os.read(self._control_fd, 65536)
+        if not data:
+            self._selector.unregister(self._control_fd)
+            self._control_fd = None
+            self.cancel("the front end went away")
+            return []
+        *lines, self._control_text = (self._control_text + data).split(b"\n")
+        words = [str(json.loads(line).get("control")) for line in lines if line.strip()]
+        for word in words:
+            if word == "cancel":
+                self.cancel("cancelled by the user")
+            elif word == "pause":
+                self._wish = "pause"
+        return words

@@ -1,0 +1,328 @@
+"""A run from start to end: detect, plan, race row by row, decide; every step an event.
+
+The engine never draws and never measures.  Each event goes to the journal first, then into
+the report, then to whoever listens.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from . import __version__
+from . import events as ev
+from .advisor.verdict import decide
+from .control import Cancelled, Control
+from .document import SCHEMA_VERSION, Gpu, Machine, Reason, Software, Tool, Warning
+from .journal import Journal, new_run_id, runs_folder
+from .machine import detect, hardware_warnings
+from .racing import SLACK_S, START_DEADLINE_S, Race
+from .report import Report
+from .request import Request, RowPlan, UsageError, fake_devices, fill_cases
+from .workers import Pool, WorkerFailed, WorkerKey
+
+OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
+
+Listener = Callable[[ev.AnyEvent], None]
+CANCELLED = Reason("cancelled", "the run was cut short before its turn")
+
+
+def now_utc() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Engine:
+    """One run; `run` returns the exit code."""
+
+    def __init__(
+        self,
+        request: Request,
+        rows: list[RowPlan],
+        control: Control,
+        report: Report,
+        listener: Listener,
+    ) -> None:
+        self._request = request
+        self._rows = rows
+        self._control = control
+        self._listener = listener
+        self._journal: Journal | None = None
+        self._pool: Pool | None = None
+        self._accelerators: list[dict[str, Any]] = []  # the GPUs of torch, as its worker said
+        self.report = report
+        self.run_id = new_run_id()
+
+    # -------------------------------------------------------------- events
+
+    def _emit(self, event: ev.AnyEvent) -> None:
+        if self._journal is not None:
+            self._journal.append(event)
+        self.report.apply(event)
+        try:
+            self._listener(event)
+        except BrokenPipeError:
+            self._listener = lambda _: None
+            self._control.cancel("nobody reads the output any more")
+
+    def _warn(self, warning: Warning) -> None:
+        if warning not in self.report.warnings:
+            self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
+
+    def _open_journal(self) -> Warning | None:
+        try:
+            self._journal = Journal(runs_folder() / f"{self.run_id}.jsonl")
+        except OSError as error:
+            return Warning(
+                "no_journal",
+                f"this run is not kept: {error.filename}: {error.strerror}",
+                "point XDG_STATE_HOME at a folder you may write to",
+            )
+        return None
+
+    # ----------------------------------------------------------------- run
+
+    def run(self) -> int:
+        """Everything, within the budget; raises UsageError before anything is measured."""
+        unkept = self._open_journal()
+        self._emit(
+            ev.RunStarted(
+                at_s=self._control.now(),
+                schema_version=SCHEMA_VERSION,
+                id=self.run_id,
+                started_at=now_utc(),
+                budget_s=self._request.budget,
+                tool=Tool(
+                    name="workbench",
+                    version=__version__,
+                    command=shlex.join(["workbench", *self._request.arguments()]),
+                ),
+            )
+        )
+        if unkept:
+            self._warn(unkept)
+        status = "failed"
+        try:
+            self._measure()
+            status = "done"
+        except Cancelled as cancelled:
+            self._conclude()
+            status = "cancelled"
+            text = f"the run was cut short ({cancelled})"
+            self._warn(Warning("cut_short", text, "run it again"))
+        except UsageError:
+            if self._journal is not None:
+                self._journal.discard()
+                self._journal = None
+            raise
+        finally:
+            if self._pool is not None:
+                self._pool.close(at_once=status != "done")
+            code = self._exit_code(status)
+            self._emit(
+                ev.RunFinished(
+                    at_s=self._control.now(),
+                    status=status,
+                    finished_at=now_utc(),
+                    duration_s=self._control.now(),
+                    exit_code=code,
+                )
+            )
+            if self._journal is not None:
+                self._journal.close()
+        return code
+
+    def _exit_code(self, status: str) -> int:
+        if status == "cancelled":
+            return CUT_SHORT
+        if status == "failed":
+            return FAILED
+        for row in self.report.rows.values():
+            measured = any(c.blocks for c in row.contenders)
+            failed = any(c.state == "failed" for c in row.contenders)
+            # In a table one contender may fail and the row still answers; a plain run owes each.
+            if not measured or (failed and row.plan.textbook is None):
+                return FAILED
+        document = self.report.document()
+        untrusted = document.warnings or any(m.warnings for m in document.measurements)
+        return UNTRUSTED if self._request.strict and untrusted else OK
+
+    def _measure(self) -> None:
+        machine, software = detect(self._request.python)
+        machine = self._with_fakes(machine)
+        self._pool = self._make_pool(machine, software)
+        machine = self._ask_torch_for_gpus(machine, software)
+        fill_cases(self._rows, self._request, machine)
+        self._emit(
+            ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
+        )
+        for warning in hardware_warnings(machine, software):
+            self._warn(warning)
+        for row in self._rows:
+            self._emit(self._planned(row))
+        self._race_all()
+
+    def _race_all(self) -> None:
+        assert self._pool is not None  # noqa: S101 - made just before
+        end_s = self._request.budget - SLACK_S
+        for position, row in enumerate(self._rows):
+            self._control.check()
+            now = self._control.now()
+            weights = [r.scenario.weight for r in self._rows[position:]]
+            share = max(0.0, end_s - now) * weights[0] / sum(weights)
+            self._emit(
+                ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share),
+            )
+            Race(
+                row,
+                pool=self._pool,
+                control=self._control,
+                report=self.report,
+                emit=self._emit,
+                until_s=now + share,
+                end_s=end_s,
+                speeds=fake_devices(self._request),
+                seed=self._request.seed,
+                decide=row.scenario.textbook is not None,
+            ).run()
+            self._decide(row)
+
+    def _decide(self, row: RowPlan) -> None:
+        if row.scenario.textbook is None:
+            return
+        verdict = decide(
+            self.report.rows[row.scenario.id],
+            row.scenario,
+            self.report.machine,
+            self._reproduce(row),
+        )
+        self._emit(ev.VerdictReached(at_s=self._control.now(), verdict=verdict))
+
+    def _conclude(self) -> None:
+        """After a cut: say of every case and row how far it came."""
+        for case_id, contender in self.report.contenders.items():
+            if contender.state in ("waiting", "prepared", "measuring", "dropped"):
+                self._emit(
+                    ev.CaseFinished(
+                        at_s=self._control.now(),
+                        case=case_id,
+                        scenario=contender.scenario,
+                        status="cancelled",
+                        reason=CANCELLED,
+                    )
+                )
+        for row in self._rows:
+            known = self.report.rows.get(row.scenario.id)
+            if known is not None and known.verdict is None:
+                self._decide(row)
+
+    # ------------------------------------------------------------ planning
+
+    def _planned(self, row: RowPlan) -> ev.RacePlanned:
+        work = {case.id: row.workload.work(case) for case in row.cases}
+        scenario = row.scenario
+        return ev.RacePlanned(
+            at_s=self._control.now(),
+            scenario=scenario.id,
+            title=scenario.title,
+            question=scenario.question,
+            textbook=scenario.textbook,
+            objective=scenario.objective,
+            cases=row.cases,
+            item=next(iter(work.values())).item,
+            items_per_step={case: w.items for case, w in work.items()},
+            flops_per_step={case: w.flops for case, w in work.items()},
+        )
+
+    def _reproduce(self, row: RowPlan) -> str:
+        alone = replace(self._request, scenarios=(row.scenario.id,))
+        return shlex.join(["workbench", *alone.arguments()])
+
+    def _with_fakes(self, machine: Machine) -> Machine:
+        fakes = [
+            Gpu(
+                index=None,
+                device=device,
+                uuid=None,
+                pci_bus_id=None,
+                name=f"Simulated GPU, {speed:g}x this CPU",
+                simulated=True,
+                unavailable={"*": "simulated: there is nothing to read"},
+            )
+            for device, speed in fake_devices(self._request).items()
+        ]
+        return msgspec.structs.replace(machine, gpus=[*machine.gpus, *fakes])
+
+    # ------------------------------------------------------------- workers
+
+    def _make_pool(self, machine: Machine, software: Software) -> Pool:
+        return Pool(
+            control=self._control,
+            run_id=self.run_id,
+            python=self._request.python or sys.executable,
+            threads=self._request.threads or machine.cpu.effective_cores,
+            on_start=self._worker_started,
+            on_end=self._worker_ended,
+            on_status=lambda status: self._emit(
+                ev.StatusChanged(at_s=self._control.now(), status=status)
+            ),
+            on_freeze_failure=self._not_frozen,
+        )
+
+    def _worker_started(
+        self, key: WorkerKey, pid: int, import_s: float, hello: dict[str, Any]
+    ) -> None:
+        self._accelerators = hello["accelerators"]
+        self._emit(
+            ev.WorkerStarted(
+                at_s=self._control.now(),
+                worker=key.name,
+                pid=pid,
+                import_s=import_s,
+                versions=hello["versions"],
+            )
+        )
+
+    def _worker_ended(self, key: WorkerKey, reason: Reason | None) -> None:
+        self._emit(ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason))
+
+    def _not_frozen(self, key: WorkerKey) -> None:
+        self._warn(
+            Warning(
+                "not_frozen",
+                "idle workers could not be stopped between turns and may disturb the others",
+                "trust ratios below 1.5x less; on Linux, check that signals reach child processes",
+                key.name,
+            )
+        )
+
+    def _ask_torch_for_gpus(self, machine: Machine, software: Software) -> Machine:
+        """Add GPUs that only torch can see: ROCm builds, containers without NVML."""
+        wanted = self._request.backends
+        uses_torch = any(
+            v.backend == "torch" and (not wanted or "torch" in wanted)
+            for row in self._rows
+            for v in row.workload.variants
+        )
+        if not uses_torch or machine.gpus or "torch" not in software.packages:
+            return machine
+        assert self._pool is not None  # noqa: S101 - made just before
+        try:
+            self._pool.start(WorkerKey("cpu", "torch"), START_DEADLINE_S)
+        except WorkerFailed:
+            return machine  # its cases will say why
+        found = [
+            Gpu(
+                index=None,
+                pci_bus_id=None,
+                unavailable={"*": "NVML and libcuda say nothing of this device; torch does"},
+                **fields,
+            )
+            for fields in self._accelerators
+        ]
+        return msgspec.structs.replace(machine, gpus=found)

@@ -1,0 +1,1 @@
+"""Ways out of a report: one file per format."""

@@ -1,0 +1,81 @@
+"""A run as log lines: what happened, for people without a screen and for CI logs."""
+
+from __future__ import annotations
+
+from .. import events as ev
+from ..advisor.explain import seconds, short
+from ..contract import Case
+from ..document import Machine, Warning
+from ..measure.statistics import median
+from ..report import Report
+from .text import gpu_line, rate_text
+
+
+def machine_line(machine: Machine) -> str:
+    cpu = machine.cpu
+    cores = f"{cpu.effective_cores} cores"
+    if cpu.effective_cores != cpu.logical_cores:
+        cores = f"{cpu.effective_cores} of {cpu.logical_cores} cores ({cpu.limited_by})"
+    gpus = ", ".join(map(gpu_line, machine.gpus)) or "no GPU"
+    return f"{cpu.model or cpu.architecture}, {cores} | {gpus}"
+
+
+def warning_line(warning: Warning) -> str:
+    subject = f" [{warning.subject}]" if warning.subject else ""
+    return f"warning{subject}: {warning.message}; {warning.remedy}"
+
+
+def line(event: ev.AnyEvent, report: Report) -> str | None:
+    """One line for an event that `report` has already taken in; None for what is mere detail."""
+    text = _text(event, report)
+    return None if text is None else f"{event.at_s:7.1f} s  {text}"
+
+
+def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one flat arm per event
+    match event:
+        case ev.RunStarted():
+            return f"run {event.id}, budget {event.budget_s:g} s"
+        case ev.HardwareDetected():
+            return machine_line(event.machine)
+        case ev.WarningRaised():
+            return warning_line(event.warning)
+        case ev.WorkerStarted():
+            return f"worker {event.worker} is up after {seconds(event.import_s)}"
+        case ev.WorkerEnded() if event.reason is not None:
+            return f"worker {event.worker} ended: {event.reason.message}"
+        case ev.RaceStarted():
+            row = report.rows[event.scenario]
+            return f"{row.plan.title}: {len(row.contenders)} contenders, {event.share_s:.0f} s"
+        case ev.CaseDropped():
+            return f"  {_name(event.case, report)} out: {event.reason.message}"
+        case ev.CaseFinished() if event.status in ("failed", "skipped"):
+            reason = event.reason
+            hint = f" ({reason.hint})" if reason and reason.hint else ""
+            why = f": {reason.message}{hint}" if reason else ""
+            return f"  {_name(event.case, report)} {event.status}{why}"
+        case ev.CaseFinished() if event.status == "ok":
+            return _finished(event, report)
+        case ev.VerdictReached():
+            verdict = event.verdict
+            return f"  -> {verdict.choice}: {' '.join(verdict.reasons[:1])}"
+        case ev.StatusChanged():
+            return event.status
+        case ev.RunFinished():
+            return f"{event.status} after {event.duration_s:.1f} s"
+    return None
+
+
+def _finished(event: ev.CaseFinished, report: Report) -> str | None:
+    contender = report.contenders[event.case]
+    samples = contender.samples_s
+    if not samples or contender.dropped is not None:
+        return None
+    return (
+        f"  {_name(event.case, report)} {seconds(median(samples))} "
+        f"({rate_text(contender)}, n={len(samples)})"
+    )
+
+
+def _name(case_id: str, report: Report) -> str:
+    case: Case = report.contenders[case_id].case
+    return short(case)

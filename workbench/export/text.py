@@ -1,0 +1,213 @@
+"""Plain text: the tables that end a run, and what `detect` and `list` print."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..advisor.explain import seconds, short
+from ..advisor.scenarios import Scenario
+from ..contract import Parameter, Workload, WorkloadError
+from ..document import CudaDriver, Gpu, Machine, Nvml, Software, Verdict
+from ..measure import statistics as stats
+from ..report import Contender, Report, Row, trust_warnings
+
+WIDTH = 100
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int]) -> str:
+    """Columns padded to their widest cell; those numbered in `right` are right-aligned."""
+    lines = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+
+    def render(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "  ".join(padded).rstrip()
+
+    return "\n".join(render(line) for line in lines)
+
+
+def si(value: float, unit: str) -> str:
+    """`value` with a decimal prefix: `412 GFLOP/s`."""
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def rate_text(contender: Contender) -> str:
+    """FLOP/s where they are counted, items per second otherwise; `-` before any sample."""
+    samples = contender.samples_s
+    if not samples:
+        return "-"
+    if contender.flops_per_step:
+        return si(contender.flops_per_step / stats.median(samples), "FLOP/s")
+    return f"{contender.rate:.3g} {contender.item}/s"
+
+
+def ratio_text(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None or interval is None:
+        return "-"
+    return f"{value:.3g}x {interval[0]:.3g}-{interval[1]:.3g}"
+
+
+# ------------------------------------------------------------------- a run
+
+
+def run_text(report: Report) -> str:
+    """Everything a run found, for a terminal or a mail."""
+    parts = []
+    if report.verdicts:
+        parts += [verdict_table(report.verdicts), *map(_reasons, report.verdicts)]
+    parts += [_row_text(row) for row in report.rows.values()]
+    return "\n\n".join(parts)
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> str:
+    header = ("Scenario", "Textbook", "Here", "GPU / CPU (95 %)", "Pick", "ahead by", "Basis")
+    rows = [
+        (
+            v.title,
+            v.textbook.upper(),
+            _choice(v),
+            ratio_text(v.device_ratio, v.device_ratio_ci95),
+            v.pick.partition("/")[2] if v.pick else "-",
+            "tie" if v.tie else ratio_text(v.pick_ratio, v.pick_ratio_ci95),
+            v.basis + (" !" if v.warnings else ""),
+        )
+        for v in verdicts
+    ]
+    return table(header, rows, set())
+
+
+def _choice(verdict: Verdict) -> str:
+    if verdict.choice in ("cpu", "gpu"):
+        return verdict.choice.upper() + (" (no GPU)" if verdict.no_gpu else "")
+    return verdict.choice
+
+
+def _reasons(verdict: Verdict) -> str:
+    lines = [f"{verdict.title}: {' '.join(verdict.reasons)}"]
+    wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines]
+    for warning in verdict.warnings:
+        name = (warning.subject or "").partition("/")[2]
+        text = f"! {name}: {warning.message}; {warning.remedy}"
+        wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
+    return "\n".join([*wrapped, f"  $ {verdict.reproduce}"])
+
+
+def _row_text(row: Row) -> str:
+    header = ("contender", "median", "+-", "rate", "n", "accuracy", "")
+    rows = [_contender_cells(contender) for contender in row.contenders]
+    inner = row.contenders[0].case.id.partition("/")[0] if row.contenders else ""
+    return f"{row.plan.title} ({inner})\n" + textwrap.indent(
+        table(header, rows, {1, 2, 3, 4}), "  "
+    )
+
+
+def _contender_cells(contender: Contender) -> tuple[str, ...]:
+    samples = contender.samples_s
+    center = stats.median(samples) if samples else None
+    width = stats.relative_half_width(center or 0.0, stats.median_interval(samples))
+    accuracy = contender.accuracy
+    return (
+        short(contender.case),
+        seconds(center) if center else "-",
+        f"{width:.1%}" if width is not None else "-",
+        rate_text(contender),
+        str(len(samples)),
+        f"{accuracy.value:.2g}" if accuracy else "-",
+        _remark(contender),
+    )
+
+
+def _remark(contender: Contender) -> str:
+    words = [w.message for w in trust_warnings(contender)]
+    if contender.reason is not None:
+        state = "" if contender.state == "ok" else f"{contender.state}: "
+        words.insert(0, state + contender.reason.message)
+    return ("simulated; " if contender.simulated else "") + "; ".join(words)
+
+
+# --------------------------------------------------------- detect and list
+
+
+def gpu_line(gpu: Gpu) -> str:
+    memory = f" {gpu.memory_total_bytes / 2**30:.0f} GiB" if gpu.memory_total_bytes else ""
+    hidden = "" if gpu.visible else " (hidden from CUDA)"
+    return f"{gpu.name or 'unknown GPU'}{memory}{hidden}"
+
+
+def machine_text(machine: Machine, software: Software) -> str:
+    """What `workbench detect` prints."""
+    cpu, memory = machine.cpu, machine.memory
+    present = [name for name, there in _isa(cpu.isa) if there]
+    limits = ", ".join(f"{limit.name} {limit.cores:g}" for limit in cpu.limits)
+    pairs = [
+        ("CPU", f"{cpu.model or 'unknown'} ({cpu.architecture})"),
+        ("cores", f"{cpu.effective_cores} effective, set by {cpu.limited_by} ({limits})"),
+        ("instructions", " ".join(present) or "could not be read"),
+        (
+            "memory",
+            f"{memory.available_bytes / 2**30:.1f} of {memory.total_bytes / 2**30:.1f} GiB free",
+        ),
+    ]
+    pairs += [(gpu.device or "GPU", gpu_line(gpu)) for gpu in machine.gpus]
+    pairs += [("NVML", _door(machine.nvml)), ("CUDA", _door(machine.cuda))]
+    pairs.append(("python", f"{software.python} ({software.executable})"))
+    for name, package in software.packages.items():
+        version = package.version or "not installed"
+        pairs.append((name, f"{version} ({package.detail})" if package.detail else version))
+    pairs += software.environment.items()
+    return table(("", ""), pairs, set()).lstrip("\n")
+
+
+def _door(part: Nvml | CudaDriver) -> str:
+    """Whether a library let us in, else why not and what helps."""
+    if part.available or part.reason is None:
+        return "available" if part.available else "not available"
+    hint = f" - {part.reason.hint}" if part.reason.hint else ""
+    return f"{part.reason.message}{hint}"
+
+
+def _isa(isa: object) -> list[tuple[str, bool | None]]:
+    return [(name, getattr(isa, name)) for name in isa.__struct_fields__]  # type: ignore[attr-defined]
+
+
+def catalogue_text(
+    workloads: Mapping[str, Workload],
+    broken: Mapping[str, WorkloadError],
+    scenarios: Mapping[str, Scenario],
+) -> str:
+    """What `workbench list` prints."""
+    lines = ["Scenarios (workbench advise NAME)"]
+    lines.append(
+        textwrap.indent(
+            table(
+                ("name", "textbook", "workload", "question"),
+                [
+                    (s.id, (s.textbook or "").upper(), s.workload, s.question)
+                    for s in scenarios.values()
+                ],
+                set(),
+            ),
+            "  ",
+        )
+    )
+    lines.append("\nWorkloads (workbench run NAME --set name=value)")
+    for workload in workloads.values():
+        lines.append(f"  {workload.name}: {workload.teaches}")
+        lines += [f"      {_parameter(parameter)}" for parameter in workload.parameters]
+        if workload.default_batch is not None:
+            lines.append(f"      --batch: {workload.default_batch} unless given")
+    lines += [f"  {name}: cannot be used: {error}" for name, error in broken.items()]
+    return "\n".join(lines)
+
+
+def _parameter(parameter: Parameter) -> str:
+    unit = f" {parameter.unit}" if parameter.unit else ""
+    allowed = ", ".join(parameter.choices) or parameter.range_text()
+    return f"{parameter.name}={parameter.default}{unit}: {parameter.help} ({allowed})"

@@ -1,0 +1,42 @@
+"""Ends everything a run started once the engine is gone: `python guardian.py RUN_ID`.
+
+The engine holds the write end of this process's stdin and tells it which process groups live
+(`+PGID`) and which are over (`-PGID`).  However the engine ends, kill -9 included, the pipe
+closes; frozen groups cannot notice that themselves.  Standard library only, no imports of ours.
+"""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+RUN_ID_VARIABLE = "WORKBENCH_RUN_ID"
+
+
+def main(run_id: str) -> None:
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    groups: set[int] = set()
+    for line in sys.stdin:
+        group = int(line[1:])
+        groups.add(group) if line[0] == "+" else groups.discard(group)
+    for group in groups:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)  # reaches stopped processes too
+    kill_strays(f"{RUN_ID_VARIABLE}={run_id}".encode())
+
+
+def kill_strays(mark: bytes) -> None:
+    """Kill what left its group but still carries the run's id in its environment (Linux)."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        if pid == os.getpid():
+            continue
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,85 @@
+"""Runs on disk: every event is appended before anyone sees it.
+
+A journal is `<state folder>/runs/<id>.jsonl`, one event a line.  Whatever dies, what was
+measured is there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+from . import events as ev
+
+
+class JournalError(Exception):
+    """A run cannot be read; the message says why and what to do."""
+
+
+def runs_folder() -> Path:
+    """Where journals live; XDG_STATE_HOME moves it."""
+    return platformdirs.user_state_path("workbench", appauthor=False) / "runs"
+
+
+def new_run_id() -> str:
+    """A sortable id, `20261121-153012-4f3a`."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+class Journal:
+    """The file of one run, open for appending."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def append(self, event: ev.AnyEvent) -> None:
+        """One write call a line, so that a kill leaves whole lines; survives our death, not the
+        machine's: a sync per event would be heard in the measurements."""
+        os.write(self._fd, ev.encode(event) + b"\n")
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def discard(self) -> None:
+        """Close and remove: the run never began."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+
+def read(path: Path) -> list[ev.AnyEvent]:
+    """The events of a journal; a last line that was cut off is left out.
+
+    Raises JournalError, naming the line, for anything else that is not an event.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read: {error.strerror}") from error
+    found: list[ev.AnyEvent] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(ev.decode(line))
+        except msgspec.MsgspecError as error:
+            if number == len(lines):  # no newline follows: the writer died here
+                break
+            raise JournalError(f"{path}, line {number}, is not an event: {error}") from error
+    if not found or not isinstance(found[0], ev.RunStarted):
+        raise JournalError(f"{path} is not the journal of a run: it does not begin with RunStarted")
+    return found
+
+
+def run_ids() -> Iterator[str]:
+    """The ids of the runs on this machine, newest first."""
+    folder = runs_folder()
+    if folder.is_dir():
+        yield from sorted((file.stem for file in folder.glob("*.jsonl")), reverse=True)

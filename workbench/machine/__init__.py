@@ -1,0 +1,49 @@
+"""The machine this runs on: CPU, memory, GPUs and the software stack, every absence explained.
+
+`detect` reads files and asks the driver in child processes; it imports no backend.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from ..document import Machine, Software
+from .cautions import hardware_warnings
+from .cpu import effective_cores, read_cpu
+from .cuda import VISIBLE_DEVICES
+from .gpus import join, no_gpu, without_driver
+from .memory import read_memory
+from .probes import DEADLINE_S, GpuProbes
+from .software import StackQuery
+from .system import read_os
+
+__all__ = ["detect", "effective_cores", "hardware_warnings", "no_gpu"]
+
+
+def detect(
+    python: str | None = None, *, root: Path = Path("/"), deadline_s: float = DEADLINE_S
+) -> tuple[Machine, Software]:
+    """What there is, as far as it can be known; a missing part is a reason, not an exception.
+
+    `python` is the workers' interpreter where it is not this one.  `deadline_s` bounds the
+    wait for each answer of the driver.  `root` is where tests keep their /proc and /sys.
+    """
+    stack = StackQuery(python)
+    os_info = read_os(root)
+    probes = GpuProbes(in_container=os_info.container is not None)
+    cpu = read_cpu(root)
+    memory = read_memory(root)
+    software = stack.collect()
+    nvml, rows, cuda = probes.collect(deadline_s)
+    machine = Machine(
+        hostname=platform.node(),
+        os=os_info,
+        cpu=cpu,
+        memory=memory,
+        gpus=join(rows, nvml, cuda, os.environ.get(VISIBLE_DEVICES)),
+        nvml=without_driver(nvml, root),
+        cuda=cuda.driver,
+    )
+    return machine, software

@@ -1,0 +1,158 @@
+"""What about this machine weakens a result or holds speed back, each with its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..document import Gpu, Machine, Software, Warning
+from .reasons import ABSENT, missing_capability
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_ORT = "onnxruntime"
+_ORT_OTHERS = (
+    "onnxruntime-gpu",
+    "onnxruntime-directml",
+    "onnxruntime-openvino",
+    "onnxruntime-rocm",
+    "onnxruntime-migraphx",
+)
+_TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
+_CUDA_13 = (13, 0)
+_CUDA_12 = (12, 0)
+
+
+def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
+    """Everything to tell about this machine before a run, the most serious first."""
+    return [
+        *_torch_without_cuda(machine, software),
+        *_driver(machine),
+        *_gpus(machine),
+        *_cores(machine),
+        *_environment(software),
+        *_packages(software),
+    ]
+
+
+def _torch_without_cuda(machine: Machine, software: Software) -> Iterator[Warning]:
+    gpus = [gpu for gpu in machine.gpus if not gpu.simulated]
+    torch = software.packages.get("torch")
+    if not gpus or torch is None or torch.version is None or torch.detail != "CPU build":
+        return
+    names = ", ".join(sorted({gpu.name or "a GPU" for gpu in gpus}))
+    yield Warning(
+        "torch_cpu_build",
+        f"torch {torch.version} is a CPU-only build: it cannot use {names}",
+        _torch_remedy(machine, gpus, software.executable),
+        _subject(gpus[0]) if len(gpus) == 1 else None,
+    )
+
+
+def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
+    """The command for the build that driver and cards can run (pytorch#178665: cu126, cu130).
+
+    A driver of CUDA 12.0 runs a 12.6 build by minor-version compatibility.
+    """
+    driver = _numbers(machine.cuda.api_version)
+    if driver is not None and driver < _CUDA_12:
+        return "update the NVIDIA driver to one for CUDA 12.6 or later, then reinstall torch"
+    capabilities = [_numbers(gpu.compute_capability) for gpu in gpus]
+    old = any(c is not None and c < _TURING for c in capabilities)
+    tag = "cu126" if old or (driver is not None and driver < _CUDA_13) else "cu130"
+    index = f"https://download.pytorch.org/whl/{tag}"
+    return f"{executable} -m pip install --force-reinstall torch --index-url {index}"
+
+
+def _numbers(version: str | None) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(part) for part in (version or "").split("."))
+    except ValueError:
+        return None
+
+
+def _driver(machine: Machine) -> Iterator[Warning]:
+    nvml, cuda = machine.nvml, machine.cuda
+    nvml_why = nvml.reason.message if nvml.reason else "no reason given"
+    cuda_why = cuda.reason.message if cuda.reason else "no reason given"
+    if cuda.available and not nvml.available:
+        yield Warning(
+            "cuda_without_nvml",
+            f"CUDA works but NVML does not, so power, clocks and use stay unknown: {nvml_why}",
+            (nvml.reason and nvml.reason.hint)
+            or missing_capability(in_container=machine.os.container is not None),
+        )
+    elif nvml.available and machine.gpus and not cuda.available:
+        yield Warning(
+            "nvml_without_cuda",
+            f"NVML sees a GPU but CUDA cannot use it: {cuda_why}",
+            (cuda.reason and cuda.reason.hint) or "reinstall the NVIDIA driver",
+        )
+    elif not nvml.available and nvml.reason is not None and nvml.reason.code not in ABSENT:
+        remedy = nvml.reason.hint or "reinstall the NVIDIA driver"
+        yield Warning(nvml.reason.code, f"the NVIDIA driver does not answer: {nvml_why}", remedy)
+
+
+def _gpus(machine: Machine) -> Iterator[Warning]:
+    for gpu in machine.gpus:
+        why = gpu.unavailable.get("device", "")
+        if not gpu.visible:
+            yield Warning(
+                "gpu_hidden",
+                f"{gpu.name or 'a GPU'} is left out: {why}",
+                "`unset CUDA_VISIBLE_DEVICES`, or name this GPU in it",
+                _subject(gpu),
+            )
+        elif gpu.name is None and gpu.uuid is None and gpu.pci_bus_id is None:
+            reason = gpu.unavailable.get("name", "unknown")
+            yield Warning(
+                "gpu_unreadable",
+                f"GPU {gpu.index} cannot be read: {reason}",
+                "look at it with `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`",
+                _subject(gpu),
+            )
+
+
+def _subject(gpu: Gpu) -> str:
+    return gpu.uuid or gpu.pci_bus_id or f"gpu {gpu.index}"
+
+
+def _cores(machine: Machine) -> Iterator[Warning]:
+    cpu = machine.cpu
+    if cpu.effective_cores >= cpu.logical_cores:
+        return
+    limit = next(limit for limit in cpu.limits if limit.name == cpu.limited_by)
+    yield Warning(
+        "fewer_cores",
+        f"{cpu.effective_cores} of {cpu.logical_cores} cores are usable:"
+        f" {limit.name} allows {limit.cores:g} ({limit.source})",
+        f"results hold for {cpu.effective_cores} cores; raise the limit to measure the machine",
+    )
+
+
+def _environment(software: Software) -> Iterator[Warning]:
+    for name in _THREAD_VARIABLES:
+        if name in software.environment:
+            yield Warning(
+                "thread_variable",
+                f"{name}={software.environment[name]} is set and may cap the threads of a backend",
+                f"`unset {name}`; workbench sets the threads of each case itself",
+            )
+
+
+def _packages(software: Software) -> Iterator[Warning]:
+    installed = [name for name, package in software.packages.items() if package.version]
+    others = [name for name in installed if name in _ORT_OTHERS]
+    if others and (_ORT in installed or len(others) > 1):
+        names = [name for name in installed if name == _ORT or name in _ORT_OTHERS]
+        keep = others[0]
+        yield Warning(
+            "two_onnxruntimes",
+            f"{' and '.join(names)} are installed over one another: only one of them is imported",
+            f"{software.executable} -m pip uninstall -y {' '.join(names)};"
+            f" {software.executable} -m pip install {keep}",
+        )
+    if "python" in software.unavailable:
+        yield Warning(
+            "python_silent",
+            f"the workers' interpreter cannot be asked: {software.unavailable['python']}",
+            "check the path given with --python",
+        )

@@ -1,0 +1,170 @@
+"""Where this process stands in the control groups, v1, v2 and both at once (hybrid).
+
+Sources: kernel docs admin-guide/cgroup-v1, admin-guide/cgroup-v2.rst, proc(5) mountinfo.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..document import CoreLimit
+from .files import parse_int, read_int, read_text, shown
+
+UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Group:
+    """One control group's folder; `version` decides which files it holds."""
+
+    version: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Mount:
+    version: int
+    controllers: frozenset[str]
+    root: str  # the group that the mount point shows
+    point: str
+
+
+def parse_membership(text: str | None) -> dict[str, str]:
+    """Controller name -> group path, from the `id:controllers:path` lines of /proc/self/cgroup."""
+    groups: dict[str, str] = {}
+    for line in (text or "").splitlines():
+        parts = line.split(":", 2)
+        if len(parts) == 3 and parts[2].startswith("/"):
+            for controller in parts[1].split(","):
+                groups.setdefault(controller, parts[2])
+    return groups
+
+
+def parse_mounts(text: str | None) -> list[Mount]:
+    """The cgroup mounts among the lines of /proc/self/mountinfo."""
+    mounts = []
+    for line in (text or "").splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if not separator or len(fields) < 5 or not kind or kind[0] not in ("cgroup", "cgroup2"):
+            continue
+        version = 2 if kind[0] == "cgroup2" else 1
+        controllers = frozenset(kind[-1].split(",")) if version == 1 else frozenset((UNIFIED,))
+        mounts.append(Mount(version, controllers, _unescape(fields[3]), _unescape(fields[4])))
+    return mounts
+
+
+def _unescape(field: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), field)
+
+
+# Where the hierarchies usually are, for a /proc/self/mountinfo that cannot be read.
+_USUAL_MOUNTS = [
+    Mount(2, frozenset((UNIFIED,)), "/", "/sys/fs/cgroup"),
+    Mount(2, frozenset((UNIFIED,)), "/", "/sys/fs/cgroup/unified"),
+    Mount(1, frozenset(("cpu", "cpuacct")), "/", "/sys/fs/cgroup/cpu"),
+    Mount(1, frozenset(("memory",)), "/", "/sys/fs/cgroup/memory"),
+]
+
+
+def groups(root: Path, controller: str) -> list[Group]:
+    """This process's group and all its ancestors that govern `controller`, nearest first.
+
+    Every ancestor counts: the kernel enforces the tightest limit on the way up.
+    """
+    membership = parse_membership(read_text(root / "proc/self/cgroup"))
+    mountinfo = read_text(root / "proc/self/mountinfo")
+    mounts = _USUAL_MOUNTS if mountinfo is None else parse_mounts(mountinfo)
+    found: list[Group] = []
+    for mount in mounts:
+        name = controller if mount.version == 1 else UNIFIED
+        if name in mount.controllers:
+            inner = _below(membership.get(name, "/"), mount.root)
+            point = root / mount.point.lstrip("/")
+            folders = [point.joinpath(*inner[:depth]) for depth in range(len(inner), -1, -1)]
+            found += [Group(mount.version, folder) for folder in folders]
+    return found
+
+
+def _below(path: str, mounted: str) -> list[str]:
+    """The parts of `path` under the mounted group; none where it lies outside the mount.
+
+    A container may see its host's path, or one that starts with `/..`: then what it can see
+    of its own limits is at the mount point.
+    """
+    parts = [part for part in path.split("/") if part]
+    top = [part for part in mounted.split("/") if part]
+    if ".." in parts or parts[: len(top)] != top:
+        return []
+    return parts[len(top) :]
+
+
+def parse_quota(quota: str | None, period: str | None) -> float | None:
+    """CPU bandwidth in cores: microseconds of run time per period; None: no limit."""
+    run_us, period_us = parse_int(quota), parse_int(period)
+    if run_us is None or period_us is None or run_us <= 0 or period_us <= 0:
+        return None  # "max" in v2 and -1 in v1 mean no limit
+    return run_us / period_us
+
+
+def cpu_quota(root: Path) -> CoreLimit | None:
+    """The tightest CPU quota from this process's group up to the root, unrounded."""
+    limits = []
+    for group in groups(root, "cpu"):
+        if group.version == 2:
+            file = group.folder / "cpu.max"
+            quota, _, period = (read_text(file) or "").strip().partition(" ")
+        else:
+            file = group.folder / "cpu.cfs_quota_us"
+            quota = read_text(file) or ""
+            period = read_text(group.folder / "cpu.cfs_period_us") or ""
+        cores = parse_quota(quota, period)
+        if cores is not None:
+            limits.append(CoreLimit(name="cgroup", cores=cores, source=shown(file, root)))
+    return min(limits, key=lambda limit: limit.cores, default=None)
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    limit_bytes: int
+    available_bytes: int  # what the group may still take before it has to swap or is killed
+
+
+def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
+    """Every memory limit on the way up that lies below the machine's own memory.
+
+    v1 spells "no limit" as a number near 2**63, hence the comparison with `total_bytes`.
+    Page cache that the kernel would drop first (`inactive_file`) counts as available.
+    """
+    found = []
+    for group in groups(root, "memory"):
+        names = _V2_MEMORY if group.version == 2 else _V1_MEMORY
+        limit = read_int(group.folder / names.limit)
+        if limit is None or not 0 <= limit < total_bytes:
+            continue
+        usage = read_int(group.folder / names.usage) or 0
+        cache = _stat(read_text(group.folder / "memory.stat"), names.cache)
+        found.append(MemoryLimit(limit, max(0, limit - max(0, usage - cache))))
+    return found
+
+
+@dataclass(frozen=True)
+class _MemoryFiles:
+    limit: str
+    usage: str
+    cache: str  # a line of memory.stat
+
+
+_V1_MEMORY = _MemoryFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_V2_MEMORY = _MemoryFiles("memory.max", "memory.current", "inactive_file")
+
+
+def _stat(text: str | None, name: str) -> int:
+    for line in (text or "").splitlines():
+        key, _, value = line.partition(" ")
+        if key == name:
+            return parse_int(value) or 0
+    return 0

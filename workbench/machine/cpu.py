@@ -1,0 +1,161 @@
+"""The CPU, and how many of its cores this process may really use.
+
+OpenMP, OpenBLAS and oneTBB heed affinity but not a cgroup quota, so thread settings must
+come from `effective_cores`, which heeds both and Slurm.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ..document import CoreLimit, Cpu, Isa
+from . import cpuinfo, topology
+from .cgroup import cpu_quota
+from .files import parse_int, read_text
+
+_NOT_LINUX = "read from /proc and /sys, which only Linux has"
+
+AffinityReader = Callable[[], int | None]
+
+
+def affinity_cores() -> int | None:
+    """Logical CPUs in this process's affinity mask (taskset, cpuset); None: no such mask here."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None  # macOS and Windows
+    try:
+        return len(os.sched_getaffinity(0))
+    except OSError:
+        return None
+
+
+def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
+    """The CPUs that Slurm gave this task, which it need not enforce by affinity.
+
+    `SLURM_CPUS_PER_TASK` is only set where it was asked for; `SLURM_CPUS_ON_NODE` counts the
+    step's CPUs on this node (Slurm docs, srun and sbatch output environment).
+    """
+    if "SLURM_JOB_ID" not in environ:
+        return None  # left over from another shell
+    for name in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"):
+        cores = parse_int(environ.get(name))
+        if cores is not None and cores > 0:
+            return CoreLimit(name="slurm", cores=float(cores), source=name)
+    return None
+
+
+def core_limits(
+    root: Path = Path("/"),
+    *,
+    environ: Mapping[str, str] = os.environ,
+    affinity: AffinityReader = affinity_cores,
+) -> list[CoreLimit]:
+    """Everything that limits the usable cores; the machine itself comes first."""
+    limits = [_logical_cores(root)]
+    mask = affinity()
+    if mask:
+        limits.append(CoreLimit("affinity", float(mask), "sched_getaffinity"))
+    further = (cpu_quota(root), slurm_limit(environ))
+    return limits + [limit for limit in further if limit is not None]
+
+
+def _logical_cores(root: Path) -> CoreLimit:
+    online = topology.online_cpus(root)
+    if online:
+        return CoreLimit("logical", float(len(online)), "/sys/devices/system/cpu/online")
+    blocks = cpuinfo.parse_cpuinfo(read_text(root / "proc/cpuinfo"))
+    if blocks:
+        return CoreLimit("logical", float(len(blocks)), "/proc/cpuinfo")
+    return CoreLimit("logical", float(os.cpu_count() or 1), "os.cpu_count()")
+
+
+def tightest(limits: list[CoreLimit]) -> tuple[int, str]:
+    """Usable cores and the limit they come from.
+
+    A quota of 2.5 cores feeds 2 threads without throttling, not 3: hence the floor.
+    """
+    whole = [(max(1, math.floor(limit.cores)), limit.name) for limit in limits]
+    return min(whole, key=lambda pair: pair[0])  # the earlier of equals
+
+
+def effective_cores(root: Path = Path("/")) -> int:
+    """The number of threads that can run at once for this process, at least 1."""
+    return tightest(core_limits(root))[0]
+
+
+def read_cpu(
+    root: Path = Path("/"),
+    *,
+    environ: Mapping[str, str] = os.environ,
+    affinity: AffinityReader = affinity_cores,
+    architecture: str | None = None,
+) -> Cpu:
+    """Everything about the CPU; what the system hides is None and explained."""
+    limits = core_limits(root, environ=environ, affinity=affinity)
+    effective, limited_by = tightest(limits)
+    cores = {limit.name: limit.cores for limit in limits}
+    logical = int(cores["logical"])
+    cpus = topology.online_cpus(root) or set(range(logical))
+    blocks = cpuinfo.parse_cpuinfo(read_text(root / "proc/cpuinfo"))
+    sockets, physical = topology.sockets_and_cores(root, cpus)
+    if physical is None:
+        sockets, physical = cpuinfo.sockets_and_cores(blocks)
+    cpu = Cpu(
+        model=cpuinfo.model(blocks),
+        vendor=cpuinfo.vendor(blocks),
+        architecture=architecture or platform.machine(),
+        sockets=sockets,
+        physical_cores=physical,
+        logical_cores=logical,
+        affinity_cores=int(cores["affinity"]) if "affinity" in cores else None,
+        cgroup_quota_cores=cores.get("cgroup"),
+        effective_cores=effective,
+        limited_by=limited_by,
+        limits=limits,
+        isa=cpuinfo.isa(blocks) or Isa(),
+        caches=topology.caches(root, cpus),
+        max_frequency_mhz=topology.max_frequency_mhz(root),
+    )
+    if not (root / "proc").is_dir():
+        cpu = _ask_psutil(cpu)
+    return msgspec.structs.replace(cpu, unavailable=_absences(cpu, has_cpuinfo=bool(blocks)))
+
+
+def _ask_psutil(cpu: Cpu) -> Cpu:
+    """Fill in what psutil knows on macOS and Windows."""
+    import psutil  # 20 ms, and Linux does without it
+
+    try:
+        clock = psutil.cpu_freq()
+    except (OSError, RuntimeError, NotImplementedError, AttributeError):
+        clock = None  # psutil raises or lacks the function where the system does not tell
+    return msgspec.structs.replace(
+        cpu,
+        model=platform.processor() or None,
+        physical_cores=psutil.cpu_count(logical=False),
+        max_frequency_mhz=float(clock.max) if clock is not None and clock.max else None,
+    )
+
+
+def _absences(cpu: Cpu, *, has_cpuinfo: bool) -> dict[str, str]:
+    """Why each missing field is missing."""
+    linux = platform.system() == "Linux"
+    unread = "/proc/cpuinfo cannot be read" if linux else _NOT_LINUX
+    unsaid = "/proc/cpuinfo does not say" if has_cpuinfo else unread
+    hidden = "sysfs does not show it, as in many virtual machines" if linux else _NOT_LINUX
+    reasons = {
+        "model": (cpu.model, unsaid),
+        "vendor": (cpu.vendor, unsaid),
+        "sockets": (cpu.sockets, hidden),
+        "physical_cores": (cpu.physical_cores, hidden),
+        "affinity_cores": (cpu.affinity_cores, "this system has no affinity mask to read"),
+        "isa": (None if cpu.isa == Isa() else cpu.isa, unsaid),
+        "caches": (cpu.caches or None, hidden),
+        "max_frequency_mhz": (cpu.max_frequency_mhz, hidden),
+    }
+    return {name: reason for name, (value, reason) in reasons.items() if value is None}

@@ -1,0 +1,41 @@
+"""Small truths about a GPU's row, shared by those who fill it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ..document import Gpu, Pcie
+
+_BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.I)
+_PCIE_FIELDS = tuple(f"pcie.{name}" for name in Pcie.__struct_fields__)
+# What describes the row itself and is never a reading.
+_NOT_READ = frozenset({"index", "device", "pcie", "visible", "simulated", "unavailable"})
+_FIELDS = tuple(name for name in Gpu.__struct_fields__ if name not in _NOT_READ)
+
+
+def normalise_bus_id(text: str) -> str | None:
+    """`0000:18:00.0`, as Linux writes it, from NVML's `00000000:18:00.0` or CUDA's form."""
+    match = _BUS_ID.fullmatch(text.strip())
+    if match is None:
+        return None
+    domain, bus, device, function = (int(part or "0", 16) for part in match.groups())
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
+
+
+def missing_fields(gpu: Gpu) -> list[str]:
+    """The readings that are None, such as `power_w` and `pcie.width`."""
+    missing = [name for name in _FIELDS if getattr(gpu, name) is None]
+    return missing + [name for name in _PCIE_FIELDS if _pcie(gpu, name) is None]
+
+
+def _pcie(gpu: Gpu, name: str) -> int | None:
+    value: int | None = getattr(gpu.pcie, name.removeprefix("pcie."))
+    return value
+
+
+def with_reasons(gpu: Gpu, reason: str) -> Gpu:
+    """The row with `reason` for every missing reading that has none of its own yet."""
+    reasons = dict.fromkeys(missing_fields(gpu), reason)
+    return msgspec.structs.replace(gpu, unavailable={**reasons, **gpu.unavailable})

@@ -1,0 +1,175 @@
+"""NVML's rows and CUDA's devices joined into one list of GPUs.
+
+By UUID, else by PCI bus id, never by position: NVML counts in the order of the bus, CUDA in
+an order of its own and after CUDA_VISIBLE_DEVICES.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..document import Gpu, Machine, Nvml, Reason
+from .cuda import VISIBLE_DEVICES, CudaAnswer, CudaDevice
+from .files import read_text
+from .gpurow import with_reasons
+from .reasons import ABSENT
+
+_NVIDIA_VENDOR = "0x10de"
+_DISPLAY_CLASS = "0x03"  # PCI base class 03: VGA and 3D controllers
+_WHOLE_GPU_ONLY = "NVML gives it for the whole GPU only, not for this MIG instance"
+_DISCRETE = "NVML does not support it on this GPU"
+
+
+def join(rows: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | None) -> list[Gpu]:
+    """One row per GPU that either of the two knows; `device` where CUDA can use it.
+
+    `visible_devices` is the value of CUDA_VISIBLE_DEVICES, None where it is not set.
+    """
+    joined: list[Gpu] = []
+    left = list(cuda.devices)
+    for row in rows:
+        device = _match(row, left, sole=len(rows) == len(cuda.devices) == 1)
+        if device is None:
+            joined.append(_without_cuda(row, cuda, visible_devices))
+        else:
+            left.remove(device)
+            joined.append(_merge(row, device))
+    return joined + [_cuda_only(device, nvml) for device in left]
+
+
+def _match(row: Gpu, devices: list[CudaDevice], *, sole: bool) -> CudaDevice | None:
+    uuid = _bare(row.uuid)
+    for device in devices:
+        if uuid is not None and uuid in (device.uuid, device.gpu_uuid):
+            return device
+    for device in devices:
+        if row.pci_bus_id is not None and row.pci_bus_id == device.pci_bus_id:
+            return device
+    if sole and devices and (devices[0].integrated or not _comparable(row, devices[0])):
+        return devices[0]  # a Jetson has one GPU, with different UUIDs in NVML and CUDA
+    return None
+
+
+def _bare(uuid: str | None) -> str | None:
+    """The hexadecimal groups without NVML's `GPU-` or `MIG-`."""
+    return None if uuid is None else uuid.split("-", 1)[-1].lower()
+
+
+def _comparable(row: Gpu, device: CudaDevice) -> bool:
+    by_uuid = row.uuid is not None and device.uuid is not None
+    return by_uuid or (row.pci_bus_id is not None and device.pci_bus_id is not None)
+
+
+def _merge(row: Gpu, device: CudaDevice) -> Gpu:
+    """The row with its name in CUDA; what NVML could not read is filled in where CUDA knows."""
+    known = {
+        "uuid": device.uuid and f"GPU-{device.uuid}",
+        "pci_bus_id": device.pci_bus_id,
+        "name": device.name,
+        "memory_total_bytes": device.memory_total_bytes,
+        "compute_capability": device.compute_capability,
+    }
+    changes: dict[str, Any] = {
+        f: v for f, v in known.items() if v is not None and getattr(row, f) is None
+    }
+    reasons = {f: reason for f, reason in row.unavailable.items() if f not in changes}
+    changes["device"] = f"cuda:{device.ordinal}"
+    stand_in = "memory_total_bytes" in reasons and row.memory_total_bytes is not None
+    if stand_in and device.integrated is False and device.memory_total_bytes:
+        # The GPU has its own memory after all, so the system's must not stand in for it.
+        changes["memory_total_bytes"] = device.memory_total_bytes
+        changes["memory_used_bytes"] = None
+        del reasons["memory_total_bytes"]
+        reasons["memory_used_bytes"] = _DISCRETE
+    if device.uuid is not None and device.gpu_uuid not in (None, device.uuid):
+        # The process sees one MIG instance: its size counts, not the whole GPU's.
+        changes |= {f: v for f, v in known.items() if v is not None}
+        changes["uuid"] = f"MIG-{device.uuid}"
+        changes["memory_used_bytes"] = None
+        reasons["memory_used_bytes"] = _WHOLE_GPU_ONLY
+    return msgspec.structs.replace(row, **changes, unavailable=reasons)
+
+
+def _without_cuda(row: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gpu:
+    """A GPU that NVML lists and CUDA does not offer."""
+    reason = cuda.driver.reason
+    hidden = visible_devices is not None and (reason is None or reason.code == "hidden")
+    if row.uuid is None and row.pci_bus_id is None:
+        hidden, text = False, "NVML could not read this GPU, so it cannot be matched with CUDA"
+    elif hidden:
+        text = f"hidden by {VISIBLE_DEVICES}={visible_devices}"
+    elif reason is not None:
+        text = f"CUDA: {reason.message}"
+    else:
+        text = "CUDA does not offer this GPU"
+    reasons = {**row.unavailable, "device": text}
+    return msgspec.structs.replace(row, visible=not hidden, unavailable=reasons)
+
+
+def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
+    """A GPU that CUDA offers and NVML does not list, as in a container without `utility`."""
+    text = f"NVML: {nvml.reason.message}" if nvml.reason else "NVML does not list this GPU"
+    is_mig = device.uuid is not None and device.gpu_uuid not in (None, device.uuid)
+    row = Gpu(
+        index=None,
+        device=f"cuda:{device.ordinal}",
+        uuid=device.uuid and f"{'MIG' if is_mig else 'GPU'}-{device.uuid}",
+        pci_bus_id=device.pci_bus_id,
+        name=device.name,
+        memory_total_bytes=device.memory_total_bytes,
+        compute_capability=device.compute_capability,
+    )
+    return with_reasons(row, text)
+
+
+def on_the_bus(root: Path = Path("/")) -> list[str]:
+    """PCI addresses of NVIDIA GPUs, driver or not (sysfs; nothing of NVIDIA's is asked)."""
+    try:
+        devices = sorted((root / "sys/bus/pci/devices").iterdir())
+    except OSError:
+        return []
+    return [
+        device.name
+        for device in devices
+        if (read_text(device / "vendor") or "").strip() == _NVIDIA_VENDOR
+        and (read_text(device / "class") or "").startswith(_DISPLAY_CLASS)
+    ]
+
+
+def without_driver(nvml: Nvml, root: Path = Path("/")) -> Nvml:
+    """NVML's answer, corrected where the bus shows GPUs that have no driver."""
+    reason = nvml.reason
+    if nvml.available or reason is None or reason.code not in ABSENT:
+        return nvml
+    addresses = on_the_bus(root)
+    if not addresses:
+        return nvml
+    message = f"{reason.message}, yet there are NVIDIA GPUs on the bus: {', '.join(addresses)}"
+    better = Reason("gpu_without_driver", message, reason.hint)
+    return msgspec.structs.replace(nvml, reason=better)
+
+
+def no_gpu(machine: Machine) -> Reason | None:
+    """Why no GPU can be raced here; None where one can.
+
+    `no_gpu` is only said when NVML and CUDA both say so; `gpu_unknown` when one of them
+    failed in a way that proves nothing.
+    """
+    if any(gpu.device is not None for gpu in machine.gpus):
+        return None
+    if machine.gpus:
+        why = "; ".join(sorted({g.unavailable.get("device", "unknown") for g in machine.gpus}))
+        hint = machine.cuda.reason.hint if machine.cuda.reason else None
+        return Reason("gpu_unusable", f"no GPU is usable: {why}", hint)
+    nvml, cuda = machine.nvml.reason, machine.cuda.reason
+    said = (
+        f"NVML: {nvml.message if nvml else 'no reason'}; CUDA: {cuda.message if cuda else 'none'}"
+    )
+    if all(reason is not None and reason.code in ABSENT for reason in (nvml, cuda)):
+        return Reason("no_gpu", f"no GPU found ({said})")
+    hints = [reason.hint for reason in (nvml, cuda) if reason is not None and reason.hint]
+    hint = hints[0] if hints else None
+    return Reason("gpu_unknown", f"cannot tell whether there is a GPU ({said})", hint)

@@ -1,0 +1,131 @@
+"""The software stack: versions of the workers' interpreter, and the environment that matters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from ..document import Package, Software
+from . import stack_query
+from .helper import Ended, Helper
+
+_FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds
+
+# These two belong to this program's own interpreter, whichever runs the workers.
+_OWN = ("textual", "nvidia-ml-py")
+
+# Variables that change results or what can be seen.  Values are shown as they are, so none
+# that usually holds a path, a token or a name belongs here; `LD_PRELOAD` is cut to file names.
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "OMP_WAIT_POLICY",
+    "OMP_THREAD_LIMIT",
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "MKL_NUM_THREADS",
+    "MKL_DYNAMIC",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "OPENBLAS_NUM_THREADS",
+    "OPENBLAS_CORETYPE",
+    "NUMEXPR_NUM_THREADS",
+    "ONEDNN_MAX_CPU_ISA",
+    "ATEN_CPU_CAPABILITY",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "NVIDIA_TF32_OVERRIDE",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+    "SLURM_JOB_ID",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_GPUS_ON_NODE",
+    "SLURM_JOB_GPUS",
+    "SLURM_STEP_GPUS",
+    "LD_PRELOAD",
+)
+
+
+class _Stack(msgspec.Struct, frozen=True):
+    """The answer of `stack_query`."""
+
+    python: str
+    executable: str
+    packages: dict[str, Package]
+
+
+def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Those of `VARIABLES` that are set."""
+    found = {name: environ[name] for name in VARIABLES if name in environ}
+    if "LD_PRELOAD" in found:
+        files = found["LD_PRELOAD"].replace(":", " ").split()
+        found["LD_PRELOAD"] = ":".join(Path(file).name for file in files)
+    return found
+
+
+def shorten_home(path: str, home: str | None = None) -> str:
+    """The path with `~` for the home folder, which is often a person's name."""
+    home = str(Path(home or "~").expanduser()).rstrip(os.sep)
+    return "~" + path[len(home) :] if home and path.startswith(home + os.sep) else path
+
+
+class StackQuery:
+    """The versions of this interpreter or of `python`; a foreign one is asked meanwhile."""
+
+    def __init__(self, python: str | None) -> None:
+        self._python = python
+        self._helper: Helper | None = None
+        if python is not None:
+            source = Path(stack_query.__file__).read_text(encoding="utf-8")
+            self._helper = Helper([python, "-c", source])
+
+    def collect(self) -> Software:
+        own = msgspec.convert(stack_query.query(), _Stack)
+        if self._helper is None:
+            return _software(own)
+        stack = _foreign(self._helper)
+        if isinstance(stack, _Stack):
+            own_packages = {name: own.packages[name] for name in _OWN}
+            return _software(
+                _Stack(stack.python, stack.executable, {**stack.packages, **own_packages})
+            )
+        given = shorten_home(self._python or "")
+        reason = f"{given} {stack.message}"
+        unknown = Package(version=None, detail="unknown: the interpreter did not answer")
+        packages = {name: unknown for name in stack_query.CORE if name not in _OWN}
+        packages |= {name: own.packages[name] for name in _OWN}
+        failed = _software(_Stack("", given, packages))
+        return msgspec.structs.replace(failed, unavailable={"python": reason, "packages": reason})
+
+
+def _foreign(helper: Helper) -> _Stack | Ended:
+    line = helper.line(_FOREIGN_DEADLINE_S)
+    if isinstance(line, Ended):
+        return line
+    try:
+        return msgspec.json.decode(line, type=_Stack)
+    except msgspec.MsgspecError:
+        helper.close()
+        return Ended("crashed", "does not answer like a Python interpreter")
+
+
+def _software(stack: _Stack) -> Software:
+    return Software(
+        python=stack.python,
+        executable=shorten_home(stack.executable or sys.executable),
+        packages=stack.packages,
+        environment=environment(),
+    )

@@ -1,0 +1,110 @@
+"""The versions an interpreter would import, found without importing any of them.
+
+Standard library only and Python 3.8 syntax: the same text runs here and, for `--python PATH`,
+under a foreign interpreter.  Prints one JSON line when run.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+# Always reported, "not installed" included; the others only where they are.
+CORE = ("torch", "numpy", "onnxruntime", "onnx", "textual", "nvidia-ml-py")
+FURTHER = (
+    "onnxruntime-gpu",
+    "onnxruntime-directml",
+    "onnxruntime-openvino",
+    "onnxruntime-rocm",
+    "onnxruntime-migraphx",
+    "onnxscript",
+    "pynvml",
+    "nvidia-cudnn-cu12",
+    "nvidia-cudnn-cu13",
+    "triton",
+)
+
+
+def query() -> dict[str, Any]:
+    """`{"python", "executable", "packages": {name: {"version", "detail"}}}`."""
+    packages: dict[str, dict[str, str | None]] = {}
+    for name in CORE + FURTHER:
+        version = _version(name)
+        if version is not None or name in CORE:
+            packages[name] = {"version": version, "detail": None if version else "not installed"}
+    torch = _text_beside("torch", "version.py")
+    if torch or packages["torch"]["version"]:
+        version = _assigned(torch, "__version__") or packages["torch"]["version"]
+        packages["torch"] = {"version": version, "detail": torch_build(torch, version)}
+    build = _text_beside("onnxruntime", "capi/build_and_package_info.py")
+    for name in packages:
+        if name.startswith("onnxruntime") and packages[name]["version"]:
+            packages[name]["detail"] = onnxruntime_build(build, name)
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": packages,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _text_beside(package: str, file: str) -> str:
+    """A file of the package that an import would take; "" where there is none."""
+    try:
+        spec = importlib.util.find_spec(package)  # a top-level name: nothing is imported
+        folders = list(spec.submodule_search_locations or ()) if spec else []
+        return Path(folders[0], file).read_text(encoding="utf-8", errors="replace")
+    except (ImportError, ValueError, IndexError, OSError):
+        return ""
+
+
+def _assigned(text: str, name: str) -> str | None:
+    """The string that `text` assigns to `name` at its top level, or None."""
+    pattern = r"^" + re.escape(name) + r"\s*(?::[^=\n]*)?=\s*['\"]([^'\"]+)['\"]"
+    match = re.search(pattern, text, re.MULTILINE)
+    return match[1] if match else None
+
+
+def torch_build(text: str, version: str | None) -> str:
+    """What the build of torch computes on, from its version.py, else from its version."""
+    cuda, hip, xpu = (_assigned(text, name) for name in ("cuda", "hip", "xpu"))
+    rocm = _assigned(text, "rocm") or hip
+    tag = re.search(r"\+cu(\d+)(\d)", version or "")
+    if not cuda and not text and tag:
+        cuda = "{}.{}".format(*tag.groups())
+    if cuda:
+        return "CUDA " + cuda
+    if rocm:
+        return "ROCm " + ".".join(rocm.split(".")[:2])
+    if xpu:
+        return "XPU " + xpu
+    if sys.platform == "darwin":
+        return "macOS build (MPS)"
+    return "CPU build"
+
+
+def onnxruntime_build(text: str, name: str) -> str:
+    """What onnxruntime computes on; where two builds are installed, the one imported wins."""
+    package = _assigned(text, "package_name")
+    cuda = _assigned(text, "cuda_version")
+    if package is not None and package != name:
+        return "installed, but the import finds " + package
+    if cuda:
+        return "CUDA " + cuda
+    return "CPU build" if name == "onnxruntime" else name.replace("onnxruntime-", "") + " build"
+
+
+if __name__ == "__main__":
+    print(json.dumps(query()))  # noqa: T201

@@ -1,0 +1,57 @@
+"""The operating system and the container around this process."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..document import Os
+from .files import read_text
+
+# Words in the paths of /proc/self/cgroup and what wrote them there.
+_CGROUP_WORDS = {
+    "kubepods": "kubernetes",
+    "docker": "docker",
+    "libpod": "podman",
+    "lxc": "lxc",
+    "containerd": "containerd",
+}
+
+
+def container(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str | None:
+    """The kind of container this process runs in, or None; the surest sign wins."""
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return "kubernetes"
+    if "APPTAINER_CONTAINER" in environ or "SINGULARITY_CONTAINER" in environ:
+        return "apptainer"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    groups = read_text(root / "proc/self/cgroup") or ""
+    for word, name in _CGROUP_WORDS.items():
+        if word in groups:
+            return name
+    return environ.get("container")  # systemd-nspawn, LXC and podman set it for PID 1's children
+
+
+def read_os(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> Os:
+    return Os(
+        system=platform.system(),
+        release=platform.release(),
+        distribution=_distribution(root),
+        container=container(root, environ),
+    )
+
+
+def _distribution(root: Path) -> str | None:
+    """PRETTY_NAME of os-release(5); the version on macOS."""
+    for file in ("etc/os-release", "usr/lib/os-release"):
+        for line in (read_text(root / file) or "").splitlines():
+            name, _, value = line.partition("=")
+            if name == "PRETTY_NAME":
+                return value.strip().strip("\"'") or None
+    version = platform.mac_ver()[0]
+    return f"macOS {version}" if version else None

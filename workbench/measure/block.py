@@ -1,0 +1,118 @@
+"""Running a prepared task: warm-up, then blocks of timed samples.  Lives in the worker.
+
+A sample is the host's monotonic time over `iterations` steps with all queued work finished,
+divided by `iterations`.  Standard library only.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from ..contract import Task
+
+TIMER_SHARE = 1e-3  # the timer may cost this much of a sample at most
+MIN_SAMPLE_S = 2e-3  # of a throughput sample: shorter ones only swell the journal
+AGREEMENT = 0.05  # consecutive warm-up windows this close are steady
+LEAD_IN_SAMPLES = 2  # the first after a resume runs 3-6 % slow, the second about 1 %
+LEAD_IN_CAP_S = 0.1  # a step longer than this outlasts the effect within itself
+MAX_SAMPLES = 1000  # of one block
+GAP_S = 0.05  # boot time running this far ahead of monotonic time means the machine slept
+
+
+def timer_overhead_s(reads: int = 200) -> float:
+    """Least cost of reading the timer twice, seconds."""
+    gaps = []
+    for _ in range(reads):
+        began = time.perf_counter()
+        gaps.append(time.perf_counter() - began)
+    return max(min(gaps), 1e-9)
+
+
+def time_sample(task: Task, iterations: int) -> float:
+    """Seconds per step over `iterations` steps, everything finished."""
+    began = time.perf_counter()
+    for _ in range(iterations):
+        task.step()
+    task.finish()
+    return (time.perf_counter() - began) / iterations
+
+
+@dataclass
+class WarmedUp:
+    n: int
+    seconds: float
+    first_s: float
+    step_s: float  # of the last window
+    steady: bool
+    iterations: int  # per sample, from here on
+
+
+def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
+    """Step until two consecutive windows agree, at most `seconds`; choose `iterations`.
+
+    A window is at least three steps and a tenth of `seconds`.  The first step is kept apart:
+    it pays for lazy allocation, kernel selection and compilation.
+    """
+    began = time.perf_counter()
+    task.activate()
+    first = time_sample(task, 1)
+    n, previous, current, steady = 1, None, first, False
+    while not steady and time.perf_counter() - began + current < seconds:
+        window: list[float] = []
+        window_began = time.perf_counter()
+        while True:
+            window.append(time_sample(task, 1))
+            now = time.perf_counter()
+            if now - began + window[-1] > seconds:
+                break
+            if len(window) >= 3 and now - window_began >= seconds / 10:
+                break
+        n += len(window)
+        previous, current = current, median(window)
+        steady = n > 4 and abs(current - previous) <= AGREEMENT * previous
+    iterations = 1
+    if not latency:
+        least = max(MIN_SAMPLE_S, timer_overhead_s() / TIMER_SHARE)
+        iterations = max(1, round(least / max(current, 1e-9)))
+    spent = time.perf_counter() - began
+    return WarmedUp(n, spent, first, current, steady, iterations)
+
+
+def run_block(
+    task: Task, *, iterations: int, step_s: float, seconds: float, min_samples: int
+) -> dict[str, Any]:
+    """One turn: lead-in samples, then timed ones until `seconds` and `min_samples` are reached.
+
+    Returns `samples_s` and `lead_in_s` (seconds per step), `gap` (the machine slept in between).
+    """
+    task.activate()
+    sample_s = step_s * iterations
+    lead_in: list[float] = []
+    while len(lead_in) < LEAD_IN_SAMPLES and sample_s <= LEAD_IN_CAP_S:
+        lead_in.append(time_sample(task, iterations))
+    slept_before = _sleep_clock()
+    samples: list[float] = []
+    began = time.perf_counter()
+    while True:
+        samples.append(time_sample(task, iterations))
+        spent = time.perf_counter() - began
+        if len(samples) >= MAX_SAMPLES:
+            break
+        # Half a sample past the end is nearer to it than half a sample short of it.
+        if len(samples) >= min_samples and spent + samples[-1] * iterations / 2 >= seconds:
+            break
+    return {
+        "samples_s": samples,
+        "lead_in_s": lead_in,
+        "gap": _sleep_clock() - slept_before > GAP_S,
+    }
+
+
+def _sleep_clock() -> float:
+    """Seconds this machine has spent suspended, as far as the platform tells."""
+    if not hasattr(time, "CLOCK_BOOTTIME"):
+        return 0.0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -1,0 +1,95 @@
+"""The options that every command with a run shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+SHARED = [
+    click.option(
+        "--budget",
+        "budget_s",
+        type=click.FloatRange(1, 86400),
+        metavar="SECONDS",
+        help="Wall time from process start to end; default 60, 20 with --quick.",
+    ),
+    click.option("--quick", is_flag=True, help="Smaller sizes, 20 s."),
+    click.option("--thorough", is_flag=True, help="300 s: more rounds, narrower intervals."),
+    click.option(
+        "--device",
+        "devices",
+        multiple=True,
+        metavar="DEVICE",
+        help="cpu, gpu, cuda:0 ... or the simulated fake:0@SPEED; repeatable.",
+    ),
+    click.option(
+        "--backend",
+        "backends",
+        multiple=True,
+        metavar="NAME",
+        help="numpy, torch, onnxruntime; repeatable.",
+    ),
+    click.option(
+        "--precision",
+        "precisions",
+        multiple=True,
+        metavar="NAME",
+        help="fp64, fp32, tf32, bf16, fp16, int8; repeatable.",
+    ),
+    click.option("--threads", type=int, metavar="N", help="CPU threads of every contender."),
+    click.option("--batch", type=int, metavar="N", help="Batch size."),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A parameter of the workload; see workbench list.",
+    ),
+    click.option(
+        "--python",
+        metavar="PATH",
+        help="Interpreter of the workers, with a torch or onnxruntime of its own.",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, 2**31 - 1),
+        default=0,
+        metavar="N",
+        help="Seed of data and weights.",
+    ),
+    click.option("--strict", is_flag=True, help="Exit 3 if a result carries a warning."),
+    json_option,
+    click.option("--jsonl", "as_jsonl", is_flag=True, help="Events on stdout, one a line."),
+    click.option("--plain", is_flag=True, help="Text, even in a terminal."),
+    click.option(
+        "--output",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write the JSON document (with --jsonl: the events) to FILE.",
+    ),
+    click.option(
+        "--control",
+        is_flag=True,
+        hidden=True,
+        help="Take pause, resume and cancel from stdin; its end cancels the run.",
+    ),
+]
+
+
+def run_options(command: F) -> F:
+    """Give `command` the options of a run, in the order above."""
+    for option in reversed(SHARED):
+        command = option(command)
+    return command
+
+
+def examples(*lines: str) -> str:
+    """An epilogue that click leaves unwrapped."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

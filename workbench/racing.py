@@ -1,0 +1,433 @@
+"""Racing the contenders of one row: prepare, take turns, drop the beaten, stop in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from . import events as ev
+from .advisor import race
+from .advisor.verdict import exceeds_error_limit
+from .contract import Case
+from .control import Control
+from .document import AccuracyResult, Reason, SetupTimes, WarmUp
+from .measure import statistics as stats
+from .report import Contender, Report
+from .request import RowPlan
+from .workers import Answer, Pool, WorkerFailed, WorkerKey
+
+STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
+ENOUGH_SAMPLES = 10
+BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
+SHORTEST_BLOCK_S = 0.03
+ROUNDS_WANTED = 8
+MOST_ROUNDS = 40
+TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the largest
+LONGEST_TAIL_BLOCK_S = 1.0
+WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
+START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
+HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
+SLACK_S = 0.8  # kept back for a last turn that runs over, ending workers, writing the document
+GRACE_S = 0.4  # of that, what a turn may run over before it is killed
+PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
+
+BUDGET = Reason(
+    "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
+)
+
+
+@dataclass
+class Runner:
+    """A contender still in the race, with what the scheduler needs to know of it."""
+
+    case: Case
+    key: WorkerKey
+    generation: int = -1  # of the worker that holds it prepared
+    step_s: float = 0.0
+    iterations: int = 1
+    widths: list[float] = field(default_factory=list)  # relative, of the interval by round
+
+    @property
+    def sample_s(self) -> float:
+        return self.step_s * self.iterations
+
+
+def worker_key(case: Case) -> WorkerKey:
+    threads = case.threads if case.backend == "numpy" else None
+    return WorkerKey(case.device, case.backend, threads)
+
+
+class Race:
+    """One row from the first preparation to the last round."""
+
+    def __init__(
+        self,
+        plan: RowPlan,
+        *,
+        pool: Pool,
+        control: Control,
+        report: Report,
+        emit: Callable[[ev.AnyEvent], None],
+        until_s: float,
+        end_s: float,
+        speeds: dict[str, float],
+        seed: int,
+        decide: bool,
+    ) -> None:
+        self._plan = plan
+        self._scenario = plan.scenario
+        self._pool = pool
+        self._control = control
+        self._report = report
+        self._emit = emit
+        self._until_s = until_s  # of this row, on the run's clock
+        self._end_s = end_s  # of the whole run
+        self._speeds = speeds
+        self._seed = seed
+        self._decide = decide
+        self._latency = plan.scenario.objective == "latency_p99"
+        self._active: list[Runner] = []
+
+    # ------------------------------------------------------------ the whole
+
+    def run(self) -> None:
+        for case in self._plan.cases:
+            runner = Runner(case, worker_key(case))
+            if self._prepare(runner):
+                self._active.append(runner)
+        number = 0
+        while self._active and number < MOST_ROUNDS and self._may_go_on(number):
+            self._round(number)
+            number += 1
+            self._drop_inadmissible()
+            if number == 1:
+                self._drop_hopeless()
+            if self._decide:
+                self._drop_beaten(number)
+            if self._is_settled(number):
+                break
+        for runner in self._active:
+            self._finish(runner, "ok", None)
+        for case in self._plan.cases:
+            self._release(case)
+
+    # ---------------------------------------------------------- preparation
+
+    def _prepare(self, runner: Runner) -> bool:
+        """Load one case; False, with the reason in the report, if it cannot race."""
+        left = self._until_s - self._control.now()
+        if left <= 0:
+            self._finish(runner, "skipped", BUDGET)
+            return False
+        if refusal := self._refusal(runner.case):
+            self._finish(runner, "skipped", refusal)
+            return False
+        share = left / (4 * len(self._plan.cases))
+        warm_up_s = min(max(share, WARM_UP_S[0]), WARM_UP_S[1])
+        try:
+            self._pool.start(runner.key, self._deadline(START_DEADLINE_S))
+            answer = self._pool.ask(
+                runner.key,
+                self._deadline(START_DEADLINE_S),
+                op="prepare",
+                case=runner.case,
+                seed=self._seed,
+                latency=self._latency,
+                warm_up_s=warm_up_s,
+            )
+        except WorkerFailed as failure:
+            self._fail(runner, failure)
+            return False
+        return self._take_preparation(runner, answer.result)
+
+    def _take_preparation(self, runner: Runner, result: dict[str, Any]) -> bool:
+        warmed = result["warmup"]
+        import_s = self._report.workers[runner.key.name].import_s
+        setup = SetupTimes(
+            import_s=import_s, transfer_out_s=result["transfer_out_s"], **result["setup"]
+        )
+        accuracy = msgspec.convert(result["accuracy"], AccuracyResult)
+        runner.generation = self._pool.generation.get(runner.key, 0)
+        runner.step_s, runner.iterations = warmed["step_s"], warmed["iterations"]
+        self._emit(
+            ev.CasePrepared(
+                at_s=self._control.now(),
+                case=runner.case.id,
+                setup=setup,
+                accuracy=accuracy,
+                warmup=WarmUp(
+                    n=warmed["n"],
+                    seconds=warmed["seconds"],
+                    first_s=warmed["first_s"],
+                    steady=warmed["steady"],
+                ),
+                iterations_per_sample=warmed["iterations"],
+                memory_peak_bytes=result["memory_peak_bytes"],
+            )
+        )
+        if accuracy.passed:
+            return True
+        reason = Reason(
+            "wrong_result",
+            f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
+            f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})",
+            "do not use this combination; report it with workbench detect --json",
+        )
+        self._finish(runner, "failed", reason)
+        return False
+
+    def _refusal(self, case: Case) -> Reason | None:
+        """Why a case is not even tried, from what is known beforehand."""
+        machine = self._report.machine
+        if machine is None:
+            return None
+        need = self._plan.workload.work(case).memory_bytes
+        have = machine.memory.available_bytes
+        if case.device.startswith("cuda:"):
+            torch = self._report.software.packages.get("torch") if self._report.software else None
+            if torch is not None and torch.detail == "CPU build":
+                return Reason(
+                    "cpu_only_torch",
+                    "this torch is a CPU build and cannot use the GPU",
+                    "install a CUDA build: see the warning at the top, or workbench detect",
+                )
+            gpu = next(g for g in machine.gpus if g.device == case.device)
+            total, used = gpu.memory_total_bytes, gpu.memory_used_bytes or 0
+            if total is None:
+                return None
+            have = int(0.9 * (total - used))
+        if need > have:
+            return Reason(
+                "no_memory",
+                f"it needs about {need / 2**30:.1f} GiB, {have / 2**30:.1f} GiB are free",
+                "take a smaller size or batch",
+            )
+        return None
+
+    # --------------------------------------------------------------- rounds
+
+    def _may_go_on(self, number: int) -> bool:
+        """The first round always runs; later ones if they fit into the row's share."""
+        cost = sum(self._turn_cost(runner) for runner in self._active)
+        left = (self._end_s if number == 0 else self._until_s) - self._control.now()
+        return cost <= left or number == 0
+
+    def _block_s(self) -> float:
+        """Length of a turn: so that the wanted number of rounds fits, within its bounds."""
+        left = self._until_s - self._control.now()
+        return min(BLOCK_S, max(SHORTEST_BLOCK_S, left / (ROUNDS_WANTED * len(self._active))))
+
+    def _least_samples(self, runner: Runner) -> int:
+        if not self._latency:
+            return 1
+        return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(runner.sample_s, 1e-9))))
+
+    def _turn_cost(self, runner: Runner) -> float:
+        """Predicted seconds of one turn, lead-in included."""
+        least = self._least_samples(runner) * runner.sample_s
+        return max(self._block_s(), least, runner.sample_s) + 2 * min(runner.sample_s, 0.1)
+
+    def _round(self, number: int) -> None:
+        # Every other round runs backwards, so that no contender always follows the same one.
+        order = list(self._active) if number % 2 == 0 else list(reversed(self._active))
+        for runner in order:
+            if number > 0 and self._control.now() + self._turn_cost(runner) > self._end_s:
+                return
+            if not self._turn(runner, number):
+                self._active.remove(runner)
+
+    def _turn(self, runner: Runner, number: int) -> bool:
+        """One block; False if the contender is out."""
+        try:
+            if runner.generation != self._pool.generation.get(runner.key, 0):
+                # Its worker died under another case: this one goes on in a fresh worker.
+                return self._prepare(runner) and self._turn(runner, number)
+            answer = self._ask_block(runner)
+            if answer is None:
+                return True
+        except WorkerFailed as failure:
+            self._fail(runner, failure)
+            return False
+        result = answer.result
+        speed = self._speeds.get(runner.case.device, 1.0)
+        samples = [value / speed for value in result["samples_s"]]
+        try:
+            stats.require_finite(samples)
+        except ValueError as error:
+            self._finish(runner, "failed", Reason("bad_clock", str(error), "run it again"))
+            return False
+        runner.step_s = stats.median(result["samples_s"])
+        self._emit(
+            ev.BlockMeasured(
+                at_s=self._control.now(),
+                case=runner.case.id,
+                scenario=self._scenario.id,
+                round=number,
+                samples_s=samples,
+                lead_in_s=[value / speed for value in result["lead_in_s"]],
+                loss=result["loss"],
+            )
+        )
+        return True
+
+    def _ask_block(self, runner: Runner) -> Answer | None:
+        """A block that no pause or sleep has touched; None if every attempt was."""
+        for _ in range(3):
+            answer = self._pool.ask(
+                runner.key,
+                self._deadline(10.0 + 20 * self._turn_cost(runner)),
+                op="block",
+                case=runner.case.id,
+                seconds=self._block_s(),
+                min_samples=self._least_samples(runner),
+            )
+            if not answer.interrupted and not answer.result["gap"]:
+                return answer
+            self._emit(
+                ev.BlockDiscarded(
+                    at_s=self._control.now(),
+                    case=runner.case.id,
+                    reason=Reason("suspended", "the block spanned a pause or a suspend"),
+                )
+            )
+        return None
+
+    # ------------------------------------------------------------- dropping
+
+    def _groups(self) -> list[list[Runner]]:
+        """Runners that may drop one another: same kind of device, picked or apart alike."""
+        groups: dict[tuple[str, bool], list[Runner]] = {}
+        for runner in self._active:
+            apart = runner.case.precision in self._scenario.apart
+            groups.setdefault((runner.case.device_kind, apart), []).append(runner)
+        return list(groups.values())
+
+    def _contender(self, runner: Runner) -> Contender:
+        return self._report.contenders[runner.case.id]
+
+    def _drop(self, runner: Runner, reason: Reason, beaten: race.Beaten | None = None) -> None:
+        self._active.remove(runner)
+        self._emit(
+            ev.CaseDropped(
+                at_s=self._control.now(),
+                case=runner.case.id,
+                scenario=self._scenario.id,
+                reason=reason,
+                beaten_by=beaten.by if beaten else None,
+                ratio=beaten.ratio.value if beaten else None,
+                ratio_bounds=beaten.ratio.interval if beaten else None,
+            )
+        )
+        self._finish(runner, "ok", reason)
+
+    def _drop_inadmissible(self) -> None:
+        for runner in list(self._active):
+            if self._decide and exceeds_error_limit(self._contender(runner), self._scenario):
+                text = f"its error is above the limit of {self._scenario.max_error:.2%}"
+                self._drop(runner, Reason("error_limit", text))
+
+    def _drop_hopeless(self) -> None:
+        """After one round: if three do not fit into the share, the far slower ones go."""
+        left = self._until_s - self._control.now()
+        for group in self._groups():
+            slowest_first = sorted(group, key=lambda r: r.step_s, reverse=True)
+            fastest = slowest_first[-1]
+            for runner in slowest_first[:-1]:
+                if 2 * sum(map(self._turn_cost, self._active)) <= left:
+                    return
+                factor = runner.step_s / fastest.step_s
+                if factor >= HOPELESS:
+                    text = f"{factor:.0f}x slower in its first round; the budget holds no more"
+                    self._drop(runner, Reason("far_slower", text, BUDGET.hint))
+
+    def _drop_beaten(self, number: int) -> None:
+        look = number - stats.MIN_PAIRS + 1
+        if look < 1:
+            return
+        pairs = race.pair_count(len(self._plan.cases))
+        for group in self._groups():
+            by_id = {runner.case.id: runner for runner in group}
+            rounds = {case: self._contender(r).rounds() for case, r in by_id.items()}
+            for found in race.beaten(rounds, look=look, pairs=pairs):
+                text = f"{found.ratio.value:.3g}x slower than {found.by.partition('/')[2]}"
+                self._drop(by_id[found.case], Reason("beaten", text), found)
+
+    # ------------------------------------------------------------- stopping
+
+    def _is_settled(self, number: int) -> bool:
+        """Nothing left to decide, and what is left is known well enough."""
+        if number < stats.MIN_PAIRS:
+            return False
+        # A list, not a generator: every contender's width of this round goes on record.
+        steady = all([self._is_steady(runner) for runner in self._active])
+        return steady and (not self._decide or self._is_decided())
+
+    def _is_decided(self) -> bool:
+        rounds = [self._contender(runner).rounds() for runner in self._active]
+        leaders = [
+            min(group, key=lambda r: stats.median(list(self._contender(r).rounds().values())))
+            for group in self._groups()
+        ]
+        for group, leader in zip(self._groups(), leaders, strict=True):
+            lead = self._contender(leader).rounds()
+            for runner in group:
+                ratio = race.ratio_between(self._contender(runner).rounds(), lead)
+                if runner is not leader and (ratio is None or not race.is_tie(ratio)):
+                    return False
+        main = [r for r in leaders if r.case.precision not in self._scenario.apart]
+        if len(main) == 2:
+            first, second = (self._contender(runner).rounds() for runner in main)
+            return race.settled(race.ratio_between(first, second))
+        return bool(rounds)
+
+    def _is_steady(self, runner: Runner) -> bool:
+        """Known to within 2 %, or no longer getting any better known."""
+        samples = self._contender(runner).samples_s
+        if len(samples) < ENOUGH_SAMPLES:
+            return False
+        width = stats.relative_half_width(stats.median(samples), stats.median_interval(samples))
+        if width is None:
+            return False
+        runner.widths.append(width)
+        if width <= STEADY_WIDTH:
+            return True
+        earlier = len(runner.widths) // 2 - 1
+        return earlier >= ROUNDS_WANTED // 2 and width > PLATEAU * runner.widths[earlier]
+
+    # ---------------------------------------------------------------- ends
+
+    def _deadline(self, at_most_s: float) -> float:
+        """Seconds a request may take: never past the end of the run."""
+        return max(0.0, min(at_most_s, self._end_s + GRACE_S - self._control.now()))
+
+    def _fail(self, runner: Runner, failure: WorkerFailed) -> None:
+        reason = failure.reason
+        if reason.code == "timeout" and self._control.now() >= self._end_s:
+            measured = bool(self._contender(runner).blocks)
+            self._finish(runner, "ok" if measured else "skipped", BUDGET)
+        elif reason.code == "missing_package":
+            self._finish(runner, "skipped", reason)
+        else:
+            self._finish(runner, "failed", reason)
+
+    def _finish(self, runner: Runner, status: str, reason: Reason | None) -> None:
+        self._emit(
+            ev.CaseFinished(
+                at_s=self._control.now(),
+                case=runner.case.id,
+                scenario=self._scenario.id,
+                status=status,
+                reason=reason,
+            )
+        )
+
+    def _release(self, case: Case) -> None:
+        """Give memory back before the next row; a worker that cannot is of no more use."""
+        try:
+            if self._pool.is_alive(worker_key(case)):
+                self._pool.ask(worker_key(case), self._deadline(5.0), op="release", case=case.id)
+        except WorkerFailed:
+            pass  # the pool has already said that the worker ended

@@ -1,0 +1,141 @@
+"""A JSON document as the events that lead to it, so that every screen can show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from . import events as ev
+from . import journal
+from .document import SCHEMA_VERSION, Document, Measurement, SetupTimes, Verdict
+
+
+def open_run(name: str) -> list[ev.AnyEvent]:
+    """The events of a run: a document, a journal, the id of an earlier run, or `last`.
+
+    Raises JournalError with the ids there are.
+    """
+    path = Path(name)
+    if path.is_file():
+        return read_document(path) if path.suffix == ".json" else journal.read(path)
+    ids = list(journal.run_ids())
+    if name == "last" and ids:
+        return journal.read(journal.runs_folder() / f"{ids[0]}.jsonl")
+    matches = [run_id for run_id in ids if run_id.startswith(name)]
+    if len(matches) == 1:
+        return journal.read(journal.runs_folder() / f"{matches[0]}.jsonl")
+    shown = ", ".join(matches[:5] or ids[:5]) or "none yet"
+    problem = "is the beginning of several runs" if matches else "is no file and no run"
+    raise journal.JournalError(f"{name!r} {problem}. Latest: {shown}")
+
+
+def read_document(path: Path) -> list[ev.AnyEvent]:
+    """The events of a JSON document; JournalError says what is wrong with it."""
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=Document)
+    except OSError as error:
+        raise journal.JournalError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise journal.JournalError(f"{path} is not a workbench document: {error}") from error
+    if document.schema_version != SCHEMA_VERSION:
+        raise journal.JournalError(
+            f"{path} has schema version {document.schema_version}, this program reads "
+            f"{SCHEMA_VERSION}: open it with the version of workbench that wrote it"
+        )
+    return list(events_of(document))
+
+
+def events_of(document: Document) -> Iterator[ev.AnyEvent]:
+    """Events whose report gives `document` again; times within the run are not in it."""
+    run = document.run
+    yield ev.RunStarted(
+        at_s=0.0,
+        schema_version=document.schema_version,
+        id=run.id,
+        started_at=run.started_at,
+        budget_s=run.budget_s or 0.0,
+        tool=document.tool,
+    )
+    if document.machine is not None and document.software is not None:
+        yield ev.HardwareDetected(at_s=0.0, machine=document.machine, software=document.software)
+    for warning in document.warnings:
+        yield ev.WarningRaised(at_s=0.0, warning=warning)
+    rows: dict[str, list[Measurement]] = {}
+    for measured in document.measurements:
+        rows.setdefault(measured.scenario or measured.case.workload, []).append(measured)
+    verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
+    for scenario, group in rows.items():
+        yield _planned(scenario, group, verdicts.get(scenario))
+    for scenario, group in rows.items():
+        if any(measured.n for measured in group):
+            yield ev.RaceStarted(at_s=0.0, scenario=scenario, share_s=0.0)
+        for measured in group:
+            yield from _measured(scenario, measured)
+        if scenario in verdicts:
+            yield ev.VerdictReached(at_s=0.0, verdict=verdicts[scenario])
+    if run.finished_at is not None:
+        yield ev.RunFinished(
+            at_s=run.duration_s or 0.0,
+            status=run.status,
+            finished_at=run.finished_at,
+            duration_s=run.duration_s or 0.0,
+            exit_code=0,
+        )
+
+
+def _planned(scenario: str, group: list[Measurement], verdict: Verdict | None) -> ev.RacePlanned:
+    """The plan, as far as the results show it: rates times medians give the work of a step."""
+    items = {
+        m.id: m.throughput.value * m.median_s if m.throughput and m.median_s else 1.0 for m in group
+    }
+    flops = {
+        m.id: m.flops_per_s * m.median_s if m.flops_per_s and m.median_s else None for m in group
+    }
+    units = [m.throughput.unit for m in group if m.throughput]
+    return ev.RacePlanned(
+        at_s=0.0,
+        scenario=scenario,
+        title=verdict.title if verdict else scenario,
+        question="",
+        textbook=verdict.textbook if verdict else None,
+        objective=verdict.objective if verdict else "throughput",
+        cases=[m.case for m in group],
+        item=units[0].removesuffix("/s") if units else "steps",
+        items_per_step=items,
+        flops_per_step=flops,
+    )
+
+
+def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
+    if measured.accuracy is not None or measured.setup != SetupTimes():
+        yield ev.CasePrepared(
+            at_s=0.0,
+            case=measured.id,
+            setup=measured.setup,
+            accuracy=measured.accuracy,
+            warmup=measured.warmup,
+            iterations_per_sample=measured.iterations_per_sample,
+            memory_peak_bytes=measured.memory_peak_bytes,
+        )
+    if measured.samples_s:
+        losses: list[float | None] = [*measured.loss] or [None]
+        # One block holds all samples; the other losses ride on empty ones.
+        for position, loss in enumerate(losses):
+            yield ev.BlockMeasured(
+                at_s=0.0,
+                case=measured.id,
+                scenario=scenario,
+                round=position,
+                samples_s=measured.samples_s if position == 0 else [],
+                lead_in_s=measured.lead_in_s if position == 0 else [],
+                loss=loss,
+            )
+    yield ev.CaseFinished(
+        at_s=0.0,
+        case=measured.id,
+        scenario=scenario,
+        status=measured.status,
+        reason=measured.reason,
+    )

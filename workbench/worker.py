@@ -1,0 +1,209 @@
+"""The process that measures: one backend on one device, told what to do line by line.
+
+It answers every request with one JSON line and otherwise blocks on its pipe.  Standard
+library, the backend and NumPy only: it may run under a foreign interpreter.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import socket
+import sys
+import time
+from dataclasses import asdict
+from typing import Any
+
+from . import catalog
+from .contract import Case, Setup, Task, WorkloadError, decode_case
+from .measure.block import WarmedUp, run_block, warm_up
+
+FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
+MISSING_HINTS = {
+    "torch": "pip install torch, or run the workers under an interpreter that has it: --python",
+    "onnxruntime": "pip install onnxruntime, or onnxruntime-gpu beside an NVIDIA GPU",
+    "numpy": "pip install numpy",
+    "onnx": "pip install onnx",
+}
+
+
+class Prepared:
+    """A case that is ready for its blocks."""
+
+    def __init__(self, task: Task, warmed: WarmedUp) -> None:
+        self.task = task
+        self.warmed = warmed
+
+
+class Worker:
+    """Handles requests; each public method is one operation of the protocol."""
+
+    def __init__(self, backend: str, device: str) -> None:
+        self.backend = backend
+        self.device = device
+        self.prepared: dict[str, Prepared] = {}
+
+    def hello(self) -> dict[str, Any]:
+        """Import the backend, wake the device, and say what is here."""
+        began = time.perf_counter()
+        module = importlib.import_module(self.backend)
+        versions = {"python": sys.version.split()[0], self.backend: str(module.__version__)}
+        accelerators = _torch_devices(module) if self.backend == "torch" else []
+        if self.device.startswith("cuda:"):
+            module.empty(1, device=self.device)
+            module.cuda.synchronize(self.device)
+        return {
+            "versions": versions,
+            "accelerators": accelerators,
+            "backend_import_s": time.perf_counter() - began,
+        }
+
+    def prepare(
+        self, case: dict[str, Any], seed: int, latency: bool, warm_up_s: float
+    ) -> dict[str, Any]:
+        """Load a case, check its result, warm it up."""
+        wanted = decode_case(case)
+        setup = Setup(seed=seed)
+        task = catalog.load(wanted.workload).prepare(wanted, setup)
+        try:
+            task.activate()
+            accuracy = task.check()
+            warmed = warm_up(task, latency=latency, seconds=warm_up_s)
+            transfer_out = task.transfer_out_s()
+        except BaseException:
+            task.close()
+            raise
+        self.prepared[wanted.id] = Prepared(task, warmed)
+        # What the preparation left behind is not garbage: keep collections inside blocks short.
+        gc.collect()
+        gc.freeze()
+        return {
+            "setup": {f"{phase}_s": seconds for phase, seconds in setup.seconds.items()},
+            "transfer_out_s": transfer_out,
+            "accuracy": asdict(accuracy),
+            "warmup": asdict(warmed),
+            "memory_peak_bytes": self._memory_peak(wanted),
+        }
+
+    def block(self, case: str, seconds: float, min_samples: int) -> dict[str, Any]:
+        """Measure for about `seconds`."""
+        prepared = self.prepared[case]
+        warmed = prepared.warmed
+        answer = run_block(
+            prepared.task,
+            iterations=warmed.iterations,
+            step_s=warmed.step_s,
+            seconds=seconds,
+            min_samples=min_samples,
+        )
+        loss = prepared.task.loss()
+        return {**answer, "loss": loss}
+
+    def release(self, case: str) -> dict[str, Any]:
+        """Give back what a case holds."""
+        prepared = self.prepared.pop(case, None)
+        if prepared is not None:
+            prepared.task.close()
+            del prepared
+            gc.unfreeze()
+            gc.collect()
+            if self.device.startswith("cuda:"):
+                importlib.import_module("torch").cuda.empty_cache()
+        return {}
+
+    def close(self) -> None:
+        for case in list(self.prepared):
+            self.release(case)
+
+    def _memory_peak(self, case: Case) -> int | None:
+        """Peak bytes: of the device's allocator on a GPU, of this process on a CPU."""
+        if case.device.startswith("cuda:"):
+            torch = importlib.import_module("torch")
+            return int(torch.cuda.max_memory_allocated(case.device))
+        try:
+            import resource
+        except ImportError:  # Windows
+            return None
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _torch_devices(torch: Any) -> list[dict[str, Any]]:
+    """The GPUs torch itself can use; a CPU build has none."""
+    if not torch.cuda.is_available():
+        return []
+    found = []
+    for ordinal in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(ordinal)
+        uuid = getattr(properties, "uuid", None)
+        found.append(
+            {
+                "device": f"cuda:{ordinal}",
+                "name": properties.name,
+                "uuid": None if uuid is None else f"GPU-{uuid}",
+                "memory_total_bytes": properties.total_memory,
+                "compute_capability": f"{properties.major}.{properties.minor}",
+            }
+        )
+    return found
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as the protocol's error object; `fatal` ends the worker."""
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    message = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+    if isinstance(error, WorkloadError):
+        return {"code": error.code, "message": str(error), "hint": error.hint, "fatal": False}
+    if isinstance(error, ModuleNotFoundError):
+        remedy = MISSING_HINTS.get(error.name or "", f"pip install {error.name}")
+        text = f"{error.name} is not installed here"
+        return {"code": "missing_package", "message": text, "hint": remedy, "fatal": False}
+    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
+        remedy = "take a smaller batch or size, or free memory"
+        return {"code": "no_memory", "message": message, "hint": remedy, "fatal": False}
+    fatal = any(mark in str(error) for mark in FATAL_MARKS)
+    hint = "run it again; if it stays, the GPU or its driver is at fault" if fatal else None
+    return {"code": "failed", "message": message, "hint": hint, "fatal": fatal}
+
+
+def answer(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+    """Carry out one request; every failure is part of the answer."""
+    operation = getattr(worker, request.pop("op"))
+    try:
+        return {"ok": operation(**request)}
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()  # into the log, whose tail the engine quotes
+        return {"error": describe(error)}
+
+
+def serialise(reply: dict[str, Any]) -> bytes:
+    """One JSON line; a NaN or infinity becomes an error instead of an invalid document."""
+    try:
+        return json.dumps(reply, allow_nan=False).encode() + b"\n"
+    except ValueError:
+        error = {
+            "code": "non_finite",
+            "message": "the workload produced NaN or infinity",
+            "hint": "a diverging training or an overflow: try a higher precision",
+            "fatal": False,
+        }
+        return json.dumps({"error": error}).encode() + b"\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Serve requests from the socket whose descriptor is the first argument until it closes."""
+    descriptor, backend, device = arguments
+    # Before any import of onnxruntime: afterwards it has already written files and a thread runs.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    worker = Worker(backend, device)
+    with socket.socket(fileno=int(descriptor)) as channel, channel.makefile("rb") as requests:
+        for line in requests:
+            reply = answer(worker, json.loads(line))
+            channel.sendall(serialise(reply))
+            if reply.get("error", {}).get("fatal"):
+                break
+    worker.close()

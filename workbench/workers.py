@@ -1,0 +1,378 @@
+"""The engine's side of a worker: start it, ask it, freeze it, end it.
+
+Each worker leads its own session and process group, so that a signal reaches its children
+too.  Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch contender by
+15-60 % (measured; see docs/decisions/003).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from .control import Control
+from .document import Reason
+from .guardian import RUN_ID_VARIABLE
+
+HERE = Path(__file__).resolve().parent
+CAN_FREEZE = hasattr(signal, "SIGSTOP")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+LOG_TAIL_BYTES = 4000
+
+
+class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
+    """A request ended without a result; `died` says whether the worker went with it."""
+
+    def __init__(self, reason: Reason, *, died: bool) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+        self.died = died
+
+
+@dataclass(frozen=True)
+class WorkerKey:
+    """What makes two cases share a worker.
+
+    `threads` is set for NumPy alone, whose BLAS reads its thread count once, when imported.
+    """
+
+    device: str
+    backend: str
+    threads: int | None = None
+
+    @property
+    def name(self) -> str:
+        suffix = "" if self.threads is None else f"/t{self.threads}"
+        return f"{self.device}/{self.backend}{suffix}"
+
+
+class Guardian:
+    """The process that outlives the engine just long enough to end its workers."""
+
+    def __init__(self, run_id: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(HERE / "guardian.py"), run_id],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+            bufsize=1,
+        )
+
+    def tell(self, sign: str, group: int) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{sign}{group}\n")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+
+
+class WorkerProcess:
+    """One worker, awake only between `ask` and its answer."""
+
+    def __init__(self, key: WorkerKey, python: str, run_id: str, threads: int) -> None:
+        self.key = key
+        # Unlinked from the start: nothing to clean up, however we end.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        ours, theirs = socket.socketpair()
+        device = "cpu" if key.device.startswith("fake:") else key.device
+        environment = dict(os.environ)
+        environment.update(dict.fromkeys(THREAD_VARIABLES, str(key.threads or threads)))
+        environment.update({"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id})
+        with theirs:
+            self.process = subprocess.Popen(
+                [python, str(HERE / "bootstrap.py"), str(theirs.fileno()), key.backend, device],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+            )
+        self._channel = ours
+        self._unread = b""
+
+    @property
+    def pid(self) -> int:
+        """Process id, and the id of the worker's process group."""
+        return self.process.pid
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def send(self, request: dict[str, Any]) -> None:
+        self._channel.sendall(msgspec.json.encode(request) + b"\n")
+
+    def receive(self) -> bytes | None:
+        """A whole answer, None while it is incomplete; EOFError when the worker is gone."""
+        try:
+            data = self._channel.recv(1 << 20, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            if self.process.poll() is None:
+                return None
+            data = b""
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            raise EOFError
+        self._unread += data
+        line, newline, rest = self._unread.partition(b"\n")
+        if not newline:
+            return None
+        self._unread = rest
+        return line
+
+    def freeze(self) -> bool:
+        """Stop the whole group; True once every process of it is seen to stand still."""
+        if not CAN_FREEZE:
+            return False
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGSTOP)
+        until = time.monotonic() + 1.0
+        while not all(map(_stands_still, group_members(self.pid))):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.0002)
+        return True
+
+    def thaw(self) -> None:
+        if CAN_FREEZE:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGCONT)
+
+    def kill(self) -> int:
+        """End the whole group at once; returns the exit code."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._channel.close()
+        return self.process.wait()
+
+    def ask_to_end(self) -> None:
+        """Close the pipe of an awake worker, which then ends by itself."""
+        self.thaw()
+        self._channel.close()
+
+    def stop(self, patience_s: float = 1.0) -> int:
+        """Ask the worker to end, then make sure that its whole group did."""
+        self.ask_to_end()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience_s)
+        return self.kill()
+
+    def log_tail(self) -> str:
+        """The last lines the worker and its libraries wrote."""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - LOG_TAIL_BYTES))
+        return self._log.read().decode(errors="replace").strip()
+
+
+def group_members(group: int) -> list[int]:
+    """The group's leader and its descendants."""
+    tree = Path("/proc")
+    if not (tree / "self/task").exists():
+        with suppress(psutil.NoSuchProcess):
+            return [group, *(child.pid for child in psutil.Process(group).children(recursive=True))]
+        return [group]
+    found, to_visit = [], [group]
+    while to_visit:
+        pid = to_visit.pop()
+        found.append(pid)
+        for thread_children in tree.glob(f"{pid}/task/*/children"):
+            with suppress(OSError):
+                to_visit += [int(child) for child in thread_children.read_text().split()]
+    return found
+
+
+def _stands_still(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() in (
+            psutil.STATUS_STOPPED,
+            psutil.STATUS_TRACING_STOP,
+            psutil.STATUS_ZOMBIE,
+        )
+    except psutil.NoSuchProcess:
+        return True
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A worker's result; `interrupted` if the time it took includes a pause or a suspend."""
+
+    result: dict[str, Any]
+    interrupted: bool
+
+
+class Pool:
+    """The workers of a run, of which at most one is awake."""
+
+    def __init__(
+        self,
+        *,
+        control: Control,
+        run_id: str,
+        python: str,
+        threads: int,
+        on_start: Callable[[WorkerKey, int, float, dict[str, Any]], None],
+        on_end: Callable[[WorkerKey, Reason | None], None],
+        on_status: Callable[[str], None],
+        on_freeze_failure: Callable[[WorkerKey], None],
+    ) -> None:
+        self._control = control
+        self._run_id = run_id
+        self._python = python
+        self._threads = threads
+        self._on_start = on_start
+        self._on_end = on_end
+        self._on_status = on_status
+        self._on_freeze_failure = on_freeze_failure
+        self._guardian = Guardian(run_id)
+        self._workers: dict[WorkerKey, WorkerProcess] = {}
+        self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
+
+    def start(self, key: WorkerKey, deadline_s: float) -> None:
+        """Have a worker with its backend imported; WorkerFailed if it cannot be."""
+        if key in self._workers:
+            return
+        began = time.monotonic()
+        worker = WorkerProcess(key, self._python, self._run_id, self._threads)
+        self._workers[key] = worker
+        self._guardian.tell("+", worker.pid)
+        hello = self.ask(key, deadline_s, op="hello").result
+        self._on_start(key, worker.pid, time.monotonic() - began, hello)
+
+    def is_alive(self, key: WorkerKey) -> bool:
+        return key in self._workers
+
+    def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
+        """Wake the worker, let it carry out one request, freeze it again."""
+        worker = self._workers[key]
+        worker.thaw()
+        try:
+            worker.send(request)
+        except OSError:
+            raise self._lost(key, "worker_died", "the worker process was gone") from None
+        reply, interrupted = self._await(key, worker, deadline_s)
+        if "error" in reply:
+            error = reply["error"]
+            fatal = error.pop("fatal")
+            reason = Reason(**error)
+            if fatal:
+                self._remove(key, reason, worker.stop)
+            else:
+                self._freeze(key, worker)
+            raise WorkerFailed(reason, died=fatal)
+        self._freeze(key, worker)
+        return Answer(reply["ok"], interrupted)
+
+    def _await(
+        self, key: WorkerKey, worker: WorkerProcess, deadline_s: float
+    ) -> tuple[dict[str, Any], bool]:
+        interrupted = False
+        self._control.was_continued()
+        until = time.monotonic() + deadline_s
+        while True:
+            happening = self._control.wait(worker.fileno(), until - time.monotonic())
+            if happening == "deadline":
+                text = f"no answer within {deadline_s:.0f} s"
+                raise self._lost(key, "timeout", text)
+            if happening in ("readable", "child"):
+                try:
+                    line = worker.receive()
+                except EOFError:
+                    raise self._lost(key, "worker_died", "the worker process died") from None
+                if line is not None:
+                    interrupted = interrupted or self._control.was_continued()
+                    return msgspec.json.decode(line), interrupted
+            else:
+                until += self._stand_by(worker, happening)
+                interrupted = True
+
+    def _stand_by(self, worker: WorkerProcess, wish: str) -> float:
+        """Hold everything still until the user comes back; returns how long it took."""
+        began = time.monotonic()
+        worker.freeze()
+        self._on_status("paused")
+        if wish == "suspend":
+            os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
+        else:
+            self._control.wait_for_resume()
+        away = time.monotonic() - began
+        self._control.exclude(away)
+        self._on_status("running")
+        worker.thaw()
+        return away
+
+    def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
+        if not worker.freeze():
+            self._on_freeze_failure(key)
+
+    def _lost(self, key: WorkerKey, code: str, text: str) -> WorkerFailed:
+        """Clear away a worker that died or has to be killed."""
+        worker = self._workers[key]
+        if code == "worker_died":
+            # Reap first, so that our own SIGKILL does not pass for the cause of death.
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(1.0)
+        code_seen = worker.process.poll()
+        tail = worker.log_tail().splitlines()[-3:]
+        message = text if code_seen is None else f"{text} ({describe_exit(code_seen)})"
+        if tail:
+            message += "; its log ends: " + " | ".join(line.strip() for line in tail)
+        hint = {
+            "timeout": "take a smaller size, or give it a larger --budget",
+            "worker_died": "run it alone to see more: workbench run WORKLOAD --plain",
+        }[code]
+        if code_seen == -signal.SIGKILL:
+            hint = "killed from outside, most often by the kernel for lack of memory: see dmesg"
+        reason = Reason(code, message, hint)
+        self._remove(key, reason, worker.kill)
+        return WorkerFailed(reason, died=True)
+
+    def _remove(self, key: WorkerKey, reason: Reason | None, end: Callable[[], int]) -> None:
+        worker = self._workers.pop(key)
+        self.generation[key] = self.generation.get(key, 0) + 1
+        end()
+        self._guardian.tell("-", worker.pid)
+        self._on_end(key, reason)
+
+    def close(self, *, at_once: bool) -> None:
+        """End all workers: killed when the run was cut short, asked to otherwise."""
+        if not at_once:
+            for worker in self._workers.values():
+                worker.ask_to_end()  # all at once, so that they end side by side
+        for key, worker in list(self._workers.items()):
+            self._remove(key, None, worker.kill if at_once else worker.stop)
+        self._guardian.close()
+
+
+def describe_exit(code: int) -> str:
+    """An exit code in words: `exit code 1`, `killed by SIGKILL`."""
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
