@@ -52,7 +52,7 @@ class Control:
 
     def now(self) -> float:
         """Seconds since the process started, pauses left out."""
-        return time.monotonic() - self._began
+        return round(time.monotonic() - self._began, 4)
 
     def exclude(self, seconds: float) -> None:
         """Take a pause out of the run's clock."""

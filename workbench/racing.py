@@ -29,6 +29,7 @@ TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the larg
 LONGEST_TAIL_BLOCK_S = 1.0
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
+PREPARE_DEADLINE_S = 2.0  # at least; else half of what the row has left, so that one cannot eat all
 HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
 SLACK_S = 0.8  # kept back for a last turn that runs over, ending workers, writing the document
 GRACE_S = 0.4  # of that, what a turn may run over before it is killed
@@ -131,7 +132,7 @@ class Race:
             self._pool.start(runner.key, self._deadline(START_DEADLINE_S))
             answer = self._pool.ask(
                 runner.key,
-                self._deadline(START_DEADLINE_S),
+                self._deadline(max(PREPARE_DEADLINE_S, left / 2)),
                 op="prepare",
                 case=runner.case,
                 seed=self._seed,
@@ -361,9 +362,8 @@ class Race:
         """Nothing left to decide, and what is left is known well enough."""
         if number < stats.MIN_PAIRS:
             return False
-        # A list, not a generator: every contender's width of this round goes on record.
-        steady = all([self._is_steady(runner) for runner in self._active])
-        return steady and (not self._decide or self._is_decided())
+        steady = [self._is_steady(runner) for runner in self._active]  # each goes on record
+        return all(steady) and (not self._decide or self._is_decided())
 
     def _is_decided(self) -> bool:
         rounds = [self._contender(runner).rounds() for runner in self._active]

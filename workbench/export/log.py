@@ -50,7 +50,7 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"  {_name(event.case, report)} out: {event.reason.message}"
         case ev.CaseFinished() if event.status in ("failed", "skipped"):
             reason = event.reason
-            hint = f" ({reason.hint})" if reason and reason.hint else ""
+            hint = f" - {reason.hint}" if reason and reason.hint else ""
             why = f": {reason.message}{hint}" if reason else ""
             return f"  {_name(event.case, report)} {event.status}{why}"
         case ev.CaseFinished() if event.status == "ok":

@@ -31,11 +31,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int])
 
 
 def si(value: float, unit: str) -> str:
-    """`value` with a decimal prefix: `412 GFLOP/s`."""
-    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= factor:
-            return f"{value / factor:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}"
+    """`value` to three digits with a decimal prefix: `412 GFLOP/s`."""
+    prefixes = ["", "k", "M", "G", "T", "P"]
+    while abs(value) >= 999.5 and len(prefixes) > 1:
+        value /= 1e3
+        prefixes.pop(0)
+    return f"{value:.3g} {prefixes[0]}{unit}"
 
 
 def rate_text(contender: Contender) -> str:
@@ -129,7 +130,9 @@ def _remark(contender: Contender) -> str:
     if contender.reason is not None:
         state = "" if contender.state == "ok" else f"{contender.state}: "
         words.insert(0, state + contender.reason.message)
-    return ("simulated; " if contender.simulated else "") + "; ".join(words)
+    if contender.simulated:
+        words.insert(0, "simulated")
+    return "; ".join(words)
 
 
 # --------------------------------------------------------- detect and list

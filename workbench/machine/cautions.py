@@ -8,6 +8,7 @@ from ..document import Gpu, Machine, Software, Warning
 from .reasons import ABSENT, missing_capability
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
 _ORT_OTHERS = (
     "onnxruntime-gpu",
@@ -24,7 +25,7 @@ _CUDA_12 = (12, 0)
 def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
     """Everything to tell about this machine before a run, the most serious first."""
     return [
-        *_torch_without_cuda(machine, software),
+        *_torch_and_gpu(machine, software),
         *_driver(machine),
         *_gpus(machine),
         *_cores(machine),
@@ -33,18 +34,32 @@ def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
     ]
 
 
-def _torch_without_cuda(machine: Machine, software: Software) -> Iterator[Warning]:
-    gpus = [gpu for gpu in machine.gpus if not gpu.simulated]
+def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
+    """GPUs that the installed torch cannot use, because of its build or of the driver."""
+    gpus = [gpu for gpu in machine.gpus if gpu.visible and not gpu.simulated]
     torch = software.packages.get("torch")
-    if not gpus or torch is None or torch.version is None or torch.detail != "CPU build":
+    if not gpus or torch is None or torch.version is None or torch.detail is None:
         return
-    names = ", ".join(sorted({gpu.name or "a GPU" for gpu in gpus}))
-    yield Warning(
-        "torch_cpu_build",
-        f"torch {torch.version} is a CPU-only build: it cannot use {names}",
-        _torch_remedy(machine, gpus, software.executable),
-        _subject(gpus[0]) if len(gpus) == 1 else None,
-    )
+    names = ", ".join(sorted({gpu.name for gpu in gpus if gpu.name})) or "the GPU"
+    subject = _subject(gpus[0]) if len(gpus) == 1 else None
+    build = _numbers(torch.detail.removeprefix(_CUDA_BUILD))
+    driver = _numbers(machine.cuda.api_version)
+    if not torch.detail.startswith(_CUDA_BUILD):
+        yield Warning(
+            "torch_without_cuda",
+            f"torch {torch.version} ({torch.detail}) cannot use {names}",
+            _torch_remedy(machine, gpus, software.executable),
+            subject,
+        )
+    elif build and driver and build[0] > driver[0]:
+        # Within one major version an older driver serves a newer build.
+        yield Warning(
+            "driver_too_old",
+            f"torch {torch.version} needs a driver for {torch.detail}, this one is for CUDA"
+            f" {machine.cuda.api_version}: it cannot use {names}",
+            f"update the NVIDIA driver, or {_torch_remedy(machine, gpus, software.executable)}",
+            subject,
+        )
 
 
 def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
@@ -80,7 +95,7 @@ def _driver(machine: Machine) -> Iterator[Warning]:
             (nvml.reason and nvml.reason.hint)
             or missing_capability(in_container=machine.os.container is not None),
         )
-    elif nvml.available and machine.gpus and not cuda.available:
+    elif nvml.available and not cuda.available and any(gpu.visible for gpu in machine.gpus):
         yield Warning(
             "nvml_without_cuda",
             f"NVML sees a GPU but CUDA cannot use it: {cuda_why}",

@@ -28,39 +28,45 @@ def join(rows: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | N
 
     `visible_devices` is the value of CUDA_VISIBLE_DEVICES, None where it is not set.
     """
-    joined: list[Gpu] = []
     left = list(cuda.devices)
-    for row in rows:
-        device = _match(row, left, sole=len(rows) == len(cuda.devices) == 1)
-        if device is None:
-            joined.append(_without_cuda(row, cuda, visible_devices))
-        else:
-            left.remove(device)
-            joined.append(_merge(row, device))
+    partners = [_take(row, left) for row in rows]
+    nameless = [i for i, row in enumerate(rows) if partners[i] is None and _may_be(row, left)]
+    if len(nameless) == len(left) == 1:
+        partners[nameless[0]] = left.pop()  # by elimination: all others are accounted for
+    joined = [
+        _without_cuda(row, cuda, visible_devices) if partner is None else _merge(row, partner)
+        for row, partner in zip(rows, partners, strict=True)
+    ]
     return joined + [_cuda_only(device, nvml) for device in left]
 
 
-def _match(row: Gpu, devices: list[CudaDevice], *, sole: bool) -> CudaDevice | None:
+def _take(row: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
+    """Remove and return the device that is this GPU by its identity."""
     uuid = _bare(row.uuid)
-    for device in devices:
-        if uuid is not None and uuid in (device.uuid, device.gpu_uuid):
-            return device
-    for device in devices:
-        if row.pci_bus_id is not None and row.pci_bus_id == device.pci_bus_id:
-            return device
-    if sole and devices and (devices[0].integrated or not _comparable(row, devices[0])):
-        return devices[0]  # a Jetson has one GPU, with different UUIDs in NVML and CUDA
+    by_uuid = [d for d in devices if uuid is not None and uuid in (d.uuid, d.gpu_uuid)]
+    by_bus = [d for d in devices if row.pci_bus_id is not None and row.pci_bus_id == d.pci_bus_id]
+    for device in by_uuid or by_bus:
+        devices.remove(device)
+        return device
     return None
+
+
+def _may_be(row: Gpu, devices: list[CudaDevice]) -> bool:
+    """Whether the one device left could be this GPU, for all that is known of either.
+
+    A Jetson's one GPU has different UUIDs in NVML and CUDA, so there they prove nothing.
+    """
+    if len(devices) != 1:
+        return False
+    device = devices[0]
+    uuids_differ = row.uuid is not None and device.uuid is not None and not device.integrated
+    buses_differ = row.pci_bus_id is not None and device.pci_bus_id is not None
+    return not uuids_differ and not (buses_differ and not device.integrated)
 
 
 def _bare(uuid: str | None) -> str | None:
     """The hexadecimal groups without NVML's `GPU-` or `MIG-`."""
     return None if uuid is None else uuid.split("-", 1)[-1].lower()
-
-
-def _comparable(row: Gpu, device: CudaDevice) -> bool:
-    by_uuid = row.uuid is not None and device.uuid is not None
-    return by_uuid or (row.pci_bus_id is not None and device.pci_bus_id is not None)
 
 
 def _merge(row: Gpu, device: CudaDevice) -> Gpu:

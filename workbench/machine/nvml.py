@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..document import Gpu, GpuProcess, Nvml, Pcie, Reason
-from .gpurow import normalise_bus_id, with_reasons
+from .gpurow import with_reasons
 from .memory import system_memory
 from .reasons import (
     NVML_ARGUMENT_VERSION_MISMATCH,
@@ -172,7 +172,7 @@ class _Row:
             index=index,
             device=None,
             uuid=self.take("uuid", "nvmlDeviceGetUUID"),
-            pci_bus_id=self._bus_id(),
+            pci_bus_id=self.take("pci_bus_id", "nvmlDeviceGetPciInfo", convert=_bus_id),
             name=self.take("name", "nvmlDeviceGetName"),
             memory_total_bytes=total,
             memory_used_bytes=used,
@@ -243,17 +243,6 @@ class _Row:
         self._reasons["memory_total_bytes"] = self._reasons["memory_used_bytes"] = reason
         return (None, None) if shared is None else (shared[0], shared[0] - shared[1])
 
-    def _bus_id(self) -> str | None:
-        text = self.take(
-            "pci_bus_id",
-            "nvmlDeviceGetPciInfo",
-            convert=lambda info: info.busId.decode("ascii", "replace"),
-        )
-        bus_id = None if text is None else normalise_bus_id(text)
-        if text is not None and bus_id is None:
-            self._reasons["pci_bus_id"] = _NO_VALUE
-        return bus_id
-
     def _pcie(self) -> Pcie:
         """The link now (it drops when idle) and the most that card and slot allow."""
         return Pcie(
@@ -262,6 +251,11 @@ class _Row:
             max_generation=self.take("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration"),
             max_width=self.take("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
         )
+
+
+def _bus_id(info: Any) -> str:
+    """From the numbers: the struct's text field is bytes or str, as nvidia-ml-py's age has it."""
+    return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
 
 
 def _watts(milliwatts: int) -> float:

@@ -1,0 +1,38 @@
+# make run     set everything up and open the workbench   (ARGS="--json --quick" for more)
+# make test    set everything up, then lint, type-check and test
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test lint snapshots clean
+
+run: $(VENV)/.ready
+	@$(VENV)/bin/workbench $(ARGS)
+
+test: lint
+	$(VENV)/bin/python -m pytest
+
+lint: $(VENV)/.ready-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+snapshots: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m pytest tests/screens --snapshot-update
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "setting up $(VENV): a few minutes the first time"
+	$(INSTALL) --editable '.[cpu]'
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(INSTALL) --editable '.[cpu,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

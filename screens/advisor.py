@@ -1,0 +1,94 @@
+"""The answer: a line per scenario, and why, for the one under the cursor."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+
+from workbench.report import Row
+
+from .base import ViewScreen
+from .detail import DetailScreen
+from .reasons import answer_lines
+from .session import Session
+from .tables import ADVISOR_COLUMNS, advisor_line
+from .widgets.filter import FilterBar
+from .widgets.table import Table
+from .widgets.text import Drawn, joined
+
+
+class AdvisorScreen(ViewScreen):
+    AUTO_FOCUS = "Table"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter"),
+        Binding("escape", "clear_filter", "Clear filter", show=False),
+        Binding("pagedown,ctrl+d", "scroll(1)", "Scroll", show=False),
+        Binding("pageup,ctrl+u", "scroll(-1)", "Scroll", show=False),
+    ]
+
+    def body(self) -> ComposeResult:
+        yield Table(id="scenarios")
+        yield FilterBar()
+        with VerticalScroll(id="answer-pane", can_focus=False):
+            yield Drawn(id="answer")
+
+    @property
+    def row(self) -> Row | None:
+        return self.session.report.rows.get(self.query_one(Table).cursor or "")
+
+    def draw(self, session: Session) -> None:
+        bar = self.query_one(FilterBar)
+        lines = [
+            advisor_line(row, session)
+            for row in session.report.rows.values()
+            if bar.accepts(
+                row.plan.title, row.plan.scenario, *(c.case.label for c in row.contenders)
+            )
+        ]
+        empty = "nothing matches the filter" if session.report.rows else _nothing(session)
+        self.query_one(Table).show(ADVISOR_COLUMNS, lines, Content.styled(empty, "dim"))
+        self._draw_answer()
+
+    def _draw_answer(self) -> None:
+        row, session = self.row, self.session
+        self.query_one("#answer", Drawn).show(
+            lambda width, _: joined(answer_lines(row, session, width)) if row else Content("")
+        )
+
+    def on_table_moved(self) -> None:
+        self._draw_answer()
+        self.query_one("#answer-pane").scroll_home(animate=False)
+
+    def on_table_selected(self, message: Table.Selected) -> None:
+        self.app.push_screen(DetailScreen(message.key))
+
+    def action_filter(self) -> None:
+        self.query_one(FilterBar).open()
+
+    def action_clear_filter(self) -> None:
+        self.query_one(FilterBar).clear_and_hide()
+        self.query_one(Table).focus()
+
+    def action_scroll(self, pages: int) -> None:
+        pane = self.query_one("#answer-pane")
+        pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
+
+    def on_input_changed(self) -> None:
+        self.repaint()
+
+    def on_filter_bar_closed(self) -> None:
+        self.query_one(Table).focus()
+
+    def command(self) -> str | None:
+        row = self.row
+        return None if row is None else self.session.figures.reproduce(row)
+
+
+def _nothing(session: Session) -> str:
+    if session.phase == "idle":
+        return "No run yet.  Press s to measure what is faster on this machine."
+    return "Planning the races..." if session.going else "Nothing was raced."

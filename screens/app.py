@@ -1,0 +1,244 @@
+"""The application: one run at a time, folded from its feed and shown on three screens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from workbench.report import Report
+
+from .advisor import AdvisorScreen
+from .base import ReportChanged, ViewScreen
+from .feed import CANCEL_S, Feed, FeedError
+from .hardware import HardwareScreen
+from .help import HelpScreen
+from .run import RunScreen
+from .session import EXIT_CUT_SHORT, Failure, Session
+from .theme import DARK, SIXTEEN
+
+REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
+TICK_S = 1.0  # the time left moves on even when no event comes
+BREATH = 100  # events between two turns of the event loop, so that a replay leaves keys alive
+
+_SCREENS = Binding.Group("Screens", compact=True)
+
+
+class WorkbenchApp(App[None]):
+    """Shows the run that `feed_factory` feeds; it measures nothing itself."""
+
+    TITLE = "workbench"
+    CSS_PATH: ClassVar[list[str]] = ["app.tcss", "hardware.tcss", "run.tcss", "advisor.tcss"]  # type: ignore[assignment]
+    ENABLE_COMMAND_PALETTE = False
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        "hardware": HardwareScreen,
+        "run": RunScreen,
+        "advisor": AdvisorScreen,
+    }
+    DEFAULT_MODE = "advisor"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "switch_mode('hardware')", "Hardware", group=_SCREENS),
+        Binding("2", "switch_mode('run')", "Run", group=_SCREENS),
+        Binding("3", "switch_mode('advisor')", "Advisor", group=_SCREENS),
+        Binding("s", "start", "Start"),
+        Binding("space", "pause", "Pause", key_display="space"),
+        Binding("x", "stop", "Stop"),
+        Binding("c", "copy", "Copy"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("q", "leave", "Quit"),
+        Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False),
+    ]
+
+    def __init__(
+        self,
+        feed_factory: Callable[[], Feed],
+        *,
+        start: bool = True,
+        replay: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        self._feed_factory = feed_factory
+        self._start_at_once = start or replay
+        self._monotonic = monotonic
+        self._feed: Feed | None = None
+        self._over = asyncio.Event()  # the current run has ended, one way or another
+        self._leaving = False
+        self._dirty = False
+        self._painted_at = 0.0
+        self._resume_later = False  # we paused the run for a suspend
+        self.session = Session(replay=replay, monotonic=monotonic)
+        self.animation_level = "none"
+        self.register_theme(DARK)
+        self.register_theme(SIXTEEN)
+        few = self.no_color or self.console.color_system in ("standard", "windows", None)
+        self.theme = SIXTEEN.name if few else DARK.name
+
+    # ----------------------------------------------------------- the run
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.action_leave)
+        self.app_suspend_signal.subscribe(self, self._suspended, immediate=True)
+        self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
+        self.set_interval(REPAINT_S, self._tick)
+        if self._start_at_once:
+            self.action_start()
+
+    def on_unmount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    def action_start(self) -> None:
+        if self.session.going or self._leaving:
+            return
+        self.session = Session(replay=self.session.replay, monotonic=self._monotonic)
+        self.session.begin()
+        self._over = asyncio.Event()
+        self._feed = self._feed_factory()
+        self.run_worker(self._pump(self._feed, self.session), group="feed")
+        self.repaint()
+
+    async def _pump(self, feed: Feed, session: Session) -> None:
+        """Fold the feed's events into the session until they end."""
+        try:
+            async with contextlib.aclosing(feed.events()) as stream:  # type: ignore[type-var]
+                count = 0
+                async for event in stream:
+                    session.apply(event)
+                    self._dirty = True
+                    count += 1
+                    if count % BREATH == 0:
+                        await asyncio.sleep(0)
+        except FeedError as error:
+            session.failure = Failure(str(error), error.remedy, error.log_tail)
+        except (KeyError, ValueError) as error:
+            # Report.apply refuses an event about a case or scenario that was never announced.
+            session.failure = Failure(
+                f"an event does not fit the run: {error!r}", "report it with the run's journal"
+            )
+        finally:
+            session.ended = True
+            self._over.set()
+            await feed.close()
+        self.repaint()
+
+    # ------------------------------------------------------ the repaints
+
+    def _tick(self) -> None:
+        """The one place that makes screens repaint while a run goes on."""
+        waited = self._monotonic() - self._painted_at
+        if self._dirty or (self.session.ticking and waited >= TICK_S):
+            self.repaint()
+
+    def repaint(self) -> None:
+        """Send the visible screen what there is now."""
+        self._dirty = False
+        self._painted_at = self._monotonic()
+        self.refresh_keys()
+        screen = self.screen
+        if isinstance(screen, ViewScreen):
+            screen.post_message(ReportChanged(self.session))
+
+    def refresh_keys(self) -> None:
+        """The footer names only what can be done now; rebuilt only when that changes."""
+        able = (self.session.phase, self.session.going)
+        if able != getattr(self, "_able", None):
+            self._able = able
+            self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        going = self.session.going
+        match action:
+            case "start":
+                return not going and not self.session.replay
+            case "pause" | "stop":
+                return going and self.session.phase != "stopping"
+            case "copy":
+                return isinstance(self.screen, ViewScreen) and bool(self.session.report.rows)
+        return True
+
+    # ---------------------------------------------------------- the keys
+
+    def action_pause(self) -> None:
+        if self._feed is not None and self.session.going:
+            self._feed.send("resume" if self.session.phase == "paused" else "pause")
+
+    def action_stop(self) -> None:
+        if self._feed is not None and self.session.going:
+            self.session.cancelling = True
+            self._feed.send("cancel")
+            self.repaint()
+
+    def action_copy(self) -> None:
+        """The terminal's clipboard by OSC 52; the notice shows the command where that fails."""
+        screen = self.screen
+        command = screen.command() if isinstance(screen, ViewScreen) else None
+        if command is not None:
+            self.copy_to_clipboard(command)
+            self.notify(command, title="Copied", markup=False)
+
+    def action_help(self) -> None:
+        self.push_screen(HelpScreen())
+
+    def action_leave(self) -> None:
+        if not self._leaving:
+            self._leaving = True
+            self.run_worker(self._leave(), group="leave")
+
+    async def _leave(self) -> None:
+        """Stop what goes on, give it time to say what it measured, and end."""
+        session, code = self.session, self.session.exit_code
+        if session.going:
+            self.action_stop()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), CANCEL_S)
+            code = session.exit_code if session.report.finished else EXIT_CUT_SHORT
+        if self._feed is not None:
+            await self._feed.close()
+        self.exit(return_code=code)
+
+    # ------------------------------------------------------- the suspend
+
+    def _suspended(self, _app: App[Any]) -> None:
+        """Before the process stops: the engine must not race on unseen, and its events would
+        fill the pipe until it stalls."""
+        if self._feed is not None and self.session.phase == "running":
+            self._feed.send("pause")
+            self._resume_later = True
+
+    def _resumed(self, _app: App[Any]) -> None:
+        if self._feed is not None and self._resume_later:
+            self._feed.send("resume")
+        self._resume_later = False
+
+
+def run_tui(
+    feed_factory: Callable[[], Feed],
+    *,
+    start: bool = True,
+    replay: bool = False,
+    output: Callable[[Report], None] | None = None,
+) -> int:
+    """Show runs until the user leaves, and return the exit code.
+
+    `output` gets the last report, if a run began, after the terminal is itself again.
+    """
+    app = WorkbenchApp(feed_factory, start=start, replay=replay)
+    app.run()
+    report = app.session.report
+    if output is not None and report.started is not None:
+        output(report)
+    return app.return_code or 0

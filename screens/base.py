@@ -1,0 +1,94 @@
+"""What all screens share: the bars, the failure notice, and one way to be repainted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from .session import Session
+from .widgets.bars import TopBars
+from .widgets.text import Drawn, fact, facts_lines, joined
+
+if TYPE_CHECKING:
+    from .app import WorkbenchApp
+
+FAILURE_LINES = 8
+
+
+class ReportChanged(Message):
+    """The run has moved on; sent to the visible screen, at most a few times a second."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+
+
+class ViewScreen(Screen[None]):
+    """A screen that draws a session.  Subclasses fill `body` and `draw`."""
+
+    @property
+    def workbench(self) -> WorkbenchApp:
+        return cast("WorkbenchApp", self.app)
+
+    @property
+    def session(self) -> Session:
+        return self.workbench.session
+
+    def compose(self) -> ComposeResult:
+        yield TopBars()
+        yield Drawn(id="failure")
+        with Vertical(id="body"):
+            yield from self.body()
+        yield Footer(compact=True, show_command_palette=False)
+
+    def body(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def draw(self, session: Session) -> None:
+        raise NotImplementedError
+
+    def repaint(self) -> None:
+        session = self.session
+        self.query_one(TopBars).show(session, self.app.current_mode)
+        failure = self.query_one("#failure", Drawn)
+        failure.display = session.failure is not None
+        failure.show(lambda width, _: failure_text(session, width))
+        self.draw(session)
+
+    def on_mount(self) -> None:
+        self.repaint()
+
+    def on_screen_resume(self) -> None:
+        if self.is_mounted:
+            self.repaint()
+
+    def on_report_changed(self, _message: ReportChanged) -> None:
+        self.repaint()
+
+    def command(self) -> str | None:
+        """What `c` copies: the command that measures the selected row again."""
+        return None
+
+
+def failure_text(session: Session, width: int) -> Content:
+    """How the engine died, the remedy, and the last things it said."""
+    failure = session.failure
+    if failure is None:
+        return Content("")
+    lines = facts_lines(
+        [
+            fact("! failed", failure.message, "bold $error", label_style="bold $error"),
+            fact("  remedy", failure.remedy),
+        ],
+        width,
+        label_width=10,
+    )
+    for text in failure.log_tail[-FAILURE_LINES:]:
+        lines.append(Content.assemble(("  log     ", "dim"), text).truncate(width, ellipsis=True))
+    return joined(lines)

@@ -1,0 +1,94 @@
+"""One scenario in full: every contender, equal precisions, and the race as it went."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+
+from workbench.report import Row
+
+from .base import ViewScreen
+from .reasons import INDENT, contender_facts, equal_precision_facts, race_facts, verdict_facts
+from .session import Session
+from .tables import DETAIL_COLUMNS, detail_line, pending_text
+from .widgets.table import Table
+from .widgets.text import Drawn, Fact, facts_lines, heading, joined
+
+
+class DetailScreen(ViewScreen):
+    AUTO_FOCUS = "Table"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", key_display="esc"),
+        Binding("pagedown,ctrl+d", "scroll(1)", "Scroll", key_display="pgdn"),
+        Binding("pageup,ctrl+u", "scroll(-1)", "Scroll", show=False),
+    ]
+
+    def __init__(self, scenario: str, case_id: str | None = None) -> None:
+        super().__init__()
+        self._scenario = scenario
+        self._case_id = case_id
+
+    def body(self) -> ComposeResult:
+        yield Drawn(id="detail-title")
+        yield Table(id="all-contenders")
+        with VerticalScroll(id="detail-pane", can_focus=False):
+            yield Drawn(id="detail")
+
+    @property
+    def row(self) -> Row | None:
+        return self.session.report.rows.get(self._scenario)
+
+    def draw(self, session: Session) -> None:
+        row = self.row
+        if row is None:  # a new run is about to plan its rows
+            return
+        title = self.query_one("#detail-title", Drawn)
+        title.show(lambda width, _: heading(row.plan.title, width))
+        table = self.query_one(Table)
+        if self._case_id is not None:
+            table.cursor, self._case_id = self._case_id, None
+        lines = [detail_line(contender, row, session) for contender in row.contenders]
+        table.show(DETAIL_COLUMNS, lines, Content.styled("no contenders", "dim"))
+        self._draw_detail()
+
+    def _draw_detail(self) -> None:
+        row, session = self.row, self.session
+        if row is not None:
+            detail = self.query_one("#detail", Drawn)
+            detail.show(lambda width, _: joined(self._lines(row, session, width)))
+
+    def _lines(self, row: Row, session: Session, width: int) -> list[Content]:
+        figures = session.figures
+        contender = session.report.contenders.get(self.query_one(Table).cursor or "")
+        answer = (
+            verdict_facts(row.verdict, figures)
+            if row.verdict is not None
+            else [Fact("", pending_text(row, session))]
+        )
+        parts = [
+            ("Contender", contender_facts(contender, figures) if contender else []),
+            ("Answer", answer),
+            ("Equal precision", equal_precision_facts(row.verdict, figures) if row.verdict else []),
+            ("Race", race_facts(row, session)),
+        ]
+        lines: list[Content] = []
+        for title, facts in parts:
+            if facts:
+                lines += [heading(title, width), *facts_lines(facts, width, INDENT), Content("")]
+        return lines
+
+    def on_table_moved(self) -> None:
+        self._draw_detail()
+        self.query_one("#detail-pane").scroll_home(animate=False)
+
+    def action_scroll(self, pages: int) -> None:
+        pane = self.query_one("#detail-pane")
+        pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
+
+    def command(self) -> str | None:
+        row = self.row
+        return None if row is None else self.session.figures.reproduce(row)

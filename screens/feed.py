@@ -1,0 +1,240 @@
+"""Where events come from: an engine in a child process, or a record that is played back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from workbench import events as ev
+from workbench.document import Warning
+
+LINE_LIMIT = 2**26  # one event with a long block of samples is one line
+CANCEL_S = 2.0  # how long an engine may take to write its partial result
+TERMINATE_S = 1.0
+SILENCE_S = 1.0  # between two looks at whether a silent engine still lives
+TAIL_LINES = 20
+
+
+class FeedError(Exception):
+    """The events broke off; the message says how, `log_tail` what was said last."""
+
+    def __init__(self, message: str, remedy: str, log_tail: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+        self.log_tail = tuple(log_tail)
+
+
+class Feed(Protocol):
+    """A stream of events that may be told to pause, resume or cancel."""
+
+    def events(self) -> AsyncIterator[ev.AnyEvent]:
+        """The events in order; FeedError if they break off before the run ended."""
+        ...
+
+    def send(self, control: str) -> None:
+        """Say "pause", "resume" or "cancel"; never waits, so that Ctrl-Z can say it in time."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of whatever runs behind the feed; in seconds, and safe to call twice."""
+        ...
+
+
+class ReplayFeed:
+    """Events that are already there: at once, or `speed` times as fast as they happened."""
+
+    def __init__(self, events: Sequence[ev.AnyEvent], speed: float | None = None) -> None:
+        self._events = events
+        self._speed = speed
+        self._may_go = asyncio.Event()
+        self._may_go.set()
+        self._cancelled = False
+
+    async def events(self) -> AsyncIterator[ev.AnyEvent]:
+        now_s = 0.0
+        for event in self._events:
+            if self._speed is not None:
+                await asyncio.sleep(max(0.0, event.at_s - now_s) / self._speed)
+                now_s = event.at_s
+                await self._may_go.wait()
+            if self._cancelled:
+                return
+            yield event
+
+    def send(self, control: str) -> None:
+        if control == "pause":
+            self._may_go.clear()
+        else:
+            self._cancelled = self._cancelled or control == "cancel"
+            self._may_go.set()
+
+    async def close(self) -> None:
+        self.send("cancel")
+
+
+class EngineFeed:
+    """`argv` writes events as JSON lines on its stdout and reads control lines on its stdin.
+
+    Its stdin closing means that we are gone: the engine then cancels the run by itself.  It
+    leads its own session, so that a key pressed in our terminal signals us alone.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self._argv = list(argv)
+        self._env = dict(os.environ if env is None else env)
+        self._process: asyncio.subprocess.Process | None = None
+        self._log = Path(os.devnull)
+        self._cancelled_at: float | None = None
+
+    async def events(self) -> AsyncIterator[ev.AnyEvent]:
+        process = await self._start()
+        assert process.stdout is not None  # noqa: S101 - asked for a pipe
+        finished = False
+        async for line in _lines(process, process.stdout):
+            event = _decode(line)
+            finished = finished or isinstance(event, ev.RunFinished)
+            yield event
+        if process.returncode is None:
+            await process.wait()
+        code = process.returncode or 0
+        if not finished:
+            raise FeedError(
+                f"the engine {_ending(code)} before the run was finished",
+                "what was measured is in the journal: see `workbench open`; press s to try again",
+                self._tail(),
+            )
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        # A file rather than a pipe: nobody has to drain it, and its end outlives the engine.
+        descriptor, name = tempfile.mkstemp(prefix="workbench-engine-", suffix=".log")
+        self._log = Path(name)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=descriptor,
+                env=self._env,
+                start_new_session=True,
+                limit=LINE_LIMIT,
+            )
+        except OSError as error:
+            raise FeedError(
+                f"the engine could not be started: {error}", f"check {self._argv[0]}"
+            ) from error
+        finally:
+            os.close(descriptor)
+        return self._process
+
+    def _tail(self) -> list[str]:
+        try:
+            text = self._log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []
+        return text.splitlines()[-TAIL_LINES:]
+
+    def send(self, control: str) -> None:
+        process = self._process
+        if process is None or process.stdin is None or process.stdin.is_closing():
+            return
+        if control == "cancel":
+            self._cancelled_at = asyncio.get_running_loop().time()
+        # A write error shows up as the end of stdout; there it is reported once, with the log.
+        with contextlib.suppress(OSError):
+            process.stdin.write(json.dumps({"control": control}).encode() + b"\n")
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.returncode is None:
+            await self._end(process)
+        with contextlib.suppress(OSError):
+            self._log.unlink()
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        """Cancel, then terminate, then kill: each as late as its patience allows."""
+        now = asyncio.get_running_loop().time()
+        since = now if self._cancelled_at is None else self._cancelled_at
+        if process.stdin is not None:
+            process.stdin.close()  # the engine takes it as a cancel
+        drain = asyncio.ensure_future(_drain(process))
+        for patience, escalate in (
+            (max(0.1, since + CANCEL_S - now), process.terminate),
+            (TERMINATE_S, process.kill),
+        ):
+            if await _gone(process, patience):
+                break
+            with contextlib.suppress(ProcessLookupError):
+                escalate()
+        else:
+            await _gone(process, TERMINATE_S)
+        drain.cancel()
+
+
+async def _gone(process: asyncio.subprocess.Process, patience_s: float) -> bool:
+    """Whether the process ends in time.  `Process.wait` would also wait for its pipes to close,
+    which a child that it left behind may hold open."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + patience_s
+    while process.returncode is None and clock() < until:
+        await asyncio.sleep(0.02)
+    return process.returncode is not None
+
+
+async def _lines(
+    process: asyncio.subprocess.Process, stdout: asyncio.StreamReader
+) -> AsyncIterator[bytes]:
+    """Lines until the end of the stream, or until the engine is dead and silent: a child it left
+    behind would hold the pipe open, and then neither the end nor `process.wait` ever comes."""
+    while True:
+        line = asyncio.ensure_future(stdout.readline())
+        while not (await asyncio.wait({line}, timeout=SILENCE_S))[0]:
+            if process.returncode is not None:
+                line.cancel()
+                return
+        try:
+            text = line.result()
+        except ValueError as error:
+            raise FeedError("the engine sent a line without end", "report it") from error
+        if not text:
+            return
+        yield text
+
+
+async def _drain(process: asyncio.subprocess.Process) -> None:
+    """Read on until the end, because an engine that cannot write cannot end either."""
+    if process.stdout is not None:
+        with contextlib.suppress(RuntimeError):  # the events are still being read elsewhere
+            while await process.stdout.read(2**16):
+                pass
+
+
+def _decode(line: bytes) -> ev.AnyEvent:
+    """The event of one line; a line that is none becomes a warning, for a library's stray print
+    must not end a measurement."""
+    try:
+        event: ev.AnyEvent = ev.decode(line)
+        return event
+    except msgspec.MsgspecError:
+        shown = line.decode("utf-8", "replace").strip()[:120]
+        return ev.WarningRaised(
+            at_s=0.0,
+            warning=Warning(
+                code="stray_output",
+                message=f"the engine wrote something that is no event: {shown}",
+                remedy="report it; the measurements are not affected",
+            ),
+        )
+
+
+def _ending(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,163 @@
+"""What the screens derive from a report: names, ranks, and numbers computed once per change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.contract import Case
+from workbench.document import Machine, Measurement, Verdict
+from workbench.events import CaseDropped
+from workbench.measure.statistics import median
+from workbench.report import Contender, Report, Row, measurement
+
+from . import format as fmt
+
+ENDED = ("ok", "skipped", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """One contender at one moment; `value_s` is what the row's objective counts."""
+
+    measurement: Measurement
+    value_s: float | None
+
+
+class Figures:
+    """Reads one report.  A contender's numbers are kept until it has a new block or state:
+    sorting every sample of every contender at each repaint would cost more than drawing."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self._kept: dict[str, tuple[tuple[int, str], Numbers]] = {}
+
+    def numbers(self, contender: Contender) -> Numbers:
+        stamp = (len(contender.blocks), contender.state)
+        kept = self._kept.get(contender.case.id)
+        if kept is None or kept[0] != stamp:
+            values = list(contender.rounds().values())
+            kept = stamp, Numbers(measurement(contender), median(values) if values else None)
+            self._kept[contender.case.id] = kept
+        return kept[1]
+
+    def best_s(self, row: Row) -> float | None:
+        """The smallest objective value of the row so far."""
+        values = [self.numbers(contender).value_s for contender in row.contenders]
+        return min((value for value in values if value is not None), default=None)
+
+    # ------------------------------------------------------------- names
+
+    def title(self, scenario: str) -> str:
+        row = self.report.rows.get(scenario)
+        return row.plan.title if row else scenario
+
+    def case_name(self, case_id: str | None, *, short: bool = False) -> str:
+        """`cuda:0 torch bf16` for a case id; what sets it apart from its row-mates is added."""
+        contender = self.report.contenders.get(case_id or "")
+        if contender is None:
+            return case_id or "none"
+        row = self.report.rows.get(contender.scenario)
+        extra = _apart(contender.case, row) if row else ""
+        return case_name(contender.case, short=short) + extra
+
+    def dropped_text(self, event: CaseDropped) -> str:
+        """`2.1x slower than cuda:0 torch bf16`, or the reason where no ratio is known."""
+        if event.ratio is None or event.beaten_by is None:
+            return event.reason.message
+        text = fmt.ratio(event.ratio)
+        return f"{text} slower than {self.case_name(event.beaten_by)}"
+
+    def answer(self, verdict: Verdict) -> str:
+        """`GPU 38.2x 37.1-39.0`: the choice in words with what it rests on."""
+        ratio = fmt.ratio(verdict.device_ratio, verdict.device_ratio_ci95)
+        return f"{choice_word(verdict.choice)} {ratio}".rstrip()
+
+    # -------------------------------------------------------------- rows
+
+    def left_in_race(self, row: Row) -> int:
+        return sum(c.state not in ENDED and c.dropped is None for c in row.contenders)
+
+    def live_scenario(self) -> str | None:
+        """The row being raced, or else the last one that was, or else the first."""
+        report = self.report
+        if report.current_row is not None:
+            return report.current_row
+        started = [name for name, row in report.rows.items() if row.started]
+        return started[-1] if started else next(iter(report.rows), None)
+
+    def reproduce(self, row: Row) -> str:
+        """The command that measures this row again, known from the plan before any verdict."""
+        if row.verdict is not None:
+            return row.verdict.reproduce
+        if row.plan.textbook is None:
+            return f"workbench run {row.contenders[0].case.workload if row.contenders else ''}"
+        return f"workbench advise {row.plan.scenario}"
+
+    # ----------------------------------------------------------- machine
+
+    def machine_line(self, *, brief: bool = False) -> str:
+        """`EPYC 9654, 16 of 192 cores (cgroup) | NVIDIA H200`; "" before detection."""
+        machine = self.report.machine
+        if machine is None:
+            return ""
+        cores = cores_text(machine)
+        gpu = gpu_text(machine)
+        if brief:
+            return f"{machine.cpu.effective_cores} cores | {gpu}"
+        return f"{short_cpu(machine.cpu.model)}, {cores} | {gpu}"
+
+
+def _apart(case: Case, row: Row) -> str:
+    """The parameters in which contenders of one row differ, such as ` channels_last=1`."""
+    cases = [contender.case for contender in row.contenders]
+    named = {name for other in cases for name in other.params}
+    differing = [
+        name for name in sorted(named) if len({str(other.params.get(name)) for other in cases}) > 1
+    ]
+    return "".join(f" {name}={case.params[name]}" for name in differing if name in case.params)
+
+
+def case_name(case: Case, *, short: bool = False) -> str:
+    """`cpu onnxruntime int8 static t2`; short writes `ort`, as its users do."""
+    backend = "ort" if short and case.backend == "onnxruntime" else case.backend
+    parts = [case.device, backend, case.precision]
+    if case.quantization:
+        parts.append(case.quantization)
+    if case.threads is not None:
+        parts.append(f"t{case.threads}")
+    return " ".join(parts)
+
+
+def choice_word(choice: str) -> str:
+    return {"cpu": "CPU", "gpu": "GPU"}.get(choice, choice)
+
+
+def short_cpu(model: str | None) -> str:
+    """The model without trademarks and filler: `AMD EPYC 9654`."""
+    if not model:
+        return "CPU"
+    text = model.replace("(R)", "").replace("(TM)", "").split("@")[0]
+    words = [w for w in text.split() if w not in ("CPU", "Processor") and "-Core" not in w]
+    return " ".join(words)
+
+
+def cores_text(machine: Machine) -> str:
+    """`16 of 192 cores (cgroup)`, or `8 cores` where nothing limits them."""
+    cpu = machine.cpu
+    if cpu.effective_cores >= cpu.logical_cores:
+        return f"{cpu.effective_cores} cores"
+    return f"{cpu.effective_cores} of {cpu.logical_cores} cores ({cpu.limited_by})"
+
+
+def gpu_text(machine: Machine) -> str:
+    """`NVIDIA H200 140 GiB`, `2x ...`, `no GPU`; a simulated one is called so."""
+    usable = [gpu for gpu in machine.gpus if gpu.device is not None]
+    if not usable:
+        return "GPU hidden" if machine.gpus else "no GPU"
+    first = usable[0]
+    name = first.name or "GPU"
+    if first.simulated:
+        return f"{first.device} (simulated)"
+    memory = f" {fmt.size(first.memory_total_bytes)}" if first.memory_total_bytes else ""
+    count = f"{len(usable)}x " if len(usable) > 1 else ""
+    return f"{count}{name}{memory}"

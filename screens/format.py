@@ -1,0 +1,143 @@
+"""Numbers as people read them: three significant digits, SI units, aligned.  Pure functions.
+
+Times are written `us`, never with the Greek letter: it survives every font and log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+NOT_AVAILABLE = "n/a"
+
+_TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` with about `digits` significant digits and never an exponent: 0.0123, 1.23, 123."""
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    rounded = round(value, digits - 1 - magnitude)
+    # Rounding may carry into the next power of ten: 9.996 is written 10.0, not 10.00.
+    magnitude = math.floor(math.log10(abs(rounded)))
+    return f"{rounded:.{max(0, digits - 1 - magnitude)}f}"
+
+
+def duration(seconds: float | None, *, align: bool = False) -> str:
+    """`412 us`, `12.3 ms`, `1.23 s`, `2 min 05 s`; `align` pads the unit to two characters."""
+    if seconds is None:
+        return NOT_AVAILABLE
+    if seconds >= 120:
+        return clock(seconds)
+    scale, unit = next(
+        (entry for entry in _TIME_UNITS if seconds >= entry[0] * 0.9995), _TIME_UNITS[-1]
+    )
+    return f"{significant(seconds / scale)} {unit:<2}" if align else _plain(seconds / scale, unit)
+
+
+def _plain(value: float, unit: str) -> str:
+    return f"{significant(value)} {unit}"
+
+
+def clock(seconds: float) -> str:
+    """Whole seconds for progress: `7 s`, `58 s`, `2 min 05 s`."""
+    whole = max(0, round(seconds))
+    return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+def rate(value: float | None, unit: str) -> str:
+    """`412 GFLOP/s` for FLOP/s; plain counts below a million: `12,300 samples/s`."""
+    if value is None:
+        return NOT_AVAILABLE
+    if unit == "FLOP/s" or value >= 999_500:
+        for scale, prefix in _PREFIXES:
+            if value >= scale * 0.9995:
+                gap = "" if unit == "FLOP/s" else " "
+                return f"{significant(value / scale)} {prefix}{gap}{unit}"
+    if value >= 9_995:
+        return f"{round(value, -2):,.0f} {unit}"
+    return f"{value:,.0f} {unit}" if value >= 999.5 else f"{significant(value)} {unit}"
+
+
+def size(count: float | None) -> str:
+    """Bytes with binary prefixes: `32 KiB`, `1.50 MiB`, `140 GiB`."""
+    if count is None:
+        return NOT_AVAILABLE
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1023.5:
+            break
+        value, unit = value / 1024, larger
+    whole = value == int(value) and value < 1000
+    return f"{value:.0f} {unit}" if whole else f"{significant(value)} {unit}"
+
+
+def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[str, str]:
+    """`("38.2x", "37.1-39.0")`: both to the same number of decimals, so that they compare."""
+    if value is None:
+        return "", ""
+    decimals = _decimals(value)
+    text = f"{value:.{decimals}f}x"
+    if interval is None:
+        return text, ""
+    return text, f"{interval[0]:.{decimals}f}-{interval[1]:.{decimals}f}"
+
+
+def _decimals(value: float) -> int:
+    """0.48 and 3.15 with two decimals, 38.2 with one, 412 with none, small ones with more."""
+    if value >= 99.5:
+        return 0
+    if value >= 9.95:
+        return 1
+    if value >= 0.0995:
+        return 2
+    return 3 if value >= 0.00995 else 4
+
+
+def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:
+    """`38.2x  37.1-39.0`; empty where there is no ratio."""
+    return "  ".join(part for part in ratio_parts(value, interval) if part)
+
+
+def percent(share: float | None, digits: int = 2) -> str:
+    """`0.8 %`, `12 %`, `71 %` of a share between 0 and 1."""
+    if share is None:
+        return NOT_AVAILABLE
+    value = share * 100
+    return f"{value:.1f} %" if digits > 1 and value < 9.95 else f"{value:.0f} %"
+
+
+def spread(center: float | None, interval: Sequence[float] | None) -> str:
+    """Half the interval's width beside the median, `+-1.2 %` with the real sign; empty without."""
+    if not center or interval is None:
+        return ""
+    return f"±{percent((interval[1] - interval[0]) / 2 / center)}"
+
+
+def bar(share: float, width: int, *, trough: str = " ") -> str:
+    """A bar to half a cell; whatever is not nothing shows, and only the whole is full."""
+    halves = round(max(0.0, min(1.0, share)) * width * 2)
+    if share > 0:
+        halves = max(1, halves)
+    if share < 1:
+        halves = min(halves, width * 2 - 1)
+    whole, half = divmod(halves, 2)
+    drawn = "█" * whole + "▌" * half
+    return drawn + trough * (width - len(drawn))
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The course of `values` in at most `width` cells, lowest to highest; "" without values."""
+    if not values or width < 1:
+        return ""
+    groups = min(width, len(values))
+    means = []
+    for index in range(groups):
+        start, end = index * len(values) // groups, (index + 1) * len(values) // groups
+        means.append(sum(values[start:end]) / (end - start))
+    low, high = min(means), max(means)
+    reach = (high - low) or 1.0
+    return "".join(_LEVELS[round((mean - low) / reach * (len(_LEVELS) - 1))] for mean in means)

@@ -1,0 +1,84 @@
+"""The machine: what is there, what may be used of it, and why something is missing."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+
+from workbench.document import Machine, Software
+
+from . import machine_text as text
+from .base import ViewScreen
+from .session import Session
+from .widgets.text import Drawn, Fact, facts_lines, heading, joined
+
+TWO_COLUMNS = 110
+
+
+class HardwareScreen(ViewScreen):
+    def body(self) -> ComposeResult:
+        with VerticalScroll(id="machine"):
+            yield Drawn(id="warnings")
+            with Horizontal(id="machine-columns"):
+                with Vertical(classes="column"):
+                    yield Drawn(id="processor")
+                with Vertical(classes="column"):
+                    yield Drawn(id="accelerators")
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.query_one("#machine-columns").set_class(
+            event.size.width >= TWO_COLUMNS, "-side-by-side"
+        )
+
+    def draw(self, session: Session) -> None:
+        report = session.report
+        warnings = self.query_one("#warnings", Drawn)
+        warnings.display = bool(report.warnings)
+        warnings.show(lambda width, _: joined(facts_lines(text.warnings(report.warnings), width)))
+        left, right = self.query_one("#processor", Drawn), self.query_one("#accelerators", Drawn)
+        machine, software = report.machine, report.software
+        if machine is None or software is None:
+            left.show(lambda *_: Content.styled(_waiting(session), "dim"))
+            right.show(lambda *_: Content(""))
+            return
+        left.show(lambda width, _: sections(processor_sections(machine, software), width))
+        right.show(lambda width, _: sections(accelerator_sections(machine), width))
+
+
+def _waiting(session: Session) -> str:
+    """Why there is nothing to see yet."""
+    if session.phase == "idle":
+        return "No run yet.  Hardware is detected when a run starts: press s."
+    if session.going:
+        return "Detecting hardware..."
+    return "The run ended before the hardware was detected."
+
+
+Section = tuple[str, str, list[Fact]]  # title, style, facts
+
+
+def processor_sections(machine: Machine, software: Software) -> list[Section]:
+    return [
+        ("CPU", "bold $cpu", text.cpu(machine.cpu)),
+        ("Memory", "bold", text.memory(machine.memory)),
+        ("Software", "bold", text.software(software, machine.os)),
+        ("Environment", "bold", text.environment(software)),
+    ]
+
+
+def accelerator_sections(machine: Machine) -> list[Section]:
+    cards = [(text.gpu_title(gpu), "bold $gpu", text.gpu(gpu)) for gpu in machine.gpus]
+    return [
+        *(cards or [("GPU", "bold $gpu", text.no_gpu(machine))]),
+        ("Drivers", "bold", text.drivers(machine)),
+    ]
+
+
+def sections(found: list[Section], width: int) -> Content:
+    """Sections under one another, a blank line between."""
+    lines: list[Content] = []
+    for title, style, facts in found:
+        lines += [heading(title, width, style), *facts_lines(facts, width), Content("")]
+    return joined(lines)

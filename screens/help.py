@@ -1,0 +1,60 @@
+"""The keys, and how to read what the screens say."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+
+from .widgets.text import Drawn, fact, facts_lines, heading, joined
+
+KEYS = (
+    ("1 2 3", "hardware, the live race, the advisor's table"),
+    ("s", "start a new run"),
+    ("space", "pause and resume: the race stands still, the budget too"),
+    ("x", "stop the run; what was measured is kept"),
+    ("up down", "choose a line; enter shows its details, escape leads back"),
+    ("[ ]", "on the Run screen: the row before and after; escape follows the live one"),
+    ("c", "copy the command that measures the chosen row again"),
+    ("/", "filter; enter keeps it, escape clears it"),
+    ("pgup pgdn", "scroll the text below the table"),
+    ("q, ctrl+c", "quit; a run that is going is stopped first"),
+    ("ctrl+z", "suspend; a run that is going pauses"),
+)
+
+TERMS = (
+    ("GPU / CPU", "how many times faster the best GPU contender is than the best CPU one"),
+    ("95 %", "where that ratio lies, from contenders measured in the same rounds"),
+    ("either", "too close to call; unknown: no answer rather than a guess"),
+    ("!", "a warning weakens this result; its details say which, and the remedy"),
+    ("SIMULATED", "the GPU is the test device fake:0, a CPU worker that poses as one"),
+    ("dropped", "clearly beaten, so its time went to the others; its samples are kept"),
+    ("±", "half the 95 % interval of the median"),
+    ("n/a", "could not be read; the reason stands below"),
+)
+
+
+class HelpScreen(ModalScreen[None]):
+    AUTO_FOCUS = "VerticalScroll"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter", "dismiss", "Close"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            yield Drawn(id="help-text")
+
+    def on_mount(self) -> None:
+        self.query_one(Drawn).show(lambda width, _: help_text(width))
+
+
+def help_text(width: int) -> Content:
+    lines: list[Content] = []
+    for title, entries in (("Keys", KEYS), ("Words", TERMS)):
+        facts = [fact(name, text, label_style="$primary") for name, text in entries]
+        lines += [heading(title, width), *facts_lines(facts, width, 12), Content("")]
+    return joined([*lines, Content.styled("escape closes this", "dim")])

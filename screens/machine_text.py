@@ -1,0 +1,293 @@
+"""The machine in words: each reading as a labelled fact, each missing one with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from textual.content import Content
+
+from workbench.document import (
+    Cache,
+    Cpu,
+    Gpu,
+    Isa,
+    Machine,
+    Memory,
+    Os,
+    Pcie,
+    Reason,
+    Software,
+    Warning,
+)
+
+from . import format as fmt
+from .widgets.text import Fact, fact
+
+BAR_WIDTH = 20
+
+# Field of `Isa` -> its usual name, by processor family.
+X86 = {
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_vnni": "VNNI-512",
+    "avx_vnni": "AVX-VNNI",
+    "avx512_bf16": "BF16",
+    "avx512_fp16": "FP16",
+    "amx_int8": "AMX-INT8",
+    "amx_bf16": "AMX-BF16",
+}
+ARM = {
+    "neon": "NEON",
+    "asimddp": "DotProd",
+    "i8mm": "I8MM",
+    "bf16": "BF16",
+    "sve": "SVE",
+}
+
+
+def warnings(found: Sequence[Warning]) -> list[Fact]:
+    """Loud: each with its remedy below."""
+    facts = []
+    for warning in found:
+        facts.append(
+            fact("! warning", warning.message, "bold $warning", label_style="bold $warning")
+        )
+        facts.append(fact("  remedy", warning.remedy))
+    return facts
+
+
+def reading(value: str | None) -> Content:
+    return Content(value) if value is not None else Content.styled(fmt.NOT_AVAILABLE, "dim")
+
+
+def cpu(found: Cpu) -> list[Fact]:
+    clock = f", up to {found.max_frequency_mhz / 1000:.2f} GHz" if found.max_frequency_mhz else ""
+    usable = Content.assemble(
+        (f"{found.effective_cores} cores", "bold"), f", limited by {found.limited_by}"
+    )
+    facts = [
+        Fact(
+            "",
+            Content.assemble(
+                (found.model or fmt.NOT_AVAILABLE, "bold"), f"  {found.architecture}{clock}"
+            ),
+        ),
+        Fact("usable", usable),
+        fact("cores", _cores(found)),
+        fact("limits", ", ".join(_limit(one.name, one.cores, one.source) for one in found.limits)),
+        Fact("instructions", instructions(found.isa, found.architecture)),
+        fact("caches", "  ".join(_cache(cache) for cache in found.caches) or fmt.NOT_AVAILABLE),
+    ]
+    return facts + missing(found.unavailable)
+
+
+def _cores(found: Cpu) -> str:
+    parts = (
+        (found.sockets, "socket" if found.sockets == 1 else "sockets"),
+        (found.physical_cores, "physical"),
+        (found.logical_cores, "logical"),
+    )
+    return ", ".join(
+        f"{fmt.NOT_AVAILABLE if count is None else count} {noun}" for count, noun in parts
+    )
+
+
+def _limit(name: str, cores: float, source: str) -> str:
+    where = f" ({source})" if source.startswith("/") else ""
+    return f"{name} {cores:g}{where}"
+
+
+def _cache(cache: Cache) -> str:
+    kind = {"data": "d", "instruction": "i"}.get(cache.kind, "")
+    times = f" x{cache.instances}" if cache.instances > 1 else ""
+    return f"L{cache.level}{kind} {fmt.size(cache.size_bytes)}{times}"
+
+
+def instructions(isa: Isa, architecture: str) -> Content:
+    """`AVX2 yes  AVX-512 no`: words, because presence must not hang on a colour."""
+    names = ARM if architecture in ("aarch64", "arm64") else X86
+    chips = []
+    for field, name in names.items():
+        present: bool | None = getattr(isa, field)
+        word = {True: "yes", False: "no", None: "?"}[present]
+        chips.append(
+            Content.assemble(name, "\N{NO-BREAK SPACE}", (word, "bold $success"))
+            if present
+            else Content.styled(f"{name}\N{NO-BREAK SPACE}{word}", "dim")
+        )
+    return Content("  ").join(chips)
+
+
+def used_bar(used: float, total: float, style: str) -> Content:
+    share = used / total if total else 0.0
+    return Content.assemble(
+        (fmt.bar(share, BAR_WIDTH, trough="░"), style),
+        f" {fmt.size(used)} of {fmt.size(total)}, {fmt.percent(share)} used",
+    )
+
+
+def memory(found: Memory) -> list[Fact]:
+    used = found.total_bytes - found.available_bytes
+    facts = [
+        Fact("main", used_bar(used, found.total_bytes, "$cpu")),
+        fact("available", fmt.size(found.available_bytes)),
+    ]
+    if found.cgroup_limit_bytes is not None:
+        facts.append(fact("cgroup limit", fmt.size(found.cgroup_limit_bytes)))
+    swap = f"{fmt.size(found.swap_used_bytes)} of {fmt.size(found.swap_total_bytes)} used"
+    facts.append(fact("swap", swap if found.swap_total_bytes else "none"))
+    return facts
+
+
+def gpu_title(found: Gpu) -> str:
+    device = found.device or "hidden"
+    number = "" if found.index is None else f" {found.index}"
+    mark = "  SIMULATED" if found.simulated else ""
+    return f"GPU{number}  {found.name or fmt.NOT_AVAILABLE}  ({device}){mark}"
+
+
+def gpu(found: Gpu) -> list[Fact]:
+    facts: list[Fact] = []
+    if found.simulated:
+        facts.append(fact("! simulated", "a CPU worker poses as this GPU", "$warning"))
+    elif not found.visible:
+        facts.append(fact("! hidden", "CUDA_VISIBLE_DEVICES leaves it out", "$warning"))
+    facts += [
+        Fact("memory", _gpu_memory(found)),
+        Fact("driver", reading(found.driver_version)),
+        Fact("compute", reading(found.compute_capability)),
+        Fact("PCIe", _pcie(found.pcie)),
+        Fact("power", reading(_of(found.power_w, found.power_limit_w, "W"))),
+        Fact("temperature", reading(_number(found.temperature_c, "°C"))),
+        Fact("busy", reading(_number(found.utilization_percent, "%"))),
+        Fact("SM clock", reading(_of(found.sm_clock_mhz, found.max_sm_clock_mhz, "MHz"))),
+        Fact("clock events", _events(found.clock_event_reasons)),
+        Fact("processes", _processes(found)),
+        Fact("modes", _modes(found)),
+    ]
+    return facts + missing(found.unavailable)
+
+
+def _gpu_memory(found: Gpu) -> Content:
+    if found.memory_total_bytes is None:
+        return reading(None)
+    if found.memory_used_bytes is None:
+        return Content(f"{fmt.size(found.memory_total_bytes)} in all")
+    return used_bar(found.memory_used_bytes, found.memory_total_bytes, "$gpu")
+
+
+def _pcie(link: Pcie) -> Content:
+    if link.generation is None and link.width is None:
+        return reading(None)
+
+    def side(generation: int | None, width: int | None) -> str:
+        return f"{generation or '?'}.0 x{width or '?'}"
+
+    now, most = side(link.generation, link.width), side(link.max_generation, link.max_width)
+    # Links slow down at idle: less than the most is no fault by itself.
+    return Content(now if now == most else f"{now} now, {most} at most")
+
+
+def _number(value: float | None, unit: str) -> str | None:
+    return None if value is None else f"{value:.0f} {unit}"
+
+
+def _of(value: float | None, most: float | None, unit: str) -> str | None:
+    if value is None:
+        return None
+    return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
+
+
+def _events(reasons: list[str] | None) -> Content:
+    if reasons is None:
+        return reading(None)
+    slowed = [reason for reason in reasons if "idle" not in reason.lower()]
+    return Content.styled(", ".join(reasons) or "none", "$warning" if slowed else "")
+
+
+def _processes(found: Gpu) -> Content:
+    if found.processes is None:
+        return reading(None)
+    count = len(found.processes)
+    held = sum(process.used_memory_bytes or 0 for process in found.processes)
+    return Content(f"{count}, holding {fmt.size(held)}" if count else "none")
+
+
+def _modes(found: Gpu) -> Content:
+    words = {True: "on", False: "off", None: fmt.NOT_AVAILABLE}
+    named = (("ECC", found.ecc), ("MIG", found.mig), ("persistence", found.persistence))
+    return Content(", ".join(f"{name} {words[value]}" for name, value in named))
+
+
+def missing(unavailable: Mapping[str, str]) -> list[Fact]:
+    """Why readings are missing, those with one reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for field, why in unavailable.items():
+        by_reason.setdefault(why, []).append(field)
+    return [
+        fact("n/a because", f"{why}: {', '.join(fields)}", "dim")
+        for why, fields in by_reason.items()
+    ]
+
+
+def no_gpu(machine: Machine) -> list[Fact]:
+    facts = [
+        fact("", "No GPU was found." if nothing(machine) else "GPUs could not be read.", "bold")
+    ]
+    for name, reason in (("NVML", machine.nvml.reason), ("CUDA", machine.cuda.reason)):
+        facts += because(name, reason)
+    return facts
+
+
+def nothing(machine: Machine) -> bool:
+    return not machine.cuda.available and machine.cuda.device_count == 0
+
+
+def because(name: str, reason: Reason | None) -> list[Fact]:
+    if reason is None:
+        return []
+    facts = [fact(name, reason.message)]
+    return [*facts, fact("  remedy", reason.hint)] if reason.hint else facts
+
+
+def drivers(machine: Machine) -> list[Fact]:
+    nvml, cuda = machine.nvml, machine.cuda
+    facts = []
+    if nvml.available:
+        facts.append(
+            fact(
+                "NVML",
+                f"driver {nvml.driver_version or '?'}, library {nvml.library_version or '?'}",
+            )
+        )
+    else:
+        facts.append(fact("NVML", "not available"))
+    if cuda.available:
+        noun = "device" if cuda.device_count == 1 else "devices"
+        facts.append(fact("CUDA", f"{cuda.api_version or '?'}, {cuda.device_count} {noun}"))
+    else:
+        facts.append(fact("CUDA", "not available"))
+    if machine.gpus:  # without any, the reasons already stand above
+        facts += because("NVML", nvml.reason) + because("CUDA", cuda.reason)
+    return facts
+
+
+def software(found: Software, system: Os) -> list[Fact]:
+    where = f" in {system.container}" if system.container else ""
+    facts = [
+        fact("system", f"{system.distribution or system.system} {system.release}{where}"),
+        fact("Python", f"{found.python}  {found.executable}"),
+    ]
+    for name, package in found.packages.items():
+        if package.version is None:
+            facts.append(fact(name, "not installed", "dim"))
+        else:
+            detail = f"  {package.detail}" if package.detail else ""
+            facts.append(fact(name, f"{package.version}{detail}"))
+    return facts
+
+
+def environment(found: Software) -> list[Fact]:
+    if not found.environment:
+        return [fact("", "no variable that changes results is set", "dim")]
+    return [fact("", f"{name}={value}") for name, value in found.environment.items()]

@@ -1,0 +1,109 @@
+"""Events as lines of a log: what happened, to whom, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench import events as ev
+from workbench.document import Reason
+
+from . import format as fmt
+from .figures import Figures
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """`word` says what kind of thing happened; `tone` is "", "good", "warn" or "bad"."""
+
+    at_s: float
+    word: str
+    text: str
+    tone: str = ""
+    scenario: str | None = None
+
+
+def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C901 - one flat arm per event
+    """The line for `event`, already applied to the report; None for what a table shows better."""
+    at = event.at_s
+    match event:
+        case ev.RunStarted():
+            return LogLine(at, "run", f"{event.id}, budget {fmt.clock(event.budget_s)}")
+        case ev.HardwareDetected():
+            return LogLine(at, "detected", figures.machine_line())
+        case ev.WarningRaised():
+            return LogLine(
+                at, "warning", f"{event.warning.message}: {event.warning.remedy}", "warn"
+            )
+        case ev.RacePlanned():
+            count = len(event.cases)
+            noun = "contender" if count == 1 else "contenders"
+            return LogLine(at, "planned", f"{event.title}: {count} {noun}", "", event.scenario)
+        case ev.RaceStarted():
+            title = figures.title(event.scenario)
+            return LogLine(at, "race", f"{title}, {fmt.clock(event.share_s)}", "", event.scenario)
+        case ev.WorkerStarted():
+            return LogLine(at, "worker", f"{event.worker} up in {fmt.duration(event.import_s)}")
+        case ev.WorkerEnded():
+            if event.reason is None:
+                return None
+            return LogLine(at, "worker", f"{event.worker}: {reason_text(event.reason)}", "bad")
+        case ev.CasePrepared():
+            return _prepared(event, figures)
+        case ev.BlockDiscarded():
+            return _of_case(event, figures, "discarded", reason_text(event.reason), "warn")
+        case ev.CaseDropped():
+            return _of_case(event, figures, "dropped", figures.dropped_text(event))
+        case ev.CaseFinished():
+            if event.status == "ok" or event.reason is None:
+                return None
+            tone = "bad" if event.status == "failed" else "warn"
+            return _of_case(event, figures, event.status, reason_text(event.reason), tone)
+        case ev.VerdictReached():
+            return LogLine(
+                at,
+                "answer",
+                f"{event.verdict.title}: {figures.answer(event.verdict)}",
+                "good",
+                event.verdict.scenario,
+            )
+        case ev.StatusChanged():
+            return LogLine(at, event.status, "")
+        case ev.RunFinished():
+            tone = "" if event.status == "done" else "warn"
+            return LogLine(at, event.status, f"after {fmt.duration(event.duration_s)}", tone)
+        case ev.BlockMeasured():
+            return None
+
+
+def _prepared(event: ev.CasePrepared, figures: Figures) -> LogLine:
+    parts = []
+    if event.setup.build_s is not None:
+        parts.append(f"built in {fmt.duration(event.setup.build_s)}")
+    if event.warmup.n:
+        steady = "" if event.warmup.steady else ", not steady"
+        parts.append(f"warm after {event.warmup.n} steps{steady}")
+    accuracy = event.accuracy
+    if accuracy is not None and not accuracy.passed:
+        parts.append(
+            f"{accuracy.metric.replace('_', ' ')} {fmt.significant(accuracy.value)} "
+            f"is beyond {fmt.significant(accuracy.limit)}"
+        )
+        return _of_case(event, figures, "prepared", ", ".join(parts), "bad")
+    return _of_case(event, figures, "prepared", ", ".join(parts))
+
+
+def _of_case(
+    event: ev.CasePrepared | ev.BlockDiscarded | ev.CaseDropped | ev.CaseFinished,
+    figures: Figures,
+    word: str,
+    text: str,
+    tone: str = "",
+) -> LogLine:
+    name = figures.case_name(event.case)
+    scenario = figures.report.contenders[event.case].scenario
+    return LogLine(event.at_s, word, f"{name}: {text}" if text else name, tone, scenario)
+
+
+def reason_text(reason: Reason) -> str:
+    """The reason and, after a dash, its remedy."""
+    return f"{reason.message} - {reason.hint}" if reason.hint else reason.message

@@ -1,0 +1,108 @@
+"""One run as the screens see it: the report, the log and the clock, folded from events."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from workbench.events import AnyEvent
+from workbench.report import Report
+
+from .figures import Figures
+from .narrate import LogLine, narrate
+
+LOG_LINES = 500  # more than any terminal shows; the journal keeps everything
+
+EXIT_DONE, EXIT_FAILED, EXIT_CUT_SHORT = 0, 1, 130
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why the stream of events broke off, for people."""
+
+    message: str
+    remedy: str
+    log_tail: tuple[str, ...] = ()
+
+
+@dataclass
+class Session:
+    """`phase` is one word for where the run stands:
+
+    idle, starting, running, paused, stopping, finished, incomplete (the record breaks off) or
+    died (the engine ended without a word).
+    """
+
+    replay: bool = False
+    monotonic: Callable[[], float] = time.monotonic
+    report: Report = field(default_factory=Report)
+    log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    begun: bool = False
+    ended: bool = False  # no more events will come
+    cancelling: bool = False
+    failure: Failure | None = None
+    figures: Figures = field(init=False)
+    _heard_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.figures = Figures(self.report)
+
+    def begin(self) -> None:
+        self.begun = True
+        self._heard_at = self.monotonic()
+
+    def apply(self, event: AnyEvent) -> None:
+        self.report.apply(event)
+        self._heard_at = self.monotonic()
+        line = narrate(event, self.figures)
+        if line is not None:
+            self.log.append(line)
+
+    @property
+    def phase(self) -> str:
+        if self.failure is not None:
+            return "died"
+        if self.report.finished is not None:
+            return "finished"
+        if self.ended:
+            return "incomplete"
+        if not self.begun:
+            return "idle"
+        if self.cancelling:
+            return "stopping"
+        return "starting" if self.report.started is None else self.report.status
+
+    @property
+    def going(self) -> bool:
+        """A run is under way: it can be stopped, and quitting would cut it short."""
+        return self.phase in ("starting", "running", "paused", "stopping")
+
+    @property
+    def ticking(self) -> bool:
+        """Time passes on the screen between events; a replay's clock is its events'."""
+        return not self.replay and self.phase in ("starting", "running", "stopping")
+
+    @property
+    def elapsed_s(self) -> float:
+        """The run's own clock, carried forward by ours since the last event."""
+        report = self.report
+        if report.finished is not None:
+            return report.finished.duration_s
+        if not self.ticking:
+            return report.last_at_s
+        return report.last_at_s + max(0.0, self.monotonic() - self._heard_at)
+
+    @property
+    def budget_s(self) -> float | None:
+        return self.report.started.budget_s if self.report.started else None
+
+    @property
+    def exit_code(self) -> int:
+        """What the program returns if it ends now."""
+        if self.replay or not self.begun:
+            return EXIT_DONE
+        if self.report.finished is not None:
+            return self.report.finished.exit_code
+        return EXIT_FAILED if self.failure is not None else EXIT_CUT_SHORT

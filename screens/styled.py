@@ -1,0 +1,81 @@
+"""Report values as coloured text: which word gets which accent is decided here and only here."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from workbench.contract import Case
+from workbench.document import Verdict
+from workbench.report import Contender, Row
+
+from . import format as fmt
+from .figures import Figures, choice_word
+
+TONES = {"": "", "good": "$success", "warn": "$warning", "bad": "$error"}
+
+
+def device_style(case: Case) -> str:
+    return "$cpu" if case.device_kind == "cpu" else "$gpu"
+
+
+def choice_style(choice: str) -> str:
+    return {"cpu": "bold $cpu", "gpu": "bold $gpu", "either": "bold"}.get(choice, "dim")
+
+
+def case_text(case_id: str | None, figures: Figures, *, short: bool = False) -> Content:
+    """A contender's name with its device in the device's colour."""
+    contender = figures.report.contenders.get(case_id or "")
+    name = figures.case_name(case_id, short=short)
+    if contender is None:
+        return Content(name)
+    device = contender.case.device
+    return Content.assemble((device, device_style(contender.case)), name[len(device) :])
+
+
+def pick_texts(verdict: Verdict, figures: Figures) -> list[Content]:
+    """The pick, longest form first; where it is too close to call, with its equal."""
+    if verdict.pick is None:
+        return [Content.styled("none", "dim")]
+    picks = [case_text(verdict.pick, figures, short=short) for short in (False, True)]
+    if not verdict.tie or verdict.runner_up is None:
+        return picks
+    equals = [case_text(verdict.runner_up, figures, short=short) for short in (False, True)]
+    both = [Content(" / ").join(pair) for pair in zip(picks, equals, strict=True)]
+    return [*both, Content.assemble(picks[1], " / ...")]
+
+
+def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: bool) -> list[Content]:
+    """What a contender is doing or how it ended, longest form first; a word always leads."""
+    case_id = contender.case.id
+    if contender.dropped is not None and contender.state in ("dropped", "ok"):
+        event = contender.dropped
+        slower = f"dropped: {fmt.ratio(event.ratio)} slower" if event.ratio else "dropped"
+        long = f"dropped: {figures.dropped_text(event)}"
+        return [Content.styled(text, "dim") for text in (long, slower, "dropped")]
+    if contender.state in ("failed", "skipped", "cancelled"):
+        style = "$error" if contender.state == "failed" else "$warning"
+        message = contender.reason.message if contender.reason else ""
+        long = f"{contender.state}: {message}" if message else contender.state
+        return [Content.styled(long, style)]
+    if contender.state == "ok":
+        return [Content("done")]
+    if racing and figures.report.current_case == case_id:
+        word = "measuring" if contender.blocks else "warm, first block"
+        return [Content.styled(f"> {word}", "bold"), Content.styled("> now", "bold")]
+    words = {"prepared": "ready", "measuring": "in the race"}
+    return [Content.styled(words.get(contender.state, contender.state), "dim")]
+
+
+def basis_text(verdict: Verdict) -> Content:
+    """What the verdict rests on; a simulated GPU is loud, in capitals."""
+    if verdict.basis == "simulated":
+        return Content.styled("SIMULATED", "$warning")
+    return Content(verdict.basis)
+
+
+def here_text(verdict: Verdict) -> Content:
+    """The choice with its marks, so that no narrow terminal parts it from its warnings."""
+    word = Content.styled(choice_word(verdict.choice), choice_style(verdict.choice))
+    if verdict.basis == "simulated":
+        word = Content.assemble(word, (" sim", "$warning"))
+    return Content.assemble(word, (" !", "bold $warning")) if verdict.warnings else word

@@ -1,0 +1,241 @@
+"""The columns of each table and the cells that fill them, from a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.content import Content
+
+from workbench.document import SetupTimes, Verdict
+from workbench.report import Contender, Row
+
+from . import format as fmt
+from .figures import ENDED, Figures, choice_word
+from .session import Session
+from .styled import (
+    basis_text,
+    case_text,
+    choice_style,
+    device_style,
+    here_text,
+    pick_texts,
+    state_texts,
+)
+from .widgets.table import Cell, Column, Line
+
+# --------------------------------------------------------------- advisor
+
+ADVISOR_COLUMNS = (
+    Column("scenario", "Scenario", minimum=22),
+    Column("textbook", "Textbook", rank=4),
+    Column("here", "Here", minimum=7),
+    Column("ratio", "GPU / CPU", rank=1, align="right"),
+    Column("interval", "95 %", rank=2, minimum=9),
+    Column("pick", "Pick", rank=3, minimum=16, maximum=60),
+    Column("basis", "Basis", rank=5, minimum=9),
+)
+
+
+def advisor_line(row: Row, session: Session) -> Line:
+    """One scenario: its verdict, or where the race for it stands."""
+    plan, verdict, figures = row.plan, row.verdict, session.figures
+    book = plan.textbook or ""
+    cells: dict[str, Cell] = {
+        "scenario": Content(plan.title),
+        "textbook": Content.styled(choice_word(book), choice_style(book).replace("bold ", "")),
+    }
+    if verdict is None:
+        cells["here"] = Content.styled("...", "dim")
+        return Line(plan.scenario, cells, ("ratio", pending_text(row, session)))
+    cells |= {"here": here_text(verdict), "basis": basis_text(verdict)}
+    if verdict.choice == "unknown" and verdict.device_ratio is None:
+        why = verdict.reasons[0] if verdict.reasons else "no reason was given"
+        return Line(plan.scenario, cells, ("ratio", Content.styled(why, "dim")))
+    cells |= ratio_cells(verdict)
+    cells["pick"] = pick_texts(verdict, figures)
+    return Line(plan.scenario, cells)
+
+
+def ratio_cells(verdict: Verdict) -> dict[str, Cell]:
+    if verdict.device_ratio is None:
+        return {"ratio": Content.styled("no GPU" if verdict.no_gpu else "-", "dim")}
+    value, interval = fmt.ratio_parts(verdict.device_ratio, verdict.device_ratio_ci95)
+    return {"ratio": Content(value), "interval": Content(interval)}
+
+
+def pending_text(row: Row, session: Session) -> Content:
+    """What stands in place of a verdict."""
+    report, figures = session.report, session.figures
+    if row.plan.textbook is None and row.started:
+        return _fastest(row, figures)
+    if not row.started:
+        return Content.styled("waiting" if session.going else "not reached", "dim")
+    if session.going and report.current_row == row.plan.scenario:
+        left, count = figures.left_in_race(row), len(row.contenders)
+        return Content.styled(f"racing, {left} of {count} contenders left", "bold")
+    return Content.styled("deciding" if session.going else "cut short before a verdict", "dim")
+
+
+def _fastest(row: Row, figures: Figures) -> Content:
+    best = figures.best_s(row)
+    for contender in row.contenders:
+        if best is not None and figures.numbers(contender).value_s == best:
+            return Content.assemble(
+                ("no verdict asked; fastest: ", "dim"), case_text(contender.case.id, figures)
+            )
+    return Content.styled("no verdict asked", "dim")
+
+
+# ------------------------------------------------------------ contenders
+
+_CONTENDER = Column("contender", "Contender", minimum=20)
+_STATE = Column("state", "State", rank=1, minimum=11, patient=True)
+_SPEED = Column("speed", "Speed vs best", rank=3, minimum=10, maximum=26)
+_RATE = Column("rate", "Rate", rank=4, minimum=8, align="right")
+_COUNT = Column("n", "n", rank=7, minimum=3, align="right")
+
+OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
+
+
+def run_columns(row: Row) -> list[Column]:
+    """What the row's objective counts is the last number to leave."""
+    title = OBJECTIVE_TITLES.get(row.plan.objective)
+    median = Column("median", "Median", rank=5 if title else 2, minimum=8, align="right")
+    counted = [Column("value", title, rank=2, minimum=7, align="right")] if title else []
+    return [_CONTENDER, _SPEED, _RATE, *counted, median, _COUNT, _STATE]
+
+
+def run_line(contender: Contender, row: Row, session: Session) -> Line:
+    figures = session.figures
+    numbers = figures.numbers(contender)
+    found = numbers.measurement
+    cells: dict[str, Cell] = {
+        "contender": contender_names(contender, figures),
+        "state": state_texts(contender, row, figures, racing=session.going),
+    }
+    if found.n:
+        best = figures.best_s(row)
+        style = device_style(contender.case)
+        if numbers.value_s and best:
+            cells["speed"] = speed_bar(best / numbers.value_s, style)
+        cells |= {
+            "rate": Content(rate_text(contender, figures)),
+            "value": Content(fmt.duration(numbers.value_s, align=True)),
+            "median": median_texts(contender, figures),
+            "n": Content(f"{found.n}"),
+        }
+    return Line(contender.case.id, cells)
+
+
+def contender_names(contender: Contender, figures: Figures) -> list[Content]:
+    return [case_text(contender.case.id, figures, short=short) for short in (False, True)]
+
+
+def speed_bar(share: float, style: str) -> Callable[[int], Content]:
+    """`0.42x ████`: a drawing of the width it is given."""
+    text = f"{fmt.ratio(share):>6}"
+
+    def draw(width: int) -> Content:
+        return Content.assemble(text, " ", (fmt.bar(share, max(1, width - 7)), style))
+
+    return draw
+
+
+def rate_text(contender: Contender, figures: Figures) -> str:
+    """FLOP/s where the work is known, else items per second."""
+    found = figures.numbers(contender).measurement
+    if found.flops_per_s is not None:
+        return fmt.rate(found.flops_per_s, "FLOP/s")
+    if found.throughput is None:
+        return fmt.NOT_AVAILABLE
+    return fmt.rate(found.throughput.value, found.throughput.unit)
+
+
+def median_texts(contender: Contender, figures: Figures) -> list[Content]:
+    """The median with its interval, or alone where the column is narrow."""
+    found = figures.numbers(contender).measurement
+    alone = fmt.duration(found.median_s, align=True)
+    spread = fmt.spread(found.median_s, found.ci95_s)
+    return [Content.assemble(alone, (f"{spread:>7}", "dim")), Content(alone)]
+
+
+# ---------------------------------------------------------------- detail
+
+DETAIL_COLUMNS = (
+    _CONTENDER,
+    Column("status", "Status", rank=1, minimum=9),
+    Column("median", "Median", rank=2, minimum=8, align="right"),
+    Column("rate", "Rate", rank=3, minimum=8, align="right"),
+    Column("accuracy", "Error / limit", rank=4, minimum=8, align="right"),
+    Column("import", "Import", rank=5, align="right"),
+    Column("build", "Build", rank=6, align="right"),
+    Column("transfer", "Transfer", rank=7, align="right"),
+    Column("compile", "Compile", rank=8, align="right"),
+    Column("n", "n", rank=9, align="right"),
+    Column("reason", "Reason", rank=10, minimum=20, patient=True),
+)
+
+SETUP_FIELDS = (
+    ("import", "import_s"),
+    ("build", "build_s"),
+    ("transfer", "transfer_s"),
+    ("transfer out", "transfer_out_s"),
+    ("compile", "compile_s"),
+)
+
+
+def detail_line(contender: Contender, row: Row, session: Session) -> Line:
+    figures = session.figures
+    cells: dict[str, Cell] = {
+        "contender": contender_names(contender, figures),
+        "status": status_text(contender, row, session),
+        "accuracy": Content(accuracy_text(contender)),
+    }
+    for name, field in SETUP_FIELDS:
+        value: float | None = getattr(contender.setup, field)
+        if value is not None:
+            cells[name] = Content(fmt.duration(value, align=True))
+    if contender.blocks:
+        cells["rate"] = Content(rate_text(contender, figures))
+        cells["median"] = median_texts(contender, figures)
+        cells["n"] = Content(f"{figures.numbers(contender).measurement.n}")
+    reason = reason_message(contender, figures)
+    if reason:
+        cells["reason"] = Content.styled(reason, "dim")
+    return Line(contender.case.id, cells)
+
+
+def status_text(contender: Contender, row: Row, session: Session) -> Content:
+    """One word; the pick is marked."""
+    if row.verdict is not None and row.verdict.pick == contender.case.id:
+        return Content.styled("pick", "bold $success")
+    return state_texts(contender, row, session.figures, racing=session.going)[-1].first_line
+
+
+def reason_message(contender: Contender, figures: Figures) -> str:
+    if contender.reason is not None:
+        return contender.reason.message
+    return figures.dropped_text(contender.dropped) if contender.dropped is not None else ""
+
+
+def accuracy_text(contender: Contender) -> str:
+    """`0.0012 / 0.01`, the second being the limit it was judged by; "" where none was checked."""
+    accuracy = contender.accuracy
+    if accuracy is None:
+        return ""
+    mark = "" if accuracy.passed else "! "
+    return f"{mark}{fmt.significant(accuracy.value, 2)} / {fmt.significant(accuracy.limit, 2)}"
+
+
+def setup_text(setup: SetupTimes) -> str:
+    """`import 1.93 s, build 12.0 ms`: the parts that arose."""
+    parts = []
+    for name, field in SETUP_FIELDS:
+        value: float | None = getattr(setup, field)
+        if value is not None:
+            parts.append(f"{name} {fmt.duration(value)}")
+    return ", ".join(parts) or fmt.NOT_AVAILABLE
+
+
+def is_over(contender: Contender) -> bool:
+    return contender.state in ENDED or contender.dropped is not None

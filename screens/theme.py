@@ -1,0 +1,63 @@
+"""One palette: blue for CPU, green for GPU, orange where trust is weakened, red for failure.
+
+Every colour stands beside a word or a symbol that says the same, so that sixteen colours, none
+at all, or another eye lose nothing.
+"""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+# Exact members of the 256-colour palette: over SSH, where COLORTERM is not forwarded, nothing
+# has to be approximated.
+DARK = Theme(
+    name="workbench",
+    primary="#87afd7",
+    secondary="#5f87af",
+    accent="#87afd7",
+    warning="#ffaf5f",
+    error="#ff5f5f",
+    success="#87d787",
+    foreground="#d0d0d0",
+    background="#121212",
+    surface="#121212",
+    panel="#262626",
+    boost="#303030",
+    variables={
+        "cpu": "#5fafff",
+        "gpu": "#87d75f",
+        "rule": "#444444",
+        "cursor": "#303030",
+        "footer-key-foreground": "#87afd7",
+        "footer-background": "#1c1c1c",
+        "footer-description-foreground": "#a8a8a8",
+    },
+)
+
+# The terminal's own sixteen colours, used where there are no more, and under NO_COLOR.
+SIXTEEN = Theme(
+    name="workbench-16",
+    ansi=True,
+    primary="ansi_cyan",
+    secondary="ansi_cyan",
+    accent="ansi_cyan",
+    warning="ansi_yellow",
+    error="ansi_red",
+    success="ansi_green",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+    variables={
+        "cpu": "ansi_cyan",
+        "gpu": "ansi_green",
+        "rule": "ansi_default",
+        "cursor": "ansi_default",
+        "footer-key-foreground": "ansi_cyan",
+        "footer-background": "ansi_default",
+        "footer-description-foreground": "ansi_default",
+        "input-cursor-background": "ansi_white",
+        "input-cursor-foreground": "ansi_black",
+    },
+)

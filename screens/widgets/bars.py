@@ -1,0 +1,116 @@
+"""The two lines at the top of every screen: where one is, and how far the run is."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+
+from .. import format as fmt
+from ..session import Session
+from .text import Drawn
+
+MODES = (("hardware", "1 Hardware"), ("run", "2 Run"), ("advisor", "3 Advisor"))
+
+PHASE_WORDS = {
+    "idle": ("no run yet", "dim"),
+    "starting": ("starting", "bold"),
+    "running": ("racing", "bold"),
+    "paused": ("paused", "bold $warning"),
+    "stopping": ("stopping", "bold $warning"),
+    "incomplete": ("breaks off", "bold $warning"),
+    "died": ("engine died", "bold $error"),
+}
+
+
+class TopBars(Vertical):
+    """Name, tabs and machine; below them the state of the run."""
+
+    def compose(self) -> ComposeResult:
+        yield Drawn(id="tabs")
+        yield Drawn(id="status")
+
+    def show(self, session: Session, mode: str) -> None:
+        self.query_one("#tabs", Drawn).show(lambda width, _: tabs(mode, session, width))
+        self.query_one("#status", Drawn).show(lambda width, _: status_line(session, width))
+
+
+def tabs(mode: str, session: Session, width: int) -> Content:
+    """`workbench  1 Hardware  [2 Run]  3 Advisor     machine`; a click does what the key does."""
+    parts = [Content.styled("workbench", "bold $primary"), Content(" ")]
+    for name, title in MODES:
+        click = f"@click=app.switch_mode('{name}')"
+        label = Content.from_markup(f"[{click}]{title}[/]")
+        if name == mode:
+            parts.append(Content.assemble("[", label.stylize("bold $primary"), "]"))
+        else:
+            parts.append(Content.assemble(" ", label.stylize("dim"), " "))
+    left = Content("").join(parts)
+    room = width - left.cell_length - 2
+    figures = session.figures
+    machine = next(
+        (
+            text
+            for text in (figures.machine_line(), figures.machine_line(brief=True))
+            if len(text) <= room
+        ),
+        "",
+    )
+    return Content.assemble(left, " " * (width - left.cell_length - len(machine)), (machine, "dim"))
+
+
+def status_line(session: Session, width: int) -> Content:
+    """State, what is going on, the share of the budget and what is left of it."""
+    state, activity = _state(session), _activity(session)
+    end = _progress(session, width)
+    room = width - state.cell_length - end.cell_length - 4
+    middle = activity.truncate(max(0, room), ellipsis=True)
+    gap = width - state.cell_length - middle.cell_length - end.cell_length - 2
+    return Content.assemble(state, "  ", middle, " " * max(0, gap), end)
+
+
+def _state(session: Session) -> Content:
+    finished = session.report.finished
+    if finished is None:
+        word, style = PHASE_WORDS[session.phase]
+    else:
+        word = finished.status
+        style = "bold $success" if word == "done" else "bold $warning"
+    if session.replay:
+        word = f"recorded, {word}"
+    return Content.styled(word, style)
+
+
+def _activity(session: Session) -> Content:
+    report, figures = session.report, session.figures
+    match session.phase:
+        case "idle":
+            return Content("press s to start")
+        case "starting":
+            return Content("detecting hardware...")
+        case "died":
+            return Content(session.failure.message if session.failure else "")
+        case "stopping":
+            return Content("writing what was measured...")
+        case "finished" | "incomplete":
+            answered = sum(row.verdict is not None for row in report.rows.values())
+            owed = sum(row.plan.textbook is not None for row in report.rows.values())
+            return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
+    if report.current_row is None:
+        return Content("preparing...")
+    title = figures.title(report.current_row)
+    case = figures.case_name(report.current_case) if report.current_case else "preparing"
+    return Content.assemble(title, (": ", "dim"), case)
+
+
+def _progress(session: Session, width: int) -> Content:
+    budget = session.budget_s
+    elapsed = session.elapsed_s
+    if not session.going or budget is None:
+        return Content(f"{fmt.duration(elapsed)}" if session.report.started else "")
+    share = min(1.0, elapsed / budget)
+    drawn = fmt.bar(share, max(8, width // 6), trough="░")
+    left = f"{fmt.clock(max(0.0, budget - elapsed))} left"
+    return Content.assemble(
+        (drawn, "$primary"), f" {share * 100:3.0f} %", f"  {left} of {fmt.clock(budget)}"
+    )

@@ -1,0 +1,249 @@
+"""A table that fits: columns shrink and leave by rank, and only lines that changed are drawn.
+
+Textual's DataTable repaints as a whole and scrolls sideways; over SSH the first costs
+bandwidth, and the second hides the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Static
+
+GAP = 2
+
+# What a cell holds: one text, several from long to short, or a drawing made to measure.
+Cell = Content | Sequence[Content] | Callable[[int], Content]
+
+
+@dataclass(frozen=True)
+class Column:
+    """Rank 0 stays whatever happens; of the others the highest leaves first.
+
+    Between `minimum` and its natural width a column gets what the lower ranks leave; a
+    `patient` one waits until all others have their fill.
+    """
+
+    key: str
+    title: str
+    rank: int = 0
+    minimum: int = 4
+    maximum: int = 80
+    align: Literal["left", "right"] = "left"
+    patient: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row; `span` = (column, text) runs from that column to the right edge."""
+
+    key: str
+    cells: Mapping[str, Cell]
+    span: tuple[str, Content] | None = None
+
+
+def natural_width(cell: Cell, column: Column) -> int:
+    """What the cell would like; a drawing takes all it may have."""
+    if callable(cell):
+        return column.maximum
+    first = cell if isinstance(cell, Content) else cell[0]
+    return min(first.cell_length, column.maximum)
+
+
+def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tuple[Column, int]]:
+    """The columns that find room in `width` cells, each with its width, in their order."""
+    wanted = {
+        column.key: max(
+            [len(column.title)]
+            + [natural_width(line.cells[column.key], column) for line in lines_with(lines, column)]
+        )
+        for column in columns
+    }
+    least = {c.key: min(wanted[c.key], max(c.minimum, len(c.title))) for c in columns}
+    kept = list(columns)
+
+    def needed() -> int:
+        return sum(least[c.key] for c in kept) + GAP * (len(kept) - 1)
+
+    while needed() > width and any(c.rank for c in kept):
+        kept.remove(max(kept, key=lambda c: c.rank))
+    spare = width - needed()
+    widths = {c.key: least[c.key] for c in kept}
+    for column in sorted(kept, key=lambda c: (c.patient, c.rank)):
+        more = max(0, min(wanted[column.key] - widths[column.key], spare))
+        widths[column.key] += more
+        spare -= more
+    return [(column, widths[column.key]) for column in kept]
+
+
+def lines_with(lines: Sequence[Line], column: Column) -> Iterator[Line]:
+    return (line for line in lines if column.key in line.cells)
+
+
+def cell_text(cell: Cell | None, column: Column, width: int) -> Content:
+    """The longest text that fits, or the shortest cut off with an ellipsis; padded."""
+    if cell is None:
+        chosen = Content("")
+    elif callable(cell):
+        chosen = cell(width)
+    else:
+        texts = [cell] if isinstance(cell, Content) else list(cell)
+        chosen = next((text for text in texts if text.cell_length <= width), texts[-1])
+    chosen = chosen.truncate(width, ellipsis=True)
+    missing = width - chosen.cell_length
+    return chosen.pad_left(missing) if column.align == "right" else chosen.pad_right(missing)
+
+
+def line_text(line: Line, layout: Sequence[tuple[Column, int]], width: int) -> Content:
+    """One drawn row."""
+    parts: list[Content] = []
+    used = 0
+    for column, column_width in layout:
+        if line.span is not None and line.span[0] == column.key:
+            parts.append(line.span[1].truncate(max(0, width - used), ellipsis=True))
+            break
+        parts.append(cell_text(line.cells.get(column.key), column, column_width))
+        used += column_width + GAP
+    return Content(" " * GAP).join(parts)
+
+
+class TableLine(Static):
+    """One row on the screen."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__("", classes="table-line")
+        self.index = index
+        self.drawn = Content("")
+
+    def draw(self, content: Content) -> None:
+        if not content.is_same(self.drawn) or not self.drawn:
+            self.drawn = content
+            self.update(content, layout=False)
+
+    def on_click(self) -> None:
+        self.post_message(Table.LineClicked(self.index))
+
+
+@dataclass
+class _Shown:
+    columns: Sequence[Column] = ()
+    lines: Sequence[Line] = ()
+    empty: Content = field(default_factory=lambda: Content(""))
+
+
+class Table(Widget, can_focus=True):
+    """Columns, lines and a cursor that stays with its line's key when others come and go."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("home,g", "move(-1000)", "First", show=False),
+        Binding("end,G", "move(1000)", "Last", show=False),
+        Binding("enter", "select", "Details", key_display="enter"),
+    ]
+
+    cursor: reactive[str | None] = reactive(None, init=False)
+
+    class Moved(Message):
+        """The cursor is on another line."""
+
+    class Selected(Message):
+        """Enter or a click on the line under the cursor."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    class LineClicked(Message):
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self._shown = _Shown()
+
+    def compose(self) -> ComposeResult:
+        yield Static("", classes="table-head")
+        yield VerticalScroll(classes="table-body", can_focus=False)
+
+    def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Content) -> None:
+        """Draw these lines; `empty` stands there when there are none."""
+        self._shown = _Shown(columns, lines, empty)
+        keys = [line.key for line in lines]
+        if self.cursor not in keys:
+            self.cursor = keys[0] if keys else None
+        self._draw()
+
+    def _draw(self) -> None:
+        width = self.size.width
+        if not self.is_mounted or width == 0:
+            return
+        shown = self._shown
+        head, body = self.query_one(".table-head", Static), self.query_one(VerticalScroll)
+        widgets = self._as_many(body, max(1, len(shown.lines)))
+        if not shown.lines:
+            head.update("", layout=False)
+            widgets[0].draw(shown.empty.truncate(width, ellipsis=True))
+            widgets[0].set_class(False, "-cursor")
+            return
+        layout = fit(shown.columns, shown.lines, width)
+        titles = {column.key: Content.styled(column.title, "dim") for column, _ in layout}
+        head.update(line_text(Line("", titles), layout, width), layout=False)
+        for widget, line in zip(widgets, shown.lines, strict=False):
+            widget.draw(line_text(line, layout, width))
+            widget.set_class(line.key == self.cursor, "-cursor")
+
+    def _as_many(self, body: VerticalScroll, count: int) -> list[TableLine]:
+        """The line widgets, grown or shrunk to `count`."""
+        widgets = list(body.query(TableLine))
+        for surplus in widgets[count:]:
+            surplus.remove()
+        new = [TableLine(index) for index in range(len(widgets), count)]
+        if new:
+            body.mount_all(new)
+        return widgets[:count] + new
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self._draw()
+
+    def watch_cursor(self) -> None:
+        self._draw()
+        index = self._index()
+        if index is not None:
+            lines = list(self.query(TableLine))
+            if index < len(lines):
+                lines[index].scroll_visible(animate=False)
+        self.post_message(self.Moved())
+
+    def _index(self) -> int | None:
+        keys = [line.key for line in self._shown.lines]
+        return keys.index(self.cursor) if self.cursor in keys else None
+
+    def action_move(self, step: int) -> None:
+        index = self._index()
+        if index is not None:
+            last = len(self._shown.lines) - 1
+            self.cursor = self._shown.lines[min(max(0, index + step), last)].key
+
+    def action_select(self) -> None:
+        if self.cursor is not None:
+            self.post_message(self.Selected(self.cursor))
+
+    def on_table_line_clicked(self, message: LineClicked) -> None:
+        message.stop()
+        if message.index < len(self._shown.lines):
+            key = self._shown.lines[message.index].key
+            if key == self.cursor:
+                self.post_message(self.Selected(key))
+            self.cursor = key

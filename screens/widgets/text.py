@@ -1,0 +1,74 @@
+"""Building blocks of text: labelled facts with hanging indents, and text that is drawn once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from textual import events
+from textual.content import Content
+from textual.widgets import Static
+
+LABEL_WIDTH = 14
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A labelled text; without a label it takes the whole width."""
+
+    label: str
+    text: Content
+    label_style: str = "dim"
+
+
+def fact(label: str, text: str, style: str = "", *, label_style: str = "dim") -> Fact:
+    return Fact(label, Content.styled(text, style) if style else Content(text), label_style)
+
+
+def heading(title: str, width: int, style: str = "bold") -> Content:
+    """A title with a rule to the right edge."""
+    rule = "─" * max(0, width - len(title) - 1)
+    return Content.assemble((title, style), " ", (rule, "$rule"))
+
+
+def facts_lines(facts: Sequence[Fact], width: int, label_width: int = LABEL_WIDTH) -> list[Content]:
+    """The facts wrapped to `width`, their texts starting in one column."""
+    lines: list[Content] = []
+    for entry in facts:
+        indent = label_width if entry.label else 0
+        label = Content.styled(entry.label.ljust(indent), entry.label_style)
+        for wrapped in entry.text.wrap(max(10, width - indent)):
+            lines.append(Content.assemble(label, wrapped.rstrip()))
+            label = Content(" " * indent)
+    return lines
+
+
+def joined(lines: Sequence[Content]) -> Content:
+    return Content("\n").join(lines)
+
+
+class Drawn(Static):
+    """Text made for the width it has: `show` takes a function of it, and draws only changes."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__("", id=id, classes=classes)
+        self._make: Callable[[int, int], Content] | None = None
+        self._drawn = Content("")
+
+    def show(self, make: Callable[[int, int], Content]) -> None:
+        """`make(width, height)` gives the text; it is called again when the size changes."""
+        self._make = make
+        self._draw()
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        width, height = self.size
+        if self._make is None or width == 0:
+            return
+        content = self._make(width, height)
+        if not content.is_same(self._drawn):
+            taller = content.plain.count("\n") != self._drawn.plain.count("\n")
+            self._drawn = content
+            self.update(content, layout=taller or bool(content) != self.display)

@@ -1,0 +1,187 @@
+/* A stand-in for libnvidia-ml.so.1 with the functions that workbench calls.
+ *
+ * NVML_STUB        the faults, see stub.h
+ * NVML_STUB_GPUS   how many GPUs there are (1)
+ * OLD_DRIVER       defined by the compiler: only what a driver of 2019 had
+ */
+#include "stub.h"
+
+#define FAULT(handle)                                                   \
+    int fault = stub_fault("NVML_STUB", __func__, gpu_of(handle));      \
+    if (fault > OK) return fault
+
+typedef int *device;
+static int gpus[64];
+
+static int gpu_of(device handle) { return (int)(handle - gpus); }
+
+static int text(char *buffer, unsigned size, const char *value) {
+    snprintf(buffer, size, "%s", value);
+    return OK;
+}
+
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    return stub_fault("NVML_STUB", __func__, -1);
+}
+int nvmlShutdown(void) { return stub_fault("NVML_STUB", __func__, -1); }
+const char *nvmlErrorString(int code) { (void)code; return "an error of the stub"; }
+
+int nvmlSystemGetDriverVersion(char *buffer, unsigned size) {
+    int fault = stub_fault("NVML_STUB", __func__, -1);
+    return fault > OK ? fault : text(buffer, size, "580.159.04");
+}
+int nvmlSystemGetNVMLVersion(char *buffer, unsigned size) {
+    return text(buffer, size, "13.580.159.04");
+}
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    *count = (unsigned)atoi(stub_setting("NVML_STUB_GPUS", "1"));
+    return stub_fault("NVML_STUB", __func__, -1);
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, device *handle) {
+    *handle = &gpus[index];
+    FAULT(*handle);
+    return OK;
+}
+int nvmlDeviceGetName(device handle, char *buffer, unsigned size) {
+    FAULT(handle);
+    return text(buffer, size, fault == WORD_BAD_UTF8 ? "NVIDIA \xff\xfe" : "NVIDIA H200");
+}
+int nvmlDeviceGetUUID(device handle, char *buffer, unsigned size) {
+    unsigned char b[16];
+    FAULT(handle);
+    stub_uuid(gpu_of(handle), b);
+    snprintf(buffer, size,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
+    return OK;
+}
+
+struct pci {
+    char legacy[16];
+    unsigned domain, bus, device, id, subsystem;
+    char bus_id[32];
+};
+int nvmlDeviceGetPciInfo_v3(device handle, struct pci *info) {
+    FAULT(handle);
+    memset(info, 0, sizeof *info);
+    info->bus = (unsigned)stub_bus(gpu_of(handle));
+    snprintf(info->bus_id, sizeof info->bus_id, "00000000:%02X:00.0", info->bus);
+    return OK;
+}
+
+struct memory { unsigned long long total, free, used; };
+int nvmlDeviceGetMemoryInfo(device handle, struct memory *info) {
+    FAULT(handle);
+    info->total = fault == WORD_ZERO ? 0 : 150754820096ULL;
+    info->used = 1024;
+    info->free = info->total - info->used;
+    return OK;
+}
+int nvmlDeviceGetCudaComputeCapability(device handle, int *major, int *minor) {
+    FAULT(handle);
+    *major = 9;
+    *minor = 0;
+    return OK;
+}
+
+#define UNSIGNED(function, value)                   \
+    int function(device handle, unsigned *result) { \
+        FAULT(handle);                              \
+        *result = value;                            \
+        return OK;                                  \
+    }
+UNSIGNED(nvmlDeviceGetCurrPcieLinkGeneration, 1)
+UNSIGNED(nvmlDeviceGetCurrPcieLinkWidth, 16)
+UNSIGNED(nvmlDeviceGetMaxPcieLinkGeneration, 5)
+UNSIGNED(nvmlDeviceGetMaxPcieLinkWidth, 16)
+UNSIGNED(nvmlDeviceGetPowerUsage, 76500)
+UNSIGNED(nvmlDeviceGetPowerManagementLimit, 690000)
+UNSIGNED(nvmlDeviceGetPersistenceMode, 1)
+
+#define PAIR(function, first, second)                                \
+    int function(device handle, unsigned *current, unsigned *next) { \
+        FAULT(handle);                                               \
+        *current = first;                                            \
+        *next = second;                                              \
+        return OK;                                                   \
+    }
+PAIR(nvmlDeviceGetEccMode, 1, 1)
+
+struct utilization { unsigned gpu, memory; };
+int nvmlDeviceGetUtilizationRates(device handle, struct utilization *rates) {
+    FAULT(handle);
+    rates->gpu = 37;
+    rates->memory = 12;
+    return OK;
+}
+int nvmlDeviceGetTemperature(device handle, unsigned sensor, unsigned *celsius) {
+    (void)sensor;
+    FAULT(handle);
+    *celsius = 31;
+    return OK;
+}
+
+#define CLOCK(function, mhz)                                       \
+    int function(device handle, unsigned kind, unsigned *result) { \
+        FAULT(handle);                                             \
+        *result = kind == 1 ? mhz : 0;                             \
+        return OK;                                                 \
+    }
+CLOCK(nvmlDeviceGetClockInfo, 345)
+CLOCK(nvmlDeviceGetMaxClockInfo, 1980)
+
+static int reasons(unsigned long long *mask) {
+    *mask = 0x1 | 0x4 | 0x800;
+    return OK;
+}
+int nvmlDeviceGetCurrentClocksThrottleReasons(device handle, unsigned long long *mask) {
+    FAULT(handle);
+    return reasons(mask);
+}
+
+struct process { unsigned pid; unsigned long long memory; unsigned instance, compute; };
+static int processes(unsigned *count, struct process *list) {
+    const unsigned there = 2;
+    if (!list || *count < there) {
+        *count = there;
+        return 7; /* NVML_ERROR_INSUFFICIENT_SIZE */
+    }
+    list[0] = (struct process){4711, 2048, 0, 0};
+    list[1] = (struct process){4712, ~0ULL, 0, 0}; /* NVML_VALUE_NOT_AVAILABLE, as on WSL2 */
+    *count = there;
+    return OK;
+}
+int nvmlDeviceGetComputeRunningProcesses_v2(device handle, unsigned *count, struct process *list) {
+    FAULT(handle);
+    return processes(count, list);
+}
+
+#ifndef OLD_DRIVER
+struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
+int nvmlDeviceGetMemoryInfo_v2(device handle, struct memory_v2 *info) {
+    FAULT(handle);
+    info->total = fault == WORD_ZERO ? 0 : 150754820096ULL;
+    info->reserved = 4096;
+    info->used = 512;
+    info->free = info->total - info->used - info->reserved;
+    return OK;
+}
+struct temperature { unsigned version, sensor; int celsius; };
+int nvmlDeviceGetTemperatureV(device handle, struct temperature *reading) {
+    FAULT(handle);
+    reading->celsius = 32;
+    return OK;
+}
+int nvmlDeviceGetCurrentClocksEventReasons(device handle, unsigned long long *mask) {
+    FAULT(handle);
+    return reasons(mask);
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(device handle, unsigned *count, struct process *list) {
+    FAULT(handle);
+    return processes(count, list);
+}
+UNSIGNED(nvmlDeviceGetEnforcedPowerLimit, 700000)
+PAIR(nvmlDeviceGetMigMode, 0, 1)
+#endif

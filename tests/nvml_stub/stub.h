@@ -1,0 +1,56 @@
+/* What both stub libraries share: how faults are asked for, and the identity of GPU number i.
+ *
+ * A fault list such as "nvmlInitWithFlags=9;nvmlDeviceGetName@2=segv" stands in an environment
+ * variable: function, optionally @ the GPU's number, then an error code or one of
+ * abort, segv, hang, zero, badutf8, mig.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OK 0
+#define WORD_ZERO -2
+#define WORD_BAD_UTF8 -3
+#define WORD_MIG -4
+
+static const char *stub_setting(const char *variable, const char *fallback) {
+    const char *value = getenv(variable);
+    return value && *value ? value : fallback;
+}
+
+static int stub_fault(const char *variable, const char *function, int gpu) {
+    const char *entry = stub_setting(variable, "");
+    char one[80], all[80];
+    snprintf(one, sizeof one, "%s@%d=", function, gpu);
+    snprintf(all, sizeof all, "%s=", function);
+    while (*entry) {
+        const char *action = NULL;
+        if (!strncmp(entry, one, strlen(one))) action = entry + strlen(one);
+        else if (!strncmp(entry, all, strlen(all))) action = entry + strlen(all);
+        if (action) {
+            if (!strncmp(action, "abort", 5)) abort();
+            if (!strncmp(action, "segv", 4)) raise(SIGSEGV);
+            if (!strncmp(action, "hang", 4)) for (;;) pause();
+            if (!strncmp(action, "zero", 4)) return WORD_ZERO;
+            if (!strncmp(action, "badutf8", 7)) return WORD_BAD_UTF8;
+            if (!strncmp(action, "mig", 3)) return WORD_MIG;
+            return atoi(action);
+        }
+        entry += strcspn(entry, ";");
+        entry += *entry == ';';
+    }
+    return OK;
+}
+
+/* 16 bytes; GPU i is 000000ii-1111-2222-3333-444444444444. */
+static void stub_uuid(int gpu, unsigned char *bytes) {
+    static const unsigned char rest[] = {0x11, 0x11, 0x22, 0x22, 0x33, 0x33,
+                                         0x44, 0x44, 0x44, 0x44, 0x44, 0x44};
+    memset(bytes, 0, 4);
+    bytes[3] = (unsigned char)gpu;
+    memcpy(bytes + 4, rest, sizeof rest);
+}
+
+static int stub_bus(int gpu) { return 0x18 + gpu; }

@@ -1,0 +1,1 @@
+"""The workloads, one file each; files that begin with an underscore are what they share."""

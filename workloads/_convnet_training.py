@@ -1,0 +1,56 @@
+"""Makes assets/digits/convnet.npz: `python -m workloads._convnet_training` (minutes on 2 cores).
+
+Trains the conv net on coloured pictures of the training digits, at changing picture sizes, and
+stores the weights as float16.
+"""
+
+from __future__ import annotations
+
+from workbench import assets
+
+from . import _digits
+from ._network import forward, trained_convnet, untrained_convnet
+from ._torch import module
+
+EPOCHS = 30
+RATE = 1e-3
+SIZES = (32, 48, 64)
+BATCH = 64
+SEED = 1
+
+
+def main() -> None:
+    import numpy as np
+    import torch
+
+    torch.manual_seed(SEED)
+    rng = np.random.default_rng(SEED)
+    images, labels = _digits.load()
+    network = module(untrained_convnet(SEED))
+    optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=5e-2)
+    steps = EPOCHS * (_digits.TRAINING // BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps)
+    for step in range(steps):
+        chosen = rng.integers(0, _digits.TRAINING, BATCH)
+        pictures = _digits.photographs(images[chosen], int(rng.choice(SIZES)), rng)
+        optimiser.zero_grad()
+        logits = network(torch.from_numpy(pictures))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels[chosen]))
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        if step % 50 == 0:
+            print(f"step {step} of {steps}: loss {loss.item():.3f}", flush=True)  # noqa: T201
+
+    arrays = [tensor.detach().numpy().astype(np.float16) for tensor in network.parameters()]
+    np.savez_compressed(assets.path("digits") / "convnet.npz", *arrays)
+
+    for side in SIZES:
+        pictures = _digits.photographs(images[_digits.TRAINING :], side, np.random.default_rng(0))
+        answers = forward(trained_convnet(), pictures).argmax(axis=1)
+        accuracy = float((answers == labels[_digits.TRAINING :]).mean())
+        print(f"test accuracy at {side}x{side}: {accuracy:.4f}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The real handwritten digits: 1,797 grey images of 8x8 pixels, 0 to 16 (assets/digits/SOURCE.md).
+
+The first 1,437 train and the last 360 test.  The file keeps the order in which the images
+were collected, so the test digits come largely from other writers than the training digits.
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Any
+
+from workbench import assets
+from workbench.contract import WorkloadError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SIDE = 8
+LARGEST_DIGIT = 64  # pixels
+TRAINING = 1_437
+
+
+def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Images (1797, 8, 8) scaled to 0..1 and their labels (1797) 0..9."""
+    import numpy as np
+
+    try:
+        text = gzip.decompress(assets.path("digits/digits.csv.gz").read_bytes()).decode("ascii")
+    except FileNotFoundError as error:
+        raise WorkloadError(str(error), code="missing_asset", hint="reinstall workbench") from None
+    rows = np.fromstring(text.replace("\n", ","), dtype=np.float32, sep=",").reshape(-1, 65)
+    return rows[:, :64].reshape(-1, SIDE, SIDE) / np.float32(16), rows[:, 64].astype(np.int64)
+
+
+def resample(images: NDArray[np.float32], side: int) -> NDArray[np.float32]:
+    """Bilinear: (count, 8, 8) to (count, side, side), pixel centres aligned, edges repeated."""
+    import numpy as np
+
+    centres = np.clip((np.arange(side) + 0.5) * SIDE / side - 0.5, 0, SIDE - 1)
+    weights = _hat(centres)
+    return np.asarray(weights @ images @ weights.T, dtype=np.float32)
+
+
+def photographs(
+    images: NDArray[np.float32], side: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Coloured pictures of digits: (count, 8, 8) in 0..1 to (count, 3, side, side).
+
+    Each digit is shifted, scaled (a random crop) and painted in a light colour on a dark one;
+    above 64 pixels it repeats like a wallpaper.  With noise, pixels are whole numbers from 0 to
+    255 as a camera gives them, then standardised to (pixel - 128) / 64.
+    """
+    import numpy as np
+
+    count, tile = len(images), min(side, LARGEST_DIGIT)
+    grid = (np.arange(tile, dtype=np.float32) + 0.5) * SIDE / tile - SIDE / 2
+
+    def placed() -> NDArray[np.float32]:
+        zoom = rng.uniform(0.85, 1.25, (count, 1))
+        shift = rng.uniform(-1.0, 1.0, (count, 1))
+        weights = _hat(grid * zoom + shift + (SIDE - 1) / 2)
+        return np.take(weights, np.arange(side) % tile, axis=1)
+
+    ink = placed() @ images @ placed().transpose(0, 2, 1)
+    paper = rng.uniform(0, 60, (count, 3, 1, 1)).astype(np.float32)
+    pen = rng.uniform(195, 255, (count, 3, 1, 1)).astype(np.float32)
+    pixels = paper + (pen - paper) * ink[:, None]
+    pixels += rng.integers(-12, 13, pixels.shape, dtype=np.int8)
+    return (np.rint(pixels).clip(0, 255) - np.float32(128)) / np.float32(64)
+
+
+def _hat(centres: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+    """Linear interpolation weights (..., positions, 8); zero where a position is off the image."""
+    import numpy as np
+
+    distance = np.abs(centres[..., None] - np.arange(SIDE))
+    return np.maximum(0, 1 - distance).astype(np.float32)

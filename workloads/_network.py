@@ -1,0 +1,180 @@
+"""The networks that both backends run, as plain NumPy weights, and their float64 reference.
+
+The reference uses neither backend: a 3x3 convolution is nine shifted matrix products, so
+that agreement with torch or ONNX Runtime is evidence and not a tautology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from workbench import assets
+from workbench.contract import WorkloadError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.floating[Any]]
+
+CLASSES = 10
+# The conv net: (channels in, channels out, stride) of its 3x3 layers; a mean over the image
+# and one dense layer follow.  281,000 parameters.
+CONVOLUTIONS = (
+    (3, 32, 1),
+    (32, 32, 2),
+    (32, 64, 1),
+    (64, 64, 2),
+    (64, 128, 1),
+    (128, 128, 2),
+)
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A 3x3 convolution, padding 1, then ReLU; weight (out, in, 3, 3), bias (out)."""
+
+    weight: Array
+    bias: Array
+    stride: int
+    relu: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The mean over height and width: (batch, channels, h, w) to (batch, channels)."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A fully connected layer, with ReLU unless it is the last; weight (out, in), bias (out)."""
+
+    weight: Array
+    bias: Array
+    relu: bool
+
+
+Layer = Conv | Pool | Dense
+
+
+def untrained_convnet(seed: int) -> list[Layer]:
+    """The conv net at the start of a training: He initialisation, biases zero."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    layers: list[Layer] = [
+        Conv(_he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
+        for inputs, outputs, stride in CONVOLUTIONS
+    ]
+    return [*layers, Pool(), *mlp((CONVOLUTIONS[-1][1], CLASSES), seed)]
+
+
+def trained_convnet() -> list[Layer]:
+    """The conv net trained on the real digits (assets/digits/SOURCE.md).
+
+    INT8 errors are only meaningful on a trained network: with random weights the answers
+    hardly depend on the input, and what does is lost among the rounding errors.
+    """
+    import numpy as np
+
+    try:
+        stored = np.load(assets.path("digits/convnet.npz"))
+    except FileNotFoundError as error:
+        raise WorkloadError(str(error), code="missing_asset", hint="reinstall workbench") from None
+    arrays = [stored[f"arr_{i}"].astype(np.float32) for i in range(len(stored.files))]
+    pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
+    layers: list[Layer] = [
+        Conv(weight, bias, stride)
+        for (weight, bias), (_, _, stride) in zip(pairs, CONVOLUTIONS, strict=False)
+    ]
+    return [*layers, Pool(), Dense(*pairs[-1], relu=False)]
+
+
+def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
+    """A multi-layer perceptron with ReLU between its layers: He initialisation, biases zero."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    last = len(sizes) - 2
+    return [
+        Dense(_he(rng, outputs, inputs), np.zeros(outputs, np.float32), relu=index < last)
+        for index, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False))
+    ]
+
+
+def _he(rng: np.random.Generator, *shape: int) -> Array:
+    """Normal weights of variance 2 / fan-in, which keeps activations at one scale under ReLU."""
+    import numpy as np
+
+    fan_in = int(np.prod(shape[1:]))
+    return (rng.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32)
+
+
+def forward(layers: Sequence[Layer], inputs: Array) -> NDArray[np.float64]:
+    """The network's output in float64."""
+    import numpy as np
+
+    x = inputs.astype(np.float64)
+    for layer in layers:
+        if isinstance(layer, Pool):
+            x = x.mean(axis=(2, 3))
+            continue
+        if isinstance(layer, Conv):
+            x = conv3x3(x, layer.weight, layer.stride) + layer.bias[:, None, None]
+        else:
+            x = x @ layer.weight.T.astype(np.float64) + layer.bias
+        if layer.relu:
+            x = np.maximum(x, 0)
+    return x
+
+
+def conv3x3(x: Array, weight: Array, stride: int = 1) -> NDArray[np.float64]:
+    """A 3x3 convolution with padding 1 in float64: the sum of nine shifted products.
+
+    x (batch, in, h, w), weight (out, in, 3, 3) to (batch, out, h / stride, w / stride).
+    """
+    import numpy as np
+
+    height, width = ((size - 1) // stride + 1 for size in x.shape[2:])
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    total = np.zeros((weight.shape[0], len(x), height, width))
+    for row in range(3):
+        for column in range(3):
+            rows = slice(row, row + stride * (height - 1) + 1, stride)
+            columns = slice(column, column + stride * (width - 1) + 1, stride)
+            tap = weight[:, :, row, column].astype(np.float64)
+            total += np.tensordot(tap, padded[:, :, rows, columns], axes=(1, 1))
+    return total.transpose(1, 0, 2, 3)
+
+
+def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> float:
+    """The mean negative log-likelihood of `labels` (batch) under `logits` (batch, classes)."""
+    import numpy as np
+
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(shifted).sum(axis=1))
+    return float((log_sum - shifted[np.arange(len(labels)), labels]).mean())
+
+
+def relative_error(result: Array, reference: Array) -> float:
+    """||result - reference|| / ||reference|| over all elements."""
+    import numpy as np
+
+    difference = np.linalg.norm(result.astype(np.float64).ravel() - reference.ravel())
+    return float(difference / np.linalg.norm(reference.ravel()))
+
+
+def convnet_multiplications(image: int) -> int:
+    """Multiply-adds of the conv net's forward pass on one picture of `image` x `image` pixels."""
+    total, side = CONVOLUTIONS[-1][1] * CLASSES, image
+    for inputs, outputs, stride in CONVOLUTIONS:
+        side = (side - 1) // stride + 1
+        total += 9 * inputs * outputs * side * side
+    return total
+
+
+def mlp_multiplications(sizes: Sequence[int]) -> int:
+    """Multiply-adds of an MLP's forward pass on one sample."""
+    return sum(inputs * outputs for inputs, outputs in zip(sizes, sizes[1:], strict=False))

@@ -1,0 +1,166 @@
+"""What the ONNX Runtime contenders share: building a graph, quantising it, opening a session.
+
+Graphs are built node by node (`onnx.helper`), so that no exporter stands between the weights
+and what is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import Case, WorkloadError
+
+from ._network import Conv, Layer, Pool
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# What every ONNX Runtime since 1.14 loads; onnx's own defaults are newer than it accepts.
+OPSET = 17
+IR_VERSION = 8
+PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
+# What stands for a quantised layer before ONNX Runtime fuses it.
+QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
+
+
+def graph(layers: Sequence[Layer], input_shape: Sequence[int]) -> bytes:
+    """The network as a serialised FP32 model with fixed shapes: `input` to `output`."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    nodes: list[Any] = []
+    weights: list[Any] = []
+    current = "input"
+
+    def append(operator: str, *operands: str, **attributes: Any) -> None:
+        nonlocal current
+        output = f"{operator.lower()}_{len(nodes)}"
+        nodes.append(helper.make_node(operator, [current, *operands], [output], **attributes))
+        current = output
+
+    def constant(name: str, value: Any) -> str:
+        weights.append(numpy_helper.from_array(value, name))
+        return name
+
+    for index, layer in enumerate(layers):
+        if isinstance(layer, Pool):
+            append("GlobalAveragePool")
+            append("Flatten")
+            continue
+        weight = constant(f"weight_{index}", layer.weight)
+        bias = constant(f"bias_{index}", layer.bias)
+        if isinstance(layer, Conv):
+            strides = [layer.stride, layer.stride]
+            append("Conv", weight, bias, kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=strides)
+        else:
+            append("Gemm", weight, bias, transB=1)
+        if layer.relu:
+            append("Relu")
+    nodes[-1].output[0] = "output"
+    single = onnx.TensorProto.FLOAT
+    output_shape = [input_shape[0], len(layers[-1].bias)]  # type: ignore[union-attr]
+    body = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("input", single, list(input_shape))],
+        [helper.make_tensor_value_info("output", single, output_shape)],
+        weights,
+    )
+    opset = helper.make_opsetid("", OPSET)
+    model = helper.make_model(body, opset_imports=[opset], ir_version=IR_VERSION)
+    onnx.checker.check_model(model)
+    return bytes(model.SerializeToString())
+
+
+def quantise(model: bytes, method: str, calibration: Sequence[NDArray[np.float32]]) -> bytes:
+    """`model` in INT8 by ONNX Runtime's own tools: "dynamic", or "static" in QDQ form.
+
+    Static takes its ranges (MinMax) from the `calibration` inputs.  Activations are unsigned
+    and weights signed (U8S8) on x86, both signed (S8S8) on arm64, as ONNX Runtime advises.
+    """
+    import onnx  # noqa: F401 - its absence is reported by its own name, not by the quantiser
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        source, prepared, result = (str(Path(folder, name)) for name in ("in", "pre", "out"))
+        Path(source).write_bytes(model)
+        # Symbolic inference needs sympy, and is for graphs whose shapes are not all fixed.
+        quant_pre_process(source, prepared, skip_symbolic_shape=True)
+        if method == "dynamic":
+            quantization.quantize_dynamic(prepared, result)
+        else:
+            on_arm = platform.machine().lower() in ("aarch64", "arm64")
+            kinds = quantization.QuantType
+            quantization.quantize_static(
+                prepared,
+                result,
+                _Calibration(calibration),
+                quant_format=quantization.QuantFormat.QDQ,
+                activation_type=kinds.QInt8 if on_arm else kinds.QUInt8,
+                weight_type=kinds.QInt8,
+            )
+        quantised = Path(result).read_bytes()
+    _require_quantised(quantised, method)
+    return quantised
+
+
+class _Calibration:
+    """Feeds the calibration inputs one by one, as `onnxruntime.quantization` asks for them."""
+
+    def __init__(self, inputs: Sequence[NDArray[np.float32]]) -> None:
+        self._left = iter(inputs)
+
+    def get_next(self) -> dict[str, NDArray[np.float32]] | None:
+        found = next(self._left, None)
+        return None if found is None else {"input": found}
+
+
+def _require_quantised(model: bytes, method: str) -> None:
+    """Refuse a "quantised" model in which no layer was: the tools skip silently."""
+    import onnx
+
+    operators = {node.op_type for node in onnx.load_model_from_string(model).graph.node}
+    if operators.isdisjoint(QUANTISED_OPS[method]) or operators & {"Gemm"} and method == "dynamic":
+        raise WorkloadError(
+            f"{method} quantisation left the model as it was",
+            code="not_quantised",
+            hint="another version of onnxruntime may do better; INT8 is not measured here",
+        )
+
+
+def open_session(model: bytes, case: Case) -> Any:
+    """An inference session on the device and threads of `case`, or a WorkloadError.
+
+    ONNX Runtime falls back to the CPU silently; here the provider asked for must be the one used.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # too late once it is imported
+    import onnxruntime
+
+    provider = PROVIDERS["gpu" if case.device.startswith("cuda") else "cpu"]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = case.threads or 1  # 0 would pin threads to cores of its choice
+    options.inter_op_num_threads = 1
+    providers: list[Any] = [provider]
+    if provider != PROVIDERS["cpu"]:
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        providers = [(provider, {"device_id": int(case.device.partition(":")[2])})]
+    message = f"onnxruntime {onnxruntime.__version__} has no working {provider}"
+    hint = "install onnxruntime-gpu (and not onnxruntime beside it), or use --device cpu"
+    if provider not in onnxruntime.get_available_providers():
+        raise WorkloadError(message, code="provider_fallback", hint=hint)
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=providers)
+    except Exception as error:
+        if provider == PROVIDERS["cpu"]:
+            raise
+        raise WorkloadError(f"{message}: {error}", code="provider_fallback", hint=hint) from error
+    if session.get_providers()[0] != provider:
+        raise WorkloadError(message, code="provider_fallback", hint=hint)
+    return session

@@ -1,0 +1,139 @@
+"""What the torch contenders share: device, precision, transfers, and building a network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.contract import Case, Setup, Task, WorkloadError
+
+from ._network import Conv, Layer, Pool
+
+TENSOR_CORE_GENERATION = 8  # TF32 and BF16 came with compute capability 8.0 (Ampere)
+
+
+def device_of(case: Case) -> Any:
+    """The torch device of a case; the test device `fake:N` computes on the CPU."""
+    import torch
+
+    if not case.device.startswith("cuda"):
+        return torch.device("cpu")
+    device = torch.device(case.device)
+    if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
+        raise WorkloadError(
+            f"torch {torch.__version__} finds no device {case.device}",
+            code="no_device",
+            hint="a CPU build of torch sees no GPU: install a CUDA build, or use --device cpu",
+        )
+    generation = torch.cuda.get_device_capability(device)[0]
+    if case.precision in ("tf32", "bf16") and generation < TENSOR_CORE_GENERATION:
+        raise WorkloadError(
+            f"{case.device} has no {case.precision}: its compute capability is {generation}.x",
+            code="unsupported_precision",
+            hint=f"{case.precision} needs compute capability 8.0; use fp32 or fp16",
+        )
+    return device
+
+
+def arithmetic(case: Case) -> str:
+    """The precision really computed in: the fake GPU does all below FP64 in FP32."""
+    if case.device.startswith("fake") and case.precision != "fp64":
+        return "fp32"
+    return case.precision
+
+
+def dtype_of(case: Case) -> Any:
+    """The element type of a case's tensors; TF32 is FP32 in memory."""
+    import torch
+
+    types = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
+    return types.get(arithmetic(case), torch.float32)
+
+
+def set_tf32(enabled: bool) -> None:
+    """Let FP32 products and convolutions on CUDA use TF32, or make them true FP32.
+
+    torch 2.9 replaced `allow_tf32` by `fp32_precision` and raises where both are used in one
+    process, so only one of them is ever touched.  Convolutions default to TF32 on CUDA.
+    """
+    import torch
+
+    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        mode = "tf32" if enabled else "ieee"
+        torch.backends.cuda.matmul.fp32_precision = mode
+        torch.backends.cudnn.conv.fp32_precision = mode
+    else:
+        torch.backends.cuda.matmul.allow_tf32 = enabled
+        torch.backends.cudnn.allow_tf32 = enabled
+
+
+class TorchTask(Task):
+    """A task whose work is queued by torch."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.device = device_of(case)
+
+    def activate(self) -> None:
+        import torch
+
+        if self.case.threads is not None:
+            torch.set_num_threads(self.case.threads)
+        if self.device.type == "cuda":
+            set_tf32(self.case.precision == "tf32")
+
+    def finish(self) -> None:
+        synchronize(self.device)
+
+
+def synchronize(device: Any) -> None:
+    """Wait for all work queued on `device`; nothing is ever queued on a CPU."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
+
+
+def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:
+    """Tensors or modules moved to the case's device, timed as the phase "transfer" on a GPU."""
+    device = device_of(case)
+    if case.device_kind == "cpu":
+        return list(things)
+    synchronize(device)  # the first call starts the CUDA context, which is no transfer
+    with setup.phase("transfer"):
+        moved = [thing.to(device) for thing in things]
+        synchronize(device)
+    return moved
+
+
+def time_to_host(case: Case, result: Any) -> float | None:
+    """Seconds to copy the tensor `result` to the host; None where it is there already."""
+    if case.device_kind == "cpu":
+        return None
+    synchronize(result.device)
+    began = time.perf_counter()
+    result.to("cpu", copy=True)
+    return time.perf_counter() - began
+
+
+def module(layers: Sequence[Layer]) -> Any:
+    """The network as a torch module in FP32 on the CPU."""
+    import torch
+    from torch import nn
+
+    parts: list[Any] = []
+    for layer in layers:
+        if isinstance(layer, Pool):
+            parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+            continue
+        outputs, inputs = layer.weight.shape[:2]
+        if isinstance(layer, Conv):
+            part = nn.Conv2d(inputs, outputs, 3, stride=layer.stride, padding=1)
+        else:
+            part = nn.Linear(inputs, outputs)
+        with torch.no_grad():
+            part.weight.copy_(torch.from_numpy(layer.weight))
+            part.bias.copy_(torch.from_numpy(layer.bias))
+        parts += [part, nn.ReLU()] if layer.relu else [part]
+    return nn.Sequential(*parts)

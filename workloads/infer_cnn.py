@@ -1,0 +1,69 @@
+"""Answering one picture at a time with a conv net: the latency of a small vision service."""
+
+from __future__ import annotations
+
+from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
+
+from . import _digits, _inference
+from ._network import CONVOLUTIONS, convnet_multiplications, trained_convnet
+
+INPUTS = 8
+CALIBRATION_INPUTS = 32
+
+
+class InferCnn(Workload):
+    """A trained net of six 3x3 convolutions classifies coloured pictures of digits.
+
+    Every contender has the same weights; a GPU gets each picture from and returns each answer
+    to the host, as a service must.
+    """
+
+    name = "infer_cnn"
+    title = "Conv net inference, one picture at a time"
+    teaches = "Small batches cannot fill a GPU, and static INT8 makes a CPU several times faster."
+    parameters = (
+        Parameter("image", 64, "side of the square picture", minimum=16, maximum=512, unit="px"),
+    )
+    default_batch = 1
+    latency = True
+    variants = (
+        Variant("cpu", "onnxruntime", "fp32"),
+        Variant("cpu", "onnxruntime", "int8", "dynamic"),
+        Variant("cpu", "onnxruntime", "int8", "static"),
+        Variant("cpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp16"),
+    )
+
+    def work(self, case: Case) -> Work:
+        batch, image = case.batch or 1, int(case.params["image"])
+        widest = max(outputs for _, outputs, _ in CONVOLUTIONS[:1]) * image * image
+        weights = sum(9 * inputs * outputs for inputs, outputs, _ in CONVOLUTIONS)
+        size = {"fp32": 4, "fp16": 2, "int8": 1}[case.precision]
+        return Work(
+            flops=2.0 * batch * convnet_multiplications(image),
+            bytes_moved=float(size * weights + 4 * batch * 3 * image * image),
+            items=batch,
+            item="images",
+            memory_bytes=4.0 * (3 * weights + 2 * batch * widest + (INPUTS + 2) * 3 * image**2),
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        import numpy as np
+
+        batch, image = case.batch or 1, int(case.params["image"])
+        rng = np.random.default_rng(setup.seed)
+        digits, _ = _digits.load()
+
+        def pictures(pool: np.ndarray, count: int) -> list[np.ndarray]:
+            chosen = rng.integers(0, len(pool), (count, batch))
+            return [_digits.photographs(pool[rows], image, rng) for rows in chosen]
+
+        calibration = []
+        if case.quantization == "static":
+            calibration = pictures(digits[: _digits.TRAINING], CALIBRATION_INPUTS)
+        inputs = pictures(digits[_digits.TRAINING :], INPUTS)
+        return _inference.prepare(case, setup, trained_convnet(), inputs, calibration)
+
+
+WORKLOAD = InferCnn()
