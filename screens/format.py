@@ -26,6 +26,14 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{rounded:.{max(0, digits - 1 - magnitude)}f}"
 
 
+def figure(value: float) -> str:
+    """An error or its limit, two digits: `0.97`, `0.05`, and below a thousandth `2.0e-6`."""
+    if value == 0 or abs(value) >= 1e-3:
+        return f"{value:.2g}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
 def duration(seconds: float | None, *, align: bool = False) -> str:
     """`412 us`, `12.3 ms`, `1.23 s`, `2 min 05 s`; `align` pads the unit to two characters."""
     if seconds is None:

@@ -85,8 +85,8 @@ def _prepared(event: ev.CasePrepared, figures: Figures) -> LogLine:
     accuracy = event.accuracy
     if accuracy is not None and not accuracy.passed:
         parts.append(
-            f"{accuracy.metric.replace('_', ' ')} {fmt.significant(accuracy.value)} "
-            f"is beyond {fmt.significant(accuracy.limit)}"
+            f"{accuracy.metric.replace('_', ' ')} {fmt.figure(accuracy.value)} "
+            f"is beyond {fmt.figure(accuracy.limit)}"
         )
         return _of_case(event, figures, "prepared", ", ".join(parts), "bad")
     return _of_case(event, figures, "prepared", ", ".join(parts))

@@ -32,16 +32,27 @@ def case_text(case_id: str | None, figures: Figures, *, short: bool = False) -> 
     return Content.assemble((device, device_style(contender.case)), name[len(device) :])
 
 
+def case_texts(case_id: str, figures: Figures) -> list[Content]:
+    """The name, longest form first; the shortest names device and precision."""
+    texts = [case_text(case_id, figures, short=short) for short in (False, True)]
+    contender = figures.report.contenders.get(case_id)
+    if contender is None:
+        return texts
+    case = contender.case
+    words = [case.precision, case.quantization or "", f"t{case.threads}" * bool(case.threads)]
+    end = " ".join(word for word in words if word)
+    return [*texts, Content.assemble((case.device, device_style(case)), f" {end}")]
+
+
 def pick_texts(verdict: Verdict, figures: Figures) -> list[Content]:
     """The pick, longest form first; where it is too close to call, with its equal."""
     if verdict.pick is None:
         return [Content.styled("none", "dim")]
-    picks = [case_text(verdict.pick, figures, short=short) for short in (False, True)]
+    picks = case_texts(verdict.pick, figures)
     if not verdict.tie or verdict.runner_up is None:
         return picks
-    equals = [case_text(verdict.runner_up, figures, short=short) for short in (False, True)]
-    both = [Content(" / ").join(pair) for pair in zip(picks, equals, strict=True)]
-    return [*both, Content.assemble(picks[1], " / ...")]
+    equals = case_texts(verdict.runner_up, figures)
+    return [Content(" / ").join(pair) for pair in zip(picks, equals, strict=True)]
 
 
 def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: bool) -> list[Content]:
@@ -55,8 +66,8 @@ def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: boo
     if contender.state in ("failed", "skipped", "cancelled"):
         style = "$error" if contender.state == "failed" else "$warning"
         message = contender.reason.message if contender.reason else ""
-        long = f"{contender.state}: {message}" if message else contender.state
-        return [Content.styled(long, style)]
+        texts = [f"{contender.state}: {message}"] if message else []
+        return [Content.styled(text, style) for text in (*texts, contender.state)]
     if contender.state == "ok":
         return [Content("done")]
     if racing and figures.report.current_case == case_id:

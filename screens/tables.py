@@ -26,13 +26,13 @@ from .widgets.table import Cell, Column, Line
 # --------------------------------------------------------------- advisor
 
 ADVISOR_COLUMNS = (
-    Column("scenario", "Scenario", minimum=22),
-    Column("textbook", "Textbook", rank=4),
-    Column("here", "Here", minimum=7),
+    Column("scenario", "Scenario", minimum=26),
+    Column("textbook", "Textbook", rank=2),
+    Column("here", "Here"),
     Column("ratio", "GPU / CPU", rank=1, align="right"),
-    Column("interval", "95 %", rank=2, minimum=9),
-    Column("pick", "Pick", rank=3, minimum=16, maximum=60),
-    Column("basis", "Basis", rank=5, minimum=9),
+    Column("interval", "95 %", rank=4),
+    Column("pick", "Pick", rank=3, minimum=18, maximum=60),
+    Column("basis", "Basis", rank=5),
 )
 
 
@@ -89,10 +89,10 @@ def _fastest(row: Row, figures: Figures) -> Content:
 # ------------------------------------------------------------ contenders
 
 _CONTENDER = Column("contender", "Contender", minimum=20)
-_STATE = Column("state", "State", rank=1, minimum=11, patient=True)
-_SPEED = Column("speed", "Speed vs best", rank=3, minimum=10, maximum=26)
-_RATE = Column("rate", "Rate", rank=4, minimum=8, align="right")
-_COUNT = Column("n", "n", rank=7, minimum=3, align="right")
+_STATE = Column("state", "State", rank=1, patient=True)
+_SPEED = Column("speed", "Speed vs best", rank=3, minimum=13, maximum=32)
+_RATE = Column("rate", "Rate", rank=4, align="right")
+_COUNT = Column("n", "n", rank=7, align="right")
 
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
 
@@ -100,8 +100,8 @@ OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
 def run_columns(row: Row) -> list[Column]:
     """What the row's objective counts is the last number to leave."""
     title = OBJECTIVE_TITLES.get(row.plan.objective)
-    median = Column("median", "Median", rank=5 if title else 2, minimum=8, align="right")
-    counted = [Column("value", title, rank=2, minimum=7, align="right")] if title else []
+    median = Column("median", "Median", rank=5 if title else 2, align="right")
+    counted = [Column("value", title, rank=2, align="right")] if title else []
     return [_CONTENDER, _SPEED, _RATE, *counted, median, _COUNT, _STATE]
 
 
@@ -133,10 +133,10 @@ def contender_names(contender: Contender, figures: Figures) -> list[Content]:
 
 def speed_bar(share: float, style: str) -> Callable[[int], Content]:
     """`0.42x ████`: a drawing of the width it is given."""
-    text = f"{fmt.ratio(share):>6}"
+    text = f"{fmt.ratio(share):>7}"
 
     def draw(width: int) -> Content:
-        return Content.assemble(text, " ", (fmt.bar(share, max(1, width - 7)), style))
+        return Content.assemble(text, " ", (fmt.bar(share, max(1, width - len(text) - 1)), style))
 
     return draw
 
@@ -163,10 +163,10 @@ def median_texts(contender: Contender, figures: Figures) -> list[Content]:
 
 DETAIL_COLUMNS = (
     _CONTENDER,
-    Column("status", "Status", rank=1, minimum=9),
-    Column("median", "Median", rank=2, minimum=8, align="right"),
-    Column("rate", "Rate", rank=3, minimum=8, align="right"),
-    Column("accuracy", "Error / limit", rank=4, minimum=8, align="right"),
+    Column("status", "Status", rank=1),
+    Column("median", "Median", rank=2, align="right"),
+    Column("rate", "Rate", rank=3, align="right"),
+    Column("accuracy", "Error / limit", rank=4, align="right"),
     Column("import", "Import", rank=5, align="right"),
     Column("build", "Build", rank=6, align="right"),
     Column("transfer", "Transfer", rank=7, align="right"),
@@ -224,7 +224,7 @@ def accuracy_text(contender: Contender) -> str:
     if accuracy is None:
         return ""
     mark = "" if accuracy.passed else "! "
-    return f"{mark}{fmt.significant(accuracy.value, 2)} / {fmt.significant(accuracy.limit, 2)}"
+    return f"{mark}{fmt.figure(accuracy.value)} / {fmt.figure(accuracy.limit)}"
 
 
 def setup_text(setup: SetupTimes) -> str:

@@ -120,9 +120,12 @@ class Report:
 
     @classmethod
     def of(cls, events: Iterable[ev.AnyEvent]) -> Report:
+        """The report of a run that says nothing more; without an end it is `incomplete`."""
         report = cls()
         for event in events:
             report.apply(event)
+        if report.finished is None:
+            report.status = "incomplete"
         return report
 
     def apply(self, event: ev.AnyEvent) -> None:  # noqa: C901 - one flat arm per event

@@ -12,7 +12,7 @@ from . import _digits
 from ._network import forward, trained_convnet, untrained_convnet
 from ._torch import module
 
-EPOCHS = 30
+EPOCHS = 60
 RATE = 1e-3
 SIZES = (32, 48, 64)
 BATCH = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,8 @@ def graph(layers: Sequence[Layer], input_shape: Sequence[int]) -> bytes:
     def append(operator: str, *operands: str, **attributes: Any) -> None:
         nonlocal current
         output = f"{operator.lower()}_{len(nodes)}"
-        nodes.append(helper.make_node(operator, [current, *operands], [output], **attributes))
+        inputs = [current, *operands]
+        nodes.append(helper.make_node(operator, inputs, [output], name=output, **attributes))
         current = output
 
     def constant(name: str, value: Any) -> str:
@@ -78,13 +79,15 @@ def graph(layers: Sequence[Layer], input_shape: Sequence[int]) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def quantise(model: bytes, method: str, calibration: Sequence[NDArray[np.float32]]) -> bytes:
+def quantise(model: bytes, method: str, calibration: Iterable[NDArray[np.float32]]) -> bytes:
     """`model` in INT8 by ONNX Runtime's own tools: "dynamic", or "static" in QDQ form.
 
     Static takes its ranges (MinMax) from the `calibration` inputs.  Activations are unsigned
-    and weights signed (U8S8) on x86, both signed (S8S8) on arm64, as ONNX Runtime advises.
+    and weights signed (U8S8) on x86, both signed (S8S8) on arm64, as ONNX Runtime advises.  The
+    last layer stays in FP32: it is little work, and a logit above the calibrated range would
+    be cut off (measured: up to 13 % error on single inputs, against 1 %).
     """
-    import onnx  # noqa: F401 - its absence is reported by its own name, not by the quantiser
+    import onnx
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -96,6 +99,7 @@ def quantise(model: bytes, method: str, calibration: Sequence[NDArray[np.float32
         if method == "dynamic":
             quantization.quantize_dynamic(prepared, result)
         else:
+            last = onnx.load(prepared).graph.node[-1].name
             on_arm = platform.machine().lower() in ("aarch64", "arm64")
             kinds = quantization.QuantType
             quantization.quantize_static(
@@ -105,6 +109,7 @@ def quantise(model: bytes, method: str, calibration: Sequence[NDArray[np.float32
                 quant_format=quantization.QuantFormat.QDQ,
                 activation_type=kinds.QInt8 if on_arm else kinds.QUInt8,
                 weight_type=kinds.QInt8,
+                nodes_to_exclude=[last],
             )
         quantised = Path(result).read_bytes()
     _require_quantised(quantised, method)
@@ -114,7 +119,7 @@ def quantise(model: bytes, method: str, calibration: Sequence[NDArray[np.float32
 class _Calibration:
     """Feeds the calibration inputs one by one, as `onnxruntime.quantization` asks for them."""
 
-    def __init__(self, inputs: Sequence[NDArray[np.float32]]) -> None:
+    def __init__(self, inputs: Iterable[NDArray[np.float32]]) -> None:
         self._left = iter(inputs)
 
     def get_next(self) -> dict[str, NDArray[np.float32]] | None:

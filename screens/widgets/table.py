@@ -6,7 +6,7 @@ bandwidth, and the second hides the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -31,13 +31,14 @@ class Column:
     """Rank 0 stays whatever happens; of the others the highest leaves first.
 
     Between `minimum` and its natural width a column gets what the lower ranks leave; a
-    `patient` one waits until all others have their fill.
+    `patient` one waits until all others have their fill.  Without a minimum the shortest form of
+    every cell fits whole, for half a number is worse than none.
     """
 
     key: str
     title: str
     rank: int = 0
-    minimum: int = 4
+    minimum: int | None = None
     maximum: int = 80
     align: Literal["left", "right"] = "left"
     patient: bool = False
@@ -52,42 +53,42 @@ class Line:
     span: tuple[str, Content] | None = None
 
 
-def natural_width(cell: Cell, column: Column) -> int:
-    """What the cell would like; a drawing takes all it may have."""
-    if callable(cell):
-        return column.maximum
-    first = cell if isinstance(cell, Content) else cell[0]
-    return min(first.cell_length, column.maximum)
+def forms(cell: Cell) -> Sequence[Content]:
+    """The texts of a cell from long to short; none for a drawing."""
+    if isinstance(cell, Content):
+        return (cell,)
+    return () if callable(cell) else cell
+
+
+def bounds(column: Column, lines: Sequence[Line]) -> tuple[int, int]:
+    """The least width that a column makes sense with, and the most that it can use."""
+    cells = [line.cells[column.key] for line in lines if column.key in line.cells]
+    drawn = any(callable(cell) for cell in cells)
+    longest = [forms(cell)[0].cell_length for cell in cells if not callable(cell)]
+    shortest = [forms(cell)[-1].cell_length for cell in cells if not callable(cell)]
+    title = len(column.title)
+    most = column.maximum if drawn else max([title, *(min(w, column.maximum) for w in longest)])
+    least = max([title, *shortest]) if column.minimum is None else max(title, column.minimum)
+    return min(least, most), most
 
 
 def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tuple[Column, int]]:
     """The columns that find room in `width` cells, each with its width, in their order."""
-    wanted = {
-        column.key: max(
-            [len(column.title)]
-            + [natural_width(line.cells[column.key], column) for line in lines_with(lines, column)]
-        )
-        for column in columns
-    }
-    least = {c.key: min(wanted[c.key], max(c.minimum, len(c.title))) for c in columns}
+    limits = {column.key: bounds(column, lines) for column in columns}
     kept = list(columns)
 
     def needed() -> int:
-        return sum(least[c.key] for c in kept) + GAP * (len(kept) - 1)
+        return sum(limits[c.key][0] for c in kept) + GAP * (len(kept) - 1)
 
     while needed() > width and any(c.rank for c in kept):
         kept.remove(max(kept, key=lambda c: c.rank))
     spare = width - needed()
-    widths = {c.key: least[c.key] for c in kept}
+    widths = {c.key: limits[c.key][0] for c in kept}
     for column in sorted(kept, key=lambda c: (c.patient, c.rank)):
-        more = max(0, min(wanted[column.key] - widths[column.key], spare))
+        more = max(0, min(limits[column.key][1] - widths[column.key], spare))
         widths[column.key] += more
         spare -= more
     return [(column, widths[column.key]) for column in kept]
-
-
-def lines_with(lines: Sequence[Line], column: Column) -> Iterator[Line]:
-    return (line for line in lines if column.key in line.cells)
 
 
 def cell_text(cell: Cell | None, column: Column, width: int) -> Content:

@@ -153,8 +153,7 @@ class Recorder:
     ) -> None:
         size = 30 if scenario.objective == "latency_p99" else 6
         samples = [
-            entry.step_s * drift * self.random.lognormvariate(0.0, entry.noise)
-            for _ in range(size)
+            entry.step_s * drift * self.random.lognormvariate(0.0, entry.noise) for _ in range(size)
         ]
         value = block_value(scenario.objective, samples, entry.setup)
         self.values.setdefault(case_id, {})[number] = value
@@ -215,9 +214,7 @@ class Recorder:
         found = {
             name: median(self.values[name].values())
             for name, entry in entries.items()
-            if name in self.values
-            and entry.kind == kind
-            and precision in ("", entry.precision)
+            if name in self.values and entry.kind == kind and precision in ("", entry.precision)
         }
         return min(found, key=lambda name: found[name]) if found else None
 
@@ -294,10 +291,7 @@ class Recorder:
 
 def entries_of(scenario: Scenario, device: str | None) -> dict[str, Entry]:
     """The contenders by case id; `device` is the name of the GPU, None without one."""
-    return {
-        scenario.case(entry).id: entry
-        for entry in scenario.entries_on(device)
-    }
+    return {scenario.case(entry).id: entry for entry in scenario.entries_on(device)}
 
 
 def _run(

@@ -186,9 +186,7 @@ def gpu_server() -> tuple[Machine, Software]:
         nvml=Nvml(True, None, "580.65.06", "13.580.65.06"),
         cuda=CudaDriver(True, 1, None, "13.0"),
     )
-    return machine, _software(
-        "CUDA 13.0", {"CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "16"}
-    )
+    return machine, _software("CUDA 13.0", {"CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "16"})
 
 
 def cpu_server() -> tuple[Machine, Software]:

@@ -95,7 +95,13 @@ def _cpu(precision: str, step_s: float, leaves_after: int | None = None, **more:
     backend = str(more.pop("backend", "torch"))
     threads = int(str(more.pop("threads", 16)))
     return Entry(
-        "cpu", backend, precision, step_s, threads, leaves_after=leaves_after, **more  # type: ignore[arg-type]
+        "cpu",
+        backend,
+        precision,
+        step_s,
+        threads,
+        leaves_after=leaves_after,
+        **more,  # type: ignore[arg-type]
     )
 
 

@@ -52,16 +52,20 @@ def _take(row: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
 
 
 def _may_be(row: Gpu, devices: list[CudaDevice]) -> bool:
-    """Whether the one device left could be this GPU, for all that is known of either.
-
-    A Jetson's one GPU has different UUIDs in NVML and CUDA, so there they prove nothing.
-    """
+    """Whether the one device left could be this GPU, for all that is known of either."""
     if len(devices) != 1:
         return False
     device = devices[0]
-    uuids_differ = row.uuid is not None and device.uuid is not None and not device.integrated
-    buses_differ = row.pci_bus_id is not None and device.pci_bus_id is not None
-    return not uuids_differ and not (buses_differ and not device.integrated)
+    if device.integrated:
+        # A Jetson's GPU has different UUIDs in NVML and CUDA; it has no memory of its own in both.
+        return _shares_memory(row)
+    by_uuid = row.uuid is not None and device.uuid is not None
+    return not by_uuid and (row.pci_bus_id is None or device.pci_bus_id is None)
+
+
+def _shares_memory(row: Gpu) -> bool:
+    """Whether the system's memory stands in for the GPU's (see `nvml`)."""
+    return row.memory_total_bytes is not None and "memory_total_bytes" in row.unavailable
 
 
 def _bare(uuid: str | None) -> str | None:
@@ -83,8 +87,7 @@ def _merge(row: Gpu, device: CudaDevice) -> Gpu:
     }
     reasons = {f: reason for f, reason in row.unavailable.items() if f not in changes}
     changes["device"] = f"cuda:{device.ordinal}"
-    stand_in = "memory_total_bytes" in reasons and row.memory_total_bytes is not None
-    if stand_in and device.integrated is False and device.memory_total_bytes:
+    if _shares_memory(row) and device.integrated is False and device.memory_total_bytes:
         # The GPU has its own memory after all, so the system's must not stand in for it.
         changes["memory_total_bytes"] = device.memory_total_bytes
         changes["memory_used_bytes"] = None

@@ -1,0 +1,151 @@
+"""Whatever the kernel's files hold, the parsers answer and never raise."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.document import CoreLimit
+from workbench.machine import cgroup, cpuinfo, memory, topology
+from workbench.machine.cpu import slurm_limit, tightest
+from workbench.machine.files import parse_cpulist, parse_int, shown
+from workbench.machine.gpurow import normalise_bus_id
+from workbench.machine.nvml import clock_event_names
+
+anything = st.text()
+lines = st.lists(
+    st.one_of(
+        st.text(max_size=30),
+        st.builds("{}: {}".format, st.text(max_size=9), st.text(max_size=9)),
+        st.builds("{}:{}:/{}".format, st.integers(), st.text(max_size=5), st.text(max_size=9)),
+        st.just("processor : 0"),
+        st.just("physical id : 0"),
+        st.just("Features : asimd"),
+        st.just("31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"),
+    )
+).map("\n".join)
+
+
+@given(st.one_of(anything, lines, st.none()))
+def test_no_text_upsets_a_parser(text: str | None) -> None:
+    blocks = cpuinfo.parse_cpuinfo(text)
+    cpuinfo.isa(blocks)
+    cpuinfo.model(blocks)
+    cpuinfo.vendor(blocks)
+    cpuinfo.sockets_and_cores(blocks)
+    cgroup.parse_membership(text)
+    cgroup.parse_mounts(text)
+    memory.parse_meminfo(text)
+    topology.parse_size(text)
+    normalise_bus_id(text or "")
+    value = parse_int(text)
+    assert value is None or abs(value) < 2**64
+
+
+@given(st.one_of(anything, st.from_regex(r"\d{1,30}(-\d{1,30})?(,\d+(-\d+)?)*", fullmatch=True)))
+def test_a_cpulist_is_read_or_refused(text: str) -> None:
+    cpus = parse_cpulist(text)
+    assert cpus is None or (cpus and all(0 <= cpu < 1 << 16 for cpu in cpus))
+
+
+@given(st.sets(st.integers(0, 2000), min_size=1))
+def test_a_cpulist_round_trips(cpus: set[int]) -> None:
+    assert parse_cpulist(",".join(map(str, sorted(cpus))) + "\n") == cpus
+
+
+@given(
+    st.one_of(anything, st.just("max"), st.integers().map(str)),
+    st.one_of(anything, st.integers().map(str)),
+)
+def test_a_quota_is_a_positive_number_or_none(quota: str, period: str) -> None:
+    cores = cgroup.parse_quota(quota, period)
+    assert cores is None or (cores > 0 and math.isfinite(cores))
+
+
+@given(
+    st.integers(1, 4096),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["affinity", "cgroup", "slurm"]),
+            st.floats(1e-6, 1e6, allow_nan=False),
+        )
+    ),
+)
+def test_effective_cores_lie_between_one_and_all(logical: int, more: list[tuple[str, float]]) -> None:
+    limits = [CoreLimit("logical", float(logical), "test")]
+    limits += [CoreLimit(name, cores, "test") for name, cores in more]
+    effective, limited_by = tightest(limits)
+    assert 1 <= effective <= logical
+    if effective < logical:
+        assert any(
+            limit.name == limited_by and max(1, math.floor(limit.cores)) == effective
+            for limit in limits
+        )
+    else:
+        assert limited_by == "logical"
+
+
+@given(st.dictionaries(st.sampled_from(["SLURM_JOB_ID", "SLURM_CPUS_PER_TASK"]), anything))
+def test_slurm_variables_never_upset(environ: dict[str, str]) -> None:
+    limit = slurm_limit(environ)
+    assert limit is None or limit.cores >= 1
+
+
+@given(st.text(alphabet="/.a\0 \\"), st.text(alphabet="/.a\0 \\"))
+def test_odd_group_paths_never_leave_the_mount(
+    tmp_path_factory: pytest.TempPathFactory, path: str, mount: str
+) -> None:
+    assert cgroup._below(path, mount) == [p for p in cgroup._below(path, mount) if p not in ("", "..")]
+    # "." and odd characters stay names below the mount point
+    assert all("/" not in part for part in cgroup._below(path, mount))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0-3,8", {0, 1, 2, 3, 8}),
+        ("0", {0}),
+        ("", None),
+        ("3-1", None),
+        ("0-99999999999", None),
+        ("0-3:2/4", None),
+        ("a-b", None),
+    ],
+)
+def test_cpulist_examples(text: str, expected: set[int] | None) -> None:
+    assert parse_cpulist(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("32K", 32768), ("1M", 1048576), ("0K", None), ("", None), ("K", None)]
+)
+def test_cache_sizes(text: str, expected: int | None) -> None:
+    assert topology.parse_size(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("00000000:18:00.0", "0000:18:00.0"),
+        ("0000:18:00.0", "0000:18:00.0"),
+        ("00010001:AF:1F.7", "10001:af:1f.7"),
+        ("18:00", "0000:18:00.0"),
+        ("N/A", None),
+    ],
+)
+def test_bus_ids_of_nvml_and_cuda_become_alike(text: str, expected: str | None) -> None:
+    assert normalise_bus_id(text) == expected
+
+
+def test_clock_events_are_named_and_unknown_bits_shown() -> None:
+    assert clock_event_names(0) == []
+    assert clock_event_names(0x44) == ["sw_power_cap", "hw_thermal_slowdown"]
+    assert clock_event_names(0x8000_0000_0000_0001) == ["gpu_idle", "bit_0x8000000000000000"]
+
+
+def test_shown_paths_are_the_machines_own(tmp_path: Path) -> None:
+    assert shown(tmp_path / "sys/fs/cgroup/cpu.max", tmp_path) == "/sys/fs/cgroup/cpu.max"

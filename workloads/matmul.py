@@ -1,0 +1,155 @@
+"""A square matrix product: the operation that fills training and scientific computing alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+
+from . import _blas
+from ._network import relative_error
+from ._torch import TorchTask, dtype_of, time_to_host, to_device
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+# Several times what is measured, rounding of the inputs included, and far below a wrong product.
+LIMITS = {"fp64": 1e-12, "fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2, "fp16": 3e-3}
+PROJECTIONS = 4  # random vectors of the check
+BLOCK_BYTES = 1 << 26  # of the check's float64 working copy
+
+
+class Matmul(Workload):
+    """C = A B for two n x n matrices of normal random numbers, into memory that is there already.
+
+    All contenders start from the same numbers; lower precisions round them first, and their
+    error includes that.
+    """
+
+    name = "matmul"
+    title = "Matrix product"
+    teaches = "Dense arithmetic is what a GPU is built for; precision decides how fast it goes."
+    parameters = (Parameter("n", 4096, "rows and columns of the matrices", 1, 65_536),)
+    variants = (
+        Variant("cpu", "numpy", "fp32"),
+        Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "torch", "bf16"),
+        Variant("cpu", "numpy", "fp64"),
+        Variant("cpu", "torch", "fp64"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "tf32"),
+        Variant("gpu", "torch", "bf16"),
+        Variant("gpu", "torch", "fp16"),
+        Variant("gpu", "torch", "fp64"),
+    )
+
+    def work(self, case: Case) -> Work:
+        n, size = int(case.params["n"]), BYTES[case.precision]
+        host_copy = 2 * n * n * max(size, 4)  # the inputs as drawn, once more during the check
+        return Work(
+            flops=2.0 * n**3,
+            bytes_moved=3.0 * n * n * size,
+            items=1,
+            item="products",
+            memory_bytes=3.0 * n * n * size + (host_copy if case.device_kind == "cpu" else 0),
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        n = int(case.params["n"])
+        with setup.phase("build"):
+            a, b = (draw(n, case.precision, setup.seed + which) for which in (0, 1))
+        if case.backend == "numpy":
+            return NumpyProduct(case, setup.seed, a, b)
+        return TorchProduct(case, setup, a, b)
+
+
+def draw(n: int, precision: str, seed: int) -> NDArray[np.floating[Any]]:
+    """An n x n matrix of normal random numbers: float64 for fp64, else float32."""
+    import numpy as np
+
+    kind: Any = np.float64 if precision == "fp64" else np.float32
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, n), dtype=kind)
+
+
+def check(case: Case, seed: int, product: NDArray[np.floating[Any]]) -> Accuracy:
+    """Compare C v with A (B v) in float64 for a few random v: n^2 work instead of n^3."""
+    import numpy as np
+
+    n = len(product)
+    vectors = np.random.default_rng(seed + 2).standard_normal((n, PROJECTIONS))
+    expected = vectors
+    for which in (1, 0):  # first B, then A
+        expected = project(draw(n, case.precision, seed + which), expected)
+    error = relative_error(project(product, vectors), expected)
+    limit = LIMITS[case.precision]
+    reference = f"float64 projection on {PROJECTIONS} random vectors"
+    return Accuracy("relative_error", error, reference, limit, error <= limit)
+
+
+def project(
+    matrix: NDArray[np.floating[Any]], vectors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """`matrix` @ `vectors` in float64, a block of rows at a time to save memory."""
+    import numpy as np
+
+    rows = max(1, BLOCK_BYTES // (8 * len(matrix)))
+    starts = range(0, len(matrix), rows)
+    return np.concatenate([matrix[i : i + rows].astype(np.float64) @ vectors for i in starts])
+
+
+class NumpyProduct(Task):
+    """By NumPy and the BLAS it was built with."""
+
+    def __init__(self, case: Case, seed: int, a: Any, b: Any) -> None:
+        import numpy as np
+
+        self.case, self.seed, self.a, self.b = case, seed, a, b
+        self.product = np.full_like(a, np.nan)
+
+    def activate(self) -> None:
+        if self.case.threads is not None:
+            _blas.set_threads(self.case.threads)
+
+    def step(self) -> None:
+        import numpy as np
+
+        np.matmul(self.a, self.b, out=self.product)
+
+    def check(self) -> Accuracy:
+        self.step()
+        return check(self.case, self.seed, self.product)
+
+
+class TorchProduct(TorchTask):
+    """By torch, on the CPU or a GPU."""
+
+    def __init__(self, case: Case, setup: Setup, a: Any, b: Any) -> None:
+        import torch
+
+        super().__init__(case)
+        self.seed = setup.seed
+        with setup.phase("build"):
+            rounded = [torch.from_numpy(matrix).to(dtype_of(case)) for matrix in (a, b)]
+        self.a, self.b = to_device(setup, case, *rounded)
+        self.product = torch.full_like(self.a, float("nan"))
+
+    def step(self) -> None:
+        import torch
+
+        torch.matmul(self.a, self.b, out=self.product)
+
+    def check(self) -> Accuracy:
+        import torch
+
+        self.step()
+        wide = torch.float64 if self.case.precision == "fp64" else torch.float32
+        return check(self.case, self.seed, self.product.to("cpu", wide).numpy())
+
+    def transfer_out_s(self) -> float | None:
+        return time_to_host(self.case, self.product)
+
+
+WORKLOAD = Matmul()
