@@ -79,6 +79,7 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
 def detect(python: str | None, as_json: bool) -> None:
     """Show the hardware and software that a run would use."""
     from . import machine
+    from .document import SCHEMA_VERSION, Tool
     from .export.json import dump
     from .export.log import warning_line
     from .export.text import machine_text
@@ -87,7 +88,8 @@ def detect(python: str | None, as_json: bool) -> None:
     found, software = machine.detect(python)
     warnings = machine.hardware_warnings(found, software)
     if as_json:
-        click.echo(dump({"machine": found, "software": software, "warnings": warnings}))
+        head = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, "detect")}
+        click.echo(dump({**head, "machine": found, "software": software, "warnings": warnings}))
         return
     click.echo(machine_text(found, software))
     for warning in warnings:
@@ -174,7 +176,6 @@ def start(
 def show_live(request: Request, output: Path | None) -> int:
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
     from screens.app import run_tui  # noqa: TID251 - the one place that opens the outer layer
-
     from screens.feed import EngineFeed  # noqa: TID251
 
     from .export.json import dump
@@ -192,7 +193,6 @@ def show_live(request: Request, output: Path | None) -> int:
 
 def show_replay(events: list[AnyEvent]) -> int:
     from screens.app import run_tui  # noqa: TID251
-
     from screens.feed import ReplayFeed  # noqa: TID251
 
     return run_tui(lambda: ReplayFeed(events), replay=True)

@@ -195,12 +195,7 @@ class Engine:
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:
             return
-        verdict = decide(
-            self.report.rows[row.scenario.id],
-            row.scenario,
-            self.report.machine,
-            self._reproduce(row),
-        )
+        verdict = decide(self.report, row.scenario, self._reproduce(row))
         self._emit(ev.VerdictReached(at_s=self._control.now(), verdict=verdict))
 
     def _conclude(self) -> None:

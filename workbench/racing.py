@@ -13,7 +13,8 @@ from .advisor import race
 from .advisor.verdict import exceeds_error_limit
 from .contract import Case
 from .control import Control
-from .document import AccuracyResult, Reason, SetupTimes, WarmUp
+from .document import AccuracyResult, Reason, SetupTimes, WarmUp, Warning
+from .machine.load import LoadMeter, disturbs
 from .measure import statistics as stats
 from .report import Contender, Report
 from .request import RowPlan
@@ -99,6 +100,8 @@ class Race:
             runner = Runner(case, worker_key(case))
             if self._prepare(runner):
                 self._active.append(runner)
+        load = LoadMeter()
+        load.start(self._pool.process_ids())
         number = 0
         while self._active and number < MOST_ROUNDS and self._may_go_on(number):
             self._round(number)
@@ -110,10 +113,25 @@ class Race:
                 self._drop_beaten(number)
             if self._is_settled(number):
                 break
+        if number:
+            self._tell_load(load.foreign_cores(self._pool.process_ids()))
         for runner in self._active:
             self._finish(runner, "ok", None)
         for case in self._plan.cases:
             self._release(case)
+
+    def _tell_load(self, foreign_cores: float) -> None:
+        machine = self._report.machine
+        if machine is None or not disturbs(foreign_cores, machine.cpu.effective_cores):
+            return
+        warning = Warning(
+            "busy_machine",
+            f"other programs used {foreign_cores:.1f} of {machine.cpu.effective_cores} cores "
+            "while this was measured",
+            "stop them and run it again",
+            self._scenario.id,
+        )
+        self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
 
     # ---------------------------------------------------------- preparation
 

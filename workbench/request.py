@@ -19,6 +19,7 @@ from .document import Machine
 DEFAULT_BUDGET_S = 60.0
 QUICK_BUDGET_S = 20.0
 THOROUGH_BUDGET_S = 300.0
+LONGEST_BUDGET_S = 86_400.0
 
 
 class UsageError(Exception):
@@ -109,6 +110,8 @@ def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan
             raise unknown("precision", precision, PRECISIONS)
     for device in request.devices:
         check_device(device)
+    if not 1 <= request.budget <= LONGEST_BUDGET_S:  # so written that NaN is refused
+        raise UsageError(f"--budget lies between 1 and {LONGEST_BUDGET_S:g} s")
     if request.workloads:
         rows = [_ad_hoc(name, request) for name in dict.fromkeys(request.workloads)]
     else:

@@ -267,6 +267,11 @@ class Pool:
     def is_alive(self, key: WorkerKey) -> bool:
         return key in self._workers
 
+    def process_ids(self) -> list[int]:
+        """Every process of the run, this one included."""
+        workers = (group_members(worker.pid) for worker in self._workers.values())
+        return [os.getpid(), *(pid for members in workers for pid in members)]
+
     def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
         """Wake the worker, let it carry out one request, freeze it again."""
         worker = self._workers[key]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from ..document import EqualPrecision, Machine, Verdict
+from ..document import EqualPrecision, Verdict
 from ..measure.statistics import Ratio
-from ..report import Contender, Row, trust_warnings
+from ..report import Contender, Report, Row, trust_warnings
 from . import race
 from .explain import reasons
 from .scenarios import Scenario
@@ -18,8 +18,9 @@ from .scenarios import Scenario
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
 
 
-def decide(row: Row, scenario: Scenario, machine: Machine | None, reproduce: str) -> Verdict:
-    """The verdict of `row`; `unknown` where the evidence does not carry one."""
+def decide(report: Report, scenario: Scenario, reproduce: str) -> Verdict:
+    """The verdict of a row; `unknown` where the evidence does not carry one."""
+    row, machine = report.rows[scenario.id], report.machine
     eligible = [c for c in row.contenders if is_admissible(c, scenario) and c.blocks]
     rounds = {c.case.id: c.rounds() for c in eligible}
     order = race.ranking(rounds)
@@ -52,7 +53,10 @@ def decide(row: Row, scenario: Scenario, machine: Machine | None, reproduce: str
         basis="simulated" if any(c.simulated for c in row.contenders) else "measured",
         crossover=None,
         reasons=reasons(row, scenario, choice, ratio, pick, runner_up, pick_ratio, machine),
-        warnings=list(chain.from_iterable(map(trust_warnings, unique))),
+        warnings=[
+            *(warning for warning in report.warnings if warning.subject == scenario.id),
+            *chain.from_iterable(map(trust_warnings, unique)),
+        ],
         reproduce=reproduce,
     )
 

@@ -95,7 +95,8 @@ def _reasons(verdict: Verdict) -> str:
     wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines]
     for warning in verdict.warnings:
         name = (warning.subject or "").partition("/")[2]
-        text = f"! {name}: {warning.message}; {warning.remedy}"
+        about = f"{name}: " if name else ""
+        text = f"! {about}{warning.message}; {warning.remedy}"
         wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
     return "\n".join([*wrapped, f"  $ {verdict.reproduce}"])
 

@@ -17,6 +17,7 @@ from .files import read_text
 from .gpurow import with_reasons
 from .reasons import ABSENT
 
+GPU_WITHOUT_DRIVER = "gpu_without_driver"
 _NVIDIA_VENDOR = "0x10de"
 _DISPLAY_CLASS = "0x03"  # PCI base class 03: VGA and 3D controllers
 _WHOLE_GPU_ONLY = "NVML gives it for the whole GPU only, not for this MIG instance"
@@ -157,7 +158,7 @@ def without_driver(nvml: Nvml, root: Path = Path("/")) -> Nvml:
     if not addresses:
         return nvml
     message = f"{reason.message}, yet there are NVIDIA GPUs on the bus: {', '.join(addresses)}"
-    better = Reason("gpu_without_driver", message, reason.hint)
+    better = Reason(GPU_WITHOUT_DRIVER, message, reason.hint)
     return msgspec.structs.replace(nvml, reason=better)
 
 
@@ -174,9 +175,11 @@ def no_gpu(machine: Machine) -> Reason | None:
         hint = machine.cuda.reason.hint if machine.cuda.reason else None
         return Reason("gpu_unusable", f"no GPU is usable: {why}", hint)
     nvml, cuda = machine.nvml.reason, machine.cuda.reason
-    said = (
-        f"NVML: {nvml.message if nvml else 'no reason'}; CUDA: {cuda.message if cuda else 'none'}"
-    )
+    if nvml is not None and nvml.code == GPU_WITHOUT_DRIVER:
+        return nvml
+    nvml_says = nvml.message if nvml else "no reason"
+    cuda_says = cuda.message if cuda else "no reason"
+    said = f"NVML: {nvml_says}; CUDA: {cuda_says}"
     if all(reason is not None and reason.code in ABSENT for reason in (nvml, cuda)):
         return Reason("no_gpu", f"no GPU found ({said})")
     hints = [reason.hint for reason in (nvml, cuda) if reason is not None and reason.hint]

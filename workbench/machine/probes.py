@@ -84,6 +84,12 @@ class NvmlProbe:
 
     def collect(self, deadline_s: float = DEADLINE_S) -> tuple[Nvml, list[Gpu]]:
         """Waits at most `deadline_s` for each answer; a crash costs one GPU's row only."""
+        try:
+            return self._collect(deadline_s)
+        finally:
+            self._helper.close()
+
+    def _collect(self, deadline_s: float) -> tuple[Nvml, list[Gpu]]:
         header = _answer(self._helper, _decode_header, deadline_s)
         if isinstance(header, Ended):
             return Nvml(available=False, reason=_reason("NVML", header)), []
@@ -118,6 +124,7 @@ class CudaProbe:
 
     def collect(self, deadline_s: float = DEADLINE_S) -> CudaAnswer:
         answer = _answer(self._helper, _decode_cuda, deadline_s)
+        self._helper.close()
         if isinstance(answer, Ended):
             return no_cuda(_reason("CUDA", answer))
         return answer

@@ -113,12 +113,12 @@ class StackQuery:
 
 def _foreign(helper: Helper) -> _Stack | Ended:
     line = helper.line(_FOREIGN_DEADLINE_S)
+    helper.close()
     if isinstance(line, Ended):
         return line
     try:
         return msgspec.json.decode(line, type=_Stack)
     except msgspec.MsgspecError:
-        helper.close()
         return Ended("crashed", "does not answer like a Python interpreter")
 
 

@@ -1,0 +1,91 @@
+"""Bad input gets one line that says what to do, the right exit code, and no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+USAGE = [
+    (("run", "spinn"), "did you mean spin?"),
+    (("advise", "trainin"), "did you mean training?"),
+    (("run", "spin", "--device", "cuda"), "cuda:0"),
+    (("run", "spin", "--device", "cuda:9"), "there is no cuda:9 here"),
+    (("run", "spin", "--device", "fake:0@-1"), "fake:0@8"),
+    (("run", "spin", "--precision", "fp31"), "fp32"),
+    (("run", "spin", "--precision", "int8"), "cpu/numpy/fp32"),
+    (("run", "spin", "--backend", "tensorflow"), "torch"),
+    (("run", "spin", "--set", "mss=3"), "did you mean ms?"),
+    (("run", "spin", "--set", "ms"), "name=value"),
+    (("run", "spin", "--set", "ms=fast"), "a number"),
+    (("run", "spin", "--set", "ms=-1"), "between"),
+    (("run", "spin", "--set", "ms=nan"), "between"),
+    (("run", "spin", "--set", "trouble=big"), "one of none"),
+    (("run", "spin", "--batch", "4"), "has no batch"),
+    (("run", "spin", "--threads", "0"), "--threads"),
+    (("run", "spin", "--budget", "0"), "--budget"),
+    (("run", "spin", "--budget", "nan"), "--budget"),
+    (("run", "spin", "--quick", "--thorough"), "exclude each other"),
+    (("run", "spin", "--json", "--jsonl"), "exclude each other"),
+    (("run", "spin", "--python", "/no/such/python"), "--python"),
+    (("run", "spin", "--output", "/no/such/folder/x.json"), "--output"),
+    (("run",), "WORKLOAD"),
+    (("open", "20990101-000000-dead"), "is no file and no run"),
+    (("--json", "run", "spin"), "put --json behind the command"),
+    (("fly",), "fly"),
+    (("run", "spin", "--fast"), "--fast"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), USAGE, ids=[" ".join(a) for a, _ in USAGE])
+def test_a_wrong_request_is_one_line_and_exit_2(cli, arguments, told: str) -> None:
+    done = cli(*arguments, *(["--json"] if arguments[:1] == ("run",) else []))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    *progress, line = done.stderr.strip().splitlines()
+    assert line.startswith("workbench: ")
+    assert told in line
+    assert not any("Traceback" in text for text in progress)
+
+
+def test_a_refused_run_leaves_no_journal(cli) -> None:
+    cli("run", "spin", "--device", "cuda:9", "--json")
+    assert not list(cli.runs.glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("empty.json", "", "not a workbench document"),
+        ("other.json", '{"a": 1}', "not a workbench document"),
+        ("binary.json", "\x00\x01", "not a workbench document"),
+        ("torn.jsonl", '{"event": "RunStarted"', "not the journal of a run"),
+        ("text.jsonl", "hello\nworld\n", "line 1"),
+    ],
+)
+def test_a_file_that_is_no_run_is_refused(cli, tmp_path: Path, name, content, told) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    done = cli("open", str(file), "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_broken_workload_file_is_named_and_the_others_still_work(cli, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
+    folders = f"{cli.environment['WORKBENCH_WORKLOADS']}:{tmp_path}"
+    listed = cli("list", WORKBENCH_WORKLOADS=folders)
+    assert listed.returncode == 0
+    assert "broken: cannot be used" in listed.stdout
+    assert "spin:" in listed.stdout
+    done = cli("run", "broken", WORKBENCH_WORKLOADS=folders)
+    assert done.returncode == 2
+    assert "nothing_of_that_name" in done.stderr
+
+
+def test_a_workload_folder_that_is_missing_is_named(cli) -> None:
+    done = cli("list", WORKBENCH_WORKLOADS="/no/such/folder")
+    assert done.returncode == 2
+    assert "/no/such/folder" in done.stderr

@@ -1,0 +1,59 @@
+"""What must start fast imports nothing heavy, shown in a subprocess."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROBE = """
+import json, sys
+sys.argv = ["workbench", *{arguments!r}]
+from workbench.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+heavy = ("torch", "onnxruntime", "onnx", "textual", "scipy")
+print(json.dumps([name for name in heavy if name in sys.modules]), file=sys.stderr)
+"""
+
+
+def heavy_imports(environment: dict[str, str], *arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(arguments=list(arguments))],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return json.loads(done.stderr.strip().splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("detect", "--json"), ("list",), ("open", "last"), ("run", "--help")],
+    ids=" ".join,
+)
+def test_light_commands_import_nothing_heavy(environment, cli, arguments) -> None:
+    if arguments[0] == "open":
+        assert cli("run", "spin", "--budget", "4", "--json").returncode == 0
+    assert heavy_imports(environment, *arguments) == []
+
+
+def test_an_engine_imports_no_backend_even_while_it_runs_them(environment) -> None:
+    assert heavy_imports(environment, "run", "spin", "--budget", "4", "--json") == []
+
+
+def test_the_tui_process_imports_no_backend(environment) -> None:
+    code = (
+        "import sys, screens.app, screens.feed, workbench.cli;"
+        "print([n for n in ('torch', 'onnxruntime', 'onnx', 'numpy') if n in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,89 @@
+"""stdout carries data only, in the form that was asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from workbench import events as ev
+from workbench.document import Document
+
+SPIN = ("run", "spin", "--budget", "5")
+
+
+def test_json_is_one_valid_document_with_the_log_beside_it(cli) -> None:
+    done = cli(*SPIN, "--json")
+    assert done.returncode == 0
+    document = msgspec.json.decode(done.stdout, type=Document, strict=True)
+    assert document.schema_version == 1
+    assert document.run.status == "done"
+    assert document.run.duration_s <= 5
+    assert [m.case.id for m in document.measurements] == [m.id for m in document.measurements]
+    assert "worker cpu/numpy" in done.stderr
+    fast = document.measurements[1]
+    assert fast.n == len(fast.samples_s) >= 10
+    assert fast.ci95_s[0] <= fast.median_s <= fast.ci95_s[1]
+    assert fast.throughput.unit == "spins/s"
+
+
+def test_jsonl_is_the_journal(cli) -> None:
+    done = cli(*SPIN, "--jsonl")
+    events = [ev.decode(line) for line in done.stdout.splitlines()]
+    assert isinstance(events[0], ev.RunStarted)
+    assert isinstance(events[-1], ev.RunFinished)
+    (journal,) = cli.runs.glob("*.jsonl")
+    assert journal.read_text() == done.stdout
+
+
+def test_json_and_a_replay_of_the_journal_are_the_same_document(cli) -> None:
+    live = json.loads(cli(*SPIN, "--json").stdout)
+    assert json.loads(cli("open", "last", "--json").stdout) == live
+
+
+def test_plain_text_ends_with_the_table(cli) -> None:
+    done = cli(*SPIN)
+    assert done.returncode == 0
+    assert "cpu numpy bf16" in done.stdout.splitlines()[-1]
+    assert "worker" not in done.stdout
+
+
+def test_output_writes_the_document_and_leaves_stdout_empty(cli, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    done = cli(*SPIN, "--json", "--output", str(target))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert json.loads(target.read_text())["run"]["status"] == "done"
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["report.json"]
+
+
+def test_detect_and_list_have_json(cli) -> None:
+    found = json.loads(cli("detect", "--json").stdout)
+    assert found["machine"]["cpu"]["effective_cores"] >= 1
+    listed = json.loads(cli("list", "--json").stdout)
+    assert [row["id"] for row in listed["scenarios"]][:2] == ["training", "realtime"]
+    assert "spin" in [workload["name"] for workload in listed["workloads"]]
+
+
+def test_strict_turns_a_trust_warning_into_exit_3(cli) -> None:
+    slow = ("run", "spin", "--set", "ms=700", "--set", "gain=1", "--budget", "6", "--json")
+    assert cli(*slow).returncode == 0
+    done = cli(*slow, "--strict")
+    assert done.returncode == 3
+    codes = [w["code"] for m in json.loads(done.stdout)["measurements"] for w in m["warnings"]]
+    assert "few_samples" in codes
+
+
+def test_every_command_shows_examples(cli) -> None:
+    for command in ([], ["detect"], ["list"], ["run"], ["advise"], ["open"]):
+        shown = cli(*command, "--help")
+        assert shown.returncode == 0
+        assert "Examples:" in shown.stdout
+
+
+def test_a_closed_stdout_is_no_traceback(environment) -> None:
+    shell = f"{sys.executable} -m workbench list | head -1"
+    done = subprocess.run(shell, shell=True, env=environment, capture_output=True, text=True)
+    assert done.stderr == ""

@@ -1,0 +1,78 @@
+"""Workers under another interpreter, which has its backend and nothing of ours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import numpy
+import pytest
+
+
+@pytest.fixture(scope="module")
+def other_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with NumPy alone; linked in, so that nothing is downloaded."""
+    home = tmp_path_factory.mktemp("other")
+    venv.create(home, with_pip=False)
+    (site_packages,) = home.glob("lib/python*/site-packages")
+    for name in ("numpy", "numpy.libs"):
+        source = Path(numpy.__file__).parent.parent / name
+        if source.exists():
+            (site_packages / name).symlink_to(source)
+    python = home / "bin" / "python"
+    for absent in ("msgspec", "torch", "textual", "workbench"):
+        missing = subprocess.run([python, "-I", "-c", f"import {absent}"], capture_output=True)
+        assert missing.returncode != 0
+    return python
+
+
+def test_a_worker_needs_nothing_but_its_backend_and_numpy(cli, other_python: Path) -> None:
+    done = cli(
+        "run", "matmul", "--set", "n=128", "--backend", "numpy", "--budget", "8",
+        "--python", str(other_python), "--jsonl", PYTHONPATH="",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    finished = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {e["status"] for e in finished if e["event"] == "CaseFinished"} == {"ok"}
+    started = next(e for e in finished if e["event"] == "WorkerStarted")
+    assert started["versions"]["numpy"] == numpy.__version__
+
+
+def test_the_report_names_the_other_interpreters_packages(cli, other_python: Path) -> None:
+    found = json.loads(cli("detect", "--json", "--python", str(other_python)).stdout)
+    packages = found["software"]["packages"]
+    assert packages.get("torch", {}).get("version") is None
+    assert "other" in found["software"]["executable"]
+
+
+def test_a_backend_the_interpreter_lacks_is_skipped_with_the_remedy(cli, other_python) -> None:
+    done = cli(
+        "run", "matmul", "--set", "n=128", "--backend", "torch", "--precision", "fp32",
+        "--budget", "8", "--python", str(other_python), "--json", PYTHONPATH="",
+    )  # fmt: skip
+    assert done.returncode == 1
+    (measured,) = json.loads(done.stdout)["measurements"]
+    assert (measured["status"], measured["reason"]["code"]) == ("skipped", "missing_package")
+    assert "--python" in measured["reason"]["hint"]
+
+
+def test_the_worker_modules_are_importable_without_this_environment() -> None:
+    code = "import sys; sys.argv=['x']; import workbench.worker; print(sorted(sys.modules))"
+    root = Path(__file__).resolve().parents[2]
+    shown = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(root)!r}); {code}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "msgspec" not in shown.stdout
+    assert "workbench.worker" in shown.stdout

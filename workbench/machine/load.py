@@ -1,0 +1,71 @@
+"""How much of the processor other programs take while we measure."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+
+import psutil
+
+WORTH_TELLING = 0.25  # cores; less is the noise of any living system
+
+
+class LoadMeter:
+    """Cores in use by others between `start` and `foreign_cores`, from the kernel's counters.
+
+    Only the cores this process may run on are looked at.  Time stolen by a hypervisor counts as
+    use by others: it is just as much taken away.
+    """
+
+    def __init__(self) -> None:
+        self._began = self._busy = self._own = 0.0
+
+    def start(self, own: Iterable[int]) -> None:
+        """Begin an interval; `own` are the ids of the processes that are part of the run."""
+        self._own = _cpu_s(own)
+        self._busy = _busy_s()
+        self._began = time.monotonic()
+
+    def foreign_cores(self, own: Iterable[int]) -> float:
+        """Mean number of cores others used since `start`; at least 0."""
+        elapsed = time.monotonic() - self._began
+        if elapsed <= 0:
+            return 0.0
+        used = (_busy_s() - self._busy) - (_cpu_s(own) - self._own)
+        return max(0.0, used / elapsed)
+
+
+def disturbs(foreign_cores: float, effective_cores: int) -> bool:
+    """Whether others leave fewer cores free than our contenders use."""
+    free = len(_allowed_cores()) - foreign_cores
+    return foreign_cores >= WORTH_TELLING and free < effective_cores
+
+
+def _allowed_cores() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(psutil.cpu_count() or 1))
+
+
+def _busy_s() -> float:
+    per_core = psutil.cpu_times(percpu=True)
+    total = 0.0
+    for core in _allowed_cores():
+        if core < len(per_core):
+            times = per_core[core]
+            # guest time is already part of user time
+            total += times.user + times.system + getattr(times, "nice", 0.0)
+            total += sum(getattr(times, name, 0.0) for name in ("irq", "softirq", "steal"))
+    return total
+
+
+def _cpu_s(pids: Iterable[int]) -> float:
+    total = 0.0
+    for pid in pids:
+        with suppress(psutil.Error):
+            times = psutil.Process(pid).cpu_times()
+            total += times.user + times.system
+            total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return total
