@@ -89,7 +89,7 @@ int nvmlDeviceGetCudaComputeCapability(device handle, int *major, int *minor) {
 #define UNSIGNED(function, value)                   \
     int function(device handle, unsigned *result) { \
         FAULT(handle);                              \
-        *result = value;                            \
+        *result = fault == WORD_NO_VALUE ? ~0u : value; \
         return OK;                                  \
     }
 UNSIGNED(nvmlDeviceGetCurrPcieLinkGeneration, 1)

@@ -2,7 +2,7 @@
  *
  * A fault list such as "nvmlInitWithFlags=9;nvmlDeviceGetName@2=segv" stands in an environment
  * variable: function, optionally @ the GPU's number, then an error code or one of
- * abort, segv, hang, zero, badutf8, mig.
+ * abort, segv, hang, zero, novalue, badutf8, mig.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #define WORD_ZERO -2
 #define WORD_BAD_UTF8 -3
 #define WORD_MIG -4
+#define WORD_NO_VALUE -5
 
 static const char *stub_setting(const char *variable, const char *fallback) {
     const char *value = getenv(variable);
@@ -35,6 +36,7 @@ static int stub_fault(const char *variable, const char *function, int gpu) {
             if (!strncmp(action, "hang", 4)) for (;;) pause();
             if (!strncmp(action, "zero", 4)) return WORD_ZERO;
             if (!strncmp(action, "badutf8", 7)) return WORD_BAD_UTF8;
+            if (!strncmp(action, "novalue", 7)) return WORD_NO_VALUE;
             if (!strncmp(action, "mig", 3)) return WORD_MIG;
             return atoi(action);
         }

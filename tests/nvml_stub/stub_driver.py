@@ -38,11 +38,13 @@ class StubDriver:
 
 
 def build(folder: Path) -> StubDriver:
-    """Compile all stubs below `folder`; about 0.3 s."""
+    """Compile all stubs into the new `folder`, 0.3 s; what another test built is used again."""
+    if folder.exists():
+        return StubDriver(folder)
     gcc = compiler()
     assert gcc is not None
     for name, (source, soname, flags) in _LIBRARIES.items():
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
         target = folder / name / soname
         command = [gcc, *_FLAGS, *flags, f"-Wl,-soname,{soname}", "-o", str(target)]
         subprocess.run([*command, str(_SOURCES / source)], check=True)

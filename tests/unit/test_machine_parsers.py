@@ -75,7 +75,9 @@ def test_a_quota_is_a_positive_number_or_none(quota: str, period: str) -> None:
         )
     ),
 )
-def test_effective_cores_lie_between_one_and_all(logical: int, more: list[tuple[str, float]]) -> None:
+def test_effective_cores_lie_between_one_and_all(
+    logical: int, more: list[tuple[str, float]]
+) -> None:
     limits = [CoreLimit("logical", float(logical), "test")]
     limits += [CoreLimit(name, cores, "test") for name, cores in more]
     effective, limited_by = tightest(limits)
@@ -96,12 +98,10 @@ def test_slurm_variables_never_upset(environ: dict[str, str]) -> None:
 
 
 @given(st.text(alphabet="/.a\0 \\"), st.text(alphabet="/.a\0 \\"))
-def test_odd_group_paths_never_leave_the_mount(
-    tmp_path_factory: pytest.TempPathFactory, path: str, mount: str
-) -> None:
-    assert cgroup._below(path, mount) == [p for p in cgroup._below(path, mount) if p not in ("", "..")]
-    # "." and odd characters stay names below the mount point
-    assert all("/" not in part for part in cgroup._below(path, mount))
+def test_odd_group_paths_never_leave_the_mount(path: str, mount: str) -> None:
+    parts = cgroup._below(path, mount)
+    assert ".." not in parts
+    assert all(part and "/" not in part for part in parts)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..contract import Case
-from ..document import Machine
+from ..document import Reason
 from ..measure.statistics import Ratio, median
 from ..report import Contender, Row
 from .objective import start_up_s
@@ -40,10 +40,10 @@ def reasons(
     pick: Contender | None,
     runner_up: Contender | None,
     pick_ratio: Ratio | None,
-    machine: Machine | None,
+    absent: Reason | None,
 ) -> list[str]:
-    """The outcome, then what stands behind it, the most telling first."""
-    found = [_outcome(row, choice, ratio, machine)]
+    """The outcome, then what stands behind it; `absent` is why no GPU could take part."""
+    found = [_outcome(row, choice, ratio, absent)]
     if pick is not None and runner_up is not None and pick_ratio is not None:
         found.append(_lead(pick, runner_up, pick_ratio, ratio, choice))
     if scenario.objective == "time_to_result" and pick is not None:
@@ -57,11 +57,11 @@ def reasons(
     return found
 
 
-def _outcome(row: Row, choice: str, ratio: Ratio | None, machine: Machine | None) -> str:
+def _outcome(row: Row, choice: str, ratio: Ratio | None, absent: Reason | None) -> str:
     measured = {c.case.device_kind for c in row.contenders if c.blocks}
-    if machine is not None and not machine.gpus and "cpu" in measured:
-        said = [r.message for r in (machine.nvml.reason, machine.cuda.reason) if r is not None]
-        return "No GPU was found here" + (f" ({'; '.join(said)})" if said else "") + "."
+    if absent is not None and "cpu" in measured:
+        hint = f": {absent.hint}" if absent.hint else ""
+        return f"{absent.message[0].upper()}{absent.message[1:]}{hint}."
     if ratio is None:
         return _why_unknown(row, measured)
     if choice == "either":
@@ -69,7 +69,7 @@ def _outcome(row: Row, choice: str, ratio: Ratio | None, machine: Machine | None
     if choice == "unknown":
         return f"Not settled: CPU time over GPU time is {times(ratio)}; it needs a larger budget."
     faster = ratio if choice == "gpu" else ratio.inverse()
-    outcome = f"{NAMES[choice].capitalize()} is {times(faster)} faster"
+    outcome = f"The {choice.upper()} is {times(faster)} faster"
     textbook = row.plan.textbook
     if textbook and textbook != choice:
         return f"{outcome}, against the textbook's answer."

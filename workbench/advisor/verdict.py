@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from ..document import EqualPrecision, Verdict
+from ..machine import no_gpu
 from ..measure.statistics import Ratio
 from ..report import Contender, Report, Row, trust_warnings
 from . import race
@@ -27,10 +28,11 @@ def decide(report: Report, scenario: Scenario, reproduce: str) -> Verdict:
     best_cpu = _first(order, eligible, "cpu")
     best_gpu = _first(order, eligible, "gpu")
     ratio = _ratio(best_cpu, best_gpu)
-    no_gpu = machine is not None and not machine.gpus
+    absent = no_gpu(machine) if machine is not None else None
+    none_found = absent is not None and absent.code == "no_gpu"
     pick, runner_up = _pick(order, eligible)
     pick_ratio = _ratio(runner_up, pick)
-    choice = choose(ratio, has_cpu=best_cpu is not None, no_gpu=no_gpu)
+    choice = choose(ratio, has_cpu=best_cpu is not None, no_gpu=none_found)
     named = [c for c in (pick, runner_up, best_cpu, best_gpu) if c is not None]
     unique = {c.case.id: c for c in named}.values()
     return Verdict(
@@ -39,7 +41,7 @@ def decide(report: Report, scenario: Scenario, reproduce: str) -> Verdict:
         textbook=row.plan.textbook or "",
         objective=row.plan.objective,
         choice=choice,
-        no_gpu=no_gpu,
+        no_gpu=none_found,
         best_cpu=_id(best_cpu),
         best_gpu=_id(best_gpu),
         device_ratio=ratio.value if ratio else None,
@@ -52,7 +54,7 @@ def decide(report: Report, scenario: Scenario, reproduce: str) -> Verdict:
         equal_precision=equal_precision(row, scenario),
         basis="simulated" if any(c.simulated for c in row.contenders) else "measured",
         crossover=None,
-        reasons=reasons(row, scenario, choice, ratio, pick, runner_up, pick_ratio, machine),
+        reasons=reasons(row, scenario, choice, ratio, pick, runner_up, pick_ratio, absent),
         warnings=[
             *(warning for warning in report.warnings if warning.subject == scenario.id),
             *chain.from_iterable(map(trust_warnings, unique)),

@@ -1,0 +1,150 @@
+"""What is told about a machine before a run, and which remedy goes with it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from workbench.document import (
+    CoreLimit,
+    Cpu,
+    CudaDriver,
+    Gpu,
+    Isa,
+    Machine,
+    Memory,
+    Nvml,
+    Os,
+    Package,
+    Reason,
+    Software,
+    Warning,
+)
+from workbench.machine import hardware_warnings
+
+GPU = Gpu(0, "cuda:0", "GPU-1", "0000:18:00.0", "NVIDIA H200", compute_capability="9.0")
+CUDA = CudaDriver(available=True, device_count=1, api_version="13.0")
+LIMITS = [CoreLimit("logical", 8.0, "/sys"), CoreLimit("cgroup", 2.5, "/sys/fs/cgroup/cpu.max")]
+
+
+def machine(
+    *gpus: Gpu, nvml: Nvml | None = None, cuda: CudaDriver = CUDA, cores: int = 8
+) -> Machine:
+    limited_by = "logical" if cores == 8 else "cgroup"
+    cpu = Cpu("x", None, "x86_64", 1, 8, 8, 8, None, cores, limited_by, LIMITS, Isa(), [], None)
+    return Machine(
+        "host",
+        Os("Linux", "6.1", None, None),
+        cpu,
+        Memory(1, 1, None, 0, 0),
+        list(gpus),
+        nvml or Nvml(available=True),
+        cuda,
+    )
+
+
+def software(**packages: Package) -> Software:
+    return Software(
+        "3.11.7", "~/v/bin/python", {k.replace("_", "-"): p for k, p in packages.items()}, {}
+    )
+
+
+def torch(detail: str, version: str = "2.13.0") -> Software:
+    return software(torch=Package(version, detail))
+
+
+def only(found: list[Warning], code: str) -> Warning:
+    assert [warning.code for warning in found] == [code]
+    return found[0]
+
+
+def test_a_machine_in_order_gives_no_warning() -> None:
+    assert hardware_warnings(machine(GPU), torch("CUDA 13.0")) == []
+    no_driver = Reason("library_missing", "none")
+    bare = machine(nvml=Nvml(False, no_driver), cuda=CudaDriver(False, 0, no_driver))
+    assert hardware_warnings(bare, torch("CPU build")) == []
+
+
+@pytest.mark.parametrize(
+    ("api", "capability", "remedy"),
+    [
+        ("13.0", "9.0", "whl/cu130"),
+        ("12.4", "9.0", "whl/cu126"),
+        ("13.1", "7.0", "whl/cu126"),  # CUDA 13 dropped Volta
+        ("11.8", "9.0", "update the NVIDIA driver"),
+        (None, None, "whl/cu130"),
+    ],
+)
+def test_a_gpu_beside_a_cpu_build_of_torch(
+    api: str | None, capability: str | None, remedy: str
+) -> None:
+    gpu = msgspec.structs.replace(GPU, compute_capability=capability)
+    cuda = msgspec.structs.replace(CUDA, api_version=api)
+    found = hardware_warnings(machine(gpu, cuda=cuda), torch("CPU build"))
+    warning = only(found, "torch_without_cuda")
+    assert "NVIDIA H200" in warning.message and warning.subject == "GPU-1"
+    assert remedy in warning.remedy
+
+
+def test_hidden_and_simulated_gpus_do_not_ask_for_a_cuda_build() -> None:
+    hidden = msgspec.structs.replace(
+        GPU, visible=False, device=None, unavailable={"device": "hidden by CUDA_VISIBLE_DEVICES=1"}
+    )
+    simulated = msgspec.structs.replace(GPU, simulated=True, device="fake:0")
+    found = hardware_warnings(machine(hidden, simulated), torch("CPU build"))
+    assert only(found, "gpu_hidden").subject == "GPU-1"
+
+
+def test_a_driver_too_old_for_the_build() -> None:
+    old = msgspec.structs.replace(CUDA, api_version="12.8")
+    found = hardware_warnings(machine(GPU, cuda=old), torch("CUDA 13.0"))
+    assert "12.8" in only(found, "driver_too_old").message
+    assert hardware_warnings(machine(GPU, cuda=old), torch("CUDA 12.9")) == []
+
+
+def test_cuda_without_nvml_and_nvml_without_cuda() -> None:
+    lost = Nvml(False, Reason("library_missing", "no library", "--gpus all"))
+    found = hardware_warnings(machine(GPU, nvml=lost), torch("CUDA 13.0"))
+    assert only(found, "cuda_without_nvml").remedy == "--gpus all"
+    broken = CudaDriver(False, 0, Reason("unknown_error", "CUDA 999", "reload nvidia_uvm"))
+    found = hardware_warnings(machine(GPU, cuda=broken), torch("CUDA 13.0"))
+    assert only(found, "nvml_without_cuda").remedy == "reload nvidia_uvm"
+
+
+def test_a_driver_that_fails_is_not_taken_for_absent() -> None:
+    reason = Reason("version_mismatch", "versions differ", "reboot")
+    nothing = CudaDriver(False, 0, Reason("no_device", "no device"))
+    found = hardware_warnings(machine(nvml=Nvml(False, reason), cuda=nothing), torch("CUDA 13.0"))
+    assert only(found, "version_mismatch").remedy == "reboot"
+
+
+def test_a_gpu_that_cannot_be_read() -> None:
+    lost = Gpu(3, None, None, None, None, unavailable={"name": "fallen off the bus"})
+    found = hardware_warnings(machine(GPU, lost), torch("CUDA 13.0"))
+    assert only(found, "gpu_unreadable").subject == "gpu 3"
+
+
+def test_fewer_cores_name_their_limit() -> None:
+    found = hardware_warnings(machine(cores=2), torch("CPU build"))
+    message = only(found, "fewer_cores").message
+    assert "2 of 8" in message and "2.5" in message and "cpu.max" in message
+
+
+def test_thread_variables() -> None:
+    stack = msgspec.structs.replace(torch("CPU build"), environment={"OMP_NUM_THREADS": "1"})
+    assert (
+        "OMP_NUM_THREADS=1" in only(hardware_warnings(machine(), stack), "thread_variable").message
+    )
+
+
+def test_two_builds_of_onnxruntime() -> None:
+    both = software(onnxruntime=Package("1.31", None), onnxruntime_gpu=Package("1.31", None))
+    warning = only(hardware_warnings(machine(), both), "two_onnxruntimes")
+    assert warning.remedy.endswith("pip install onnxruntime-gpu")
+    absent = software(onnxruntime=Package(None, None), onnxruntime_gpu=Package("1.31", None))
+    assert hardware_warnings(machine(), absent) == []
+
+
+def test_a_foreign_interpreter_that_is_silent() -> None:
+    stack = msgspec.structs.replace(software(), unavailable={"python": "~/p ended"})
+    assert "~/p ended" in only(hardware_warnings(machine(), stack), "python_silent").message

@@ -1,0 +1,103 @@
+"""libcuda through the real ctypes path, against a C stub, in the real child process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
+from stub_driver import StubDriver, build, compiler
+
+from workbench.machine import probes
+from workbench.machine.cuda import CudaAnswer, CudaDevice
+from workbench.machine.probes import CudaProbe
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
+    return build(tmp_path_factory.getbasetemp() / "stub_driver")
+
+
+def ask_cuda(stub: StubDriver, **settings: str) -> CudaAnswer:
+    return CudaProbe(stub.environ("cuda", **settings)).collect()
+
+
+def test_cuda_lists_its_devices_in_its_own_order(stub: StubDriver) -> None:
+    answer = ask_cuda(stub, CUDA_STUB_DEVICES="3,1")
+    assert answer.driver.available and answer.driver.device_count == 2
+    assert answer.driver.api_version == "13.0"
+    first = answer.devices[0]
+    assert (first.ordinal, first.uuid) == (0, "00000003-1111-2222-3333-444444444444")
+    assert (first.pci_bus_id, first.name) == ("0000:1b:00.0", "NVIDIA H200")
+    assert (first.memory_total_bytes, first.compute_capability) == (150121545728, "9.0")
+    assert first.integrated is False
+
+
+def test_a_driver_without_the_newer_uuid_call(stub: StubDriver) -> None:
+    [device] = ask_cuda(stub, CUDA_STUB="cuDeviceGetUuid_v2=1").devices
+    assert device.uuid == device.gpu_uuid == "00000000-1111-2222-3333-444444444444"
+
+
+def test_a_device_that_answers_nothing_keeps_its_ordinal(stub: StubDriver) -> None:
+    answer = ask_cuda(stub, CUDA_STUB="cuDeviceGet@1=101", CUDA_STUB_DEVICES="0,1")
+    assert answer.devices[1] == CudaDevice(1)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "remedy"),
+    [
+        (34, "stub_library", "stubs"),
+        (100, "no_device", None),
+        (802, "system_not_ready", "fabricmanager"),
+        (803, "version_mismatch", None),
+        (999, "unknown_error", None),
+        (5, "cuda_error_5", None),
+    ],
+)
+def test_each_failure_of_cuinit_is_named(
+    stub: StubDriver, code: int, expected: str, remedy: str | None
+) -> None:
+    driver = ask_cuda(stub, CUDA_STUB=f"cuInit={code}").driver
+    assert not driver.available and driver.device_count == 0
+    assert driver.reason is not None and driver.reason.code == expected
+    assert remedy is None or remedy in str(driver.reason.hint)
+    assert driver.api_version == "13.0"
+
+
+def test_cuda_with_every_gpu_hidden_names_the_variable(stub: StubDriver) -> None:
+    driver = ask_cuda(stub, CUDA_STUB="cuInit=100", CUDA_VISIBLE_DEVICES="").driver
+    assert driver.reason is not None and driver.reason.code == "hidden"
+    assert "CUDA_VISIBLE_DEVICES=''" in driver.reason.message
+
+
+def test_cuda_that_offers_nothing_says_no_device(stub: StubDriver) -> None:
+    driver = ask_cuda(stub, CUDA_STUB_DEVICES="").driver
+    assert driver.reason is not None and driver.reason.code == "no_device"
+
+
+def test_a_crash_in_libcuda_is_a_reason(stub: StubDriver) -> None:
+    driver = ask_cuda(stub, CUDA_STUB="cuInit=segv").driver
+    assert driver.reason is not None and driver.reason.code == "cuda_crashed"
+
+
+def test_a_library_without_the_api_is_broken(stub: StubDriver, tmp_path: Path) -> None:
+    nvml = stub.folder / "nvml" / "libnvidia-ml.so.1"
+    (tmp_path / "libcuda.so.1").symlink_to(nvml)
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    driver = CudaProbe(environ).collect().driver
+    assert driver.reason is not None and driver.reason.code == "library_broken"
+
+
+def test_a_corrupt_library_is_told_from_a_missing_one(tmp_path: Path) -> None:
+    broken = tmp_path / "libcuda.so.1"
+    broken.write_bytes(b"not a library")
+    reason = probes.missing(str(broken), in_container=False)
+    assert reason is not None and reason.code == "library_broken"
+    absent = probes.missing("libcuda-of-nobody.so.1", in_container=True)
+    assert absent is not None and absent.code == "library_missing"
+    assert "--gpus all" in str(absent.hint)

@@ -1,0 +1,126 @@
+"""`detect` as a whole, in processes of its own: nothing heavy imported, the driver found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
+from stub_driver import StubDriver, build, compiler
+
+from workbench.document import Machine, Software
+from workbench.machine import detect, effective_cores
+
+ROOT = Path(__file__).parents[2]
+DETECT = """
+import json, sys
+import msgspec
+from workbench.machine import detect, hardware_warnings, no_gpu
+machine, software = detect()
+told = [w.code for w in hardware_warnings(machine, software)]
+heavy = [n for n in ("torch", "onnxruntime", "textual", "numpy", "pynvml") if n in sys.modules]
+none = no_gpu(machine)
+parts = dict(machine=machine, software=software, warnings=told, heavy=heavy, no_gpu=none)
+print(msgspec.json.encode(parts).decode())
+"""
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
+    if compiler() is None:
+        pytest.skip("no C compiler for the stub driver")
+    return build(tmp_path_factory.getbasetemp() / "stub_driver")
+
+
+def run(environ: dict[str, str]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", DETECT], cwd=ROOT, env=environ, capture_output=True, check=True
+    )
+    assert done.stderr == b""
+    answer: dict[str, Any] = json.loads(done.stdout)
+    msgspec.convert(answer["machine"], Machine)
+    msgspec.convert(answer["software"], Software)
+    return answer
+
+
+def test_detect_imports_no_backend_and_no_nvml() -> None:
+    assert run({**os.environ})["heavy"] == []
+
+
+def test_nvml_and_cuda_are_joined_across_their_orders(stub: StubDriver) -> None:
+    environ = stub.environ("nvml", "cuda", NVML_STUB_GPUS="3", CUDA_STUB_DEVICES="2,0,1")
+    answer = run(environ)
+    assert [gpu["device"] for gpu in answer["machine"]["gpus"]] == ["cuda:1", "cuda:2", "cuda:0"]
+    assert answer["no_gpu"] is None
+    assert answer["heavy"] == []
+
+
+def test_a_hidden_gpu_is_shown_as_hidden(stub: StubDriver) -> None:
+    environ = stub.environ(
+        "nvml", "cuda", NVML_STUB_GPUS="2", CUDA_STUB_DEVICES="1", CUDA_VISIBLE_DEVICES="1"
+    )
+    answer = run(environ)
+    shown, used = answer["machine"]["gpus"]
+    assert (shown["visible"], shown["device"]) == (False, None)
+    assert (used["visible"], used["device"]) == (True, "cuda:0")
+    assert "gpu_hidden" in answer["warnings"]
+    assert answer["software"]["environment"]["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+def test_cuda_without_nvml_as_in_a_container_without_utility(stub: StubDriver) -> None:
+    answer = run(stub.environ("cuda"))
+    [gpu] = answer["machine"]["gpus"]
+    assert (gpu["index"], gpu["device"], gpu["name"]) == (None, "cuda:0", "NVIDIA H200")
+    assert "cuda_without_nvml" in answer["warnings"]
+    assert answer["no_gpu"] is None
+
+
+def test_nvml_without_cuda(stub: StubDriver) -> None:
+    answer = run(stub.environ("nvml"))
+    assert "nvml_without_cuda" in answer["warnings"]
+    assert answer["no_gpu"]["code"] == "gpu_unusable"
+
+
+def test_a_crash_of_nvml_leaves_cudas_answer(stub: StubDriver) -> None:
+    answer = run(stub.environ("nvml", "cuda", NVML_STUB="nvmlInitWithFlags=abort"))
+    assert answer["machine"]["nvml"]["reason"]["code"] == "nvml_crashed"
+    assert [gpu["device"] for gpu in answer["machine"]["gpus"]] == ["cuda:0"]
+
+
+def test_a_mig_instance_is_joined_with_the_gpu_it_is_part_of(stub: StubDriver) -> None:
+    faults = "cuDeviceGetUuid_v2=mig;cuDeviceTotalMem_v2=mig"
+    [gpu] = run(stub.environ("nvml", "cuda", CUDA_STUB=faults))["machine"]["gpus"]
+    assert (gpu["index"], gpu["device"]) == (0, "cuda:0")
+    assert gpu["uuid"].startswith("MIG-aa")
+    assert (gpu["memory_total_bytes"], gpu["memory_used_bytes"]) == (18874368000, None)
+
+
+def test_a_gpu_that_shares_the_systems_memory(stub: StubDriver) -> None:
+    faults = "nvmlDeviceGetMemoryInfo_v2=3;nvmlDeviceGetMemoryInfo=3;nvmlDeviceGetPciInfo_v3=3"
+    unlike = "cuDeviceGetUuid=1;cuDeviceGetUuid_v2=mig"
+    environ = stub.environ(
+        "nvml", "cuda", NVML_STUB=faults, CUDA_STUB=unlike, CUDA_STUB_INTEGRATED="1"
+    )
+    answer = run(environ)["machine"]
+    [gpu] = answer["gpus"]
+    assert gpu["device"] == "cuda:0"
+    assert gpu["memory_total_bytes"] == answer["memory"]["total_bytes"]
+    assert "shares" in gpu["unavailable"]["memory_total_bytes"]
+
+
+def test_detect_on_an_empty_tree_still_answers(tmp_path: Path) -> None:
+    machine, software = detect(root=tmp_path)
+    assert machine.cpu.effective_cores >= 1
+    assert machine.memory.total_bytes > 0
+    assert software.python
+
+
+def test_effective_cores_are_what_detect_says() -> None:
+    assert effective_cores() == detect()[0].cpu.effective_cores

@@ -1,0 +1,201 @@
+"""Joining NVML's rows with CUDA's devices: by identity, never by position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.document import Cpu, CudaDriver, Gpu, Isa, Machine, Memory, Nvml, Os, Reason
+from workbench.machine.cuda import CudaAnswer, CudaDevice
+from workbench.machine.gpurow import with_reasons
+from workbench.machine.gpus import join, no_gpu, on_the_bus, without_driver
+
+NVML = Nvml(available=True)
+
+
+def uuid(number: int) -> str:
+    return f"{number:08x}-1111-2222-3333-444444444444"
+
+
+def bus(number: int) -> str:
+    return f"0000:{0x18 + number:02x}:00.0"
+
+
+def row(number: int, *, identified: bool = True) -> Gpu:
+    if not identified:
+        return with_reasons(Gpu(number, None, None, None, None), "the GPU is lost")
+    known = Gpu(number, None, f"GPU-{uuid(number)}", bus(number), "H200", 150, 5, "9.0")
+    return with_reasons(known, "not supported")
+
+
+def device(ordinal: int, number: int) -> CudaDevice:
+    return CudaDevice(
+        ordinal, uuid(number), uuid(number), bus(number), "H200", 140, "9.0", integrated=False
+    )
+
+
+def answer(*devices: CudaDevice, reason: Reason | None = None) -> CudaAnswer:
+    driver = CudaDriver(bool(devices), len(devices), reason, "13.0")
+    return CudaAnswer(driver, list(devices))
+
+
+@given(st.permutations(range(6)), st.integers(0, 6), st.sampled_from(["uuid", "bus", "both"]))
+def test_every_order_and_subset_is_joined_by_identity(
+    order: list[int], offered: int, known: str
+) -> None:
+    devices = [device(ordinal, number) for ordinal, number in enumerate(order[:offered])]
+    if known == "uuid":
+        devices = [msgspec.structs.replace(d, pci_bus_id=None) for d in devices]
+    elif known == "bus":
+        devices = [msgspec.structs.replace(d, uuid=None, gpu_uuid=None) for d in devices]
+    gpus = join([row(n) for n in range(6)], NVML, answer(*devices), "some")
+    assert len(gpus) == 6
+    for number, gpu in enumerate(gpus):
+        if number in order[:offered]:
+            assert gpu.device == f"cuda:{order.index(number)}"
+            assert gpu.visible and "device" not in gpu.unavailable
+        else:
+            assert gpu.device is None and not gpu.visible
+            assert "CUDA_VISIBLE_DEVICES=some" in gpu.unavailable["device"]
+
+
+def test_a_hidden_gpu_without_any_device_left() -> None:
+    hidden = Reason("hidden", "CUDA finds no GPU with CUDA_VISIBLE_DEVICES=''")
+    [gpu] = join([row(0)], NVML, answer(reason=hidden), "")
+    assert (gpu.device, gpu.visible) == (None, False)
+
+
+def test_nvml_without_cuda_is_not_called_hidden() -> None:
+    missing = Reason("library_missing", "libcuda.so.1 is not installed")
+    [gpu] = join([row(0)], NVML, answer(reason=missing), "0")
+    assert (gpu.device, gpu.visible) == (None, True)
+    assert "libcuda.so.1" in gpu.unavailable["device"]
+
+
+def test_cuda_without_nvml_gives_rows_with_nvmls_reason() -> None:
+    nvml = Nvml(available=False, reason=Reason("library_missing", "no libnvidia-ml.so.1"))
+    [gpu] = join([], nvml, answer(device(0, 4)), None)
+    assert (gpu.index, gpu.device, gpu.uuid) == (None, "cuda:0", f"GPU-{uuid(4)}")
+    assert (gpu.name, gpu.memory_total_bytes, gpu.compute_capability) == ("H200", 140, "9.0")
+    assert gpu.unavailable["power_w"] == "NVML: no libnvidia-ml.so.1"
+    assert "name" not in gpu.unavailable
+
+
+def test_one_unreadable_row_is_matched_by_elimination() -> None:
+    rows = [row(0), row(1, identified=False), row(2)]
+    gpus = join(rows, NVML, answer(device(0, 2), device(1, 1), device(2, 0)), None)
+    assert [gpu.device for gpu in gpus] == ["cuda:2", "cuda:1", "cuda:0"]
+    assert gpus[1].uuid == f"GPU-{uuid(1)}"
+    assert gpus[1].name == "H200" and "name" not in gpus[1].unavailable
+    assert gpus[1].unavailable["power_w"] == "the GPU is lost"
+
+
+def test_two_unreadable_rows_are_not_guessed_at() -> None:
+    rows = [row(0, identified=False), row(1, identified=False)]
+    gpus = join(rows, NVML, answer(device(0, 0), device(1, 1)), None)
+    assert [gpu.device for gpu in gpus] == [None, None, "cuda:0", "cuda:1"]
+
+
+def test_one_device_for_two_unreadable_rows_is_not_guessed_at() -> None:
+    rows = [row(0, identified=False), row(1, identified=False)]
+    gpus = join(rows, NVML, answer(device(0, 1)), None)
+    assert [gpu.device for gpu in gpus] == [None, None, "cuda:0"]
+
+
+def test_a_different_gpu_is_never_matched_by_elimination() -> None:
+    gpus = join([row(0)], NVML, answer(device(0, 5)), None)
+    assert [gpu.device for gpu in gpus] == [None, "cuda:0"]
+
+
+def test_a_jetson_is_matched_although_its_uuids_differ() -> None:
+    shared = msgspec.structs.replace(
+        row(0), pci_bus_id=None, unavailable={"memory_total_bytes": "it is the system's"}
+    )
+    orin = msgspec.structs.replace(device(0, 9), integrated=True)
+    [gpu] = join([shared], NVML, answer(orin), None)
+    assert gpu.device == "cuda:0"
+    assert gpu.memory_total_bytes == 150  # the stand-in stays, with its note
+    assert "memory_total_bytes" in gpu.unavailable
+
+
+def test_system_memory_never_stands_in_for_a_card_with_its_own() -> None:
+    shared = msgspec.structs.replace(row(0), unavailable={"memory_total_bytes": "the system's"})
+    [gpu] = join([shared], NVML, answer(device(0, 0)), None)
+    assert (gpu.memory_total_bytes, gpu.memory_used_bytes) == (140, None)
+    assert set(gpu.unavailable) == {"memory_used_bytes"}
+
+
+def test_a_mig_instance_shows_its_own_size() -> None:
+    instance = msgspec.structs.replace(
+        device(0, 0), uuid=uuid(77), name="H200 MIG 1g.18gb", memory_total_bytes=18
+    )
+    [gpu] = join([row(0)], NVML, answer(instance), None)
+    assert (gpu.device, gpu.uuid) == ("cuda:0", f"MIG-{uuid(77)}")
+    assert (gpu.name, gpu.memory_total_bytes) == ("H200 MIG 1g.18gb", 18)
+    assert gpu.memory_used_bytes is None and "whole GPU" in gpu.unavailable["memory_used_bytes"]
+
+
+def pci(root: Path, **devices: tuple[str, str]) -> Path:
+    for name, (vendor, kind) in devices.items():
+        folder = root / "sys/bus/pci/devices" / name.replace("_", ":")
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text(vendor + "\n")
+        (folder / "class").write_text(kind + "\n")
+    return root
+
+
+def test_gpus_without_a_driver_are_seen_on_the_bus(tmp_path: Path) -> None:
+    root = pci(
+        tmp_path,
+        **{
+            "0000_18_00.0": ("0x10de", "0x030200"),
+            "0000_18_00.1": ("0x10de", "0x040300"),  # its audio function
+            "0000_19_00.0": ("0x8086", "0x030000"),
+        },
+    )
+    assert on_the_bus(root) == ["0000:18:00.0"]
+    absent = Nvml(available=False, reason=Reason("library_missing", "no library", "install it"))
+    reason = without_driver(absent, root).reason
+    assert reason is not None and reason.code == "gpu_without_driver"
+    assert "0000:18:00.0" in reason.message and reason.hint == "install it"
+    assert without_driver(absent, tmp_path / "elsewhere") == absent
+    assert without_driver(NVML, root) == NVML
+
+
+def machine(gpus: list[Gpu], nvml: Nvml, cuda: CudaDriver) -> Machine:
+    cpu = Cpu("x", None, "x86_64", 1, 1, 1, 1, None, 1, "logical", [], Isa(), [], None)
+    return Machine(
+        "h", Os("Linux", "6", None, None), cpu, Memory(1, 1, None, 0, 0), gpus, nvml, cuda
+    )
+
+
+MISSING = Reason("library_missing", "not installed")
+CRASHED = Reason("nvml_crashed", "died of SIGSEGV", "reboot")
+HIDDEN = Reason("hidden", "hidden", "unset it")
+
+
+@pytest.mark.parametrize(
+    ("nvml", "cuda", "expected"),
+    [
+        (MISSING, MISSING, "no_gpu"),
+        (Reason("driver_not_loaded", "x"), Reason("no_device", "x"), "no_gpu"),
+        (CRASHED, MISSING, "gpu_unknown"),
+        (MISSING, HIDDEN, "gpu_unknown"),
+        (Reason("gpu_without_driver", "x"), MISSING, "gpu_without_driver"),
+    ],
+)
+def test_no_gpu_is_said_only_when_both_say_so(nvml: Reason, cuda: Reason, expected: str) -> None:
+    reason = no_gpu(machine([], Nvml(False, nvml), CudaDriver(False, 0, cuda)))
+    assert reason is not None and reason.code == expected
+
+
+def test_a_usable_gpu_leaves_no_reason_and_hidden_ones_are_unusable() -> None:
+    usable = join([row(0)], NVML, answer(device(0, 0)), None)
+    assert no_gpu(machine(usable, NVML, CudaDriver(True, 1))) is None
+    hidden = join([row(0)], NVML, answer(reason=HIDDEN), "")
+    reason = no_gpu(machine(hidden, NVML, CudaDriver(False, 0, HIDDEN)))
+    assert reason is not None and (reason.code, reason.hint) == ("gpu_unusable", "unset it")

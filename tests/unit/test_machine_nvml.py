@@ -1,0 +1,291 @@
+"""NVML through the real ctypes path, against a C stub, in the real child process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
+from stub_driver import StubDriver, build, compiler
+
+from workbench.document import Gpu, Nvml
+from workbench.machine import probes
+from workbench.machine.gpurow import missing_fields
+from workbench.machine.helper import Ended
+from workbench.machine.memory import system_memory
+from workbench.machine.probes import NvmlProbe
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
+    return build(tmp_path_factory.getbasetemp() / "stub_driver")
+
+
+def ask_nvml(stub: StubDriver, library: str = "nvml", **settings: str) -> tuple[Nvml, list[Gpu]]:
+    return NvmlProbe(stub.environ(library, **settings)).collect()
+
+
+def assert_complete(gpu: Gpu) -> None:
+    """Every absence has its reason, and no reason stands at a reading that is simply there."""
+    assert set(missing_fields(gpu)) <= set(gpu.unavailable), gpu
+
+
+def test_a_healthy_gpu_is_read_completely(stub: StubDriver) -> None:
+    nvml, [gpu] = ask_nvml(stub)
+    assert nvml == Nvml(True, None, "580.159.04", "13.580.159.04")
+    assert gpu.unavailable == {}
+    assert (gpu.index, gpu.name) == (0, "NVIDIA H200")
+    assert gpu.uuid == "GPU-00000000-1111-2222-3333-444444444444"
+    assert gpu.pci_bus_id == "0000:18:00.0"
+    assert gpu.memory_total_bytes == 150754820096
+    assert gpu.memory_used_bytes == 512  # v2 leaves the driver's reserve out, v1 says 1024
+    assert (gpu.compute_capability, gpu.driver_version) == ("9.0", "580.159.04")
+    assert (gpu.pcie.generation, gpu.pcie.width) == (1, 16)
+    assert (gpu.pcie.max_generation, gpu.pcie.max_width) == (5, 16)
+    assert (gpu.power_w, gpu.power_limit_w) == (76.5, 700.0)
+    assert (gpu.temperature_c, gpu.utilization_percent) == (32.0, 37.0)
+    assert (gpu.sm_clock_mhz, gpu.max_sm_clock_mhz) == (345.0, 1980.0)
+    assert gpu.clock_event_reasons == ["gpu_idle", "sw_power_cap", "bit_0x800"]
+    assert (gpu.ecc, gpu.mig, gpu.persistence) == (True, False, True)
+    assert gpu.processes is not None
+    assert [(p.pid, p.used_memory_bytes) for p in gpu.processes] == [(4711, 2048), (4712, None)]
+
+
+def test_sixteen_gpus(stub: StubDriver) -> None:
+    _, gpus = ask_nvml(stub, NVML_STUB_GPUS="16")
+    assert [gpu.index for gpu in gpus] == list(range(16))
+    assert len({gpu.uuid for gpu in gpus}) == 16
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "remedy"),
+    [
+        (4, "no_permission", None),
+        (9, "driver_not_loaded", "modprobe nvidia"),
+        (12, "library_missing", None),
+        (13, "function_missing", "update the driver"),
+        (17, "blocked_by_os", None),
+        (18, "version_mismatch", "reboot"),
+        (28, "no_gpu", None),
+        (77, "nvml_error_77", None),
+        (999, "unknown_error", None),
+    ],
+)
+def test_each_failure_of_init_is_named(
+    stub: StubDriver, code: int, expected: str, remedy: str | None
+) -> None:
+    nvml, gpus = ask_nvml(stub, NVML_STUB=f"nvmlInitWithFlags={code}")
+    assert not nvml.available and gpus == []
+    assert nvml.reason is not None and nvml.reason.code == expected
+    assert str(code) in nvml.reason.message
+    assert remedy is None or remedy in str(nvml.reason.hint)
+
+
+def test_no_library_for_the_child(stub: StubDriver) -> None:
+    nvml, gpus = ask_nvml(stub, library="nothing")
+    assert nvml.reason is not None and nvml.reason.code == "library_missing"
+    assert gpus == []
+
+
+def test_no_gpu_at_all(stub: StubDriver) -> None:
+    nvml, gpus = ask_nvml(stub, NVML_STUB_GPUS="0")
+    assert nvml.available and gpus == []
+    assert nvml.reason is not None and nvml.reason.code == "no_gpu"
+
+
+def test_an_old_driver_is_read_by_the_older_calls(stub: StubDriver) -> None:
+    _, [gpu] = ask_nvml(stub, library="old_nvml")
+    assert gpu.memory_used_bytes == 1024  # v1
+    assert gpu.temperature_c == 31
+    assert gpu.power_limit_w == 690
+    assert gpu.clock_event_reasons == ["gpu_idle", "sw_power_cap", "bit_0x800"]
+    assert gpu.processes is not None and len(gpu.processes) == 2
+    assert gpu.unavailable == {"mig": "this driver lacks the function (NVML 13)"}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        "nvmlDeviceGetMemoryInfo_v2=3;nvmlDeviceGetMemoryInfo=3",
+        "nvmlDeviceGetMemoryInfo_v2=zero",
+    ],
+)
+def test_shared_memory_is_the_systems_and_says_so(stub: StubDriver, faults: str) -> None:
+    _, [gpu] = ask_nvml(stub, NVML_STUB=faults)
+    system = system_memory()
+    assert system is not None and gpu.memory_total_bytes == system[0]
+    assert gpu.memory_used_bytes is not None
+    assert "the system's" in gpu.unavailable["memory_total_bytes"]
+    assert "the system's" in gpu.unavailable["memory_used_bytes"]
+
+
+def test_memory_without_permission_stays_unknown(stub: StubDriver) -> None:
+    _, [gpu] = ask_nvml(stub, NVML_STUB="nvmlDeviceGetMemoryInfo_v2=4")
+    assert gpu.memory_total_bytes is None
+    assert gpu.unavailable["memory_total_bytes"] == "no permission (NVML 4)"
+
+
+def test_a_name_that_is_not_utf8_costs_only_the_name(stub: StubDriver) -> None:
+    _, [gpu] = ask_nvml(stub, NVML_STUB="nvmlDeviceGetName=badutf8")
+    assert gpu.name is None and "UTF-8" in gpu.unavailable["name"]
+    assert set(gpu.unavailable) == {"name"}
+
+
+def test_nvmls_own_word_for_no_value_is_no_reading(stub: StubDriver) -> None:
+    _, [gpu] = ask_nvml(stub, NVML_STUB="nvmlDeviceGetMaxPcieLinkWidth=novalue")
+    assert gpu.pcie.max_width is None
+    assert gpu.unavailable == {"pcie.max_width": "NVML gives no value"}
+
+
+@pytest.mark.parametrize("code", [3, 13, 25, 26])
+def test_a_refused_new_form_falls_back_to_the_older(stub: StubDriver, code: int) -> None:
+    faults = f"nvmlDeviceGetTemperatureV={code};nvmlDeviceGetMemoryInfo_v2={code}"
+    _, [gpu] = ask_nvml(stub, NVML_STUB=faults)
+    assert (gpu.temperature_c, gpu.memory_used_bytes) == (31, 1024)
+    assert gpu.unavailable == {}
+
+
+def test_the_more_telling_of_two_failures_is_told(stub: StubDriver) -> None:
+    faults = "nvmlDeviceGetTemperatureV=4;nvmlDeviceGetEnforcedPowerLimit=13"
+    _, [gpu] = ask_nvml(stub, NVML_STUB=faults + ";nvmlDeviceGetPowerManagementLimit=3")
+    assert gpu.unavailable == {
+        "temperature_c": "no permission (NVML 4)",
+        "power_limit_w": "not supported by this GPU or driver (NVML 3)",
+    }
+
+
+READINGS = [
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetPciInfo_v3",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetCudaComputeCapability",
+    "nvmlDeviceGetCurrPcieLinkGeneration",
+    "nvmlDeviceGetCurrPcieLinkWidth",
+    "nvmlDeviceGetMaxPcieLinkGeneration",
+    "nvmlDeviceGetMaxPcieLinkWidth",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetClockInfo",
+    "nvmlDeviceGetMaxClockInfo",
+    "nvmlDeviceGetEccMode",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetPersistenceMode",
+]
+
+
+def test_each_reading_fails_by_itself(stub: StubDriver) -> None:
+    """GPU number i lacks reading i, and nothing else."""
+    faults = ";".join(f"{name}@{gpu}=3" for gpu, name in enumerate(READINGS))
+    count = str(len(READINGS))
+    _, gpus = ask_nvml(stub, NVML_STUB=faults, NVML_STUB_GPUS=count)
+    for gpu in gpus:
+        assert len(gpu.unavailable) == 1, gpu
+        assert list(gpu.unavailable) == missing_fields(gpu)
+        assert "not supported" in next(iter(gpu.unavailable.values()))
+
+
+def test_a_lost_gpu_keeps_its_row_with_reasons(stub: StubDriver) -> None:
+    faults = "nvmlDeviceGetHandleByIndex_v2@1=15"
+    nvml, gpus = ask_nvml(stub, NVML_STUB=faults, NVML_STUB_GPUS="3")
+    assert nvml.available
+    assert [gpu.name for gpu in gpus] == ["NVIDIA H200", None, "NVIDIA H200"]
+    assert "fallen off the bus" in gpus[1].unavailable["name"]
+    assert gpus[1].driver_version == "580.159.04"
+    for gpu in gpus:
+        assert_complete(gpu)
+
+
+@pytest.mark.parametrize(("fault", "signal"), [("segv", "SIGSEGV"), ("abort", "SIGABRT")])
+def test_a_crash_costs_one_row(stub: StubDriver, fault: str, signal: str) -> None:
+    faults = f"nvmlDeviceGetPowerUsage@1={fault}"
+    nvml, gpus = ask_nvml(stub, NVML_STUB=faults, NVML_STUB_GPUS="3")
+    assert nvml.available
+    assert [gpu.name for gpu in gpus] == ["NVIDIA H200", None, "NVIDIA H200"]
+    assert signal in gpus[1].unavailable["power_w"]
+    for gpu in gpus:
+        assert_complete(gpu)
+
+
+def test_a_crash_at_init_is_a_reason(stub: StubDriver) -> None:
+    nvml, gpus = ask_nvml(stub, NVML_STUB="nvmlInitWithFlags=segv")
+    assert gpus == []
+    assert nvml.reason is not None and nvml.reason.code == "nvml_crashed"
+    assert "SIGSEGV" in nvml.reason.message
+
+
+def test_a_hang_is_ended_by_the_deadline(stub: StubDriver) -> None:
+    probe = NvmlProbe(stub.environ("nvml", NVML_STUB="nvmlInitWithFlags=hang"))
+    nvml, gpus = probe.collect(deadline_s=0.3)
+    assert gpus == []
+    assert nvml.reason is not None and nvml.reason.code == "nvml_hung"
+    assert "0.3 s" in nvml.reason.message
+
+
+class Script:
+    """A helper that answers as written down, so that a hang takes no time."""
+
+    def __init__(self, *lines: bytes | Ended) -> None:
+        self._lines = list(lines)
+
+    def line(self, deadline_s: float) -> bytes | Ended:
+        return self._lines.pop(0)
+
+    def close(self) -> None: ...
+
+
+HEADER = b'{"nvml": {"available": true}, "count": 3}'
+ROW = b'{"index": 0, "device": null, "uuid": "GPU-0", "pci_bus_id": null, "name": "A"}'
+
+
+@pytest.mark.parametrize(
+    ("helpers", "names", "reasons"),
+    [
+        (
+            [Script(HEADER, ROW, Ended("silent", "no answer within 30 s"))],
+            ["A", None, None],
+            ["no answer", "earlier GPU"],
+        ),
+        (
+            [
+                Script(HEADER, Ended("crashed", "died of SIGBUS")),
+                Script(Ended("crashed", "died of SIGBUS")),
+            ],
+            [None, None, None],
+            ["SIGBUS", "earlier GPU", "earlier GPU"],
+        ),
+        (
+            [Script(HEADER, ROW, b"garbage"), Script(HEADER, ROW)],
+            ["A", None, "A"],
+            ["cannot be read"],
+        ),
+    ],
+)
+def test_rows_after_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+    helpers: list[Script],
+    names: list[str | None],
+    reasons: list[str],
+) -> None:
+    waiting = iter(helpers)
+
+    def start(*arguments: str, environ: Any) -> Script:
+        return next(waiting)
+
+    monkeypatch.setattr(probes, "_start", start)
+    _, gpus = NvmlProbe().collect()
+    assert [gpu.name for gpu in gpus] == names
+    unread = [gpu for gpu in gpus if gpu.name is None]
+    for gpu, reason in zip(unread, reasons, strict=True):
+        assert reason in gpu.unavailable["name"]
+
+
+def test_an_interpreter_that_cannot_start_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    nvml, gpus = NvmlProbe().collect()
+    assert gpus == []
+    assert nvml.reason is not None and nvml.reason.code == "nvml_not_started"
