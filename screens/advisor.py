@@ -15,16 +15,18 @@ from .base import ViewScreen
 from .detail import DetailScreen
 from .reasons import answer_lines
 from .session import Session
-from .tables import ADVISOR_COLUMNS, advisor_line
+from .tables import advisor_columns, advisor_line
 from .widgets.filter import FilterBar
 from .widgets.table import Table
 from .widgets.text import Drawn, joined
+
+ROOMY_HEIGHT = 34
 
 
 class AdvisorScreen(ViewScreen):
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter"),
+        Binding("slash", "filter", "Filter", key_display="/"),
         Binding("escape", "clear_filter", "Clear filter", show=False),
         Binding("pagedown,ctrl+d", "scroll(1)", "Scroll", show=False),
         Binding("pageup,ctrl+u", "scroll(-1)", "Scroll", show=False),
@@ -42,21 +44,25 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
+        rows = session.report.rows.values()
         lines = [
             advisor_line(row, session)
-            for row in session.report.rows.values()
+            for row in rows
             if bar.accepts(
                 row.plan.title, row.plan.scenario, *(c.case.label for c in row.contenders)
             )
         ]
-        empty = "nothing matches the filter" if session.report.rows else _nothing(session)
-        self.query_one(Table).show(ADVISOR_COLUMNS, lines, Content.styled(empty, "dim"))
+        empty = "nothing matches the filter" if rows else _nothing(session)
+        self.query_one(Table).show(advisor_columns(rows), lines, Content.styled(empty, "dim"))
         self._draw_answer()
 
     def _draw_answer(self) -> None:
         row, session = self.row, self.session
+        roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#answer", Drawn).show(
-            lambda width, _: joined(answer_lines(row, session, width)) if row else Content("")
+            lambda width, _: (
+                joined(answer_lines(row, session, width, roomy=roomy)) if row else Content("")
+            )
         )
 
     def on_table_moved(self) -> None:
@@ -64,7 +70,8 @@ class AdvisorScreen(ViewScreen):
         self.query_one("#answer-pane").scroll_home(animate=False)
 
     def on_table_selected(self, message: Table.Selected) -> None:
-        self.app.push_screen(DetailScreen(message.key))
+        verdict = self.session.report.rows[message.key].verdict
+        self.app.push_screen(DetailScreen(message.key, verdict.pick if verdict else None))
 
     def action_filter(self) -> None:
         self.query_one(FilterBar).open()

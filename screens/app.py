@@ -29,8 +29,6 @@ REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
 TICK_S = 1.0  # the time left moves on even when no event comes
 BREATH = 100  # events between two turns of the event loop, so that a replay leaves keys alive
 
-_SCREENS = Binding.Group("Screens", compact=True)
-
 
 class WorkbenchApp(App[None]):
     """Shows the run that `feed_factory` feeds; it measures nothing itself."""
@@ -45,9 +43,9 @@ class WorkbenchApp(App[None]):
     }
     DEFAULT_MODE = "advisor"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "switch_mode('hardware')", "Hardware", group=_SCREENS),
-        Binding("2", "switch_mode('run')", "Run", group=_SCREENS),
-        Binding("3", "switch_mode('advisor')", "Advisor", group=_SCREENS),
+        Binding("1", "switch_mode('hardware')", "Screens", key_display="1 2 3"),
+        Binding("2", "switch_mode('run')", "Run", show=False),
+        Binding("3", "switch_mode('advisor')", "Advisor", show=False),
         Binding("s", "start", "Start"),
         Binding("space", "pause", "Pause", key_display="space"),
         Binding("x", "stop", "Stop"),
@@ -154,7 +152,7 @@ class WorkbenchApp(App[None]):
 
     def refresh_keys(self) -> None:
         """The footer names only what can be done now; rebuilt only when that changes."""
-        able = (self.session.phase, self.session.going)
+        able = (self.session.phase, bool(self.session.report.rows), self.current_mode)
         if able != getattr(self, "_able", None):
             self._able = able
             self.refresh_bindings()

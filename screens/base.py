@@ -9,10 +9,10 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from .session import Session
 from .widgets.bars import TopBars
+from .widgets.keybar import KeyBar
 from .widgets.text import Drawn, fact, facts_lines, joined
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ViewScreen(Screen[None]):
         yield Drawn(id="failure")
         with Vertical(id="body"):
             yield from self.body()
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyBar()
 
     def body(self) -> ComposeResult:
         raise NotImplementedError
@@ -70,6 +70,10 @@ class ViewScreen(Screen[None]):
 
     def on_report_changed(self, _message: ReportChanged) -> None:
         self.repaint()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys about rows are offered only where there are rows."""
+        return bool(self.session.report.rows) if action in ("filter", "step") else True
 
     def command(self) -> str | None:
         """What `c` copies: the command that measures the selected row again."""

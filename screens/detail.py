@@ -12,9 +12,10 @@ from textual.content import Content
 from workbench.report import Row
 
 from .base import ViewScreen
-from .reasons import INDENT, contender_facts, equal_precision_facts, race_facts, verdict_facts
+from .reasons import INDENT, answer_facts, contender_facts, equal_precision_facts, race_log
 from .session import Session
-from .tables import DETAIL_COLUMNS, detail_line, pending_text
+from .tables import detail_columns, detail_line
+from .widgets.log import log_lines
 from .widgets.table import Table
 from .widgets.text import Drawn, Fact, facts_lines, heading, joined
 
@@ -52,7 +53,7 @@ class DetailScreen(ViewScreen):
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
         lines = [detail_line(contender, row, session) for contender in row.contenders]
-        table.show(DETAIL_COLUMNS, lines, Content.styled("no contenders", "dim"))
+        table.show(detail_columns(row), lines, Content.styled("no contenders", "dim"))
         self._draw_detail()
 
     def _draw_detail(self) -> None:
@@ -64,22 +65,16 @@ class DetailScreen(ViewScreen):
     def _lines(self, row: Row, session: Session, width: int) -> list[Content]:
         figures = session.figures
         contender = session.report.contenders.get(self.query_one(Table).cursor or "")
-        answer = (
-            verdict_facts(row.verdict, figures)
-            if row.verdict is not None
-            else [Fact("", pending_text(row, session))]
-        )
-        parts = [
+        parts: list[tuple[str, list[Fact]]] = [
             ("Contender", contender_facts(contender, figures) if contender else []),
-            ("Answer", answer),
+            ("Answer", answer_facts(row, session)),
             ("Equal precision", equal_precision_facts(row.verdict, figures) if row.verdict else []),
-            ("Race", race_facts(row, session)),
         ]
         lines: list[Content] = []
         for title, facts in parts:
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Content("")]
-        return lines
+        return [*lines, heading("Race", width), *log_lines(race_log(row, session), width)]
 
     def on_table_moved(self) -> None:
         self._draw_detail()

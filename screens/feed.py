@@ -8,8 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 import msgspec
 
@@ -21,6 +20,7 @@ CANCEL_S = 2.0  # how long an engine may take to write its partial result
 TERMINATE_S = 1.0
 SILENCE_S = 1.0  # between two looks at whether a silent engine still lives
 TAIL_LINES = 20
+TAIL_BYTES = 16_384
 
 
 class FeedError(Exception):
@@ -91,15 +91,16 @@ class EngineFeed:
         self._argv = list(argv)
         self._env = dict(os.environ if env is None else env)
         self._process: asyncio.subprocess.Process | None = None
-        self._log = Path(os.devnull)
+        self._log: IO[bytes] | None = None
         self._cancelled_at: float | None = None
 
     async def events(self) -> AsyncIterator[ev.AnyEvent]:
         process = await self._start()
         assert process.stdout is not None  # noqa: S101 - asked for a pipe
-        finished = False
+        begun = finished = False
         async for line in _lines(process, process.stdout):
             event = _decode(line)
+            begun = True
             finished = finished or isinstance(event, ev.RunFinished)
             yield event
         if process.returncode is None:
@@ -108,20 +109,22 @@ class EngineFeed:
         if not finished:
             raise FeedError(
                 f"the engine {_ending(code)} before the run was finished",
-                "what was measured is in the journal: see `workbench open`; press s to try again",
+                "what was measured is kept: `workbench open last`; s tries again"
+                if begun
+                else "the log below says why; s tries again",
                 self._tail(),
             )
 
     async def _start(self) -> asyncio.subprocess.Process:
-        # A file rather than a pipe: nobody has to drain it, and its end outlives the engine.
-        descriptor, name = tempfile.mkstemp(prefix="workbench-engine-", suffix=".log")
-        self._log = Path(name)
+        # A file rather than a pipe, for nobody has to drain it; and one without a name, for it
+        # must not stay behind if we are killed.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the feed
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=descriptor,
+                stderr=self._log,
                 env=self._env,
                 start_new_session=True,
                 limit=LINE_LIMIT,
@@ -130,16 +133,13 @@ class EngineFeed:
             raise FeedError(
                 f"the engine could not be started: {error}", f"check {self._argv[0]}"
             ) from error
-        finally:
-            os.close(descriptor)
         return self._process
 
     def _tail(self) -> list[str]:
-        try:
-            text = self._log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
+        if self._log is None:
             return []
-        return text.splitlines()[-TAIL_LINES:]
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return self._log.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
 
     def send(self, control: str) -> None:
         process = self._process
@@ -153,12 +153,11 @@ class EngineFeed:
 
     async def close(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.returncode is None:
+        if process is not None and process.returncode is None:
             await self._end(process)
-        with contextlib.suppress(OSError):
-            self._log.unlink()
+        log, self._log = self._log, None
+        if log is not None:
+            log.close()
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Cancel, then terminate, then kill: each as late as its patience allows."""

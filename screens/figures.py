@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from workbench.advisor.objective import block_value
 from workbench.contract import Case
 from workbench.document import Machine, Measurement, Verdict
 from workbench.events import CaseDropped
@@ -35,7 +36,12 @@ class Figures:
         stamp = (len(contender.blocks), contender.state)
         kept = self._kept.get(contender.case.id)
         if kept is None or kept[0] != stamp:
-            values = list(contender.rounds().values())
+            # A document played back carries further losses on blocks without samples.
+            values = [
+                block_value(contender.objective, block.samples_s, contender.setup)
+                for block in contender.blocks
+                if block.samples_s
+            ]
             kept = stamp, Numbers(measurement(contender), median(values) if values else None)
             self._kept[contender.case.id] = kept
         return kept[1]
@@ -118,14 +124,9 @@ def _apart(case: Case, row: Row) -> str:
 
 
 def case_name(case: Case, *, short: bool = False) -> str:
-    """`cpu onnxruntime int8 static t2`; short writes `ort`, as its users do."""
-    backend = "ort" if short and case.backend == "onnxruntime" else case.backend
-    parts = [case.device, backend, case.precision]
-    if case.quantization:
-        parts.append(case.quantization)
-    if case.threads is not None:
-        parts.append(f"t{case.threads}")
-    return " ".join(parts)
+    """`cpu onnxruntime int8-static t2`; short writes `ort`, as its users do."""
+    name = case.label.replace("/", " ")
+    return name.replace(" onnxruntime ", " ort ") if short else name
 
 
 def choice_word(choice: str) -> str:

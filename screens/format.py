@@ -27,11 +27,11 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def figure(value: float) -> str:
-    """An error or its limit, two digits: `0.97`, `0.05`, and below a thousandth `2.0e-6`."""
+    """An error or its limit, two digits: `0.97`, `0.05`, and below a thousandth `2e-6`."""
     if value == 0 or abs(value) >= 1e-3:
         return f"{value:.2g}"
     mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
 def duration(seconds: float | None, *, align: bool = False) -> str:
@@ -125,27 +125,51 @@ def spread(center: float | None, interval: Sequence[float] | None) -> str:
     return f"±{percent((interval[1] - interval[0]) / 2 / center)}"
 
 
-def bar(share: float, width: int, *, trough: str = " ") -> str:
-    """A bar to half a cell; whatever is not nothing shows, and only the whole is full."""
+def _halves(share: float, width: int) -> tuple[int, int]:
+    """Whole and half cells; whatever is not nothing shows, and only the whole is full."""
     halves = round(max(0.0, min(1.0, share)) * width * 2)
     if share > 0:
         halves = max(1, halves)
     if share < 1:
         halves = min(halves, width * 2 - 1)
-    whole, half = divmod(halves, 2)
+    return divmod(halves, 2)
+
+
+def bar(share: float, width: int) -> str:
+    """A thin bar, so that bars in neighbouring lines stay apart."""
+    whole, half = _halves(share, width)
+    return "━" * whole + "╸" * half
+
+
+def gauge(share: float, width: int) -> str:
+    """A filled part and a visible rest: how much of a whole is used."""
+    whole, half = _halves(share, width)
     drawn = "█" * whole + "▌" * half
-    return drawn + trough * (width - len(drawn))
+    return drawn + "░" * (width - len(drawn))
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """The course of `values` in at most `width` cells, lowest to highest; "" without values."""
-    if not values or width < 1:
+def sparkline(values: Sequence[float], width: int, low: float, high: float) -> str:
+    """The course of `values` over `width` cells, between `low` and `high`; "" without values."""
+    if not values:
         return ""
-    groups = min(width, len(values))
-    means = []
-    for index in range(groups):
-        start, end = index * len(values) // groups, (index + 1) * len(values) // groups
-        means.append(sum(values[start:end]) / (end - start))
-    low, high = min(means), max(means)
-    reach = (high - low) or 1.0
-    return "".join(_LEVELS[round((mean - low) / reach * (len(_LEVELS) - 1))] for mean in means)
+    drawn = []
+    for cell in range(width):
+        value = (
+            _mean(values, cell, width) if width <= len(values) else _between(values, cell, width)
+        )
+        share = (value - low) / (high - low) if high > low else 0.0
+        drawn.append(_LEVELS[round(min(1.0, max(0.0, share)) * (len(_LEVELS) - 1))])
+    return "".join(drawn)
+
+
+def _mean(values: Sequence[float], cell: int, width: int) -> float:
+    part = values[cell * len(values) // width : (cell + 1) * len(values) // width]
+    return sum(part) / len(part)
+
+
+def _between(values: Sequence[float], cell: int, width: int) -> float:
+    """The straight line between the two values that a cell lies between."""
+    position = cell * (len(values) - 1) / max(1, width - 1)
+    below = min(int(position), len(values) - 1)
+    above = min(below + 1, len(values) - 1)
+    return values[below] + (values[above] - values[below]) * (position - below)

@@ -12,7 +12,7 @@ from workbench.document import Machine, Software
 from . import machine_text as text
 from .base import ViewScreen
 from .session import Session
-from .widgets.text import Drawn, Fact, facts_lines, heading, joined
+from .widgets.text import Drawn, Fact, facts_lines, heading, joined, label_width
 
 TWO_COLUMNS = 110
 
@@ -79,6 +79,7 @@ def accelerator_sections(machine: Machine) -> list[Section]:
 def sections(found: list[Section], width: int) -> Content:
     """Sections under one another, a blank line between."""
     lines: list[Content] = []
+    indent = max(label_width(facts) for _, _, facts in found)
     for title, style, facts in found:
-        lines += [heading(title, width, style), *facts_lines(facts, width), Content("")]
+        lines += [heading(title, width, style), *facts_lines(facts, width, indent), Content("")]
     return joined(lines)

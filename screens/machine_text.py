@@ -23,7 +23,7 @@ from workbench.document import (
 from . import format as fmt
 from .widgets.text import Fact, fact
 
-BAR_WIDTH = 20
+BAR_WIDTH = 12
 
 # Field of `Isa` -> its usual name, by processor family.
 X86 = {
@@ -62,9 +62,9 @@ def reading(value: str | None) -> Content:
 
 def cpu(found: Cpu) -> list[Fact]:
     clock = f", up to {found.max_frequency_mhz / 1000:.2f} GHz" if found.max_frequency_mhz else ""
-    usable = Content.assemble(
-        (f"{found.effective_cores} cores", "bold"), f", limited by {found.limited_by}"
-    )
+    limited = found.effective_cores < found.logical_cores
+    why = f", limited by {found.limited_by}" if limited else ", all there are"
+    usable = Content.assemble((f"{found.effective_cores} cores", "bold"), why)
     facts = [
         Fact(
             "",
@@ -74,9 +74,9 @@ def cpu(found: Cpu) -> list[Fact]:
         ),
         Fact("usable", usable),
         fact("cores", _cores(found)),
-        fact("limits", ", ".join(_limit(one.name, one.cores, one.source) for one in found.limits)),
+        Fact("limits", [Content(_limit(one.name, one.cores, one.source)) for one in found.limits]),
         Fact("instructions", instructions(found.isa, found.architecture)),
-        fact("caches", "  ".join(_cache(cache) for cache in found.caches) or fmt.NOT_AVAILABLE),
+        Fact("caches", [Content(_cache(cache)) for cache in found.caches] or reading(None)),
     ]
     return facts + missing(found.unavailable)
 
@@ -103,7 +103,7 @@ def _cache(cache: Cache) -> str:
     return f"L{cache.level}{kind} {fmt.size(cache.size_bytes)}{times}"
 
 
-def instructions(isa: Isa, architecture: str) -> Content:
+def instructions(isa: Isa, architecture: str) -> list[Content]:
     """`AVX2 yes  AVX-512 no`: words, because presence must not hang on a colour."""
     names = ARM if architecture in ("aarch64", "arm64") else X86
     chips = []
@@ -111,25 +111,25 @@ def instructions(isa: Isa, architecture: str) -> Content:
         present: bool | None = getattr(isa, field)
         word = {True: "yes", False: "no", None: "?"}[present]
         chips.append(
-            Content.assemble(name, "\N{NO-BREAK SPACE}", (word, "bold $success"))
+            Content.assemble(f"{name} ", (word, "bold $success"))
             if present
-            else Content.styled(f"{name}\N{NO-BREAK SPACE}{word}", "dim")
+            else Content.styled(f"{name} {word}", "dim")
         )
-    return Content("  ").join(chips)
+    return chips
 
 
 def used_bar(used: float, total: float, style: str) -> Content:
     share = used / total if total else 0.0
     return Content.assemble(
-        (fmt.bar(share, BAR_WIDTH, trough="░"), style),
-        f" {fmt.size(used)} of {fmt.size(total)}, {fmt.percent(share)} used",
+        (fmt.gauge(share, BAR_WIDTH), style),
+        f" {fmt.size(used)} of {fmt.size(total)}, {fmt.percent(share)}",
     )
 
 
 def memory(found: Memory) -> list[Fact]:
     used = found.total_bytes - found.available_bytes
     facts = [
-        Fact("main", used_bar(used, found.total_bytes, "$cpu")),
+        Fact("used", used_bar(used, found.total_bytes, "$cpu")),
         fact("available", fmt.size(found.available_bytes)),
     ]
     if found.cgroup_limit_bytes is not None:
@@ -153,7 +153,7 @@ def gpu(found: Gpu) -> list[Fact]:
     elif not found.visible:
         facts.append(fact("! hidden", "CUDA_VISIBLE_DEVICES leaves it out", "$warning"))
     facts += [
-        Fact("memory", _gpu_memory(found)),
+        Fact("memory used", _gpu_memory(found)),
         Fact("driver", reading(found.driver_version)),
         Fact("compute", reading(found.compute_capability)),
         Fact("PCIe", _pcie(found.pcie)),
@@ -224,10 +224,7 @@ def missing(unavailable: Mapping[str, str]) -> list[Fact]:
     by_reason: dict[str, list[str]] = {}
     for field, why in unavailable.items():
         by_reason.setdefault(why, []).append(field)
-    return [
-        fact("n/a because", f"{why}: {', '.join(fields)}", "dim")
-        for why, fields in by_reason.items()
-    ]
+    return [fact("n/a", f"{', '.join(fields)}: {why}", "dim") for why, fields in by_reason.items()]
 
 
 def no_gpu(machine: Machine) -> list[Fact]:

@@ -4,32 +4,46 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from workbench.document import EqualPrecision, Verdict
+from workbench.document import Crossover, EqualPrecision, Verdict
 from workbench.report import Contender, Row
 
 from . import format as fmt
 from .figures import Figures, choice_word
+from .narrate import LogLine
 from .session import Session
-from .styled import TONES, case_text, choice_style
-from .tables import accuracy_text, is_over, pending_text, setup_text
+from .styled import case_text, choice_style, pick_texts
+from .tables import accuracy_text, is_over, pending_texts, run_columns, run_line, setup_text
+from .widgets.table import table_lines
 from .widgets.text import Fact, fact, facts_lines, heading
 
 INDENT = 10
 
 
-def answer_lines(row: Row, session: Session, width: int) -> list[Content]:
-    """The pane below the table: question, answer, reasons, warnings, command."""
+def answer_lines(row: Row, session: Session, width: int, *, roomy: bool) -> list[Content]:
+    """The pane below the table: question, answer, reasons, warnings, command.
+
+    A `roomy` terminal shows the contenders as well.
+    """
     lines = [heading(row.plan.title, width)]
-    facts = [fact("", row.plan.question, "dim")]
-    verdict = row.verdict
-    if verdict is None:
-        facts.append(Fact("", pending_text(row, session)))
+    facts = answer_facts(row, session)
+    if row.plan.question:  # a JSON document does not carry it
+        facts.insert(0, fact("", row.plan.question, "dim"))
+    if row.verdict is None:
         facts += _still_in(row, session)
-    else:
-        facts += verdict_facts(verdict, session.figures)
     lines += facts_lines(facts, width, INDENT)
     command = session.figures.reproduce(row)
-    return [*lines, Content(""), Content.assemble(("$ ", "dim"), (command, "$primary"))]
+    lines += [Content(""), Content.assemble(("$ ", "dim"), (command, "$primary"))]
+    if roomy and row.started:
+        found = [run_line(contender, row, session) for contender in row.contenders]
+        lines += [Content(""), *table_lines(run_columns(row), found, width)]
+    return lines
+
+
+def answer_facts(row: Row, session: Session) -> list[Fact]:
+    """The verdict, or what stands in its place."""
+    if row.verdict is None:
+        return [Fact("answer", pending_texts(row, session)[0])]
+    return verdict_facts(row.verdict, session.figures)
 
 
 def _still_in(row: Row, session: Session) -> list[Fact]:
@@ -41,39 +55,36 @@ def _still_in(row: Row, session: Session) -> list[Fact]:
 
 
 def verdict_facts(verdict: Verdict, figures: Figures) -> list[Fact]:
-    facts = [Fact("here", _summary(verdict, figures))]
-    facts += [fact("", reason) for reason in verdict.reasons]
+    facts = [Fact("answer", _answer(verdict))]
+    if verdict.pick is not None:
+        facts.append(Fact("pick", pick_texts(verdict, figures)[0]))
+    for number, reason in enumerate(verdict.reasons[1:]):
+        facts.append(fact(" " if number else "why", reason))
     if verdict.crossover is not None:
-        facts.append(fact("crossover", _crossover(verdict)))
+        facts.append(fact("crossover", _crossover(verdict.crossover)))
     for warning in verdict.warnings:
-        style = "$warning"
-        facts.append(fact("! warning", warning.message, style, label_style=f"bold {style}"))
+        facts.append(fact("! warning", warning.message, "$warning", label_style="bold $warning"))
+        if warning.subject in figures.report.contenders:
+            facts.append(Fact("  of", case_text(warning.subject, figures)))
         facts.append(fact("  remedy", warning.remedy))
     return facts
 
 
-def _summary(verdict: Verdict, figures: Figures) -> Content:
-    """`GPU: cuda:0 torch bf16, 1.31x faster than cuda:0 torch fp16 (1.29-1.33)`."""
-    word = Content.styled(choice_word(verdict.choice), choice_style(verdict.choice))
-    if verdict.choice == "unknown" and verdict.pick is None:
-        return word
-    parts: list[Content | str] = [word, ": ", case_text(verdict.pick, figures)]
-    if verdict.runner_up is not None and verdict.pick_ratio is not None:
-        value, interval = fmt.ratio_parts(verdict.pick_ratio, verdict.pick_ratio_ci95)
-        how = "too close to call with" if verdict.tie else f"{value} faster than"
-        parts += [f", {how} ", case_text(verdict.runner_up, figures)]
-        parts.append(f" ({value + ', ' if verdict.tie else ''}{interval})" if interval else "")
+def _answer(verdict: Verdict) -> Content:
+    """The choice, and the first of the reasons: what the measurement said."""
+    parts: list[Content | str] = [
+        Content.styled(choice_word(verdict.choice), choice_style(verdict.choice))
+    ]
     if verdict.basis != "measured":
-        parts.append(Content.styled(f"; {verdict.basis}", "$warning"))
+        parts += [" (", Content.styled(verdict.basis, "$warning"), ")"]
+    if verdict.reasons:
+        parts.append(f".  {verdict.reasons[0]}")
     return Content.assemble(*parts)
 
 
-def _crossover(verdict: Verdict) -> str:
-    crossover = verdict.crossover
-    if crossover is None:
-        return ""
-    low, high = crossover.ci95
-    return f"at {crossover.parameter} {crossover.value:,.0f} ({low:,.0f}-{high:,.0f})"
+def _crossover(found: Crossover) -> str:
+    low, high = found.ci95
+    return f"at {found.parameter} {found.value:,.0f} ({low:,.0f}-{high:,.0f})"
 
 
 def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
@@ -93,10 +104,12 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
         metric = contender.accuracy.metric.replace("_", " ")
         checked = f"{metric} {accuracy_text(contender)} against {contender.accuracy.reference}"
         facts.append(fact("checked", checked, "" if contender.accuracy.passed else "$error"))
-    if contender.reason is not None:
+    if contender.dropped is not None:
+        facts.append(fact("dropped", figures.dropped_text(contender.dropped)))
+    elif contender.reason is not None:
         facts.append(fact(contender.state, contender.reason.message, "$warning"))
-        if contender.reason.hint:
-            facts.append(fact("  remedy", contender.reason.hint))
+    if contender.reason is not None and contender.reason.hint:
+        facts.append(fact("  remedy", contender.reason.hint))
     for warning in found.warnings:
         facts.append(fact("! trust", warning.message, "$warning", label_style="$warning"))
         facts.append(fact("  remedy", warning.remedy))
@@ -104,7 +117,9 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
 
 
 def equal_precision_facts(verdict: Verdict, figures: Figures) -> list[Fact]:
-    """The best of each device at one precision: like beside like."""
+    """The best of each device at one precision: like beside like; none where no pair exists."""
+    if all(pair.device_ratio is None for pair in verdict.equal_precision):
+        return []
     return [Fact(pair.precision, _pair(pair, figures)) for pair in verdict.equal_precision]
 
 
@@ -118,13 +133,10 @@ def _pair(pair: EqualPrecision, figures: Figures) -> Content:
     )
 
 
-def race_facts(row: Row, session: Session) -> list[Fact]:
+def race_log(row: Row, session: Session) -> list[LogLine]:
     """What happened in this row, in its order."""
     return [
-        Fact(
-            f"{line.at_s:6.1f} s",
-            Content.assemble((f"{line.word}  ", "dim"), (line.text, TONES[line.tone])),
-        )
+        line
         for line in session.log
         if line.scenario == row.plan.scenario and line.word != "planned"
     ]

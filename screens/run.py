@@ -12,16 +12,15 @@ from workbench.report import Row
 
 from .base import ViewScreen
 from .detail import DetailScreen
-from .narrate import LogLine
 from .session import Session
-from .styled import TONES
 from .tables import run_columns, run_line
 from .widgets.filter import FilterBar
+from .widgets.log import log_tail
 from .widgets.loss import loss_lines
 from .widgets.table import Table
-from .widgets.text import Drawn, Fact, facts_lines, heading, joined
+from .widgets.text import Drawn, heading, joined
 
-WORD_WIDTH = 20  # "  41.2 s  discarded "
+LINES_BESIDE_LOSS = 15
 
 
 class RunScreen(ViewScreen):
@@ -32,7 +31,7 @@ class RunScreen(ViewScreen):
         Binding("left_square_bracket,left", "step(-1)", "Row", key_display="[ ]"),
         Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
         Binding("escape", "follow", "Follow", key_display="esc"),
-        Binding("slash", "filter", "Filter"),
+        Binding("slash", "filter", "Filter", key_display="/"),
     ]
 
     def __init__(self) -> None:
@@ -67,15 +66,17 @@ class RunScreen(ViewScreen):
             table.show(run_columns(row), lines, Content.styled("nothing matches the filter", "dim"))
         self._draw_loss(row, session)
         log = list(session.log)
-        self.query_one("#log", Drawn).show(lambda width, height: log_text(log, width, height))
+        self.query_one("#log", Drawn).show(lambda width, height: log_tail(log, width, height))
 
     def _draw_loss(self, row: Row | None, session: Session) -> None:
         loss = self.query_one("#loss", Drawn)
         loss.display = row is not None and any(c.loss for c in row.contenders)
         if row is not None and loss.display:
+            # On a low terminal the log must keep a few lines.
+            most = max(2, self.size.height - len(row.contenders) - LINES_BESIDE_LOSS)
             loss.show(
                 lambda width, _: joined(
-                    [heading("Loss", width), *loss_lines(row, session.figures, width)]
+                    [heading("Loss", width), *loss_lines(row, session.figures, width, most)]
                 )
             )
 
@@ -92,6 +93,11 @@ class RunScreen(ViewScreen):
         first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
         return Content.assemble(first.truncate(width, ellipsis=True), "\n", question)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "follow":
+            return self._looked_at is not None or bool(self.query_one(FilterBar).value)
+        return super().check_action(action, parameters)
+
     def action_step(self, step: int) -> None:
         names = list(self.session.report.rows)
         row = self.row
@@ -99,12 +105,14 @@ class RunScreen(ViewScreen):
             index = names.index(row.plan.scenario) + step
             wanted = names[min(max(0, index), len(names) - 1)]
             self._looked_at = None if wanted == self.session.report.current_row else wanted
+            self.refresh_bindings()
             self.repaint()
 
     def action_follow(self) -> None:
         self._looked_at = None
         self.query_one(FilterBar).clear_and_hide()
         self.query_one(Table).focus()
+        self.refresh_bindings()
         self.repaint()
 
     def action_filter(self) -> None:
@@ -131,16 +139,3 @@ def _nothing(session: Session) -> str:
     if session.phase == "idle":
         return "No run yet.  Press s to start one."
     return "Planning the races..." if session.going else "Nothing was raced."
-
-
-def log_text(log: list[LogLine], width: int, height: int) -> Content:
-    """The last lines that fit, the newest at the bottom."""
-    lines: list[Content] = []
-    for entry in reversed(log[-height:] if height > 0 else []):
-        label = f"{entry.at_s:6.1f} s  {entry.word}"
-        lines[:0] = facts_lines(
-            [Fact(label, Content.styled(entry.text, TONES[entry.tone]))], width, WORD_WIDTH
-        )
-        if len(lines) >= height - 1:
-            break
-    return joined([heading("Log", width), *lines[-(height - 1) :]]) if height > 1 else Content("")

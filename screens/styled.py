@@ -39,9 +39,8 @@ def case_texts(case_id: str, figures: Figures) -> list[Content]:
     if contender is None:
         return texts
     case = contender.case
-    words = [case.precision, case.quantization or "", f"t{case.threads}" * bool(case.threads)]
-    end = " ".join(word for word in words if word)
-    return [*texts, Content.assemble((case.device, device_style(case)), f" {end}")]
+    _, _, *end = case.label.split("/")
+    return [*texts, Content.assemble((case.device, device_style(case)), " ", " ".join(end))]
 
 
 def pick_texts(verdict: Verdict, figures: Figures) -> list[Content]:
@@ -52,7 +51,8 @@ def pick_texts(verdict: Verdict, figures: Figures) -> list[Content]:
     if not verdict.tie or verdict.runner_up is None:
         return picks
     equals = case_texts(verdict.runner_up, figures)
-    return [Content(" / ").join(pair) for pair in zip(picks, equals, strict=True)]
+    both = [Content(" / ").join(pair) for pair in zip(picks, equals, strict=True)]
+    return [*both, Content.assemble(picks[-1], (" (tie)", "dim"))]
 
 
 def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: bool) -> list[Content]:

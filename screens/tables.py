@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from textual.content import Content
 
@@ -25,15 +25,21 @@ from .widgets.table import Cell, Column, Line
 
 # --------------------------------------------------------------- advisor
 
-ADVISOR_COLUMNS = (
-    Column("scenario", "Scenario", minimum=26),
+_ADVISOR_COLUMNS = (
+    Column("scenario", "Scenario", minimum=22),
     Column("textbook", "Textbook", rank=2),
     Column("here", "Here"),
     Column("ratio", "GPU / CPU", rank=1, align="right"),
     Column("interval", "95 %", rank=4),
-    Column("pick", "Pick", rank=3, minimum=18, maximum=60),
+    Column("pick", "Pick", rank=3),
     Column("basis", "Basis", rank=5),
 )
+
+
+def advisor_columns(rows: Collection[Row]) -> list[Column]:
+    """Without a GPU there are no ratios, hence no intervals."""
+    gpu = any(c.case.device_kind == "gpu" for row in rows for c in row.contenders)
+    return [column for column in _ADVISOR_COLUMNS if gpu or column.key != "interval"]
 
 
 def advisor_line(row: Row, session: Session) -> Line:
@@ -46,11 +52,11 @@ def advisor_line(row: Row, session: Session) -> Line:
     }
     if verdict is None:
         cells["here"] = Content.styled("...", "dim")
-        return Line(plan.scenario, cells, ("ratio", pending_text(row, session)))
+        return Line(plan.scenario, cells, ("ratio", pending_texts(row, session)))
     cells |= {"here": here_text(verdict), "basis": basis_text(verdict)}
     if verdict.choice == "unknown" and verdict.device_ratio is None:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
-        return Line(plan.scenario, cells, ("ratio", Content.styled(why, "dim")))
+        return Line(plan.scenario, cells, ("ratio", [Content.styled(why, "dim")]))
     cells |= ratio_cells(verdict)
     cells["pick"] = pick_texts(verdict, figures)
     return Line(plan.scenario, cells)
@@ -63,27 +69,26 @@ def ratio_cells(verdict: Verdict) -> dict[str, Cell]:
     return {"ratio": Content(value), "interval": Content(interval)}
 
 
-def pending_text(row: Row, session: Session) -> Content:
-    """What stands in place of a verdict."""
+def pending_texts(row: Row, session: Session) -> list[Content]:
+    """What stands in place of a verdict, longest form first."""
     report, figures = session.report, session.figures
     if row.plan.textbook is None and row.started:
         return _fastest(row, figures)
     if not row.started:
-        return Content.styled("waiting" if session.going else "not reached", "dim")
+        return [Content.styled("waiting" if session.going else "not reached", "dim")]
     if session.going and report.current_row == row.plan.scenario:
-        left, count = figures.left_in_race(row), len(row.contenders)
-        return Content.styled(f"racing, {left} of {count} contenders left", "bold")
-    return Content.styled("deciding" if session.going else "cut short before a verdict", "dim")
+        left = f"racing, {figures.left_in_race(row)} of {len(row.contenders)}"
+        return [Content.styled(f"{left}{end}", "bold") for end in (" contenders left", " left")]
+    return [Content.styled("deciding" if session.going else "cut short before a verdict", "dim")]
 
 
-def _fastest(row: Row, figures: Figures) -> Content:
+def _fastest(row: Row, figures: Figures) -> list[Content]:
     best = figures.best_s(row)
     for contender in row.contenders:
         if best is not None and figures.numbers(contender).value_s == best:
-            return Content.assemble(
-                ("no verdict asked; fastest: ", "dim"), case_text(contender.case.id, figures)
-            )
-    return Content.styled("no verdict asked", "dim")
+            lead = Content.styled("no verdict asked; fastest: ", "dim")
+            return [Content.assemble(lead, name) for name in contender_names(contender, figures)]
+    return [Content.styled("no verdict asked", "dim")]
 
 
 # ------------------------------------------------------------ contenders
@@ -97,11 +102,15 @@ _COUNT = Column("n", "n", rank=7, align="right")
 OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
 
 
-def run_columns(row: Row) -> list[Column]:
-    """What the row's objective counts is the last number to leave."""
+def counted_columns(row: Row) -> list[Column]:
+    """What the row's objective counts, where that is not the median itself."""
     title = OBJECTIVE_TITLES.get(row.plan.objective)
-    median = Column("median", "Median", rank=5 if title else 2, align="right")
-    counted = [Column("value", title, rank=2, align="right")] if title else []
+    return [Column("value", title, rank=1, align="right")] if title else []
+
+
+def run_columns(row: Row) -> list[Column]:
+    counted = counted_columns(row)
+    median = Column("median", "Median", rank=5 if counted else 2, align="right")
     return [_CONTENDER, _SPEED, _RATE, *counted, median, _COUNT, _STATE]
 
 
@@ -161,12 +170,10 @@ def median_texts(contender: Contender, figures: Figures) -> list[Content]:
 
 # ---------------------------------------------------------------- detail
 
-DETAIL_COLUMNS = (
-    _CONTENDER,
-    Column("status", "Status", rank=1),
+_DETAIL_COLUMNS = (
     Column("median", "Median", rank=2, align="right"),
     Column("rate", "Rate", rank=3, align="right"),
-    Column("accuracy", "Error / limit", rank=4, align="right"),
+    Column("accuracy", "Check / limit", rank=4, align="right"),
     Column("import", "Import", rank=5, align="right"),
     Column("build", "Build", rank=6, align="right"),
     Column("transfer", "Transfer", rank=7, align="right"),
@@ -174,6 +181,12 @@ DETAIL_COLUMNS = (
     Column("n", "n", rank=9, align="right"),
     Column("reason", "Reason", rank=10, minimum=20, patient=True),
 )
+
+
+def detail_columns(row: Row) -> list[Column]:
+    status = Column("status", "Status", rank=1)
+    return [_CONTENDER, status, *counted_columns(row), *_DETAIL_COLUMNS]
+
 
 SETUP_FIELDS = (
     ("import", "import_s"),
@@ -196,9 +209,13 @@ def detail_line(contender: Contender, row: Row, session: Session) -> Line:
         if value is not None:
             cells[name] = Content(fmt.duration(value, align=True))
     if contender.blocks:
-        cells["rate"] = Content(rate_text(contender, figures))
-        cells["median"] = median_texts(contender, figures)
-        cells["n"] = Content(f"{figures.numbers(contender).measurement.n}")
+        numbers = figures.numbers(contender)
+        cells |= {
+            "rate": Content(rate_text(contender, figures)),
+            "value": Content(fmt.duration(numbers.value_s, align=True)),
+            "median": median_texts(contender, figures),
+            "n": Content(f"{numbers.measurement.n}"),
+        }
     reason = reason_message(contender, figures)
     if reason:
         cells["reason"] = Content.styled(reason, "dim")
@@ -213,9 +230,9 @@ def status_text(contender: Contender, row: Row, session: Session) -> Content:
 
 
 def reason_message(contender: Contender, figures: Figures) -> str:
-    if contender.reason is not None:
-        return contender.reason.message
-    return figures.dropped_text(contender.dropped) if contender.dropped is not None else ""
+    if contender.dropped is not None:
+        return figures.dropped_text(contender.dropped)
+    return contender.reason.message if contender.reason is not None else ""
 
 
 def accuracy_text(contender: Contender) -> str:

@@ -6,7 +6,9 @@ at all, or another eye lose nothing.
 
 from __future__ import annotations
 
-from textual.theme import Theme
+from dataclasses import replace
+
+from textual.theme import BUILTIN_THEMES, Theme
 
 # Exact members of the 256-colour palette: over SSH, where COLORTERM is not forwarded, nothing
 # has to be approximated.
@@ -35,29 +37,19 @@ DARK = Theme(
 )
 
 # The terminal's own sixteen colours, used where there are no more, and under NO_COLOR.
-SIXTEEN = Theme(
+_ANSI = BUILTIN_THEMES["ansi-dark"]
+SIXTEEN = replace(
+    _ANSI,
     name="workbench-16",
-    ansi=True,
     primary="ansi_cyan",
-    secondary="ansi_cyan",
     accent="ansi_cyan",
-    warning="ansi_yellow",
-    error="ansi_red",
-    success="ansi_green",
-    foreground="ansi_default",
-    background="ansi_default",
-    surface="ansi_default",
-    panel="ansi_default",
-    boost="ansi_default",
     variables={
+        **_ANSI.variables,
         "cpu": "ansi_cyan",
         "gpu": "ansi_green",
         "rule": "ansi_default",
         "cursor": "ansi_default",
-        "footer-key-foreground": "ansi_cyan",
         "footer-background": "ansi_default",
         "footer-description-foreground": "ansi_default",
-        "input-cursor-background": "ansi_white",
-        "input-cursor-foreground": "ansi_black",
     },
 )

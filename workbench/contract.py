@@ -46,6 +46,7 @@ class Case:
     threads: int | None = None  # CPU threads; None where the device is a GPU
     batch: int | None = None
     params: Mapping[str, ParameterValue] = field(default_factory=dict)
+    layout: str | None = None  # "nhwc" for channels-last; None: the backend's usual order
 
     @property
     def id(self) -> str:
@@ -60,6 +61,8 @@ class Case:
         """The contender without its workload: `cpu/torch/bf16/t16`."""
         precision = f"{self.precision}-{self.quantization}" if self.quantization else self.precision
         parts = [self.device, self.backend, precision]
+        if self.layout is not None:
+            parts.append(self.layout)
         if self.threads is not None:
             parts.append(f"t{self.threads}")
         return "/".join(parts)
@@ -119,6 +122,7 @@ class Variant:
     backend: str
     precision: str
     quantization: str | None = None
+    layout: str | None = None  # as in `Case`
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ which its graph is optimised, and "transfer" moves a torch model's weights to a 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 # A plainly wrong answer is far beyond these; a scenario's own error limit may be tighter.
 LIMITS = {"fp32": 1e-4, "fp16": 1e-2, "int8": 0.1}
-CHECKED = 8  # inputs
 
 
 def prepare(
@@ -33,7 +32,7 @@ def prepare(
     setup: Setup,
     layers: Sequence[Layer],
     inputs: Sequence[Batch],
-    calibration: Sequence[Batch],
+    calibration: Iterable[Batch],
 ) -> InferenceTask:
     """The task of answering `inputs` in turn; `calibration` is for static INT8 only."""
     if case.backend == "torch":
@@ -61,8 +60,8 @@ class InferenceTask(Task):
     def check(self) -> Accuracy:
         import numpy as np
 
-        inputs = np.concatenate(self.inputs[:CHECKED])
-        answers = np.concatenate([self.infer(batch) for batch in self.inputs[:CHECKED]])
+        inputs = np.concatenate(self.inputs)
+        answers = np.concatenate([self.infer(batch) for batch in self.inputs])
         error = relative_error(answers, forward(self.layers, inputs))
         limit = LIMITS[self.case.precision]
         reference = f"NumPy float64 forward pass of {len(inputs)} inputs"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench import assets
@@ -100,7 +101,7 @@ def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
     last = len(sizes) - 2
     return [
         Dense(_he(rng, outputs, inputs), np.zeros(outputs, np.float32), relu=index < last)
-        for index, (inputs, outputs) in enumerate(zip(sizes, sizes[1:], strict=False))
+        for index, (inputs, outputs) in enumerate(pairwise(sizes))
     ]
 
 
@@ -109,7 +110,8 @@ def _he(rng: np.random.Generator, *shape: int) -> Array:
     import numpy as np
 
     fan_in = int(np.prod(shape[1:]))
-    return (rng.standard_normal(shape) * np.sqrt(2 / fan_in)).astype(np.float32)
+    weights = rng.standard_normal(shape, dtype=np.float32)
+    return weights * np.float32(np.sqrt(2 / fan_in))
 
 
 def forward(layers: Sequence[Layer], inputs: Array) -> NDArray[np.float64]:
@@ -177,4 +179,4 @@ def convnet_multiplications(image: int) -> int:
 
 def mlp_multiplications(sizes: Sequence[int]) -> int:
     """Multiply-adds of an MLP's forward pass on one sample."""
-    return sum(inputs * outputs for inputs, outputs in zip(sizes, sizes[1:], strict=False))
+    return sum(inputs * outputs for inputs, outputs in pairwise(sizes))

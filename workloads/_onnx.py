@@ -132,7 +132,7 @@ def _require_quantised(model: bytes, method: str) -> None:
     import onnx
 
     operators = {node.op_type for node in onnx.load_model_from_string(model).graph.node}
-    if operators.isdisjoint(QUANTISED_OPS[method]) or operators & {"Gemm"} and method == "dynamic":
+    if operators.isdisjoint(QUANTISED_OPS[method]):
         raise WorkloadError(
             f"{method} quantisation left the model as it was",
             code="not_quantised",

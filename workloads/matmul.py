@@ -89,9 +89,7 @@ def check(case: Case, seed: int, product: NDArray[np.floating[Any]]) -> Accuracy
     return Accuracy("relative_error", error, reference, limit, error <= limit)
 
 
-def project(
-    matrix: NDArray[np.floating[Any]], vectors: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def project(matrix: NDArray[np.floating[Any]], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """`matrix` @ `vectors` in float64, a block of rows at a time to save memory."""
     import numpy as np
 

@@ -108,12 +108,12 @@ class ConvNetTraining(TorchTask):
             self.pictures = Pictures(batch, image, setup.seed)
             network = module(self.layers)
         (self.network,) = to_device(setup, case, network)
-        self.optimiser = torch.optim.SGD(
-            self.network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM
-        )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=arithmetic(case) == "fp16")
         self.latest: Any = None
         with setup.phase("build"):
+            self.optimiser = torch.optim.SGD(
+                self.network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM
+            )
             # Forked before any batch, so that the children share the pictures' memory.  They
             # wait on pipes without a time limit: a task that is frozen and resumed goes on.
             forked = multiprocessing.get_context("fork") if sys.platform == "linux" else None
@@ -154,7 +154,8 @@ class ConvNetTraining(TorchTask):
         """
         import torch
 
-        pictures, labels = (array[:CHECKED] for array in self.pictures[0])
+        pictures, labels = self.pictures[0]
+        pictures, labels = pictures[:CHECKED], labels[:CHECKED]
         batch, classes = torch.from_numpy(pictures), torch.from_numpy(labels)
         loss = float(self._backward(batch, classes).item())
         scale = self.scaler.get_scale()

@@ -106,11 +106,10 @@ def _activity(session: Session) -> Content:
 def _progress(session: Session, width: int) -> Content:
     budget = session.budget_s
     elapsed = session.elapsed_s
-    if not session.going or budget is None:
+    if not session.going or not budget:
         return Content(f"{fmt.duration(elapsed)}" if session.report.started else "")
     share = min(1.0, elapsed / budget)
-    drawn = fmt.bar(share, max(8, width // 6), trough="░")
-    left = f"{fmt.clock(max(0.0, budget - elapsed))} left"
-    return Content.assemble(
-        (drawn, "$primary"), f" {share * 100:3.0f} %", f"  {left} of {fmt.clock(budget)}"
-    )
+    drawn = fmt.gauge(share, max(8, width // 6))
+    left = f"  {fmt.clock(max(0.0, budget - elapsed))} left"
+    whole = f" of {fmt.clock(budget)}" if width >= 100 else ""
+    return Content.assemble((drawn, "$primary"), f" {share * 100:3.0f} %", left, whole)

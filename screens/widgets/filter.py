@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.message import Message
-from textual.widgets import Input
+from textual.widgets import Input, Label
 
 
-class FilterBar(Input):
+class FilterBar(Horizontal):
     """All words must occur, in any order, upper and lower case alike."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -19,16 +21,23 @@ class FilterBar(Input):
     class Closed(Message):
         """The table should have the keys again."""
 
-    def __init__(self) -> None:
-        super().__init__(placeholder="filter: words that must all occur", compact=True)
+    def compose(self) -> ComposeResult:
+        yield Label("/ ")
+        yield Input(placeholder="words that must all occur", compact=True)
+
+    def on_mount(self) -> None:
         self.display = False
+
+    @property
+    def value(self) -> str:
+        return self.query_one(Input).value
 
     def open(self) -> None:
         self.display = True
-        self.focus()
+        self.query_one(Input).focus()
 
     def clear_and_hide(self) -> None:
-        self.value = ""
+        self.query_one(Input).value = ""
         self.display = False
 
     def action_dismiss(self) -> None:

@@ -1,32 +1,49 @@
-"""Loss curves: one line per contender that trains, on one common scale of steps."""
+"""Loss curves: one line per contender that trains, all on one scale of loss and of steps."""
 
 from __future__ import annotations
 
 from textual.content import Content
 
-from workbench.report import Row
+from workbench.report import Contender, Row
 
 from .. import format as fmt
 from ..figures import Figures
 from ..styled import device_style
 
+WIDEST = 60
+STRETCH = 4  # cells per value at most, while the values are few
 
-def loss_lines(row: Row, figures: Figures, width: int) -> list[Content]:
-    """`cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`, first and last loss at the ends of the curve."""
+
+def loss_lines(row: Row, figures: Figures, width: int, most: int) -> list[Content]:
+    """`cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`: first and last loss at the ends of the curve.
+
+    Of more than `most` contenders those still in the race, and those measured longest, are shown.
+    """
     training = [contender for contender in row.contenders if contender.loss]
-    names = [figures.case_name(contender.case.id) for contender in training]
-    name_width = max((len(name) for name in names), default=0)
+    chosen = sorted(training, key=_interest)[:most]
+    shown = [contender for contender in training if contender in chosen]
+    if not shown:
+        return []
+    names = [figures.case_name(contender.case.id) for contender in shown]
+    name_width = max(len(name) for name in names)
+    room = max(1, min(WIDEST, width - name_width - 18))
+    longest = max(len(contender.loss) for contender in shown)
+    scale = min(STRETCH, room / longest)
+    low = min(min(contender.loss) for contender in shown)
+    high = max(max(contender.loss) for contender in shown)
     lines = []
-    for contender, name in zip(training, names, strict=True):
+    for contender, name in zip(shown, names, strict=True):
         first, last = fmt.significant(contender.loss[0]), fmt.significant(contender.loss[-1])
-        room = min(60, width - name_width - 18)
-        curve = fmt.sparkline(contender.loss, room)
+        cells = max(1, int(len(contender.loss) * scale))
+        curve = fmt.sparkline(contender.loss, cells, low, high)
+        style = device_style(contender.case)
         lines.append(
             Content.assemble(
-                (name.ljust(name_width), device_style(contender.case)),
-                f"  {first:>6} ",
-                (curve, device_style(contender.case)),
-                f" {last}",
+                (name.ljust(name_width), style), f"  {first:>6} ", (curve, style), f" {last}"
             )
         )
     return lines
+
+
+def _interest(contender: Contender) -> tuple[bool, int]:
+    return contender.dropped is not None, -len(contender.loss)

@@ -46,11 +46,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """One row; `span` = (column, text) runs from that column to the right edge."""
+    """One row; `span` = (column, texts) runs from that column to the right edge."""
 
     key: str
     cells: Mapping[str, Cell]
-    span: tuple[str, Content] | None = None
+    span: tuple[str, Sequence[Content]] | None = None
 
 
 def forms(cell: Cell) -> Sequence[Content]:
@@ -92,17 +92,20 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
 
 
 def cell_text(cell: Cell | None, column: Column, width: int) -> Content:
-    """The longest text that fits, or the shortest cut off with an ellipsis; padded."""
+    """The longest form that fits, or the shortest cut off with an ellipsis; padded."""
     if cell is None:
         chosen = Content("")
     elif callable(cell):
         chosen = cell(width)
     else:
-        texts = [cell] if isinstance(cell, Content) else list(cell)
-        chosen = next((text for text in texts if text.cell_length <= width), texts[-1])
-    chosen = chosen.truncate(width, ellipsis=True)
+        chosen = longest_that_fits(forms(cell), width)
     missing = width - chosen.cell_length
     return chosen.pad_left(missing) if column.align == "right" else chosen.pad_right(missing)
+
+
+def longest_that_fits(texts: Sequence[Content], width: int) -> Content:
+    fitting = (text for text in texts if text.cell_length <= width)
+    return next(fitting, texts[-1].truncate(width, ellipsis=True))
 
 
 def line_text(line: Line, layout: Sequence[tuple[Column, int]], width: int) -> Content:
@@ -111,19 +114,27 @@ def line_text(line: Line, layout: Sequence[tuple[Column, int]], width: int) -> C
     used = 0
     for column, column_width in layout:
         if line.span is not None and line.span[0] == column.key:
-            parts.append(line.span[1].truncate(max(0, width - used), ellipsis=True))
+            parts.append(longest_that_fits(line.span[1], max(0, width - used)))
             break
         parts.append(cell_text(line.cells.get(column.key), column, column_width))
         used += column_width + GAP
     return Content(" " * GAP).join(parts)
 
 
+def table_lines(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[Content]:
+    """The whole table as text: a head and a line for each."""
+    layout = fit(columns, lines, width)
+    titles = {column.key: Content.styled(column.title, "dim") for column, _ in layout}
+    head = line_text(Line("", titles), layout, width)
+    return [head, *(line_text(line, layout, width) for line in lines)]
+
+
 class TableLine(Static):
     """One row on the screen."""
 
-    def __init__(self, index: int) -> None:
-        super().__init__("", classes="table-line")
-        self.index = index
+    def __init__(self, index: int | None, classes: str | None = None) -> None:
+        super().__init__("", classes=classes)
+        self.index = index  # None: the head
         self.drawn = Content("")
 
     def draw(self, content: Content) -> None:
@@ -132,7 +143,8 @@ class TableLine(Static):
             self.update(content, layout=False)
 
     def on_click(self) -> None:
-        self.post_message(Table.LineClicked(self.index))
+        if self.index is not None:
+            self.post_message(Table.LineClicked(self.index))
 
 
 @dataclass
@@ -175,7 +187,7 @@ class Table(Widget, can_focus=True):
         self._shown = _Shown()
 
     def compose(self) -> ComposeResult:
-        yield Static("", classes="table-head")
+        yield TableLine(None, classes="table-head")
         yield VerticalScroll(classes="table-body", can_focus=False)
 
     def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Content) -> None:
@@ -191,18 +203,17 @@ class Table(Widget, can_focus=True):
         if not self.is_mounted or width == 0:
             return
         shown = self._shown
-        head, body = self.query_one(".table-head", Static), self.query_one(VerticalScroll)
+        head, body = self.query_one(".table-head", TableLine), self.query_one(VerticalScroll)
         widgets = self._as_many(body, max(1, len(shown.lines)))
         if not shown.lines:
-            head.update("", layout=False)
+            head.draw(Content(""))
             widgets[0].draw(shown.empty.truncate(width, ellipsis=True))
             widgets[0].set_class(False, "-cursor")
             return
-        layout = fit(shown.columns, shown.lines, width)
-        titles = {column.key: Content.styled(column.title, "dim") for column, _ in layout}
-        head.update(line_text(Line("", titles), layout, width), layout=False)
-        for widget, line in zip(widgets, shown.lines, strict=False):
-            widget.draw(line_text(line, layout, width))
+        titles, *texts = table_lines(shown.columns, shown.lines, width)
+        head.draw(titles)
+        for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
+            widget.draw(text)
             widget.set_class(line.key == self.cursor, "-cursor")
 
     def _as_many(self, body: VerticalScroll, count: int) -> list[TableLine]:
@@ -219,10 +230,11 @@ class Table(Widget, can_focus=True):
         self._draw()
 
     def watch_cursor(self) -> None:
+        self.refresh_bindings()
         self._draw()
         index = self._index()
         if index is not None:
-            lines = list(self.query(TableLine))
+            lines = list(self.query_one(VerticalScroll).query(TableLine))
             if index < len(lines):
                 lines[index].scroll_visible(animate=False)
         self.post_message(self.Moved())
@@ -236,6 +248,9 @@ class Table(Widget, can_focus=True):
         if index is not None:
             last = len(self._shown.lines) - 1
             self.cursor = self._shown.lines[min(max(0, index + step), last)].key
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.cursor is not None if action == "select" else True
 
     def action_select(self) -> None:
         if self.cursor is not None:

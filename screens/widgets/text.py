@@ -14,10 +14,11 @@ LABEL_WIDTH = 14
 
 @dataclass(frozen=True)
 class Fact:
-    """A labelled text; without a label it takes the whole width."""
+    """A labelled text; without a label it takes the whole width.  Of several texts each stays
+    in one piece when they are wrapped."""
 
     label: str
-    text: Content
+    text: Content | Sequence[Content]
     label_style: str = "dim"
 
 
@@ -37,10 +38,27 @@ def facts_lines(facts: Sequence[Fact], width: int, label_width: int = LABEL_WIDT
     for entry in facts:
         indent = label_width if entry.label else 0
         label = Content.styled(entry.label.ljust(indent), entry.label_style)
-        for wrapped in entry.text.wrap(max(10, width - indent)):
-            lines.append(Content.assemble(label, wrapped.rstrip()))
+        for text in _wrapped(entry.text, max(10, width - indent)):
+            lines.append(Content.assemble(label, text))
             label = Content(" " * indent)
     return lines
+
+
+def _wrapped(text: Content | Sequence[Content], width: int) -> list[Content]:
+    if isinstance(text, Content):
+        return [line.rstrip() for line in text.wrap(width)]
+    lines: list[Content] = []
+    for piece in text:
+        if lines and lines[-1].cell_length + 2 + piece.cell_length <= width:
+            lines[-1] = Content.assemble(lines[-1], "  ", piece)
+        else:
+            lines.append(piece)
+    return lines or [Content("")]
+
+
+def label_width(facts: Sequence[Fact]) -> int:
+    """Room for the longest label and a gap."""
+    return max([LABEL_WIDTH, *(len(entry.label) + 2 for entry in facts)])
 
 
 def joined(lines: Sequence[Content]) -> Content:
@@ -69,6 +87,10 @@ class Drawn(Static):
             return
         content = self._make(width, height)
         if not content.is_same(self._drawn):
-            taller = content.plain.count("\n") != self._drawn.plain.count("\n")
+            taller = _height(content) != _height(self._drawn)
             self._drawn = content
-            self.update(content, layout=taller or bool(content) != self.display)
+            self.update(content, layout=taller)
+
+
+def _height(content: Content) -> int:
+    return content.plain.count("\n") + 1 if content else 0

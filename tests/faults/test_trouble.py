@@ -18,7 +18,7 @@ TROUBLES = {
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_trouble_in_one_case_is_told_and_costs_no_other(cli, trouble: str) -> None:
-    done = cli("run", "spin", "--budget", "6", "--json", "--set", f"trouble={trouble}")
+    done = cli("run", "spin", "--budget", "12", "--json", "--set", f"trouble={trouble}")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     document = json.loads(done.stdout)

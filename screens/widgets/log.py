@@ -1,0 +1,29 @@
+"""The log, newest at the bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from ..narrate import LogLine
+from ..styled import TONES
+from .text import Fact, facts_lines, heading, joined
+
+LABEL_WIDTH = 20  # "  41.2 s  discarded "
+
+
+def log_lines(entries: Sequence[LogLine], width: int) -> list[Content]:
+    facts = [
+        Fact(f"{entry.at_s:6.1f} s  {entry.word}", Content.styled(entry.text, TONES[entry.tone]))
+        for entry in entries
+    ]
+    return facts_lines(facts, width, LABEL_WIDTH)
+
+
+def log_tail(entries: Sequence[LogLine], width: int, height: int) -> Content:
+    """A heading and the last lines that fit under it."""
+    room = height - 1
+    if room < 1:
+        return Content("")
+    return joined([heading("Log", width), *log_lines(entries[-room:], width)[-room:]])

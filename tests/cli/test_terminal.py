@@ -1,0 +1,126 @@
+"""The real program on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import sys
+import termios
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conftest import Cli, marked
+from workbench import events as ev
+from workbench import journal
+
+SPIN = ("run", "spin", "--budget", "40", "--set", "ms=1000", "--set", "trouble=forks")
+
+
+class Terminal:
+    """A program on a terminal of 80 by 24, whose screen somebody keeps reading."""
+
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.clear()
+            os.environ.update(environment, TERM="xterm-256color")
+            os.execv(sys.executable, [sys.executable, "-m", "workbench", *arguments])
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.screen = bytearray()
+        self._news = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        with suppress(OSError):
+            while data := os.read(self.fd, 65536):
+                with self._news:
+                    self.screen += data
+                    self._news.notify_all()
+
+    def until(self, text: bytes, timeout: float = 30) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: text in self.screen, timeout), self.screen[-2000:]
+
+    def press(self, keys: bytes) -> None:
+        os.write(self.fd, keys)
+
+    def exit_code(self) -> int:
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+@pytest.fixture
+def terminal(environment: dict[str, str]) -> Iterator[object]:
+    open_terminals: list[Terminal] = []
+
+    def start(*arguments: str) -> Terminal:
+        open_terminals.append(Terminal(environment, *arguments))
+        return open_terminals[-1]
+
+    yield start
+    for shown in open_terminals:
+        with suppress(OSError):
+            os.kill(shown.pid, signal.SIGKILL)
+        with suppress(OSError):
+            os.close(shown.fd)
+
+
+def the_run(cli: Cli) -> Path:
+    (path,) = cli.runs.glob("*.jsonl")
+    return path
+
+
+@pytest.mark.parametrize("keys", [b"q", b"\x03"], ids=["q", "ctrl-c"])
+def test_leaving_a_live_run_cuts_it_short_and_keeps_its_journal(terminal, cli, keys) -> None:
+    shown = terminal(*SPIN)
+    shown.until(b"racing")
+    family = marked(the_run(cli).stem)
+    shown.press(keys)
+    assert shown.exit_code() == 130
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+    assert journal.read(the_run(cli))[-1].status == "cancelled"
+
+
+def test_after_kill_9_of_the_tui_nothing_of_the_run_remains(terminal, cli) -> None:
+    shown = terminal(*SPIN)
+    shown.until(b"racing")
+    family = marked(the_run(cli).stem)
+    assert len(family) >= 3
+    os.kill(shown.pid, signal.SIGKILL)
+    shown.exit_code()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+    assert isinstance(journal.read(the_run(cli))[-1], ev.RunFinished)
+
+
+def test_an_earlier_run_opens_in_the_tui_and_q_leaves_with_0(terminal, cli) -> None:
+    assert cli("run", "spin", "--budget", "4", "--json").returncode == 0
+    shown = terminal("open", "last")
+    shown.until(b"spin")
+    shown.press(b"q")
+    assert shown.exit_code() == 0
+
+
+def test_plain_and_a_dumb_terminal_show_text(terminal, environment) -> None:
+    shown = terminal("run", "spin", "--budget", "4", "--plain")
+    assert shown.exit_code() == 0
+    assert b"worker cpu/numpy" in shown.screen
+    assert b"\x1b[?1049h" not in shown.screen  # the alternate screen of a TUI
+
+
+def test_output_is_written_by_the_tui_too(terminal, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    shown = terminal("run", "spin", "--budget", "4", "--output", str(target))
+    shown.until(b"done")
+    shown.press(b"q")
+    assert shown.exit_code() == 0
+    assert target.exists()

@@ -1,0 +1,62 @@
+"""Inference with a multi-layer perceptron, FP32 and INT8: products without convolutions."""
+
+from __future__ import annotations
+
+from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
+
+from . import _inference
+from ._network import CLASSES, mlp, mlp_multiplications
+
+FEATURES = 784
+INPUTS = 8
+CALIBRATION_INPUTS = 32
+
+
+class InferMlp(Workload):
+    """Three hidden layers of `width`, He-initialised, on normal random inputs."""
+
+    name = "infer_mlp"
+    title = "Perceptron inference, FP32 and INT8"
+    teaches = "For plain matrix products dynamic INT8 pays, though it fails conv nets."
+    parameters = (Parameter("width", 1024, "units of each hidden layer", 8, 16_384),)
+    default_batch = 16
+    variants = (
+        Variant("cpu", "onnxruntime", "fp32"),
+        Variant("cpu", "onnxruntime", "int8", "dynamic"),
+        Variant("cpu", "onnxruntime", "int8", "static"),
+        Variant("cpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp16"),
+    )
+
+    def work(self, case: Case) -> Work:
+        batch, sizes = case.batch or 1, self._sizes(case)
+        weights = mlp_multiplications(sizes)
+        size = {"fp32": 4, "fp16": 2, "int8": 1}[case.precision]
+        return Work(
+            flops=2.0 * batch * weights,
+            bytes_moved=float(size * weights + 4 * batch * sum(sizes)),
+            items=batch,
+            item="samples",
+            memory_bytes=4.0 * (3 * weights + batch * (sum(sizes) + INPUTS * FEATURES)),
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        import numpy as np
+
+        rng = np.random.default_rng(setup.seed)
+        shape = (case.batch or 1, FEATURES)
+        inputs, calibration = (
+            [rng.standard_normal(shape, dtype=np.float32) for _ in range(count)]
+            for count in (INPUTS, CALIBRATION_INPUTS)
+        )
+        layers = mlp(self._sizes(case), setup.seed)
+        return _inference.prepare(case, setup, layers, inputs, calibration)
+
+    @staticmethod
+    def _sizes(case: Case) -> tuple[int, ...]:
+        width = int(case.params["width"])
+        return FEATURES, width, width, width, CLASSES
+
+
+WORKLOAD = InferMlp()

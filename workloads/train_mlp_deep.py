@@ -1,0 +1,131 @@
+"""A wide multi-layer perceptron trained by Adam, every epoch on all samples at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+
+from . import _mlp
+from ._network import mlp, mlp_multiplications
+from ._torch import TorchTask, module, to_device
+
+SIZES = (1000, 512, 256, 2)
+LEARNING_RATE = 0.001
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+CHECKED_SAMPLES = 256
+CHECKED_STEPS = 3
+LIMIT = 1e-4
+
+
+class TrainMlpDeep(Workload):
+    """A 1000-512-256-2 perceptron; one step is one full-batch epoch.
+
+    After `epochs` epochs the training starts again from the same initial weights, so that every
+    step measured is one of the training described.
+    """
+
+    name = "train_mlp_deep"
+    title = "Wide network, full-batch epochs"
+    teaches = "Large dense layers over all samples at once keep a GPU busy from end to end."
+    parameters = (
+        Parameter("samples", 10_000, "training samples, all in every epoch", 1, 1_000_000),
+        Parameter("epochs", 10, "epochs before the training starts again", 1, 100_000),
+    )
+    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+
+    def work(self, case: Case) -> Work:
+        samples = int(case.params["samples"])
+        weights = mlp_multiplications(SIZES)
+        # Three products per layer, but no gradient of the data in the first.
+        multiplications = 3 * weights - SIZES[0] * SIZES[1]
+        return Work(
+            flops=2.0 * samples * multiplications,
+            bytes_moved=4.0 * (samples * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 10 * weights),
+            items=samples,
+            item="samples",
+            memory_bytes=4.0 * (samples * (2 * SIZES[0] + 4 * sum(SIZES[1:])) + 8 * weights),
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        return DeepMlpTraining(case, setup)
+
+
+class DeepMlpTraining(TorchTask):
+    """One step is one epoch."""
+
+    def __init__(self, case: Case, setup: Setup) -> None:
+        import torch
+
+        super().__init__(case)
+        self.epochs = int(case.params["epochs"])
+        with setup.phase("build"):
+            self.layers = mlp(SIZES, setup.seed)
+            samples = int(case.params["samples"])
+            data, labels = _mlp.samples(samples, SIZES[0], SIZES[-1], setup.seed)
+            on_host = torch.from_numpy(data), torch.from_numpy(labels)
+        self.data, self.labels = to_device(setup, case, *on_host)
+        self.latest: Any = None
+        with setup.phase("build"):
+            self._start()
+
+    def _start(self) -> None:
+        import torch
+
+        self.epoch = 0
+        self.network = module(self.layers).to(self.device)
+        self.optimiser = torch.optim.Adam(
+            self.network.parameters(), lr=LEARNING_RATE, betas=BETAS, eps=EPSILON
+        )
+
+    def step(self) -> None:
+        if self.epoch == self.epochs:
+            self._start()
+        self.latest = self._epoch(self.data, self.labels)
+        self.epoch += 1
+
+    def _epoch(self, data: Any, labels: Any) -> Any:
+        """One optimiser step; the loss before it, still on the device."""
+        import torch
+
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.cross_entropy(self.network(data), labels)
+        loss.backward()
+        self.optimiser.step()
+        return loss.detach()
+
+    def check(self) -> Accuracy:
+        """Train on the first samples, against Adam in NumPy float64; then start afresh."""
+        data, labels = self.data[:CHECKED_SAMPLES], self.labels[:CHECKED_SAMPLES]
+        losses = [float(self._epoch(data, labels).item()) for _ in range(CHECKED_STEPS)]
+        self._start()
+        expected = _mlp.reference_losses(
+            self.layers, data.cpu().numpy(), labels.cpu().numpy(), ReferenceAdam(), CHECKED_STEPS
+        )
+        error = _mlp.largest_deviation(losses, list(expected))
+        reference = f"NumPy float64 training, losses of the first {CHECKED_STEPS} steps"
+        return Accuracy("relative_error", error, reference, LIMIT, error <= LIMIT)
+
+    def loss(self) -> float | None:
+        return None if self.latest is None else float(self.latest.item())
+
+
+class ReferenceAdam:
+    """Adam as its paper has it (Kingma and Ba 2015, algorithm 1)."""
+
+    def __init__(self) -> None:
+        self.moments: dict[int, tuple[int, Any, Any]] = {}
+
+    def __call__(self, parameter: int, value: Any, gradient: Any) -> Any:
+        steps, first, second = self.moments.get(parameter, (0, 0.0, 0.0))
+        steps += 1
+        first = BETAS[0] * first + (1 - BETAS[0]) * gradient
+        second = BETAS[1] * second + (1 - BETAS[1]) * gradient**2
+        self.moments[parameter] = (steps, first, second)
+        unbiased_first = first / (1 - BETAS[0] ** steps)
+        unbiased_second = second / (1 - BETAS[1] ** steps)
+        return value - LEARNING_RATE * unbiased_first / (unbiased_second**0.5 + EPSILON)
+
+
+WORKLOAD = TrainMlpDeep()
