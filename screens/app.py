@@ -47,7 +47,8 @@ class WorkbenchApp(App[None]):
         Binding("2", "switch_mode('run')", "Run", show=False),
         Binding("3", "switch_mode('advisor')", "Advisor", show=False),
         Binding("s", "start", "Start"),
-        Binding("space", "pause", "Pause", key_display="space"),
+        Binding("space", "pause", "Pause"),
+        Binding("space", "resume", "Resume"),
         Binding("x", "stop", "Stop"),
         Binding("c", "copy", "Copy"),
         Binding("question_mark", "help", "Help", key_display="?"),
@@ -74,6 +75,7 @@ class WorkbenchApp(App[None]):
         self._leaving = False
         self._dirty = False
         self._painted_at = 0.0
+        self._able: tuple[object, ...] = ()
         self._resume_later = False  # we paused the run for a suspend
         self.session = Session(replay=replay, monotonic=monotonic)
         self.animation_level = "none"
@@ -153,7 +155,7 @@ class WorkbenchApp(App[None]):
     def refresh_keys(self) -> None:
         """The footer names only what can be done now; rebuilt only when that changes."""
         able = (self.session.phase, bool(self.session.report.rows), self.current_mode)
-        if able != getattr(self, "_able", None):
+        if able != self._able:
             self._able = able
             self.refresh_bindings()
 
@@ -162,23 +164,34 @@ class WorkbenchApp(App[None]):
         match action:
             case "start":
                 return not going and not self.session.replay
-            case "pause" | "stop":
+            case "resume":
+                return self.session.phase == "paused"
+            case "pause":
+                return going and self.session.phase not in ("stopping", "paused")
+            case "stop":
                 return going and self.session.phase != "stopping"
             case "copy":
-                return isinstance(self.screen, ViewScreen) and bool(self.session.report.rows)
+                screen = self.screen
+                copies = isinstance(screen, ViewScreen) and screen.COPIES
+                return copies and bool(self.session.report.rows)
         return True
 
     # ---------------------------------------------------------- the keys
 
     def action_pause(self) -> None:
-        if self._feed is not None and self.session.going:
-            self._feed.send("resume" if self.session.phase == "paused" else "pause")
+        self._send("pause")
+
+    def action_resume(self) -> None:
+        self._send("resume")
 
     def action_stop(self) -> None:
-        if self._feed is not None and self.session.going:
-            self.session.cancelling = True
-            self._feed.send("cancel")
-            self.repaint()
+        self.session.cancelling = True
+        self._send("cancel")
+        self.repaint()
+
+    def _send(self, control: str) -> None:
+        if self._feed is not None:
+            self._feed.send(control)
 
     def action_copy(self) -> None:
         """The terminal's clipboard by OSC 52; the notice shows the command where that fails."""
@@ -213,14 +226,18 @@ class WorkbenchApp(App[None]):
     def _suspended(self, _app: App[Any]) -> None:
         """Before the process stops: the engine must not race on unseen, and its events would
         fill the pipe until it stalls."""
-        if self._feed is not None and self.session.phase == "running":
-            self._feed.send("pause")
+        if self.session.phase == "running":
+            self._send("pause")
             self._resume_later = True
 
     def _resumed(self, _app: App[Any]) -> None:
-        if self._feed is not None and self._resume_later:
-            self._feed.send("resume")
+        if self._resume_later:
+            self._send("resume")
         self._resume_later = False
+        # The terminal comes back empty, and Textual would only draw what changes from here on.
+        for screen in self.screen_stack:
+            screen.refresh()
+            screen.query("*").refresh()
 
 
 def run_tui(

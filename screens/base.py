@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
+from textual.widgets import Input
 
 from .session import Session
 from .widgets.bars import TopBars
@@ -31,6 +32,8 @@ class ReportChanged(Message):
 
 class ViewScreen(Screen[None]):
     """A screen that draws a session.  Subclasses fill `body` and `draw`."""
+
+    COPIES: ClassVar[bool] = True  # there is a chosen row, whose command `c` copies
 
     @property
     def workbench(self) -> WorkbenchApp:
@@ -72,8 +75,10 @@ class ViewScreen(Screen[None]):
         self.repaint()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys about rows are offered only where there are rows."""
-        return bool(self.session.report.rows) if action in ("filter", "step") else True
+        """Keys about rows are offered only where there are rows, and none while text is typed."""
+        if action not in ("filter", "step"):
+            return True
+        return bool(self.session.report.rows) and not isinstance(self.focused, Input)
 
     def command(self) -> str | None:
         """What `c` copies: the command that measures the selected row again."""
@@ -93,6 +98,9 @@ def failure_text(session: Session, width: int) -> Content:
         width,
         label_width=10,
     )
+    label = "  log"
     for text in failure.log_tail[-FAILURE_LINES:]:
-        lines.append(Content.assemble(("  log     ", "dim"), text).truncate(width, ellipsis=True))
+        line = Content.assemble((label.ljust(10), "dim"), text)
+        lines.append(line.truncate(width, ellipsis=True))
+        label = ""
     return joined(lines)

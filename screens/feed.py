@@ -93,6 +93,7 @@ class EngineFeed:
         self._process: asyncio.subprocess.Process | None = None
         self._log: IO[bytes] | None = None
         self._cancelled_at: float | None = None
+        self._closing: asyncio.Future[None] | None = None
 
     async def events(self) -> AsyncIterator[ev.AnyEvent]:
         process = await self._start()
@@ -152,9 +153,17 @@ class EngineFeed:
             process.stdin.write(json.dumps({"control": control}).encode() + b"\n")
 
     async def close(self) -> None:
-        process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            await self._end(process)
+        # Once for all callers: whoever leaves first must not take the ending along.
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._process is not None:
+            if self._process.returncode is None:
+                await self._end(self._process)
+            # Its pipes stay open for as long as some grandchild holds the other end.
+            self._process._transport.close()  # type: ignore[attr-defined]
         log, self._log = self._log, None
         if log is not None:
             log.close()

@@ -18,6 +18,8 @@ TWO_COLUMNS = 110
 
 
 class HardwareScreen(ViewScreen):
+    COPIES = False
+
     def body(self) -> ComposeResult:
         with VerticalScroll(id="machine"):
             yield Drawn(id="warnings")

@@ -136,7 +136,7 @@ def memory(found: Memory) -> list[Fact]:
         facts.append(fact("cgroup limit", fmt.size(found.cgroup_limit_bytes)))
     swap = f"{fmt.size(found.swap_used_bytes)} of {fmt.size(found.swap_total_bytes)} used"
     facts.append(fact("swap", swap if found.swap_total_bytes else "none"))
-    return facts
+    return facts + missing(found.unavailable)
 
 
 def gpu_title(found: Gpu) -> str:
@@ -281,7 +281,7 @@ def software(found: Software, system: Os) -> list[Fact]:
         else:
             detail = f"  {package.detail}" if package.detail else ""
             facts.append(fact(name, f"{package.version}{detail}"))
-    return facts
+    return facts + missing(found.unavailable)
 
 
 def environment(found: Software) -> list[Fact]:

@@ -72,7 +72,9 @@ class Session:
             return "idle"
         if self.cancelling:
             return "stopping"
-        return "starting" if self.report.started is None else self.report.status
+        if self.report.started is None or self.report.machine is None:
+            return "starting"
+        return self.report.status
 
     @property
     def going(self) -> bool:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
@@ -22,7 +21,7 @@ from .control import Cancelled, Control
 from .document import SCHEMA_VERSION, Gpu, Machine, Reason, Software, Tool, Warning
 from .journal import Journal, new_run_id, runs_folder
 from .machine import detect, hardware_warnings
-from .racing import SLACK_S, START_DEADLINE_S, Race
+from .racing import SLACK_S, Race
 from .report import Report
 from .request import Request, RowPlan, UsageError, fake_devices, fill_cases
 from .workers import Pool, WorkerFailed, WorkerKey
@@ -54,7 +53,6 @@ class Engine:
         self._listener = listener
         self._journal: Journal | None = None
         self._pool: Pool | None = None
-        self._accelerators: list[dict[str, Any]] = []  # the GPUs of torch, as its worker said
         self.report = report
         self.run_id = new_run_id()
 
@@ -170,10 +168,12 @@ class Engine:
     def _race_all(self) -> None:
         assert self._pool is not None  # noqa: S101 - made just before
         end_s = self._request.budget - SLACK_S
-        for position, row in enumerate(self._rows):
+        # The heaviest row last: what the others leave of their shares is worth most there.
+        lightest_first = sorted(self._rows, key=lambda row: row.scenario.weight)
+        for position, row in enumerate(lightest_first):
             self._control.check()
             now = self._control.now()
-            weights = [r.scenario.weight for r in self._rows[position:]]
+            weights = [r.scenario.weight for r in lightest_first[position:]]
             share = max(0.0, end_s - now) * weights[0] / sum(weights)
             self._emit(
                 ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share),
@@ -270,16 +270,15 @@ class Engine:
         )
 
     def _worker_started(
-        self, key: WorkerKey, pid: int, import_s: float, hello: dict[str, Any]
+        self, key: WorkerKey, pid: int, import_s: float, versions: dict[str, str]
     ) -> None:
-        self._accelerators = hello["accelerators"]
         self._emit(
             ev.WorkerStarted(
                 at_s=self._control.now(),
                 worker=key.name,
                 pid=pid,
                 import_s=import_s,
-                versions=hello["versions"],
+                versions=versions,
             )
         )
 
@@ -307,8 +306,11 @@ class Engine:
         if not uses_torch or machine.gpus or "torch" not in software.packages:
             return machine
         assert self._pool is not None  # noqa: S101 - made just before
+        key = WorkerKey("cpu", "torch")
+        left = max(0.0, self._request.budget - SLACK_S - self._control.now())
         try:
-            self._pool.start(WorkerKey("cpu", "torch"), START_DEADLINE_S)
+            self._pool.start(key, left)
+            devices = self._pool.ask(key, left, op="accelerators").result["devices"]
         except WorkerFailed:
             return machine  # its cases will say why
         found = [
@@ -318,6 +320,6 @@ class Engine:
                 unavailable={"*": "NVML and libcuda say nothing of this device; torch does"},
                 **fields,
             )
-            for fields in self._accelerators
+            for fields in devices
         ]
         return msgspec.structs.replace(machine, gpus=found)

@@ -274,6 +274,7 @@ def _cases(
             backend=variant.backend,
             precision=variant.precision,
             quantization=variant.quantization,
+            layout=variant.layout,
             batch=scenario.batch,
             params=scenario.params,
         )

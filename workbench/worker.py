@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import sys
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -47,18 +46,17 @@ class Worker:
 
     def hello(self) -> dict[str, Any]:
         """Import the backend, wake the device, and say what is here."""
-        began = time.perf_counter()
         module = importlib.import_module(self.backend)
         versions = {"python": sys.version.split()[0], self.backend: str(module.__version__)}
-        accelerators = _torch_devices(module) if self.backend == "torch" else []
         if self.device.startswith("cuda:"):
             module.empty(1, device=self.device)
             module.cuda.synchronize(self.device)
-        return {
-            "versions": versions,
-            "accelerators": accelerators,
-            "backend_import_s": time.perf_counter() - began,
-        }
+        return {"versions": versions}
+
+    def accelerators(self) -> dict[str, Any]:
+        """The GPUs torch itself can use.  It opens CUDA, so it is asked only where no GPU is
+        known: a context takes memory and time that a CPU contender must not pay for."""
+        return {"devices": _torch_devices(importlib.import_module("torch"))}
 
     def prepare(
         self, case: dict[str, Any], seed: int, latency: bool, warm_up_s: float
@@ -131,7 +129,6 @@ class Worker:
 
 
 def _torch_devices(torch: Any) -> list[dict[str, Any]]:
-    """The GPUs torch itself can use; a CPU build has none."""
     if not torch.cuda.is_available():
         return []
     found = []

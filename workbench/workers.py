@@ -236,7 +236,7 @@ class Pool:
         run_id: str,
         python: str,
         threads: int,
-        on_start: Callable[[WorkerKey, int, float, dict[str, Any]], None],
+        on_start: Callable[[WorkerKey, int, float, dict[str, str]], None],
         on_end: Callable[[WorkerKey, Reason | None], None],
         on_status: Callable[[str], None],
         on_freeze_failure: Callable[[WorkerKey], None],
@@ -262,7 +262,7 @@ class Pool:
         self._workers[key] = worker
         self._guardian.tell("+", worker.pid)
         hello = self.ask(key, deadline_s, op="hello").result
-        self._on_start(key, worker.pid, time.monotonic() - began, hello)
+        self._on_start(key, worker.pid, time.monotonic() - began, hello["versions"])
 
     def is_alive(self, key: WorkerKey) -> bool:
         return key in self._workers

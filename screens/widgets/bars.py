@@ -72,7 +72,10 @@ def status_line(session: Session, width: int) -> Content:
 def _state(session: Session) -> Content:
     finished = session.report.finished
     if finished is None:
-        word, style = PHASE_WORDS[session.phase]
+        phase = session.phase
+        if phase == "running" and session.report.current_row is None:
+            phase = "starting"
+        word, style = PHASE_WORDS[phase]
     else:
         word = finished.status
         style = "bold $success" if word == "done" else "bold $warning"
@@ -93,11 +96,11 @@ def _activity(session: Session) -> Content:
         case "stopping":
             return Content("writing what was measured...")
         case "finished" | "incomplete":
-            answered = sum(row.verdict is not None for row in report.rows.values())
+            answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
     if report.current_row is None:
-        return Content("preparing...")
+        return Content("planning...")
     title = figures.title(report.current_row)
     case = figures.case_name(report.current_case) if report.current_case else "preparing"
     return Content.assemble(title, (": ", "dim"), case)

@@ -213,8 +213,10 @@ class Table(Widget, can_focus=True):
         titles, *texts = table_lines(shown.columns, shown.lines, width)
         head.draw(titles)
         for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
-            widget.draw(text)
-            widget.set_class(line.key == self.cursor, "-cursor")
+            chosen = line.key == self.cursor
+            # Where the cursor is inverse video, coloured words would become coloured boxes.
+            widget.draw(text.without_spans if chosen and self.app.native_ansi_color else text)
+            widget.set_class(chosen, "-cursor")
 
     def _as_many(self, body: VerticalScroll, count: int) -> list[TableLine]:
         """The line widgets, grown or shrunk to `count`."""

@@ -1,0 +1,15 @@
+"""The same terminal for every test, whatever the developer's own is like."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    # Textual's pilot looks every 20 ms whether the app is idle: a quarter of it halves the time.
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.005, raising=False)
+    monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.00025, raising=False)

@@ -1,0 +1,101 @@
+"""Puts the app on a stage: recorded events, a clock that stands still, no child process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from textual.pilot import Pilot
+
+from screens.app import WorkbenchApp
+from screens.feed import FeedError, ReplayFeed
+from workbench import events as ev
+
+
+class HeldFeed:
+    """A run that stays where it is until it is told something, as an engine would be told."""
+
+    def __init__(self, events: Sequence[ev.AnyEvent], failure: FeedError | None = None) -> None:
+        self.said: list[str] = []
+        self.closed = False
+        self.deaf = False
+        self._events = events
+        self._failure = failure
+        self._more: asyncio.Queue[ev.AnyEvent | None] = asyncio.Queue()
+        self._at_s = events[-1].at_s if events else 0.0
+
+    async def events(self) -> AsyncIterator[ev.AnyEvent]:
+        for event in self._events:
+            yield event
+        if self._failure is not None:
+            raise self._failure
+        while (event := await self._more.get()) is not None:
+            yield event
+
+    def send(self, control: str) -> None:
+        self.said.append(control)
+        if self.deaf:
+            return
+        if control == "cancel":
+            self._more.put_nowait(
+                ev.RunFinished(
+                    at_s=self._at_s,
+                    status="cancelled",
+                    finished_at="2026-11-21T15:31:10Z",
+                    duration_s=self._at_s,
+                    exit_code=130,
+                )
+            )
+            self._more.put_nowait(None)
+        else:
+            status = "paused" if control == "pause" else "running"
+            self._more.put_nowait(ev.StatusChanged(at_s=self._at_s, status=status))
+
+    async def close(self) -> None:
+        self.closed = True
+        self._more.put_nowait(None)
+
+
+def replayed(events: Sequence[ev.AnyEvent], *, replay: bool = False) -> WorkbenchApp:
+    """An app whose run is over before anyone looks."""
+    return WorkbenchApp(lambda: ReplayFeed(events), replay=replay, monotonic=lambda: 0.0)
+
+
+def held(
+    events: Sequence[ev.AnyEvent], failure: FeedError | None = None
+) -> tuple[WorkbenchApp, HeldFeed]:
+    """An app in the middle of a run, and the feed that hears what it says."""
+    feed = HeldFeed(events, failure)
+    return WorkbenchApp(lambda: feed, monotonic=lambda: 0.0), feed
+
+
+async def settle(pilot: Pilot[Any]) -> None:
+    """Wait until all events are in, and everything that follows from them is drawn."""
+    app = pilot.app
+    assert isinstance(app, WorkbenchApp)
+    await pilot.pause()
+    app.repaint()
+    before: str | None = ""
+    now: str | None = None
+    while now != before:
+        await pilot.pause()
+        before, now = now, text(pilot)
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Press keys as a person does, who sees a new screen before going on."""
+    for key in keys:
+        await pilot.press(key)
+        if key in ("1", "2", "3", "enter"):
+            await settle(pilot)
+    await settle(pilot)
+
+
+def text(pilot: Pilot[Any]) -> str:
+    """What stands on the screen, as plain lines."""
+    screen = pilot.app.screen
+    width, height = pilot.app.size
+    strips = screen._compositor.render_strips()
+    lines = ["".join(segment.text for segment in strip) for strip in strips]
+    return "\n".join(line[:width].rstrip() for line in lines[:height])

@@ -1,0 +1,182 @@
+"""Where events come from: real child processes, and records."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import recorded
+
+from screens.feed import EngineFeed, FeedError, ReplayFeed
+from workbench import events as ev
+
+# A stand-in for the engine; each test says how it goes on.
+ENGINE = """
+import json, os, signal, subprocess, sys, time
+def say(**event):
+    print(json.dumps(event), flush=True)
+def heard():
+    return json.loads(sys.stdin.readline() or '{{"control": "gone"}}')["control"]
+def finish(status="done", code=0):
+    say(event="RunFinished", at_s=2.0, status=status, finished_at="", duration_s=2.0,
+        exit_code=code)
+say(event="StatusChanged", at_s=1.0, status="running")
+{body}
+"""
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> object:
+    def make(body: str) -> EngineFeed:
+        script = tmp_path / "engine.py"
+        script.write_text(ENGINE.format(body=textwrap.dedent(body)))
+        return EngineFeed([sys.executable, "-S", str(script)], dict(os.environ))
+
+    return make
+
+
+async def collect(feed: EngineFeed) -> list[ev.AnyEvent]:
+    return [event async for event in feed.events()]
+
+
+async def test_events_of_a_child_arrive_in_order(engine) -> None:
+    feed = engine("say(event='StatusChanged', at_s=1.5, status='paused')\nfinish()")
+    found = await collect(feed)
+    await feed.close()
+    assert [type(event).__name__ for event in found] == [
+        "StatusChanged",
+        "StatusChanged",
+        "RunFinished",
+    ]
+
+
+async def test_control_words_reach_the_child_as_lines(engine) -> None:
+    feed = engine("say(event='StatusChanged', at_s=1.5, status=heard())\nfinish(heard())")
+    found = []
+    async for event in feed.events():
+        found.append(event)
+        feed.send({1: "pause", 2: "cancel"}.get(len(found), ""))
+    await feed.close()
+    assert [event.status for event in found] == ["running", "pause", "cancel"]
+
+
+async def test_a_child_that_dies_is_reported_with_its_last_words(engine) -> None:
+    feed = engine("print('out of luck', file=sys.stderr, flush=True)\nos.kill(os.getpid(), 9)")
+    with pytest.raises(FeedError, match="killed by signal 9") as caught:
+        await collect(feed)
+    assert caught.value.log_tail == ("out of luck",)
+    assert "workbench open last" in caught.value.remedy
+    await feed.close()
+
+
+async def test_a_child_that_never_spoke_points_at_its_log() -> None:
+    feed = EngineFeed([sys.executable, "-S", "-c", "raise SystemExit('no such device')"])
+    with pytest.raises(FeedError, match="exit code 1") as caught:
+        await collect(feed)
+    assert caught.value.log_tail == ("no such device",)
+    assert "the log below says why" in caught.value.remedy
+    await feed.close()
+
+
+async def test_a_program_that_does_not_exist_is_one_line() -> None:
+    feed = EngineFeed(["/nonexistent/engine"])
+    with pytest.raises(FeedError, match="could not be started"):
+        await collect(feed)
+    await feed.close()
+
+
+async def test_a_grandchild_that_holds_the_pipe_does_not_hide_a_death(engine) -> None:
+    feed = engine("subprocess.Popen(['sleep', '5'])\nos._exit(3)")
+    began = time.monotonic()
+    with pytest.raises(FeedError, match="exit code 3"):
+        await collect(feed)
+    await feed.close()
+    assert time.monotonic() - began < 4
+
+
+async def test_a_stray_line_becomes_a_warning_and_the_run_goes_on(engine) -> None:
+    feed = engine("print('Falling back to CPU', flush=True)\nfinish()")
+    found = await collect(feed)
+    await feed.close()
+    assert isinstance(found[1], ev.WarningRaised)
+    assert "Falling back to CPU" in found[1].warning.message
+    assert isinstance(found[2], ev.RunFinished)
+
+
+async def test_a_very_long_line_is_one_event(engine) -> None:
+    feed = engine("say(event='StatusChanged', at_s=1.0, status='x' * 3_000_000)\nfinish()")
+    found = await collect(feed)
+    await feed.close()
+    assert len(found[1].status) == 3_000_000
+
+
+async def test_closing_lets_a_child_write_its_partial_result(engine, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    feed = engine(f"heard()\ntime.sleep(0.3)\nopen({str(kept)!r}, 'w').write('partial')\nfinish()")
+    stream = feed.events()
+    await anext(stream)
+    await feed.close()
+    assert kept.read_text() == "partial"
+    await stream.aclose()
+
+
+async def test_a_child_that_ignores_everything_is_killed_in_time(engine, monkeypatch) -> None:
+    monkeypatch.setattr("screens.feed.CANCEL_S", 0.3)
+    monkeypatch.setattr("screens.feed.TERMINATE_S", 0.3)
+    feed = engine(
+        "signal.signal(15, signal.SIG_IGN)\n"
+        "say(event='StatusChanged', at_s=1.5, status='deaf')\n"
+        "while True: time.sleep(9)"
+    )
+    stream = feed.events()
+    await anext(stream)
+    await anext(stream)
+    process = feed._process
+    feed.send("cancel")
+    began = time.monotonic()
+    await asyncio.gather(feed.close(), feed.close())
+    assert time.monotonic() - began < 2
+    assert process.returncode == -9
+    await stream.aclose()
+
+
+async def test_a_replay_gives_all_events_at_once() -> None:
+    events = recorded.cpu_only()
+    assert [event async for event in ReplayFeed(events).events()] == events
+
+
+async def test_a_paced_replay_can_be_paused_and_cancelled() -> None:
+    feed = ReplayFeed(recorded.cpu_only(), speed=1e6)
+    found = []
+
+    async def read() -> None:
+        async for event in feed.events():
+            found.append(event)
+            if len(found) == 3:
+                feed.send("pause")
+
+    reading = asyncio.ensure_future(read())
+    while len(found) < 3:
+        await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(found) == 3
+    await feed.close()
+    await reading
+    assert len(found) == 3
+
+
+def test_the_screens_import_no_backend() -> None:
+    """The TUI process stays light: what it draws costs the measured contenders nothing."""
+    code = (
+        "import sys, screens.app, screens.feed;"
+        "print(sorted({'torch', 'onnxruntime', 'onnx', 'pynvml'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

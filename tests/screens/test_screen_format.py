@@ -1,0 +1,111 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from screens import format as fmt
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (None, "n/a"),
+        (0.0, "0 ns"),
+        (4.2e-8, "42.0 ns"),
+        (4.12e-4, "412 us"),
+        (0.99996e-3, "1.00 ms"),
+        (0.0123, "12.3 ms"),
+        (1.234, "1.23 s"),
+        (59.96, "60.0 s"),
+        (125.0, "2 min 05 s"),
+    ],
+)
+def test_durations_have_three_digits_and_a_unit(seconds: float | None, shown: str) -> None:
+    assert fmt.duration(seconds) == shown
+
+
+def test_aligned_durations_end_in_one_column() -> None:
+    shown = [fmt.duration(value, align=True) for value in (4.12e-4, 0.0123, 1.234)]
+    assert shown == ["412 us", "12.3 ms", "1.23 s "]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (None, "FLOP/s", "n/a"),
+        (4.12e11, "FLOP/s", "412 GFLOP/s"),
+        (9.996e14, "FLOP/s", "1.00 PFLOP/s"),
+        (950.0, "FLOP/s", "950 FLOP/s"),
+        (3.214, "samples/s", "3.21 samples/s"),
+        (1234.4, "samples/s", "1,234 samples/s"),
+        (12_345.0, "samples/s", "12,300 samples/s"),
+        (2.5e6, "samples/s", "2.50 M samples/s"),
+    ],
+)
+def test_rates_carry_si_prefixes(value: float | None, unit: str, shown: str) -> None:
+    assert fmt.rate(value, unit) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "shown"),
+    [
+        (None, None, ""),
+        (38.21, (37.06, 39.04), "38.2x  37.1-39.0"),
+        (0.4812, (0.462, 0.4999), "0.48x  0.46-0.50"),
+        (412.3, (400.2, 420.0), "412x  400-420"),
+        (0.0412, None, "0.041x"),
+        (0.00412, None, "0.0041x"),
+        (9.98, None, "10.0x"),
+    ],
+)
+def test_ratio_and_interval_have_the_same_decimals(
+    value: float | None, interval: tuple[float, float] | None, shown: str
+) -> None:
+    assert fmt.ratio(value, interval) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (None, "n/a"),
+        (0, "0 B"),
+        (32 * 1024, "32 KiB"),
+        (1.5 * 2**20, "1.50 MiB"),
+        (150_754_820_096, "140 GiB"),
+        (1023.7 * 2**20, "1.00 GiB"),
+    ],
+)
+def test_sizes_are_binary(count: float | None, shown: str) -> None:
+    assert fmt.size(count) == shown
+
+
+def test_figures_below_a_thousandth_have_an_exponent() -> None:
+    assert [fmt.figure(v) for v in (0.0, 0.97, 0.05, 1.23e-6, 1e-5)] == [
+        "0",
+        "0.97",
+        "0.05",
+        "1.2e-6",
+        "1e-5",
+    ]
+
+
+def test_spread_is_half_the_interval_over_the_median() -> None:
+    assert fmt.spread(2.0, (1.98, 2.02)) == "±1.0 %"
+    assert fmt.spread(2.0, (1.5, 2.5)) == "±25 %"
+    assert fmt.spread(2.0, None) == fmt.spread(None, (1.0, 2.0)) == ""
+
+
+def test_a_bar_shows_whatever_is_not_nothing_and_is_full_only_at_the_whole() -> None:
+    assert fmt.bar(0.0, 4) == ""
+    assert fmt.bar(0.001, 4) == "╸"
+    assert fmt.bar(0.999, 4) == "━━━╸"
+    assert fmt.bar(1.0, 4) == "━━━━"
+    assert fmt.gauge(0.5, 4) == "██░░"
+
+
+def test_a_sparkline_averages_many_values_and_joins_few() -> None:
+    assert fmt.sparkline([], 8, 0.0, 1.0) == ""
+    assert fmt.sparkline([1.0, 0.0], 8, 0.0, 1.0) == "█▇▆▅▄▃▂▁"
+    assert fmt.sparkline([1.0, 1.0, 0.0, 0.0], 2, 0.0, 1.0) == "█▁"
+    assert fmt.sparkline([0.5], 3, 0.5, 0.5) == "▁▁▁"

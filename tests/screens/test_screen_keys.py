@@ -1,0 +1,332 @@
+"""Every key does what the footer says, in every state of a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+import recorded
+from stage import HeldFeed, held, press, replayed, settle, text
+
+from screens import app as app_module
+from screens.app import WorkbenchApp
+from screens.feed import FeedError, ReplayFeed
+from screens.help import HelpScreen
+from workbench import events as ev
+
+SIZE = (80, 24)
+
+
+async def test_one_two_three_switch_screens_and_the_tabs_say_which() -> None:
+    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "[3 Advisor]" in text(pilot)
+        await press(pilot, "1")
+        assert "[1 Hardware]" in text(pilot)
+        assert "AMD EPYC 9654 96-Core Processor" in text(pilot)
+        await press(pilot, "2")
+        assert "[2 Run]" in text(pilot)
+        assert "Contender" in text(pilot)
+        await press(pilot, "3")
+        assert "Textbook" in text(pilot)
+
+
+async def test_a_click_on_a_tab_switches_too() -> None:
+    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.click("#tabs", offset=(13, 0))
+        await settle(pilot)
+        assert "[1 Hardware]" in text(pilot)
+
+
+async def test_s_starts_a_run_only_when_none_is_going() -> None:
+    feeds: list[HeldFeed] = []
+
+    def factory() -> HeldFeed:
+        feeds.append(HeldFeed(recorded.midway()))
+        return feeds[-1]
+
+    app = WorkbenchApp(factory, start=False, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "Press s to measure" in text(pilot)
+        await press(pilot, "s")
+        assert "racing, 2 of 7 left" in text(pilot)
+        await press(pilot, "s")
+        assert len(feeds) == 1
+        await press(pilot, "x", "s")
+        assert len(feeds) == 2
+        assert app.session.phase == "running"
+
+
+async def test_space_pauses_and_resumes_and_the_footer_says_which() -> None:
+    app, feed = held(recorded.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "space Pause" in text(pilot)
+        await press(pilot, "space")
+        assert feed.said == ["pause"]
+        assert "paused" in text(pilot)
+        assert "space Resume" in text(pilot)
+        await press(pilot, "space")
+        assert feed.said == ["pause", "resume"]
+        assert "racing" in text(pilot)
+
+
+async def test_x_stops_the_run_and_keeps_what_was_measured() -> None:
+    app, feed = held(recorded.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "x")
+        assert feed.said == ["cancel"]
+        assert "cancelled" in text(pilot)
+        assert "38.2x" in text(pilot)
+        assert feed.closed
+        await press(pilot, "q")
+    assert app.return_code == 130
+
+
+async def test_c_copies_the_command_of_the_chosen_row_and_shows_it() -> None:
+    app = replayed(recorded.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "down", "c")
+        assert app.clipboard == "workbench advise realtime --budget 60"
+        notices = [notice.message for notice in app._notifications]
+        assert notices == [app.clipboard]
+        await press(pilot, "2", "c")
+        assert app.clipboard == "workbench advise branching --budget 60"
+
+
+async def test_a_row_without_a_verdict_still_has_a_command() -> None:
+    app, _ = held(recorded.training_midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "c")
+        assert app.clipboard == "workbench advise training"
+
+
+async def test_enter_opens_the_details_of_the_pick_and_escape_leads_back() -> None:
+    async with replayed(recorded.h200()).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        shown = text(pilot)
+        for part in ("Check / limit", "Equal precision", "Race", "28.7x", "pick", "compile 610 ms"):
+            assert part in shown, part
+        await press(pilot, "escape")
+        assert "Textbook" in text(pilot)
+
+
+async def test_details_of_a_failed_contender_name_reason_and_remedy() -> None:
+    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, *["down"] * 4, "enter", "end")
+        assert "the worker was killed by signal 9" in text(pilot)
+        assert "give the container more memory" in text(pilot)
+
+
+async def test_enter_on_the_run_screen_opens_the_same_row() -> None:
+    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2", "left_square_bracket", "enter")
+        assert "Heavy convolution layers ─" in text(pilot)
+        assert "[2 Run]" in text(pilot)
+
+
+async def test_brackets_walk_the_rows_and_escape_follows_the_live_one() -> None:
+    app, _ = held(recorded.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2")
+        assert "Heavy convolution layers   5 of 6" in text(pilot)
+        assert "live" in text(pilot)
+        await press(pilot, "left_square_bracket", "left")
+        assert "Extensive floating-point computation   3 of 6" in text(pilot)
+        assert "esc: back to the live row" in text(pilot)
+        await press(pilot, "escape")
+        assert "5 of 6" in text(pilot)
+        await press(pilot, "right", "right_square_bracket")
+        assert "6 of 6" in text(pilot)
+
+
+async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
+    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", *"conv")
+        assert "Heavy convolution layers" in text(pilot)
+        assert "Budget-conscious" not in text(pilot)
+        await press(pilot, "enter", "enter")
+        assert "Heavy convolution layers ─" in text(pilot)
+        await press(pilot, "escape", "escape")
+        assert "Budget-conscious" in text(pilot)
+
+
+async def test_a_filter_that_matches_nothing_says_so() -> None:
+    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2", "slash", *"quantum")
+        assert "nothing matches the filter" in text(pilot)
+        await press(pilot, "escape")
+        assert "cpu numpy fp32 t1" in text(pilot)
+
+
+async def test_letters_typed_into_the_filter_are_no_commands() -> None:
+    app, feed = held(recorded.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "slash", "x", "q", "s")
+        assert feed.said == []
+        assert app.is_running
+
+
+async def test_question_mark_helps_and_escape_closes_the_help() -> None:
+    app = replayed(recorded.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        assert "pause and resume" in text(pilot)
+        await press(pilot, "escape")
+        assert "Textbook" in text(pilot)
+
+
+async def test_page_keys_scroll_the_text_below_the_table() -> None:
+    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        assert "Equal precision" not in text(pilot)
+        await press(pilot, "pagedown")
+        assert "Equal precision" in text(pilot)
+        await press(pilot, "pageup")
+        assert "Equal precision" not in text(pilot)
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> None:
+    app = replayed(recorded.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, key)
+    assert app.return_code == 0
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quitting_during_a_run_cancels_it_and_returns_130(key: str) -> None:
+    app, feed = held(recorded.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, key)
+    assert feed.said == ["cancel"]
+    assert app.session.report.finished is not None
+    assert app.return_code == 130
+
+
+async def test_an_engine_that_does_not_answer_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app_module, "CANCEL_S", 0.05)
+    app, feed = held(recorded.midway())
+    feed.deaf = True
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "q")
+        await pilot._wait_for_screen()
+        while app.is_running and not feed.closed:
+            await pilot.pause(0.01)
+    assert app.return_code == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
+    app, feed = held(recorded.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        os.kill(os.getpid(), number)
+        while not feed.closed:
+            await pilot.pause(0.01)
+        await settle(pilot)
+    assert feed.said == ["cancel"]
+    assert app.return_code == 130
+
+
+async def test_a_suspend_pauses_the_race_and_coming_back_resumes_it() -> None:
+    app, feed = held(recorded.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        app.app_suspend_signal.publish(app)
+        assert feed.said == ["pause"]
+        app.app_resume_signal.publish(app)
+        assert feed.said == ["pause", "resume"]
+        await press(pilot, "space")
+        app.app_suspend_signal.publish(app)
+        app.app_resume_signal.publish(app)
+        assert feed.said == ["pause", "resume", "pause"], "paused by hand stays paused"
+
+
+async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:
+    failures: list[FeedError | None] = [
+        FeedError("the engine was killed by signal 9", "try again", ["Traceback", "MemoryError"]),
+        None,
+    ]
+    app = WorkbenchApp(lambda: HeldFeed(recorded.midway(), failures.pop(0)), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        for part in ("engine died", "killed by signal 9", "try again", "MemoryError"):
+            assert part in text(pilot), part
+        assert app.session.exit_code == 1
+        await press(pilot, "s")
+        assert "MemoryError" not in text(pilot)
+        assert app.session.phase == "running"
+
+
+async def test_an_event_that_does_not_fit_ends_the_run_not_the_app() -> None:
+    events = [event for event in recorded.h200() if not isinstance(event, ev.RacePlanned)]
+    app = replayed(events)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "does not fit the run" in text(pilot)
+        assert app.is_running
+
+
+async def test_a_replay_offers_no_start_and_says_that_it_is_recorded() -> None:
+    app = replayed(recorded.h200(), replay=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "recorded, done" in text(pilot)
+        assert "s Start" not in text(pilot)
+        await press(pilot, "s", "q")
+    assert app.return_code == 0
+
+
+async def test_a_plain_run_owes_no_verdict_and_shows_the_fastest() -> None:
+    events: list[ev.AnyEvent] = []
+    for event in recorded.training_midway():
+        if isinstance(event, ev.RacePlanned):
+            if event.scenario != "training":
+                continue
+            fields = {name: getattr(event, name) for name in event.__struct_fields__}
+            event = ev.RacePlanned(**{**fields, "textbook": None})
+        events.append(event)
+    async with replayed(events, replay=True).run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        assert "no verdict asked; fastest: cuda:0 torch bf16" in text(pilot)
+        assert "$ workbench run train_cnn" in text(pilot)
+
+
+@pytest.mark.parametrize("events", [recorded.cpu_only, recorded.h200, recorded.simulated])
+async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) -> None:
+    app = WorkbenchApp(lambda: ReplayFeed(events()), monotonic=lambda: 0.0)
+    async with app.run_test(size=(60, 24)) as pilot:
+        for width in (60, 72, 80, 100, 120, 200):
+            await pilot.resize_terminal(width, 24)
+            await settle(pilot)
+            for row in app.session.report.rows.values():
+                assert row.verdict is not None
+                word = {"cpu": "CPU", "gpu": "GPU"}.get(row.verdict.choice, row.verdict.choice)
+                marks = [" sim"] if row.verdict.basis == "simulated" else []
+                marks += [" !"] if row.verdict.warnings else []
+                start = row.plan.title[:18]
+                line = next(line for line in text(pilot).splitlines() if start in line)
+                assert word + "".join(marks) in line, (width, line)

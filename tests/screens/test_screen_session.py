@@ -1,0 +1,109 @@
+"""Phases, clocks and exit codes of one run as the screens see it."""
+
+from __future__ import annotations
+
+import recorded
+
+from screens.figures import Figures, short_cpu
+from screens.session import Failure, Session
+from workbench import events as ev
+from workbench.report import Report
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def session_of(events: list[ev.AnyEvent], clock: Clock | None = None, **more: bool) -> Session:
+    session = Session(monotonic=clock or Clock(), **more)
+    session.begin()
+    for event in events:
+        session.apply(event)
+    return session
+
+
+def test_a_run_goes_through_its_phases() -> None:
+    session = Session()
+    assert (session.phase, session.exit_code) == ("idle", 0)
+    session.begin()
+    assert (session.phase, session.exit_code) == ("starting", 130)
+    events = recorded.h200()
+    for event in events[:-1]:
+        session.apply(event)
+    assert session.phase == "running"
+    session.apply(ev.StatusChanged(at_s=20.0, status="paused"))
+    assert session.phase == "paused"
+    session.cancelling = True
+    assert session.phase == "stopping"
+    session.apply(events[-1])
+    assert (session.phase, session.exit_code) == ("finished", 0)
+
+
+def test_a_record_without_an_end_breaks_off_and_is_no_failure_of_ours() -> None:
+    session = session_of(recorded.midway(), replay=True)
+    session.ended = True
+    assert (session.phase, session.exit_code) == ("incomplete", 0)
+
+
+def test_a_cancelled_run_returns_its_own_exit_code() -> None:
+    assert session_of(recorded.cancelled()).exit_code == 130
+
+
+def test_a_dead_engine_is_a_failure() -> None:
+    session = session_of(recorded.midway())
+    session.failure = Failure("killed", "try again")
+    assert (session.phase, session.exit_code) == ("died", 1)
+
+
+def test_the_clock_runs_on_between_events_but_not_while_paused() -> None:
+    clock = Clock()
+    session = session_of(recorded.midway(), clock)
+    last = session.report.last_at_s
+    clock.now += 2.5
+    assert session.elapsed_s == last + 2.5
+    session.apply(ev.StatusChanged(at_s=last + 2.5, status="paused"))
+    clock.now += 60.0
+    assert session.elapsed_s == last + 2.5
+
+
+def test_numbers_are_computed_once_until_a_block_arrives() -> None:
+    report = Report.of(recorded.midway())
+    figures = Figures(report)
+    contender = next(c for c in report.contenders.values() if c.blocks)
+    first = figures.numbers(contender)
+    assert figures.numbers(contender) is first
+    contender.blocks.append(contender.blocks[0])
+    assert figures.numbers(contender) is not first
+
+
+def test_a_document_played_back_has_the_figures_of_the_run() -> None:
+    """A JSON document carries later losses on blocks without samples."""
+    from workbench.replay import events_of
+
+    original = Report.of(recorded.h200())
+    again = Report.of(list(events_of(original.document())))
+    for case_id, contender in original.contenders.items():
+        before = Figures(original).numbers(contender).measurement
+        after = Figures(again).numbers(again.contenders[case_id]).measurement
+        assert (before.n, before.median_s) == (after.n, after.median_s)
+
+
+def test_contenders_of_one_row_are_told_apart_by_their_parameters() -> None:
+    events = recorded.h200()
+    report = Report.of(events)
+    row = report.rows["training"]
+    first = row.contenders[0].case
+    assert Figures(report).case_name(first.id) == "cpu torch fp32 t16"
+    object.__setattr__(first, "params", {**first.params, "channels_last": 1})
+    report.contenders[first.id] = row.contenders[0]
+    assert Figures(report).case_name(first.id).endswith(" channels_last=1")
+
+
+def test_processor_names_lose_their_filler() -> None:
+    assert short_cpu("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz") == "Intel Xeon Platinum 8481C"
+    assert short_cpu("AMD EPYC 9654 96-Core Processor") == "AMD EPYC 9654"
+    assert short_cpu(None) == "CPU"

@@ -1,0 +1,74 @@
+"""Columns shrink and leave by rank; half a number is never shown."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from screens.widgets.table import Column, Line, fit, line_text, table_lines
+
+COLUMNS = (
+    Column("name", "Name", minimum=8),
+    Column("answer", "Here"),
+    Column("ratio", "Ratio", rank=1, align="right"),
+    Column("pick", "Pick", rank=2),
+    Column("note", "Note", rank=3),
+)
+LINES = (
+    Line(
+        "a",
+        {
+            "name": Content("a rather long name"),
+            "answer": Content("GPU"),
+            "ratio": Content("38.2x"),
+            "pick": [Content("cuda:0 torch bf16"), Content("cuda:0 bf16")],
+            "note": Content("measured"),
+        },
+    ),
+    Line("b", {"name": Content("b"), "answer": Content("...")}, ("ratio", [Content("racing")])),
+)
+
+
+def shown(width: int) -> list[str]:
+    return [line.plain.rstrip() for line in table_lines(COLUMNS, LINES, width)]
+
+
+def test_with_room_everything_has_its_natural_width() -> None:
+    assert shown(80) == [
+        "Name                Here  Ratio  Pick               Note",
+        "a rather long name  GPU   38.2x  cuda:0 torch bf16  measured",
+        "b                   ...   racing",
+    ]
+
+
+def test_shorter_forms_come_before_columns_leave() -> None:
+    assert shown(50)[1] == "a rather long…  GPU   38.2x  cuda:0 bf16  measured"
+
+
+def test_the_highest_rank_leaves_first_and_rank_zero_never() -> None:
+    assert [column.key for column, _ in fit(COLUMNS, LINES, 40)] == [
+        "name",
+        "answer",
+        "ratio",
+        "pick",
+    ]
+    assert shown(14)[1] == "a rathe…  GPU"
+
+
+def test_every_line_fits_at_every_width() -> None:
+    for width in range(14, 90):
+        assert all(len(line) <= width for line in shown(width)), width
+
+
+def test_a_span_runs_to_the_right_edge_in_its_longest_form_that_fits() -> None:
+    forms = [Content("racing, 2 of 7 contenders left"), Content("racing, 2 of 7 left")]
+    line = Line("b", {"name": Content("b")}, ("answer", forms))
+    layout = fit(COLUMNS, [line], 40)
+    assert line_text(line, layout, 40).plain.endswith("racing, 2 of 7 contenders left")
+    assert line_text(line, layout, 30).plain.endswith("racing, 2 of 7 left")
+
+
+def test_a_drawing_gets_the_width_that_is_left() -> None:
+    column = Column("bar", "Bar", rank=1, minimum=4, maximum=10)
+    line = Line("a", {"bar": lambda width: Content("=" * width)})
+    assert table_lines([column], [line], 30)[1].plain == "=" * 10
+    assert table_lines([column], [line], 6)[1].plain == "=" * 6
