@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Matrix = NDArray[np.floating[Any]]
+
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 # Several times what is measured, rounding of the inputs included, and far below a wrong product.
 LIMITS = {"fp64": 1e-12, "fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2, "fp16": 3e-3}
@@ -60,12 +62,13 @@ class Matmul(Workload):
         n = int(case.params["n"])
         with setup.phase("build"):
             a, b = (draw(n, case.precision, setup.seed + which) for which in (0, 1))
+        probe = Probe(a, b, setup.seed + 2)
         if case.backend == "numpy":
-            return NumpyProduct(case, setup.seed, a, b)
-        return TorchProduct(case, setup, a, b)
+            return NumpyProduct(case, probe, a, b)
+        return TorchProduct(case, setup, probe, a, b)
 
 
-def draw(n: int, precision: str, seed: int) -> NDArray[np.floating[Any]]:
+def draw(n: int, precision: str, seed: int) -> Matrix:
     """An n x n matrix of normal random numbers: float64 for fp64, else float32."""
     import numpy as np
 
@@ -74,22 +77,27 @@ def draw(n: int, precision: str, seed: int) -> NDArray[np.floating[Any]]:
     return rng.standard_normal((n, n), dtype=kind)
 
 
-def check(case: Case, seed: int, product: NDArray[np.floating[Any]]) -> Accuracy:
-    """Compare C v with A (B v) in float64 for a few random v: n^2 work instead of n^3."""
-    import numpy as np
+class Probe:
+    """Knows what a right product C does to a few random vectors v: C v is A (B v), in float64.
 
-    n = len(product)
-    vectors = np.random.default_rng(seed + 2).standard_normal((n, PROJECTIONS))
-    expected = vectors
-    for which in (1, 0):  # first B, then A
-        expected = project(draw(n, case.precision, seed + which), expected)
-    error = relative_error(project(product, vectors), expected)
-    limit = LIMITS[case.precision]
-    reference = f"float64 projection on {PROJECTIONS} random vectors"
-    return Accuracy("relative_error", error, reference, limit, error <= limit)
+    n^2 work instead of the n^3 of a second product (Freivalds 1977).
+    """
+
+    def __init__(self, a: Matrix, b: Matrix, seed: int) -> None:
+        import numpy as np
+
+        self.vectors = np.random.default_rng(seed).standard_normal((len(a), PROJECTIONS))
+        self.expected = project(a, project(b, self.vectors))
+
+    def check(self, case: Case, product: Matrix) -> Accuracy:
+        """Judge `product`, n x n, by the limit of the case's precision."""
+        error = relative_error(project(product, self.vectors), self.expected)
+        limit = LIMITS[case.precision]
+        reference = f"float64 projection on {PROJECTIONS} random vectors"
+        return Accuracy("relative_error", error, reference, limit, error <= limit)
 
 
-def project(matrix: NDArray[np.floating[Any]], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def project(matrix: Matrix, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """`matrix` @ `vectors` in float64, a block of rows at a time to save memory."""
     import numpy as np
 
@@ -101,10 +109,10 @@ def project(matrix: NDArray[np.floating[Any]], vectors: NDArray[np.float64]) -> 
 class NumpyProduct(Task):
     """By NumPy and the BLAS it was built with."""
 
-    def __init__(self, case: Case, seed: int, a: Any, b: Any) -> None:
+    def __init__(self, case: Case, probe: Probe, a: Any, b: Any) -> None:
         import numpy as np
 
-        self.case, self.seed, self.a, self.b = case, seed, a, b
+        self.case, self.probe, self.a, self.b = case, probe, a, b
         self.product = np.full_like(a, np.nan)
 
     def activate(self) -> None:
@@ -118,17 +126,17 @@ class NumpyProduct(Task):
 
     def check(self) -> Accuracy:
         self.step()
-        return check(self.case, self.seed, self.product)
+        return self.probe.check(self.case, self.product)
 
 
 class TorchProduct(TorchTask):
     """By torch, on the CPU or a GPU."""
 
-    def __init__(self, case: Case, setup: Setup, a: Any, b: Any) -> None:
+    def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
         import torch
 
         super().__init__(case)
-        self.seed = setup.seed
+        self.probe = probe
         with setup.phase("build"):
             rounded = [torch.from_numpy(matrix).to(dtype_of(case)) for matrix in (a, b)]
         self.a, self.b = to_device(setup, case, *rounded)
@@ -144,7 +152,7 @@ class TorchProduct(TorchTask):
 
         self.step()
         wide = torch.float64 if self.case.precision == "fp64" else torch.float32
-        return check(self.case, self.seed, self.product.to("cpu", wide).numpy())
+        return self.probe.check(self.case, self.product.to("cpu", wide).numpy())
 
     def transfer_out_s(self) -> float | None:
         return time_to_host(self.case, self.product)

@@ -12,6 +12,8 @@ from screens.app import WorkbenchApp
 from screens.feed import FeedError, ReplayFeed
 from workbench import events as ev
 
+STILL_S = 0.035
+
 
 class HeldFeed:
     """A run that stays where it is until it is told something, as an engine would be told."""
@@ -71,16 +73,21 @@ def held(
 
 
 async def settle(pilot: Pilot[Any]) -> None:
-    """Wait until all events are in, and everything that follows from them is drawn."""
+    """Wait until all events are in, and everything that follows from them is drawn.
+
+    Textual defers some drawing to a timer of 1/60 s: a picture counts as finished when it has
+    stayed the same for twice as long.
+    """
     app = pilot.app
     assert isinstance(app, WorkbenchApp)
     await pilot.pause()
     app.repaint()
-    before: str | None = ""
-    now: str | None = None
-    while now != before:
+    time = asyncio.get_running_loop().time
+    shown, since = "", time()
+    while time() - since < STILL_S:
         await pilot.pause()
-        before, now = now, text(pilot)
+        if (now := text(pilot)) != shown:
+            shown, since = now, time()
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:

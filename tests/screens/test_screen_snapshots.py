@@ -20,7 +20,8 @@ from screens.feed import FeedError
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 Picture = Callable[..., bool]
 
-pytestmark = pytest.mark.parametrize("size", SIZES)
+at_both_sizes = pytest.mark.parametrize("size", SIZES)
+when_small = pytest.mark.parametrize("size", SIZES[:1])
 
 
 @pytest.fixture
@@ -37,43 +38,52 @@ def pictured(snap_compare: Picture, size: tuple[int, int]) -> Callable[..., bool
     return compare
 
 
+@at_both_sizes
 def test_the_advisor_answers_every_kind_of_scenario_on_a_machine_with_an_h200(
     pictured: Picture,
 ) -> None:
     assert pictured(replayed(recorded.h200()))
 
 
+@at_both_sizes
 def test_the_advisor_says_that_there_is_no_gpu_and_still_picks(pictured: Picture) -> None:
     assert pictured(replayed(recorded.cpu_only()), "end")
 
 
+@at_both_sizes
 def test_the_advisor_fills_up_while_the_fifth_row_is_raced(pictured: Picture) -> None:
     assert pictured(held(recorded.midway())[0], "down", "down", "down", "down")
 
 
+@at_both_sizes
 def test_the_advisor_marks_a_simulated_gpu_and_an_unstable_row(pictured: Picture) -> None:
     assert pictured(replayed(recorded.simulated(), replay=True), "end")
 
 
+@at_both_sizes
 def test_the_advisor_keeps_what_a_cancelled_run_measured(pictured: Picture) -> None:
     assert pictured(replayed(recorded.cancelled()), "down", "down")
 
 
+@when_small
 def test_the_advisor_before_any_run_names_the_key_that_starts_one(pictured: Picture) -> None:
     app = WorkbenchApp(lambda: HeldFeed([]), start=False, monotonic=lambda: 0.0)
     assert pictured(app)
 
 
+@when_small
 def test_the_advisor_narrowed_down_by_a_filter(pictured: Picture) -> None:
     assert pictured(replayed(recorded.h200()), "slash", *"tra")
 
 
+@when_small
 def test_the_advisor_in_sixteen_colours(pictured: Picture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM")
     assert pictured(replayed(recorded.h200()), "end")
 
 
+@when_small
 def test_the_help_over_an_uncoloured_terminal(
     pictured: Picture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,52 +91,64 @@ def test_the_help_over_an_uncoloured_terminal(
     assert pictured(replayed(recorded.h200()), "question_mark")
 
 
+@at_both_sizes
 def test_the_run_screen_shows_the_race_a_skip_and_a_failure(pictured: Picture) -> None:
     assert pictured(held(recorded.midway())[0], "2")
 
 
+@at_both_sizes
 def test_the_run_screen_draws_loss_curves_while_training_is_raced(pictured: Picture) -> None:
     assert pictured(held(recorded.training_midway())[0], "2")
 
 
+@at_both_sizes
 def test_the_run_screen_counts_the_99th_percentile_where_latency_is_asked(
     pictured: Picture,
 ) -> None:
     assert pictured(replayed(recorded.h200()), "2", *["left"] * 4)
 
 
+@when_small
 def test_the_run_screen_when_paused(pictured: Picture) -> None:
     assert pictured(held(recorded.midway())[0], "2", "space")
 
 
+@at_both_sizes
 def test_the_details_of_a_row_with_its_pick(pictured: Picture) -> None:
     assert pictured(replayed(recorded.h200()), "enter")
 
 
+@at_both_sizes
 def test_the_details_of_a_contender_that_failed(pictured: Picture) -> None:
     assert pictured(replayed(recorded.h200()), *["down"] * 4, "enter", "end")
 
 
+@at_both_sizes
 def test_the_hardware_screen_of_a_gpu_server_with_a_hidden_card(pictured: Picture) -> None:
     assert pictured(replayed(recorded.h200()), "1")
 
 
+@when_small
 def test_the_hardware_screen_scrolled_to_its_end(pictured: Picture) -> None:
     assert pictured(replayed(recorded.h200()), "1", "end")
 
 
+@at_both_sizes
 def test_the_hardware_screen_says_why_there_is_no_gpu(pictured: Picture) -> None:
     assert pictured(replayed(recorded.cpu_only()), "1", "end")
 
 
+@at_both_sizes
 def test_the_hardware_screen_warns_of_a_gpu_beside_a_cpu_build(pictured: Picture) -> None:
     assert pictured(held(recorded.warned())[0], "1")
 
 
+@when_small
 def test_the_hardware_screen_while_it_is_being_detected(pictured: Picture) -> None:
     assert pictured(held(recorded.h200()[:1])[0], "1")
 
 
+@at_both_sizes
 def test_a_dead_engine_with_its_last_words(pictured: Picture) -> None:
     failure = FeedError(
         "the engine was killed by signal 9 before the run was finished",
