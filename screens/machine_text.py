@@ -147,10 +147,12 @@ def gpu_title(found: Gpu) -> str:
 
 
 def gpu(found: Gpu) -> list[Fact]:
+    if found.simulated:  # there is nothing to read: a column of n/a would say no more
+        return [
+            fact("! simulated", "a CPU worker poses as this GPU; it has no sensors", "$warning")
+        ]
     facts: list[Fact] = []
-    if found.simulated:
-        facts.append(fact("! simulated", "a CPU worker poses as this GPU", "$warning"))
-    elif not found.visible:
+    if not found.visible:
         facts.append(fact("! hidden", "CUDA_VISIBLE_DEVICES leaves it out", "$warning"))
     facts += [
         Fact("memory used", _gpu_memory(found)),
@@ -224,7 +226,8 @@ def missing(unavailable: Mapping[str, str]) -> list[Fact]:
     by_reason: dict[str, list[str]] = {}
     for field, why in unavailable.items():
         by_reason.setdefault(why, []).append(field)
-    return [fact("n/a", f"{', '.join(fields)}: {why}", "dim") for why, fields in by_reason.items()]
+    named = {why: ", ".join(fields).replace("*", "all") for why, fields in by_reason.items()}
+    return [fact("n/a", f"{fields}: {why}", "dim") for why, fields in named.items()]
 
 
 def no_gpu(machine: Machine) -> list[Fact]:
@@ -258,15 +261,20 @@ def drivers(machine: Machine) -> list[Fact]:
             )
         )
     else:
-        facts.append(fact("NVML", "not available"))
+        facts += absent("NVML", nvml.reason, machine)
     if cuda.available:
         noun = "device" if cuda.device_count == 1 else "devices"
         facts.append(fact("CUDA", f"{cuda.api_version or '?'}, {cuda.device_count} {noun}"))
     else:
-        facts.append(fact("CUDA", "not available"))
-    if machine.gpus:  # without any, the reasons already stand above
-        facts += because("NVML", nvml.reason) + because("CUDA", cuda.reason)
+        facts += absent("CUDA", cuda.reason, machine)
     return facts
+
+
+def absent(name: str, reason: Reason | None, machine: Machine) -> list[Fact]:
+    """With the reason, unless it already stands above, in place of the GPUs."""
+    if reason is None or not machine.gpus:
+        return [fact(name, "not available")]
+    return because(name, reason)
 
 
 def software(found: Software, system: Os) -> list[Fact]:

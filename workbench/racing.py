@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from . import events as ev
-from .advisor import race
-from .advisor.verdict import exceeds_error_limit
+from .advisor import standings
 from .contract import Case
 from .control import Control
 from .document import AccuracyResult, Reason, SetupTimes, WarmUp, Warning
@@ -20,8 +19,6 @@ from .report import Contender, Report
 from .request import RowPlan
 from .workers import Answer, Pool, WorkerFailed, WorkerKey
 
-STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
-ENOUGH_SAMPLES = 10
 BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
 SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
@@ -30,11 +27,9 @@ TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the larg
 LONGEST_TAIL_BLOCK_S = 1.0
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
-PREPARE_DEADLINE_S = 5.0  # at least; else half of what the row has left, so that one cannot eat all
-HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
+PREPARE_DEADLINE_S = 5.0  # at least; else half of what the run has left: one cannot eat all
 SLACK_S = 0.8  # kept back for a last turn that runs over, ending workers, writing the document
 GRACE_S = 0.4  # of that, what a turn may run over before it is killed
-PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
 
 BUDGET = Reason(
     "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
@@ -50,7 +45,6 @@ class Runner:
     generation: int = -1  # of the worker that holds it prepared
     step_s: float = 0.0
     iterations: int = 1
-    widths: list[float] = field(default_factory=list)  # relative, of the interval by round
 
     @property
     def sample_s(self) -> float:
@@ -106,12 +100,8 @@ class Race:
         while self._active and number < MOST_ROUNDS and self._may_go_on(number):
             self._round(number)
             number += 1
-            self._drop_inadmissible()
-            if number == 1:
-                self._drop_hopeless()
-            if self._decide:
-                self._drop_beaten(number)
-            if self._is_settled(number):
+            self._drop_after(number)
+            if self._is_over(number):
                 break
         if number:
             self._tell_load(load.foreign_cores(self._pool.process_ids()))
@@ -150,7 +140,7 @@ class Race:
             self._pool.start(runner.key, self._deadline(START_DEADLINE_S))
             answer = self._pool.ask(
                 runner.key,
-                self._deadline(max(PREPARE_DEADLINE_S, left / 2)),
+                self._deadline(max(PREPARE_DEADLINE_S, (self._end_s - self._control.now()) / 2)),
                 op="prepare",
                 case=runner.case,
                 seed=self._seed,
@@ -314,106 +304,50 @@ class Race:
             )
         return None
 
-    # ------------------------------------------------------------- dropping
+    def _contenders(self) -> list[Contender]:
+        return [self._report.contenders[runner.case.id] for runner in self._active]
 
-    def _groups(self) -> list[list[Runner]]:
-        """Runners that may drop one another: same kind of device, picked or apart alike."""
-        groups: dict[tuple[str, bool], list[Runner]] = {}
-        for runner in self._active:
-            apart = runner.case.precision in self._scenario.apart
-            groups.setdefault((runner.case.device_kind, apart), []).append(runner)
-        return list(groups.values())
-
-    def _contender(self, runner: Runner) -> Contender:
-        return self._report.contenders[runner.case.id]
-
-    def _drop(self, runner: Runner, reason: Reason, beaten: race.Beaten | None = None) -> None:
-        self._active.remove(runner)
-        self._emit(
-            ev.CaseDropped(
-                at_s=self._control.now(),
-                case=runner.case.id,
-                scenario=self._scenario.id,
-                reason=reason,
-                beaten_by=beaten.by if beaten else None,
-                ratio=beaten.ratio.value if beaten else None,
-                ratio_bounds=beaten.ratio.interval if beaten else None,
+    def _drop(self, leaving: Iterable[standings.Leaving]) -> None:
+        for left in list(leaving):
+            runner = next(r for r in self._active if r.case == left.contender.case)
+            self._active.remove(runner)
+            beaten = left.beaten
+            self._emit(
+                ev.CaseDropped(
+                    at_s=self._control.now(),
+                    case=runner.case.id,
+                    scenario=self._scenario.id,
+                    reason=left.reason,
+                    beaten_by=beaten.by if beaten else None,
+                    ratio=beaten.ratio.value if beaten else None,
+                    ratio_bounds=beaten.ratio.interval if beaten else None,
+                )
             )
-        )
-        self._finish(runner, "ok", reason)
+            self._finish(runner, "ok", left.reason)
 
-    def _drop_inadmissible(self) -> None:
-        for runner in list(self._active):
-            if self._decide and exceeds_error_limit(self._contender(runner), self._scenario):
-                text = f"its error is above the limit of {self._scenario.max_error:.2%}"
-                self._drop(runner, Reason("error_limit", text))
+    def _drop_after(self, rounds: int) -> None:
+        """Send those away that cannot be picked any more; in a plain `run` all stay if they fit."""
+        if rounds == 1:
+            turn_s = {runner.case.id: self._turn_cost(runner) for runner in self._active}
+            left_s = self._until_s - self._control.now()
+            self._drop(
+                standings.hopeless(self._contenders(), self._scenario, turn_s=turn_s, left_s=left_s)
+            )
+        if self._decide:
+            self._drop(standings.inadmissible(self._contenders(), self._scenario))
+            entrants = len(self._plan.cases)
+            self._drop(
+                standings.beaten(
+                    self._contenders(), self._scenario, rounds=rounds, entrants=entrants
+                )
+            )
 
-    def _drop_hopeless(self) -> None:
-        """After one round: if three do not fit into the share, the far slower ones go."""
-        left = self._until_s - self._control.now()
-        for group in self._groups():
-            slowest_first = sorted(group, key=lambda r: r.step_s, reverse=True)
-            fastest = slowest_first[-1]
-            for runner in slowest_first[:-1]:
-                if 2 * sum(map(self._turn_cost, self._active)) <= left:
-                    return
-                factor = runner.step_s / fastest.step_s
-                if factor >= HOPELESS:
-                    text = f"{factor:.0f}x slower in its first round; the budget holds no more"
-                    self._drop(runner, Reason("far_slower", text, BUDGET.hint))
-
-    def _drop_beaten(self, number: int) -> None:
-        look = number - stats.MIN_PAIRS + 1
-        if look < 1:
-            return
-        pairs = race.pair_count(len(self._plan.cases))
-        for group in self._groups():
-            by_id = {runner.case.id: runner for runner in group}
-            rounds = {case: self._contender(r).rounds() for case, r in by_id.items()}
-            for found in race.beaten(rounds, look=look, pairs=pairs):
-                text = f"{found.ratio.value:.3g}x slower than {found.by.partition('/')[2]}"
-                self._drop(by_id[found.case], Reason("beaten", text), found)
-
-    # ------------------------------------------------------------- stopping
-
-    def _is_settled(self, number: int) -> bool:
+    def _is_over(self, rounds: int) -> bool:
         """Nothing left to decide, and what is left is known well enough."""
-        if number < stats.MIN_PAIRS:
+        field = self._contenders()
+        if rounds < stats.MIN_PAIRS or not all(map(standings.is_steady, field)):
             return False
-        steady = [self._is_steady(runner) for runner in self._active]  # each goes on record
-        return all(steady) and (not self._decide or self._is_decided())
-
-    def _is_decided(self) -> bool:
-        rounds = [self._contender(runner).rounds() for runner in self._active]
-        leaders = [
-            min(group, key=lambda r: stats.median(list(self._contender(r).rounds().values())))
-            for group in self._groups()
-        ]
-        for group, leader in zip(self._groups(), leaders, strict=True):
-            lead = self._contender(leader).rounds()
-            for runner in group:
-                ratio = race.ratio_between(self._contender(runner).rounds(), lead)
-                if runner is not leader and (ratio is None or not race.is_tie(ratio)):
-                    return False
-        main = [r for r in leaders if r.case.precision not in self._scenario.apart]
-        if len(main) == 2:
-            first, second = (self._contender(runner).rounds() for runner in main)
-            return race.settled(race.ratio_between(first, second))
-        return bool(rounds)
-
-    def _is_steady(self, runner: Runner) -> bool:
-        """Known to within 2 %, or no longer getting any better known."""
-        samples = self._contender(runner).samples_s
-        if len(samples) < ENOUGH_SAMPLES:
-            return False
-        width = stats.relative_half_width(stats.median(samples), stats.median_interval(samples))
-        if width is None:
-            return False
-        runner.widths.append(width)
-        if width <= STEADY_WIDTH:
-            return True
-        earlier = len(runner.widths) // 2 - 1
-        return earlier >= ROUNDS_WANTED // 2 and width > PLATEAU * runner.widths[earlier]
+        return not self._decide or standings.is_decided(field, self._scenario)
 
     # ---------------------------------------------------------------- ends
 
@@ -424,7 +358,7 @@ class Race:
     def _fail(self, runner: Runner, failure: WorkerFailed) -> None:
         reason = failure.reason
         if reason.code == "timeout" and self._control.now() >= self._end_s:
-            measured = bool(self._contender(runner).blocks)
+            measured = bool(self._report.contenders[runner.case.id].blocks)
             self._finish(runner, "ok" if measured else "skipped", BUDGET)
         elif reason.code == "missing_package":
             self._finish(runner, "skipped", reason)

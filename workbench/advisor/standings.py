@@ -1,0 +1,125 @@
+"""Who leaves a race and when it is over: pure functions of what was measured so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..document import Reason
+from ..measure import statistics as stats
+from ..report import Contender
+from . import race
+from .scenarios import Scenario
+from .verdict import exceeds_error_limit
+
+STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
+ENOUGH_SAMPLES = 10
+ROUNDS_FOR_PLATEAU = 10
+PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
+HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A contender that goes, and why."""
+
+    contender: Contender
+    reason: Reason
+    beaten: race.Beaten | None = None
+
+
+def groups(contenders: Iterable[Contender], scenario: Scenario) -> list[list[Contender]]:
+    """Contenders that may drop one another: same kind of device, for the pick or apart alike.
+
+    CPU and GPU do not drop each other: the ratio of their best is the answer.
+    """
+    found: dict[tuple[str, bool], list[Contender]] = {}
+    for contender in contenders:
+        apart = contender.case.precision in scenario.apart
+        found.setdefault((contender.case.device_kind, apart), []).append(contender)
+    return list(found.values())
+
+
+def inadmissible(contenders: Iterable[Contender], scenario: Scenario) -> Iterator[Leaving]:
+    """Those whose error is above the scenario's limit: measured once, so that one sees what they
+    would have gained, and no more."""
+    for contender in contenders:
+        if exceeds_error_limit(contender, scenario):
+            text = f"its error is above the limit of {scenario.max_error:.2%}"
+            yield Leaving(contender, Reason("error_limit", text))
+
+
+def beaten(
+    contenders: Iterable[Contender], scenario: Scenario, *, rounds: int, entrants: int
+) -> Iterator[Leaving]:
+    """Those slower than another beyond doubt, after `rounds` rounds of `entrants` at the start."""
+    look = rounds - stats.MIN_PAIRS + 1
+    if look < 1:
+        return
+    for group in groups(contenders, scenario):
+        by_id = {contender.case.id: contender for contender in group}
+        measured = {case: contender.rounds() for case, contender in by_id.items()}
+        for found in race.beaten(measured, look=look, pairs=race.pair_count(entrants)):
+            text = f"{found.ratio.value:.3g}x slower than {found.by.partition('/')[2]}"
+            yield Leaving(by_id[found.case], Reason("beaten", text), found)
+
+
+def hopeless(
+    contenders: Sequence[Contender],
+    scenario: Scenario,
+    *,
+    turn_s: Mapping[str, float],
+    left_s: float,
+) -> Iterator[Leaving]:
+    """After one round, where two more do not fit into `left_s`: the far slower ones.
+
+    `turn_s` is the predicted length of a turn by case id.
+    """
+    planned_s = 2 * sum(turn_s[contender.case.id] for contender in contenders)
+    for group in groups(contenders, scenario):
+        medians = {c.case.id: stats.median(c.samples_s) for c in group if c.samples_s}
+        for contender in sorted(group, key=lambda c: medians.get(c.case.id, 0.0), reverse=True):
+            if planned_s <= left_s or contender.case.id not in medians:
+                break
+            factor = medians[contender.case.id] / min(medians.values())
+            if factor >= HOPELESS:
+                planned_s -= 2 * turn_s[contender.case.id]
+                text = f"{factor:.0f}x slower in its first round; the budget holds no more"
+                yield Leaving(contender, Reason("far_slower", text, "give it a larger --budget"))
+
+
+def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
+    """Whether each group has its best, up to ties, and the best CPU and GPU are told apart."""
+    leaders = []
+    for group in groups(contenders, scenario):
+        measured = {contender.case.id: contender.rounds() for contender in group}
+        first, *others = race.ranking(measured)
+        for other in others:
+            ratio = race.ratio_between(measured[other], measured[first])
+            if ratio is None or not race.is_tie(ratio):
+                return False
+        if group[0].case.precision not in scenario.apart:
+            leaders.append(measured[first])
+    if len(leaders) == 2:
+        return race.settled(race.ratio_between(leaders[0], leaders[1]))
+    return bool(leaders)
+
+
+def is_steady(contender: Contender) -> bool:
+    """Whether its median is known to within 2 %, or no longer gets any better known."""
+    samples = contender.samples_s
+    width = _width(samples)
+    if len(samples) < ENOUGH_SAMPLES or width is None:
+        return False
+    if width <= STEADY_WIDTH:
+        return True
+    half = contender.blocks[: len(contender.blocks) // 2]
+    earlier = _width([sample for block in half for sample in block.samples_s])
+    enough_rounds = len(contender.blocks) >= ROUNDS_FOR_PLATEAU
+    return enough_rounds and earlier is not None and width > PLATEAU * earlier
+
+
+def _width(samples: Sequence[float]) -> float | None:
+    if not samples:
+        return None
+    return stats.relative_half_width(stats.median(samples), stats.median_interval(samples))
