@@ -114,7 +114,7 @@ class WorkbenchApp(App[None]):
     async def _pump(self, feed: Feed, session: Session) -> None:
         """Fold the feed's events into the session until they end."""
         try:
-            async with contextlib.aclosing(feed.events()) as stream:  # type: ignore[type-var]
+            async with contextlib.aclosing(feed.events()) as stream:
                 count = 0
                 async for event in stream:
                     session.apply(event)

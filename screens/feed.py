@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import IO, Protocol
 
 import msgspec
@@ -35,7 +35,7 @@ class FeedError(Exception):
 class Feed(Protocol):
     """A stream of events that may be told to pause, resume or cancel."""
 
-    def events(self) -> AsyncIterator[ev.AnyEvent]:
+    def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         """The events in order; FeedError if they break off before the run ended."""
         ...
 
@@ -58,7 +58,7 @@ class ReplayFeed:
         self._may_go.set()
         self._cancelled = False
 
-    async def events(self) -> AsyncIterator[ev.AnyEvent]:
+    async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         now_s = 0.0
         for event in self._events:
             if self._speed is not None:
@@ -92,10 +92,11 @@ class EngineFeed:
         self._env = dict(os.environ if env is None else env)
         self._process: asyncio.subprocess.Process | None = None
         self._log: IO[bytes] | None = None
+        self._unsent: list[str] = []  # said before there was an engine to hear it
         self._cancelled_at: float | None = None
         self._closing: asyncio.Future[None] | None = None
 
-    async def events(self) -> AsyncIterator[ev.AnyEvent]:
+    async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         process = await self._start()
         assert process.stdout is not None  # noqa: S101 - asked for a pipe
         begun = finished = False
@@ -134,6 +135,8 @@ class EngineFeed:
             raise FeedError(
                 f"the engine could not be started: {error}", f"check {self._argv[0]}"
             ) from error
+        for control in self._unsent:
+            self.send(control)
         return self._process
 
     def _tail(self) -> list[str]:
@@ -144,7 +147,10 @@ class EngineFeed:
 
     def send(self, control: str) -> None:
         process = self._process
-        if process is None or process.stdin is None or process.stdin.is_closing():
+        if process is None:
+            self._unsent.append(control)
+            return
+        if process.stdin is None or process.stdin.is_closing():
             return
         if control == "cancel":
             self._cancelled_at = asyncio.get_running_loop().time()

@@ -15,15 +15,15 @@ _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
-def significant(value: float, digits: int = 3) -> str:
-    """`value` with about `digits` significant digits and never an exponent: 0.0123, 1.23, 123."""
+def significant(value: float) -> str:
+    """Three significant digits and never an exponent: 0.0123, 1.23, 123."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
-    rounded = round(value, digits - 1 - magnitude)
+    rounded = round(value, 2 - magnitude)
     # Rounding may carry into the next power of ten: 9.996 is written 10.0, not 10.00.
     magnitude = math.floor(math.log10(abs(rounded)))
-    return f"{rounded:.{max(0, digits - 1 - magnitude)}f}"
+    return f"{rounded:.{max(0, 2 - magnitude)}f}"
 
 
 def figure(value: float) -> str:
@@ -43,11 +43,7 @@ def duration(seconds: float | None, *, align: bool = False) -> str:
     scale, unit = next(
         (entry for entry in _TIME_UNITS if seconds >= entry[0] * 0.9995), _TIME_UNITS[-1]
     )
-    return f"{significant(seconds / scale)} {unit:<2}" if align else _plain(seconds / scale, unit)
-
-
-def _plain(value: float, unit: str) -> str:
-    return f"{significant(value)} {unit}"
+    return f"{significant(seconds / scale)} {unit:<{2 if align else 0}}"
 
 
 def clock(seconds: float) -> str:
@@ -110,12 +106,10 @@ def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:
     return "  ".join(part for part in ratio_parts(value, interval) if part)
 
 
-def percent(share: float | None, digits: int = 2) -> str:
+def percent(share: float) -> str:
     """`0.8 %`, `12 %`, `71 %` of a share between 0 and 1."""
-    if share is None:
-        return NOT_AVAILABLE
     value = share * 100
-    return f"{value:.1f} %" if digits > 1 and value < 9.95 else f"{value:.0f} %"
+    return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
 
 
 def spread(center: float | None, interval: Sequence[float] | None) -> str:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
-
-from workbench import events as ev
+from support import Cli, LiveEngine
 
 HERE = Path(__file__).resolve().parent
 WORKLOADS = HERE / "fixtures" / "workloads"
@@ -29,90 +24,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-class Cli:
-    """Runs the command line as a user would."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        self.environment = environment
-
-    @property
-    def runs(self) -> Path:
-        return Path(self.environment["XDG_STATE_HOME"]) / "workbench" / "runs"
-
-    def __call__(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "workbench", *arguments],
-            env={**self.environment, **extra},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-
-
 @pytest.fixture
 def cli(environment: dict[str, str]) -> Cli:
     return Cli(environment)
-
-
-class LiveEngine:
-    """An engine in another process whose events a test reads as they happen."""
-
-    def __init__(self, environment: dict[str, str], *arguments: str, **popen: object) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "workbench", *arguments, "--jsonl", "--control"],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **popen,  # type: ignore[call-overload]
-        )
-        self.seen: list[ev.AnyEvent] = []
-
-    def until(self, kind: type, count: int = 1) -> ev.AnyEvent:
-        """Read events up to the `count`-th of `kind` from now, and return it."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            event = ev.decode(line)
-            self.seen.append(event)
-            count -= isinstance(event, kind)
-            if count == 0:
-                return event
-        raise AssertionError(f"the engine ended without {kind.__name__}: {self.errors()}")
-
-    def rest(self) -> list[ev.AnyEvent]:
-        """Read to the end; returns everything seen from the start."""
-        assert self.process.stdout is not None
-        self.seen += [ev.decode(line) for line in self.process.stdout]
-        self.process.wait(30)
-        return self.seen
-
-    def say(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b'{"control": "%s"}\n' % word.encode())
-        self.process.stdin.flush()
-
-    def errors(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read().decode()
-
-    @property
-    def run_id(self) -> str:
-        return next(event.id for event in self.seen if isinstance(event, ev.RunStarted))
-
-    def family(self) -> list[psutil.Process]:
-        """Every process of the run: workers, their children, the guardian, the engine."""
-        return [*marked(self.run_id), psutil.Process(self.process.pid)]
-
-    def close(self) -> None:
-        with suppress(Exception):
-            for process in self.family():
-                process.kill()
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            with suppress(BrokenPipeError):
-                stream.close()  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -127,13 +41,3 @@ def live_engine(environment: dict[str, str]) -> Iterator[object]:
     yield start
     for engine in engines:
         engine.close()
-
-
-def marked(run_id: str) -> list[psutil.Process]:
-    """The processes that carry the run's id, in their environment or as an argument."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get("WORKBENCH_RUN_ID") == run_id or run_id in process.cmdline():
-                found.append(process)
-    return found

@@ -45,7 +45,7 @@ class Case:
     quantization: str | None = None  # "dynamic" or "static", only with precision int8
     threads: int | None = None  # CPU threads; None where the device is a GPU
     batch: int | None = None
-    params: Mapping[str, ParameterValue] = field(default_factory=dict)
+    params: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
     layout: str | None = None  # "nhwc" for channels-last; None: the backend's usual order
 
     @property

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support import Cli, marked
 
-from conftest import Cli, marked
 from workbench import events as ev
 from workbench import journal
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from textual.pilot import Pilot
@@ -27,7 +27,7 @@ class HeldFeed:
         self._more: asyncio.Queue[ev.AnyEvent | None] = asyncio.Queue()
         self._at_s = events[-1].at_s if events else 0.0
 
-    async def events(self) -> AsyncIterator[ev.AnyEvent]:
+    async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         for event in self._events:
             yield event
         if self._failure is not None:

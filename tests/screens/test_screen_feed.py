@@ -66,6 +66,14 @@ async def test_control_words_reach_the_child_as_lines(engine) -> None:
     assert [event.status for event in found] == ["running", "pause", "cancel"]
 
 
+async def test_what_is_said_before_the_child_is_there_reaches_it_too(engine) -> None:
+    feed = engine("finish(heard(), 130)")
+    feed.send("cancel")
+    found = await collect(feed)
+    await feed.close()
+    assert found[-1].status == "cancel"
+
+
 async def test_a_child_that_dies_is_reported_with_its_last_words(engine) -> None:
     feed = engine("print('out of luck', file=sys.stderr, flush=True)\nos.kill(os.getpid(), 9)")
     with pytest.raises(FeedError, match="killed by signal 9") as caught:

@@ -41,6 +41,16 @@ async def test_a_click_on_a_tab_switches_too() -> None:
         assert "[1 Hardware]" in text(pilot)
 
 
+async def test_a_click_on_the_key_bar_presses_the_key() -> None:
+    app = replayed(recorded.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        column = text(pilot).splitlines()[-1].index("Help")
+        await pilot.click(offset=(column, SIZE[1] - 1))
+        await settle(pilot)
+        assert isinstance(app.screen, HelpScreen)
+
+
 async def test_s_starts_a_run_only_when_none_is_going() -> None:
     feeds: list[HeldFeed] = []
 

@@ -1,0 +1,168 @@
+"""Reports built from events, as a test needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from workbench import events as ev
+from workbench.advisor.scenarios import Scenario
+from workbench.contract import Case
+from workbench.document import (
+    AccuracyResult,
+    Cpu,
+    CudaDriver,
+    Gpu,
+    Isa,
+    Machine,
+    Memory,
+    Nvml,
+    Os,
+    Reason,
+    SetupTimes,
+    Software,
+    Tool,
+    WarmUp,
+)
+from workbench.report import Report
+
+ABSENT = Reason("library_missing", "the library is not installed")
+
+
+def machine(*gpus: str) -> Machine:
+    """A machine of 8 cores, with GPUs under the given device names."""
+    cpu = Cpu(
+        model="Test CPU",
+        vendor="test",
+        architecture="x86_64",
+        sockets=1,
+        physical_cores=8,
+        logical_cores=8,
+        affinity_cores=8,
+        cgroup_quota_cores=None,
+        effective_cores=8,
+        limited_by="logical",
+        limits=[],
+        isa=Isa(avx2=True),
+        caches=[],
+        max_frequency_mhz=None,
+    )
+    found = [
+        Gpu(index=i, device=name, uuid=f"GPU-{i}", pci_bus_id=None, name="Test GPU")
+        for i, name in enumerate(gpus)
+    ]
+    return Machine(
+        hostname="host",
+        os=Os("Linux", "6.0", None, None),
+        cpu=cpu,
+        memory=Memory(2**34, 2**33, None, 0, 0),
+        gpus=found,
+        nvml=Nvml(bool(gpus), None if gpus else ABSENT),
+        cuda=CudaDriver(bool(gpus), len(gpus), None if gpus else ABSENT),
+    )
+
+
+def case(label: str, precision: str = "fp32") -> Case:
+    """`cpu` or `cuda:0`, with a parameter that keeps cases apart: `cpu-a`."""
+    device, _, name = label.partition("-")
+    threads = 8 if device == "cpu" else None
+    return Case("work", device, "torch", precision, threads=threads, params={"of": name})
+
+
+def scenario(**changes: object) -> Scenario:
+    fields: dict = {
+        "id": "row",
+        "title": "Row",
+        "question": "Which?",
+        "textbook": "gpu",
+        "workload": "work",
+        "objective": "throughput",
+        "precisions": ("fp32", "bf16"),
+        "apart": ("fp64",),
+        "max_error": 0.01,
+    }
+    return Scenario(**{**fields, **changes})
+
+
+def events(
+    blocks: Mapping[Case, Sequence[Sequence[float]]],
+    *,
+    gpus: Sequence[str] = (),
+    row: Scenario | None = None,
+    errors: Mapping[Case, float] | None = None,
+    failed: Mapping[Case, Reason] | None = None,
+) -> list[ev.AnyEvent]:
+    """A finished run of one row: for each case its blocks of samples, round by round."""
+    row, errors, failed = row or scenario(), errors or {}, failed or {}
+    cases = list(blocks)
+    found: list[ev.AnyEvent] = [
+        ev.RunStarted(
+            at_s=0.1,
+            schema_version=1,
+            id="20261121-000000-test",
+            started_at="2026-11-21T00:00:00.000Z",
+            budget_s=60.0,
+            tool=Tool("workbench", "0", "workbench"),
+        ),
+        ev.HardwareDetected(
+            at_s=0.2, machine=machine(*gpus), software=Software("3.11", "python", {}, {})
+        ),
+        ev.RacePlanned(
+            at_s=0.3,
+            scenario=row.id,
+            title=row.title,
+            question=row.question,
+            textbook=row.textbook,
+            objective=row.objective,
+            cases=cases,
+            item="samples",
+            items_per_step={c.id: 64.0 for c in cases},
+            flops_per_step={c.id: 1e9 for c in cases},
+        ),
+        ev.RaceStarted(at_s=0.4, scenario=row.id, share_s=10.0),
+    ]
+    for c in cases:
+        if blocks[c]:
+            found.append(
+                ev.CasePrepared(
+                    at_s=0.5,
+                    case=c.id,
+                    setup=SetupTimes(import_s=1.0, build_s=0.5),
+                    accuracy=AccuracyResult(
+                        "relative_error", errors.get(c, 1e-6), "float64", 0.1, True
+                    ),
+                    warmup=WarmUp(n=5, seconds=0.1, first_s=0.1, steady=True),
+                    iterations_per_sample=1,
+                    memory_peak_bytes=None,
+                )
+            )
+        found += [
+            ev.BlockMeasured(
+                at_s=1.0 + number,
+                case=c.id,
+                scenario=row.id,
+                round=number,
+                samples_s=list(samples),
+                lead_in_s=[],
+                loss=None,
+            )
+            for number, samples in enumerate(blocks[c])
+        ]
+        reason = failed.get(c)
+        status = "failed" if reason else "ok"
+        found.append(
+            ev.CaseFinished(at_s=9.0, case=c.id, scenario=row.id, status=status, reason=reason)
+        )
+    return found
+
+
+def report(*arguments: Mapping[Case, Sequence[Sequence[float]]], **options: object) -> Report:
+    return Report.of(events(*arguments, **options))  # type: ignore[arg-type]
+
+
+def steady(center: float, rounds: int = 8, spread: float = 0.01) -> list[list[float]]:
+    """Blocks of five samples around `center`, wobbling by `spread`, the same every time."""
+    wobble = (0.3, -0.7, 1.0, -0.2, 0.5, -1.0, 0.1, -0.4)
+    return [
+        [center * (1 + spread * wobble[(i + j) % len(wobble)]) for j in range(5)]
+        for i in range(rounds)
+    ]

@@ -1,0 +1,74 @@
+"""Who leaves, and when it is over."""
+
+from __future__ import annotations
+
+from builders import case, report, scenario, steady
+
+from workbench.advisor import standings
+
+ROW = scenario()
+A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
+GPU = case("cuda:0-a")
+
+
+def field(blocks, **options):
+    return list(report(blocks, **options).contenders.values())
+
+
+def leaving(found) -> list[str]:
+    return [left.contender.case.id for left in found]
+
+
+def test_cpu_and_gpu_do_not_drop_each_other() -> None:
+    contenders = field({A: steady(1.0), B: steady(3.0), GPU: steady(0.01)}, gpus=["cuda:0"])
+    assert leaving(standings.beaten(contenders, ROW, rounds=8, entrants=3)) == [B.id]
+
+
+def test_precisions_apart_race_apart() -> None:
+    fp64 = case("cpu-a", "fp64")
+    contenders = field({A: steady(1.0), fp64: steady(9.0)})
+    assert leaving(standings.beaten(contenders, ROW, rounds=8, entrants=2)) == []
+
+
+def test_nobody_leaves_before_the_third_round() -> None:
+    contenders = field({A: steady(1.0, 2), B: steady(9.0, 2)})
+    assert leaving(standings.beaten(contenders, ROW, rounds=2, entrants=2)) == []
+
+
+def test_an_error_above_the_limit_ends_it() -> None:
+    contenders = field({A: steady(1.0), B: steady(1.0)}, errors={B: 0.02})
+    assert leaving(standings.inadmissible(contenders, ROW)) == [B.id]
+
+
+def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
+    contenders = field({A: [[1.0]], B: [[2.0]], C: [[8.0]]})
+    turn_s = {A.id: 1.0, B.id: 2.0, C.id: 8.0}
+    loose = standings.hopeless(contenders, ROW, turn_s=turn_s, left_s=100)
+    tight = standings.hopeless(contenders, ROW, turn_s=turn_s, left_s=7)
+    assert leaving(loose) == []
+    assert leaving(tight) == [C.id]
+
+
+def test_a_race_is_decided_by_ties_or_by_one_left() -> None:
+    assert standings.is_decided(field({A: steady(1.0)}), ROW)
+    assert standings.is_decided(field({A: steady(1.0), B: steady(1.001)}), ROW)
+    assert not standings.is_decided(field({A: steady(1.0), B: steady(1.5)}), ROW)
+
+
+def test_the_devices_must_be_told_apart_too() -> None:
+    apart = field({A: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
+    level = field({A: steady(1.0, spread=0.4), GPU: steady(1.0, spread=0.5)[::-1]}, gpus=["cuda:0"])
+    assert standings.is_decided(apart, ROW)
+    assert not standings.is_decided(level, ROW)
+
+
+def test_steady_is_narrow_or_as_narrow_as_it_gets() -> None:
+    (narrow,) = field({A: steady(1.0, 4, spread=0.001)})
+    (few,) = field({A: [[1.0], [1.0]]})
+    (wild_but_short,) = field({A: [[1.0, 2.0, 3.0, 9.0]] * 4})
+    # Alternating levels stay as wide as they are, however long one measures.
+    (plateau,) = field({A: [[1.0] * 5, [2.0] * 5] * 10})
+    assert standings.is_steady(narrow)
+    assert not standings.is_steady(few)
+    assert not standings.is_steady(wild_but_short)
+    assert standings.is_steady(plateau)

@@ -1,0 +1,154 @@
+"""Verdicts follow from the report, and say `unknown` rather than guess."""
+
+from __future__ import annotations
+
+import pytest
+from builders import case, events, report, scenario, steady
+
+from workbench.advisor.verdict import choose, decide
+from workbench.contract import Case
+from workbench.document import Reason, Warning
+from workbench.events import WarningRaised
+from workbench.measure.statistics import Ratio
+from workbench.report import Report
+
+CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
+ROW = scenario()
+
+
+def verdict(blocks, **options):
+    row = options.get("row", ROW)
+    return decide(report(blocks, **options), row, "workbench advise row")
+
+
+@pytest.mark.parametrize(
+    ("gpu_time", "choice"), [(0.5, "gpu"), (2.0, "cpu"), (1.01, "either"), (0.97, "either")]
+)
+def test_the_choice_follows_the_ratio(gpu_time: float, choice: str) -> None:
+    found = verdict({CPU: steady(1.0), GPU: steady(gpu_time)}, gpus=["cuda:0"])
+    assert found.choice == choice
+    assert found.device_ratio == pytest.approx(1 / gpu_time, rel=0.02)
+    assert found.device_ratio_ci95[0] <= found.device_ratio <= found.device_ratio_ci95[1]
+    assert not found.no_gpu
+    assert found.pick == (CPU.id if gpu_time > 1 else GPU.id)
+
+
+def test_without_a_gpu_the_choice_is_cpu_and_says_so() -> None:
+    found = verdict({CPU: steady(1.0), CPU_B: steady(2.0)})
+    assert (found.choice, found.no_gpu, found.device_ratio) == ("cpu", True, None)
+    assert (found.pick, found.runner_up) == (CPU.id, CPU_B.id)
+    assert found.pick_ratio == pytest.approx(2.0, rel=0.02)
+    assert "No GPU found" in found.reasons[0]
+
+
+def test_a_gpu_that_could_not_be_measured_leaves_it_unknown() -> None:
+    lost = {GPU: Reason("no_memory", "it did not fit")}
+    found = verdict({CPU: steady(1.0), GPU: []}, gpus=["cuda:0"], failed=lost)
+    assert found.choice == "unknown"
+    assert found.pick == CPU.id
+    assert "it did not fit" in found.reasons[0]
+
+
+def test_nothing_measured_is_unknown_with_the_reason() -> None:
+    found = verdict({CPU: []}, failed={CPU: Reason("worker_died", "the worker died")})
+    assert (found.choice, found.pick, found.best_cpu) == ("unknown", None, None)
+    assert "the worker died" in found.reasons[0]
+
+
+def test_two_rounds_are_too_few_for_a_choice() -> None:
+    found = verdict({CPU: steady(1.0, 2), GPU: steady(0.1, 2)}, gpus=["cuda:0"])
+    assert found.choice == "unknown"
+    assert "Too few rounds" in found.reasons[0]
+
+
+def test_a_wide_interval_around_one_settles_nothing() -> None:
+    noisy = [[1.0], [2.5], [0.4], [1.6], [0.7]]
+    found = verdict({CPU: noisy, GPU: noisy[::-1]}, gpus=["cuda:0"])
+    assert found.choice == "unknown"
+    assert found.reasons[0].startswith("Not settled")
+
+
+def test_a_contender_over_the_error_limit_is_never_picked() -> None:
+    found = verdict({CPU: steady(1.0), CPU_B: steady(0.2)}, errors={CPU_B: 0.05})
+    assert found.pick == CPU.id
+    assert any("above the limit of 1.0%" in reason for reason in found.reasons)
+
+
+def test_a_failed_contender_is_never_picked_even_with_samples() -> None:
+    broken = {CPU_B: Reason("wrong_result", "wrong")}
+    assert verdict({CPU: steady(1.0), CPU_B: steady(0.2)}, failed=broken).pick == CPU.id
+
+
+def test_precisions_measured_apart_are_shown_but_never_picked() -> None:
+    cpu64, gpu64 = case("cpu-a", "fp64"), case("cuda:0-a", "fp64")
+    found = verdict(
+        {CPU: steady(1.0), cpu64: steady(0.5), GPU: steady(1.2), gpu64: steady(0.1)},
+        gpus=["cuda:0"],
+    )
+    assert found.pick == CPU.id
+    apart = next(e for e in found.equal_precision if e.precision == "fp64")
+    assert (apart.best_cpu, apart.best_gpu) == (cpu64.id, gpu64.id)
+    assert apart.device_ratio == pytest.approx(5.0, rel=0.02)
+
+
+def test_equal_precisions_compare_like_with_like() -> None:
+    fast = case("cuda:0-a", "bf16")
+    found = verdict({CPU: steady(1.0), GPU: steady(0.5), fast: steady(0.1)}, gpus=["cuda:0"])
+    assert found.device_ratio == pytest.approx(10.0, rel=0.02)
+    ratios = {e.precision: e.device_ratio for e in found.equal_precision}
+    assert ratios["fp32"] == pytest.approx(2.0, rel=0.02)
+    assert ratios["bf16"] is None  # the CPU has no such contender
+
+
+def test_a_simulated_device_marks_the_verdict() -> None:
+    found = verdict({CPU: steady(1.0), case("fake:0-a"): steady(0.1)}, gpus=["fake:0"])
+    assert (found.choice, found.basis) == ("gpu", "simulated")
+
+
+def test_close_contenders_are_a_tie() -> None:
+    assert verdict({CPU: steady(1.0), CPU_B: steady(1.01)}).tie
+    assert not verdict({CPU: steady(1.0), CPU_B: steady(1.3)}).tie
+
+
+def test_warnings_of_the_row_and_of_its_best_are_carried() -> None:
+    told = Warning("busy_machine", "others were busy", "stop them", "row")
+    built = events({CPU: [[1.0], [1.0], [1.0]], CPU_B: steady(3.0)})
+    built.insert(4, WarningRaised(at_s=0.4, warning=told))
+    found = decide(Report.of(built), ROW, "x")
+    assert [w.code for w in found.warnings] == ["busy_machine", "few_samples"]
+
+
+def test_against_the_textbook_is_said() -> None:
+    found = verdict({CPU: steady(1.0), GPU: steady(3.0)}, gpus=["cuda:0"])
+    assert "against the textbook" in found.reasons[0]
+
+
+def test_the_same_report_gives_the_same_words() -> None:
+    blocks = {CPU: steady(1.0), CPU_B: steady(1.7), GPU: steady(0.4)}
+    assert verdict(blocks, gpus=["cuda:0"]) == verdict(blocks, gpus=["cuda:0"])
+
+
+def test_time_to_result_counts_what_comes_first() -> None:
+    row = scenario(objective="time_to_result")
+    found = verdict({CPU: steady(0.5), CPU_B: steady(1.5)}, row=row)
+    # 1.5 s of import and set-up on both sides: (1.5 + 1.5) / (1.5 + 0.5)
+    assert found.pick_ratio == pytest.approx(1.5, rel=0.02)
+    assert any("75% is start-up" in reason for reason in found.reasons)
+
+
+def test_latency_ranks_by_the_99th_percentile() -> None:
+    row = scenario(objective="latency_p99")
+    calm, spiky = [[1.0] * 100] * 5, [[0.5] * 97 + [9.0] * 3] * 5
+    assert verdict({CPU: calm, CPU_B: spiky}, row=row).pick == CPU.id
+
+
+def test_no_ratio_and_no_proof_of_absence_is_unknown() -> None:
+    assert choose(None, has_cpu=True, no_gpu=False) == "unknown"
+    assert choose(Ratio(1.0, 0.5, 2.0, 3), has_cpu=True, no_gpu=False) == "unknown"
+
+
+def test_case_ids_are_readable() -> None:
+    full = Case("m", "cpu", "torch", "bf16", threads=16, batch=8, params={"n": 4096})
+    assert full.id == "m[batch=8,n=4096]/cpu/torch/bf16/t16"
+    int8 = Case("m", "cpu", "onnxruntime", "int8", quantization="static", threads=2)
+    assert int8.id == "m[]/cpu/onnxruntime/int8-static/t2"
