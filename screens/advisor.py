@@ -92,7 +92,7 @@ class AdvisorScreen(ViewScreen):
 
     def command(self) -> str | None:
         row = self.row
-        return None if row is None else self.session.figures.reproduce(row)
+        return row.plan.reproduce or None if row is not None else None
 
 
 def _nothing(session: Session) -> str:

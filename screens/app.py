@@ -14,6 +14,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from workbench.events import RacePlanned
 from workbench.report import Report
 
 from .advisor import AdvisorScreen
@@ -73,6 +74,7 @@ class WorkbenchApp(App[None]):
         self._feed: Feed | None = None
         self._over = asyncio.Event()  # the current run has ended, one way or another
         self._leaving = False
+        self._opened_run_screen = False
         self._dirty = False
         self._painted_at = 0.0
         self._able: tuple[object, ...] = ()
@@ -119,6 +121,8 @@ class WorkbenchApp(App[None]):
                 async for event in stream:
                     session.apply(event)
                     self._dirty = True
+                    if isinstance(event, RacePlanned) and event.textbook is None:
+                        self._open_run_screen()
                     count += 1
                     if count % BREATH == 0:
                         await asyncio.sleep(0)
@@ -134,6 +138,12 @@ class WorkbenchApp(App[None]):
             self._over.set()
             await feed.close()
         self.repaint()
+
+    def _open_run_screen(self) -> None:
+        """A plain `run` owes no verdict: what it has to show is the race itself."""
+        if not self._opened_run_screen:
+            self._opened_run_screen = True
+            self.switch_mode("run")
 
     # ------------------------------------------------------ the repaints
 

@@ -86,4 +86,4 @@ class DetailScreen(ViewScreen):
 
     def command(self) -> str | None:
         row = self.row
-        return None if row is None else self.session.figures.reproduce(row)
+        return row.plan.reproduce or None if row is not None else None

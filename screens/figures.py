@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.advisor.objective import block_value
 from workbench.contract import Case
 from workbench.document import Machine, Measurement, Verdict
 from workbench.events import CaseDropped
@@ -12,8 +11,6 @@ from workbench.measure.statistics import median
 from workbench.report import Contender, Report, Row, measurement
 
 from . import format as fmt
-
-ENDED = ("ok", "skipped", "failed", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -36,19 +33,15 @@ class Figures:
         stamp = (len(contender.blocks), contender.state)
         kept = self._kept.get(contender.case.id)
         if kept is None or kept[0] != stamp:
-            # A document played back carries further losses on blocks without samples.
-            values = [
-                block_value(contender.objective, block.samples_s, contender.setup)
-                for block in contender.blocks
-                if block.samples_s
-            ]
+            values = list(contender.rounds().values())
             kept = stamp, Numbers(measurement(contender), median(values) if values else None)
             self._kept[contender.case.id] = kept
         return kept[1]
 
-    def best_s(self, row: Row) -> float | None:
-        """The smallest objective value of the row so far."""
-        values = [self.numbers(contender).value_s for contender in row.contenders]
+    def best_s(self, row: Row, *, apart: bool = False) -> float | None:
+        """The smallest objective value so far, of the row or of what races apart in it."""
+        group = (c for c in row.contenders if row.is_apart(c) == apart)
+        values = [self.numbers(contender).value_s for contender in group]
         return min((value for value in values if value is not None), default=None)
 
     # ------------------------------------------------------------- names
@@ -81,7 +74,7 @@ class Figures:
     # -------------------------------------------------------------- rows
 
     def left_in_race(self, row: Row) -> int:
-        return sum(c.state not in ENDED and c.dropped is None for c in row.contenders)
+        return sum(not c.ended and c.dropped is None for c in row.contenders)
 
     def live_scenario(self) -> str | None:
         """The row being raced, or else the last one that was, or else the first."""
@@ -90,14 +83,6 @@ class Figures:
             return report.current_row
         started = [name for name, row in report.rows.items() if row.started]
         return started[-1] if started else next(iter(report.rows), None)
-
-    def reproduce(self, row: Row) -> str:
-        """The command that measures this row again, known from the plan before any verdict."""
-        if row.verdict is not None:
-            return row.verdict.reproduce
-        if row.plan.textbook is None:
-            return f"workbench run {row.contenders[0].case.workload if row.contenders else ''}"
-        return f"workbench advise {row.plan.scenario}"
 
     # ----------------------------------------------------------- machine
 

@@ -47,6 +47,8 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             if event.reason is None:
                 return None
             return LogLine(at, "worker", f"{event.worker}: {reason_text(event.reason)}", "bad")
+        case ev.CasePreparing():
+            return None
         case ev.CasePrepared():
             return _prepared(event, figures)
         case ev.BlockDiscarded():

@@ -26,13 +26,13 @@ def answer_lines(row: Row, session: Session, width: int, *, roomy: bool) -> list
     """
     lines = [heading(row.plan.title, width)]
     facts = answer_facts(row, session)
-    if row.plan.question:  # a JSON document does not carry it
+    if row.plan.question:
         facts.insert(0, fact("", row.plan.question, "dim"))
     if row.verdict is None:
         facts += _still_in(row, session)
     lines += facts_lines(facts, width, INDENT)
-    command = session.figures.reproduce(row)
-    lines += [Content(""), Content.assemble(("$ ", "dim"), (command, "$primary"))]
+    if command := row.plan.reproduce:  # the document of a plain run does not carry it
+        lines += [Content(""), Content.assemble(("$ ", "dim"), (command, "$primary"))]
     if roomy and row.started:
         found = [run_line(contender, row, session) for contender in row.contenders]
         lines += [Content(""), *table_lines(run_columns(row), found, width)]

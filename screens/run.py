@@ -132,7 +132,7 @@ class RunScreen(ViewScreen):
 
     def command(self) -> str | None:
         row = self.row
-        return None if row is None else self.session.figures.reproduce(row)
+        return row.plan.reproduce or None if row is not None else None
 
 
 def _nothing(session: Session) -> str:

@@ -10,7 +10,7 @@ from workbench.document import SetupTimes, Verdict
 from workbench.report import Contender, Row
 
 from . import format as fmt
-from .figures import ENDED, Figures, choice_word
+from .figures import Figures, choice_word
 from .session import Session
 from .styled import (
     basis_text,
@@ -123,7 +123,7 @@ def run_line(contender: Contender, row: Row, session: Session) -> Line:
         "state": state_texts(contender, row, figures, racing=session.going),
     }
     if found.n:
-        best = figures.best_s(row)
+        best = figures.best_s(row, apart=row.is_apart(contender))
         style = device_style(contender.case)
         if numbers.value_s and best:
             cells["speed"] = speed_bar(best / numbers.value_s, style)
@@ -255,4 +255,4 @@ def setup_text(setup: SetupTimes) -> str:
 
 
 def is_over(contender: Contender) -> bool:
-    return contender.state in ENDED or contender.dropped is not None
+    return contender.ended or contender.dropped is not None

@@ -47,8 +47,8 @@ def cli(context: click.Context, /, **options: Any) -> None:
     if context.invoked_subcommand is None:
         start(options)
     elif given := [n for n in options if context.get_parameter_source(n) is not DEFAULT]:
-        name = given[0].removesuffix("_s").removesuffix("s").removeprefix("as_")
-        raise UsageError(f"put --{name} behind the command: workbench {context.invoked_subcommand}")
+        name = next(p.opts[0] for p in context.command.params if p.name == given[0])
+        raise UsageError(f"put {name} behind the command: workbench {context.invoked_subcommand}")
 
 
 @cli.command(epilog=examples("workbench advise", "workbench advise realtime branching --json"))

@@ -95,7 +95,7 @@ class Parameter:
             raise ValueError(f"{self.name} takes {noun}, not {text!r}") from None
         if self.choices and value not in self.choices:
             raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
-        if isinstance(value, (int, float)) and not self._within(float(value)):
+        if isinstance(value, (int, float)) and not self._within(value):
             raise ValueError(f"{self.name} lies {self.range_text()}, not at {text}")
         return value
 

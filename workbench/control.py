@@ -167,4 +167,6 @@ class Control:
                 self.cancel("cancelled by the user")
             elif word == "pause":
                 self._wish = "pause"
+            elif word == "resume" and self._wish == "pause":
+                self._wish = None  # taken back before anything was held
         return words

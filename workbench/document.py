@@ -256,6 +256,7 @@ class EqualPrecision(msgspec.Struct, frozen=True):
     """The best of each device at one precision, so that like is compared with like."""
 
     precision: str
+    apart: bool  # True: raced among itself only and never picked
     best_cpu: str | None
     best_gpu: str | None
     device_ratio: float | None
@@ -278,6 +279,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     scenario: str
     title: str
+    question: str
     textbook: str  # "cpu" or "gpu"
     objective: str
     choice: str  # "cpu", "gpu", "either", "unknown"

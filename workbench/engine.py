@@ -16,6 +16,7 @@ import msgspec
 
 from . import __version__
 from . import events as ev
+from .advisor.scenarios import Scenario
 from .advisor.verdict import decide
 from .control import Cancelled, Control
 from .document import SCHEMA_VERSION, Gpu, Machine, Reason, Software, Tool, Warning
@@ -195,13 +196,13 @@ class Engine:
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:
             return
-        verdict = decide(self.report, row.scenario, self._reproduce(row))
+        verdict = decide(self.report, row.scenario)
         self._emit(ev.VerdictReached(at_s=self._control.now(), verdict=verdict))
 
     def _conclude(self) -> None:
         """After a cut: say of every case and row how far it came."""
         for case_id, contender in self.report.contenders.items():
-            if contender.state in ("waiting", "prepared", "measuring", "dropped"):
+            if not contender.ended:
                 self._emit(
                     ev.CaseFinished(
                         at_s=self._control.now(),
@@ -228,14 +229,21 @@ class Engine:
             question=scenario.question,
             textbook=scenario.textbook,
             objective=scenario.objective,
+            apart=list(scenario.apart),
+            reproduce=self._reproduce(scenario),
             cases=row.cases,
             item=next(iter(work.values())).item,
             items_per_step={case: w.items for case, w in work.items()},
             flops_per_step={case: w.flops for case, w in work.items()},
         )
 
-    def _reproduce(self, row: RowPlan) -> str:
-        alone = replace(self._request, scenarios=(row.scenario.id,))
+    def _reproduce(self, scenario: Scenario) -> str:
+        request = self._request
+        only = (scenario.id,)
+        alone = replace(request, budget_s=request.budget)
+        alone = (
+            replace(alone, workloads=only) if request.workloads else replace(alone, scenarios=only)
+        )
         return shlex.join(["workbench", *alone.arguments()])
 
     def _with_fakes(self, machine: Machine) -> Machine:

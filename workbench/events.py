@@ -51,6 +51,8 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     question: str
     textbook: str | None  # None for a plain `run`: no verdict is owed
     objective: str
+    apart: list[str]  # precisions that race among themselves and are never picked
+    reproduce: str  # the command that measures this row again
     cases: list[Case]
     item: str  # what throughput counts
     items_per_step: dict[str, float]  # by case id
@@ -74,8 +76,12 @@ class WorkerEnded(Event, frozen=True, kw_only=True, tag=True):
     reason: Reason | None  # None: it ended because it was asked to
 
 
-class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
+class CasePreparing(Event, frozen=True, kw_only=True, tag=True):
     case: str  # the case id, here and below
+
+
+class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
+    case: str
     setup: SetupTimes
     accuracy: AccuracyResult | None
     warmup: WarmUp
@@ -140,6 +146,7 @@ AnyEvent = (
     | RaceStarted
     | WorkerStarted
     | WorkerEnded
+    | CasePreparing
     | CasePrepared
     | BlockMeasured
     | BlockDiscarded

@@ -69,7 +69,7 @@ def read(path: Path) -> list[ev.AnyEvent]:
             continue
         try:
             found.append(ev.decode(line))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if number == len(lines):  # no newline follows: the writer died here
                 break
             raise JournalError(f"{path}, line {number}, is not an event: {error}") from error

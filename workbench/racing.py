@@ -136,6 +136,7 @@ class Race:
             return False
         share = left / (4 * len(self._plan.cases))
         warm_up_s = min(max(share, WARM_UP_S[0]), WARM_UP_S[1])
+        self._emit(ev.CasePreparing(at_s=self._control.now(), case=runner.case.id))
         try:
             self._pool.start(runner.key, self._deadline(START_DEADLINE_S))
             answer = self._pool.ask(

@@ -30,6 +30,7 @@ from .document import (
 from .measure import statistics as stats
 
 FEW_SAMPLES = 10
+ENDED = ("ok", "skipped", "failed", "cancelled")
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Contender:
     item: str
     items_per_step: float
     flops_per_step: float | None
-    state: str = "waiting"  # waiting, prepared, measuring, dropped, ok, skipped, failed, cancelled
+    state: str = "waiting"  # then preparing, prepared, measuring, dropped; ends as in the JSON
     reason: Reason | None = None
     setup: SetupTimes = field(default_factory=SetupTimes)
     accuracy: AccuracyResult | None = None
@@ -65,6 +66,10 @@ class Contender:
         return [sample for block in self.blocks for sample in block.samples_s]
 
     @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
     def simulated(self) -> bool:
         return self.case.device.startswith("fake:")
 
@@ -73,6 +78,7 @@ class Contender:
         return {
             block.round: block_value(self.objective, block.samples_s, self.setup)
             for block in self.blocks
+            if block.samples_s  # a replayed document hangs further losses on empty blocks
         }
 
     @property
@@ -92,11 +98,14 @@ class Row:
     verdict: Verdict | None = None
     contenders: list[Contender] = field(default_factory=list)
 
+    def is_apart(self, contender: Contender) -> bool:
+        """Whether it races among its like only, FP64 say, and is never picked."""
+        return contender.case.precision in self.plan.apart
+
     @property
     def finished(self) -> bool:
         return self.verdict is not None or (
-            self.started
-            and all(c.state in ("ok", "skipped", "failed", "cancelled") for c in self.contenders)
+            self.started and all(contender.ended for contender in self.contenders)
         )
 
 
@@ -149,6 +158,9 @@ class Report:
                 self.workers[event.worker] = event
             case ev.WorkerEnded():
                 self.workers.pop(event.worker, None)
+            case ev.CasePreparing():
+                self.contenders[event.case].state = "preparing"
+                self.current_case = event.case
             case ev.CasePrepared():
                 self._prepared(event)
             case ev.BlockMeasured():
@@ -228,7 +240,7 @@ class Report:
             software=self.software,
             measurements=self.measurements,
             verdicts=self.verdicts,
-            warnings=self.warnings,
+            warnings=list(self.warnings),
         )
 
 
@@ -265,13 +277,13 @@ def measurement(contender: Contender) -> Measurement:
         energy_j=None,
         telemetry=None,
         simulated=contender.simulated,
-        loss=contender.loss,
+        loss=list(contender.loss),
         warnings=trust_warnings(contender),
     )
 
 
 def _status(contender: Contender) -> str:
-    if contender.state in ("ok", "skipped", "failed", "cancelled"):
+    if contender.ended:
         return contender.state
     return "cancelled"  # the run ended, or still goes on, before this case did
 

@@ -62,7 +62,7 @@ class Request:
         elif self.scenarios:
             found = ["advise", *self.scenarios]
         if self.budget_s is not None:
-            found += ["--budget", f"{self.budget_s:g}"]
+            found += ["--budget", str(self.budget_s).removesuffix(".0")]
         flags = {"--quick": self.quick, "--thorough": self.thorough, "--strict": self.strict}
         found += [name for name, is_set in flags.items() if is_set]
         repeated = {
@@ -115,7 +115,8 @@ def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan
     if request.workloads:
         rows = [_ad_hoc(name, request) for name in dict.fromkeys(request.workloads)]
     else:
-        rows = [_row(name, request, scenarios) for name in request.scenarios or scenarios]
+        names = dict.fromkeys(request.scenarios or scenarios)
+        rows = [_row(name, request, scenarios) for name in names]
     if request.settings or request.batch is not None:
         rows = [_with_settings(row, request) for row in rows]
     return rows
@@ -225,7 +226,7 @@ def parse_settings(workload: Workload, settings: Sequence[str]) -> dict[str, Par
 def gpu_devices(request: Request, machine: Machine) -> list[str]:
     """The GPUs to race: those asked for, otherwise one of each kind."""
     available = [gpu for gpu in machine.gpus if gpu.device is not None]
-    explicit = [d.partition("@")[0] for d in request.devices if ":" in d]
+    explicit = list(dict.fromkeys(d.partition("@")[0] for d in request.devices if ":" in d))
     if explicit:
         names = [gpu.device for gpu in available if gpu.device]
         for device in explicit:

@@ -77,4 +77,4 @@ def _hat(centres: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     import numpy as np
 
     distance = np.abs(centres[..., None] - np.arange(SIDE))
-    return np.maximum(0, 1 - distance).astype(np.float32)
+    return np.asarray(np.maximum(0, 1 - distance), dtype=np.float32)

@@ -71,6 +71,8 @@ class Recorder:
                 question=scenario.question,
                 textbook=scenario.textbook,
                 objective=scenario.objective,
+                apart=["fp64"] if scenario.id == "floating_point" else [],
+                reproduce=f"workbench advise {scenario.id} --budget {BUDGET_S:g}",
                 cases=[scenario.case(entry) for entry in entries.values()],
                 item=scenario.item,
                 items_per_step=dict.fromkeys(entries, scenario.items),
@@ -236,6 +238,7 @@ class Recorder:
         return Verdict(
             scenario=scenario.id,
             title=scenario.title,
+            question=scenario.question,
             textbook=scenario.textbook,
             objective=scenario.objective,
             choice=choice,
@@ -266,6 +269,7 @@ class Recorder:
             pairs.append(
                 EqualPrecision(
                     precision,
+                    precision == "fp64",
                     cpu,
                     gpu,
                     ratio.value if ratio else None,
@@ -324,6 +328,7 @@ def unanswered(scenario: Scenario) -> Verdict:
     return Verdict(
         scenario=scenario.id,
         title=scenario.title,
+        question=scenario.question,
         textbook=scenario.textbook,
         objective=scenario.objective,
         choice="unknown",

@@ -115,7 +115,7 @@ async def test_a_row_without_a_verdict_still_has_a_command() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "c")
-        assert app.clipboard == "workbench advise training"
+        assert app.clipboard == "workbench advise training --budget 60"
 
 
 async def test_enter_opens_the_details_of_the_pick_and_escape_leads_back() -> None:
@@ -310,17 +310,20 @@ async def test_a_replay_offers_no_start_and_says_that_it_is_recorded() -> None:
     assert app.return_code == 0
 
 
-async def test_a_plain_run_owes_no_verdict_and_shows_the_fastest() -> None:
+async def test_a_plain_run_opens_on_the_race_and_owes_no_verdict() -> None:
     events: list[ev.AnyEvent] = []
     for event in recorded.training_midway():
         if isinstance(event, ev.RacePlanned):
             if event.scenario != "training":
                 continue
             fields = {name: getattr(event, name) for name in event.__struct_fields__}
-            event = ev.RacePlanned(**{**fields, "textbook": None})
+            plain = {"textbook": None, "reproduce": "workbench run train_cnn"}
+            event = ev.RacePlanned(**{**fields, **plain})
         events.append(event)
     async with replayed(events, replay=True).run_test(size=(120, 40)) as pilot:
         await settle(pilot)
+        assert "[2 Run]" in text(pilot)
+        await press(pilot, "3")
         assert "no verdict asked; fastest: cuda:0 torch bf16" in text(pilot)
         assert "$ workbench run train_cnn" in text(pilot)
 

@@ -113,6 +113,8 @@ def events(
             question=row.question,
             textbook=row.textbook,
             objective=row.objective,
+            apart=list(row.apart),
+            reproduce="workbench advise row",
             cases=cases,
             item="samples",
             items_per_step={c.id: 64.0 for c in cases},

@@ -58,7 +58,7 @@ def test_a_run_ends_with_table_reasons_and_contenders() -> None:
     cpu, gpu = case("cpu-a"), case("cuda:0-a")
     row = Scenario("row", "Row", "Which?", "gpu", "work", "throughput", ("fp32",))
     built = report({cpu: steady(1.0), gpu: []}, gpus=["cuda:0"], failed={gpu: Reason("x", "no")})
-    built.rows["row"].verdict = decide(built, row, "workbench advise row")
+    built.rows["row"].verdict = decide(built, row)
     text = run_text(built)
     assert "unknown" in text
     assert "$ workbench advise row" in text

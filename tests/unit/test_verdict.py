@@ -18,7 +18,7 @@ ROW = scenario()
 
 def verdict(blocks, **options):
     row = options.get("row", ROW)
-    return decide(report(blocks, **options), row, "workbench advise row")
+    return decide(report(blocks, **options), row)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_warnings_of_the_row_and_of_its_best_are_carried() -> None:
     told = Warning("busy_machine", "others were busy", "stop them", "row")
     built = events({CPU: [[1.0], [1.0], [1.0]], CPU_B: steady(3.0)})
     built.insert(4, WarningRaised(at_s=0.4, warning=told))
-    found = decide(Report.of(built), ROW, "x")
+    found = decide(Report.of(built), ROW)
     assert [w.code for w in found.warnings] == ["busy_machine", "few_samples"]
 
 

@@ -21,7 +21,7 @@ def short(case: Case) -> str:
 
 def seconds(value: float) -> str:
     """A time to three digits with its unit."""
-    for limit, factor, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
+    for limit, factor, unit in ((0.9995e-3, 1e6, "us"), (0.9995, 1e3, "ms")):
         if value < limit:
             return f"{value * factor:.3g} {unit}"
     return f"{value:.3g} s"

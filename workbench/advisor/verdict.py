@@ -19,7 +19,7 @@ from .scenarios import Scenario
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
 
 
-def decide(report: Report, scenario: Scenario, reproduce: str) -> Verdict:
+def decide(report: Report, scenario: Scenario) -> Verdict:
     """The verdict of a row; `unknown` where the evidence does not carry one."""
     row, machine = report.rows[scenario.id], report.machine
     eligible = [c for c in row.contenders if is_admissible(c, scenario) and c.blocks]
@@ -38,6 +38,7 @@ def decide(report: Report, scenario: Scenario, reproduce: str) -> Verdict:
     return Verdict(
         scenario=row.plan.scenario,
         title=row.plan.title,
+        question=row.plan.question,
         textbook=row.plan.textbook or "",
         objective=row.plan.objective,
         choice=choice,
@@ -59,7 +60,7 @@ def decide(report: Report, scenario: Scenario, reproduce: str) -> Verdict:
             *(warning for warning in report.warnings if warning.subject == scenario.id),
             *chain.from_iterable(map(trust_warnings, unique)),
         ],
-        reproduce=reproduce,
+        reproduce=row.plan.reproduce,
     )
 
 
@@ -113,6 +114,7 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
         found.append(
             EqualPrecision(
                 precision=precision,
+                apart=precision in scenario.apart,
                 best_cpu=_id(cpu),
                 best_gpu=_id(gpu),
                 device_ratio=ratio.value if ratio else None,
