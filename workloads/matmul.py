@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from . import _blas
 from ._network import relative_error
 from ._torch import TorchTask, dtype_of, time_to_host, to_device
 
@@ -114,10 +113,6 @@ class NumpyProduct(Task):
 
         self.case, self.probe, self.a, self.b = case, probe, a, b
         self.product = np.full_like(a, np.nan)
-
-    def activate(self) -> None:
-        if self.case.threads is not None:
-            _blas.set_threads(self.case.threads)
 
     def step(self) -> None:
         import numpy as np

@@ -105,7 +105,7 @@ def test_after_kill_9_of_the_tui_nothing_of_the_run_remains(terminal, cli) -> No
 def test_an_earlier_run_opens_in_the_tui_and_q_leaves_with_0(terminal, cli) -> None:
     assert cli("run", "spin", "--budget", "4", "--json").returncode == 0
     shown = terminal("open", "last")
-    shown.until(b"spin")
+    shown.until(b"known length")
     shown.press(b"q")
     assert shown.exit_code() == 0
 

@@ -1,0 +1,227 @@
+"""Every workload prepares, steps, checks its own result, and notices a wrong one."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import subprocess
+import sys
+
+import pytest
+
+from workbench import catalog
+from workbench.contract import Case, Setup, Task, Variant, WorkloadError
+
+SMALL = {
+    "matmul": {"n": 48},
+    "train_cnn": {"image": 16, "loaders": 1},
+    "infer_cnn": {"image": 16},
+    "train_mlp": {"samples": 200, "steps": 5},
+    "train_mlp_deep": {"samples": 200, "epochs": 3},
+    "conv_layers": {"image": 8},
+    "forest": {"trees": 10, "depth": 4},
+    "digits": {},
+    "infer_mlp": {"width": 64},
+}
+BATCH = {
+    "train_cnn": 8,
+    "infer_cnn": 1,
+    "conv_layers": 1,
+    "forest": 16,
+    "digits": 64,
+    "infer_mlp": 4,
+}
+BUILT_IN = {name: catalog.load(name) for name in SMALL}
+ON_CPU = [
+    (name, variant)
+    for name, workload in BUILT_IN.items()
+    for variant in workload.variants
+    if variant.device_kind == "cpu"
+]
+ON_GPU = [
+    (name, variant)
+    for name, workload in BUILT_IN.items()
+    for variant in workload.variants
+    if variant.device_kind == "gpu"
+]
+
+
+def case_of(name: str, variant: Variant, device: str = "cpu") -> Case:
+    return Case(
+        workload=name,
+        device=device,
+        backend=variant.backend,
+        precision=variant.precision,
+        quantization=variant.quantization,
+        layout=variant.layout,
+        threads=1 if device == "cpu" else None,
+        batch=BATCH.get(name),
+        params=BUILT_IN[name].values(SMALL[name]),
+    )
+
+
+def prepared(case: Case) -> Task:
+    task = BUILT_IN[case.workload].prepare(case, Setup(seed=0))
+    task.activate()
+    return task
+
+
+def ident(value: object) -> str:
+    if isinstance(value, Variant):
+        parts = (value.backend, value.precision, value.quantization, value.layout)
+        return "-".join(part for part in parts if part)
+    return str(value)
+
+
+def test_every_file_in_the_folder_is_tried_here() -> None:
+    built_in = {name for name, file in catalog.files().items() if file.parent == catalog.BUILT_IN}
+    assert built_in == set(SMALL)
+
+
+@pytest.mark.parametrize(("name", "variant"), ON_CPU, ids=ident)
+def test_on_the_cpu_it_is_right_and_steps(name: str, variant: Variant) -> None:
+    task = prepared(case_of(name, variant))
+    try:
+        found = task.check()
+        assert found.passed, found
+        assert math.isfinite(found.value)
+        for _ in range(3):
+            task.step()
+        task.finish()
+        loss = task.loss()
+        assert loss is None or math.isfinite(loss)
+        assert task.transfer_out_s() is None
+    finally:
+        task.close()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(("name", "variant"), ON_GPU, ids=ident)
+def test_the_simulated_gpu_runs_every_gpu_variant(name: str, variant: Variant) -> None:
+    task = prepared(case_of(name, variant, "fake:0"))
+    try:
+        assert task.check().passed
+        task.step()
+        task.finish()
+    finally:
+        task.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"), [pair for pair in ON_GPU if pair[0] == "matmul"], ids=ident
+)
+def test_a_gpu_that_is_not_there_is_a_reason_with_a_remedy(name: str, variant: Variant) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    with pytest.raises(WorkloadError) as caught:
+        prepared(case_of(name, variant, "cuda:0"))
+    assert caught.value.code == "no_device"
+    assert caught.value.hint
+
+
+def test_a_wrong_product_is_found() -> None:
+    task = prepared(case_of("matmul", Variant("cpu", "numpy", "fp32")))
+    task.step()
+    good = task.probe.check(task.case, task.product)
+    task.product[3, 5] *= 1.01
+    bad = task.probe.check(task.case, task.product)
+    assert good.passed
+    assert not bad.passed
+
+
+def test_a_product_that_was_never_computed_is_found() -> None:
+    task = prepared(case_of("matmul", Variant("cpu", "numpy", "fp32")))
+    assert not task.probe.check(task.case, task.product).passed
+
+
+def test_an_answer_of_another_network_is_found() -> None:
+    task = prepared(case_of("infer_cnn", Variant("cpu", "onnxruntime", "fp32")))
+    infer = task.infer
+    task.infer = lambda batch: infer(batch) * 1.001
+    assert not task.check().passed
+
+
+def test_a_forest_that_takes_a_wrong_turn_is_found() -> None:
+    task = prepared(case_of("forest", Variant("cpu", "numpy", "fp32")))
+    task.forest.value[:] = task.forest.value[::-1].copy()
+    predict = task.predict
+    task.predict = lambda batch: predict(batch) + 0.01
+    assert not task.check().passed
+
+
+def test_a_training_that_goes_another_way_is_found() -> None:
+    task = prepared(case_of("train_mlp", Variant("cpu", "torch", "fp32")))
+    train = task._train
+    task._train = lambda steps: [loss * 1.05 for loss in train(steps)]
+    assert not task.check().passed
+
+
+def test_digits_that_are_not_learnt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workloads import digits
+
+    monkeypatch.setattr(digits, "CHECKED_EPOCHS", 0)
+    found = prepared(case_of("digits", Variant("cpu", "torch", "fp32"))).check()
+    assert found.metric == "test_accuracy"
+    assert not found.passed
+
+
+@pytest.mark.parametrize("name", ["digits", "train_cnn", "train_mlp_deep"])
+def test_training_lowers_the_loss(name: str) -> None:
+    task = prepared(case_of(name, Variant("cpu", "torch", "fp32")))
+    try:
+        task.step()
+        first = task.loss()
+        steps = 2 if name == "train_mlp_deep" else 120
+        for _ in range(steps):
+            task.step()
+        assert task.loss() < first
+    finally:
+        task.close()
+
+
+def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
+    variant = Variant("cpu", "torch", "fp32")
+    losses = []
+    for seed in (1, 1, 2):
+        task = BUILT_IN["train_mlp"].prepare(case_of("train_mlp", variant), Setup(seed=seed))
+        task.activate()
+        task.step()
+        losses.append(task.loss())
+    assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.parametrize("name", ["matmul", "infer_mlp", "conv_layers", "train_mlp_deep"])
+def test_counted_operations_agree_with_torchs_own_counter(name: str) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    case = case_of(name, Variant("cpu", "torch", "fp32"))
+    task = prepared(case)
+    with FlopCounterMode(display=False) as counter:
+        task.step()
+    expected = BUILT_IN[name].work(case).flops
+    assert counter.get_total_flops() == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_costs_are_positive_and_grow_with_the_batch(name: str) -> None:
+    workload = BUILT_IN[name]
+    case = case_of(name, workload.variants[0])
+    work = workload.work(case)
+    assert work.items > 0
+    assert work.memory_bytes > 0
+    assert work.flops is None or work.flops > 0
+    if case.batch is not None:
+        double = Case(**{**case.__dict__, "batch": 2 * case.batch})
+        assert workload.work(double).items == 2 * work.items
+
+
+def test_describing_workloads_imports_no_backend() -> None:
+    code = (
+        "import json, sys; from workbench import catalog; catalog.load_all();"
+        "print(json.dumps([n for n in ('torch','onnxruntime','onnx','numpy') if n in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
