@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Cli, LiveEngine
+from support import WORKLOADS, Cli, LiveEngine
 
 HERE = Path(__file__).resolve().parent
-WORKLOADS = HERE / "fixtures" / "workloads"
 
 
 @pytest.fixture

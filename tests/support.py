@@ -11,6 +11,8 @@ import psutil
 
 from workbench import events as ev
 
+WORKLOADS = Path(__file__).resolve().parent / "fixtures" / "workloads"
+
 
 class Cli:
     """Runs the command line as a user would."""

@@ -1,0 +1,23 @@
+"""The TUI and `--json` say the same of the same events."""
+
+from __future__ import annotations
+
+import json
+
+from screens.app import WorkbenchApp
+from screens.feed import ReplayFeed
+from workbench import events as ev
+from workbench.export.json import dump
+
+
+async def test_the_tui_holds_the_document_that_json_prints(cli) -> None:
+    printed = cli("run", "spin", "--budget", "4", "--json")
+    assert printed.returncode == 0
+    (journal,) = cli.runs.glob("*.jsonl")
+    events = [ev.decode(line) for line in journal.read_bytes().splitlines()]
+    app = WorkbenchApp(lambda: ReplayFeed(events), replay=True)
+    async with app.run_test() as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        held = json.loads(dump(app.session.report.document()))
+    assert held == json.loads(printed.stdout)

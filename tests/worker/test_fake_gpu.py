@@ -1,0 +1,64 @@
+"""A simulated GPU drives the GPU column, the ratios and all four choices, with real workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import WORKLOADS
+
+from workbench import catalog
+from workbench.advisor.scenarios import Scenario
+from workbench.contract import ParameterValue
+from workbench.control import Control
+from workbench.engine import Engine
+from workbench.report import Report
+from workbench.request import Request, RowPlan
+
+
+def race(speed: str, params: dict[str, ParameterValue]) -> Report:
+    """One row of steps of known length, against a GPU of `speed`."""
+    workload = catalog.load("spin")
+    scenario = Scenario(
+        id="row",
+        title="Row",
+        question="Which?",
+        textbook="gpu",
+        workload="spin",
+        objective="throughput",
+        precisions=("fp32", "bf16"),
+        params=workload.values({"gain": 0.5, **params}),
+    )
+    request = Request(devices=("cpu", f"fake:0@{speed}"), budget_s=30.0)
+    report = Report()
+    Engine(request, [RowPlan(scenario, workload)], Control(), report, lambda _: None).run()
+    return report
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("WORKBENCH_WORKLOADS", str(WORKLOADS))
+
+
+@pytest.mark.parametrize(("speed", "choice"), [("4", "gpu"), ("0.25", "cpu"), ("1", "either")])
+def test_the_choice_follows_the_simulated_speed(speed: str, choice: str) -> None:
+    report = race(speed, {"ms": 5.0})
+    (verdict,) = report.verdicts
+    assert verdict.choice == choice
+    assert verdict.basis == "simulated"
+    assert verdict.device_ratio == pytest.approx(float(speed), rel=0.2)
+    assert verdict.best_gpu.endswith("fake:0/numpy/fp32")
+    assert [m.simulated for m in report.measurements if m.case.device == "fake:0"] == [True]
+    assert report.machine.gpus[0].simulated
+    # Twice as slow as FP32, BF16 leaves the race before the end.
+    slow = next(m for m in report.measurements if m.case.precision == "bf16")
+    assert (slow.status, slow.reason.code) == ("ok", "beaten")
+
+
+def test_a_gpu_whose_contenders_all_fail_leaves_the_choice_unknown() -> None:
+    report = race("8", {"ms": 5.0, "trouble": "raise"})
+    (verdict,) = report.verdicts
+    assert verdict.choice == "unknown"
+    assert verdict.pick.endswith("cpu/numpy/bf16/t" + str(report.machine.cpu.effective_cores))
+    assert any("the step broke" in reason for reason in verdict.reasons)
