@@ -170,6 +170,7 @@ class Engine:
         assert self._pool is not None  # noqa: S101 - made just before
         end_s = self._request.budget - SLACK_S
         # The heaviest row last: what the others leave of their shares is worth most there.
+        race: Race | None = None
         lightest_first = sorted(self._rows, key=lambda row: row.scenario.weight)
         for position, row in enumerate(lightest_first):
             self._control.check()
@@ -179,7 +180,9 @@ class Engine:
             self._emit(
                 ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share),
             )
-            Race(
+            if race is not None:
+                race.release()
+            race = Race(
                 row,
                 pool=self._pool,
                 control=self._control,
@@ -190,7 +193,8 @@ class Engine:
                 speeds=fake_devices(self._request),
                 seed=self._request.seed,
                 decide=row.scenario.textbook is not None,
-            ).run()
+            )
+            race.run()
             self._decide(row)
 
     def _decide(self, row: RowPlan) -> None:

@@ -28,7 +28,7 @@ LONGEST_TAIL_BLOCK_S = 1.0
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 PREPARE_DEADLINE_S = 5.0  # at least; else half of what the run has left: one cannot eat all
-SLACK_S = 0.8  # kept back for a last turn that runs over, ending workers, writing the document
+SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
 GRACE_S = 0.4  # of that, what a turn may run over before it is killed
 
 BUDGET = Reason(
@@ -107,6 +107,9 @@ class Race:
             self._tell_load(load.foreign_cores(self._pool.process_ids()))
         for runner in self._active:
             self._finish(runner, "ok", None)
+
+    def release(self) -> None:
+        """Give back what the row's cases hold, before the next row needs it."""
         for case in self._plan.cases:
             self._release(case)
 
@@ -378,7 +381,6 @@ class Race:
         )
 
     def _release(self, case: Case) -> None:
-        """Give memory back before the next row; a worker that cannot is of no more use."""
         try:
             if self._pool.is_alive(worker_key(case)):
                 self._pool.ask(worker_key(case), self._deadline(5.0), op="release", case=case.id)

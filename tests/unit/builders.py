@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from workbench import events as ev
 from workbench.advisor.scenarios import Scenario
+from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.document import (
     AccuracyResult,
@@ -22,6 +25,7 @@ from workbench.document import (
     Software,
     Tool,
     WarmUp,
+    Warning,
 )
 from workbench.report import Report
 
@@ -168,3 +172,65 @@ def steady(center: float, rounds: int = 8, spread: float = 0.01) -> list[list[fl
         [center * (1 + spread * wobble[(i + j) % len(wobble)]) for j in range(5)]
         for i in range(rounds)
     ]
+
+
+def eventful() -> list[ev.AnyEvent]:
+    """A finished run in which every kind of event happens: two rows on a machine with a GPU.
+
+    In the row "row" one contender drops out and one fails; in "other" one is skipped.
+    """
+    a, b, broken, gpu = case("cpu-a"), case("cpu-b"), case("cpu-c"), case("cuda:0-a")
+    other, never = case("cpu-other"), case("cuda:0-other")
+    second = scenario(id="other", title="Other", textbook="cpu")
+    first = events(
+        {a: steady(1.2), b: steady(2.4, 3), broken: [], gpu: steady(0.4)},
+        gpus=["cuda:0"],
+        errors={b: 0.02},
+        failed={broken: Reason("worker_died", "the worker died", "look at its log")},
+    )
+    rest = events({other: steady(0.16), never: []}, gpus=["cuda:0"], row=second)[2:]
+    gone = ev.CaseDropped(
+        at_s=4.0,
+        case=b.id,
+        scenario="row",
+        reason=Reason("beaten", "2x slower than work[of=a]"),
+        beaten_by=a.id,
+        ratio=2.0,
+        ratio_bounds=(1.9, 2.1),
+    )
+    middle: list[ev.AnyEvent] = [
+        ev.WarningRaised(at_s=0.45, warning=Warning("busy_machine", "busy", "wait", "row")),
+        ev.WorkerStarted(
+            at_s=0.46, worker="cpu/torch", pid=1, import_s=1.0, versions={"torch": "2.9"}
+        ),
+        ev.StatusChanged(at_s=0.47, status="paused"),
+        ev.StatusChanged(at_s=0.48, status="running"),
+        ev.CasePreparing(at_s=0.49, case=a.id),
+        ev.BlockDiscarded(at_s=0.5, case=a.id, reason=Reason("suspended", "it slept")),
+    ]
+    found: list[ev.AnyEvent] = []
+    for event in [*first[:4], *middle, *first[4:], *rest]:
+        if isinstance(event, ev.BlockMeasured) and event.scenario == "row":
+            event = msgspec.structs.replace(event, loss=1 / (1 + event.round), lead_in_s=[3.0])
+        if isinstance(event, ev.CaseFinished) and event.case == b.id:
+            found.append(gone)
+        if isinstance(event, ev.CaseFinished) and event.case == never.id:
+            full = Reason("no_memory", "it needs about 90.0 GiB", "take a smaller size")
+            event = msgspec.structs.replace(event, status="skipped", reason=full)
+        found.append(event)
+    found.append(
+        ev.WorkerEnded(at_s=9.1, worker="cpu/torch", reason=Reason("worker_died", "killed"))
+    )
+    decided = Report.of(found)
+    verdicts = [decide(decided, row) for row in (scenario(), second)]
+    found += [ev.VerdictReached(at_s=9.2, verdict=verdict) for verdict in verdicts]
+    found.append(
+        ev.RunFinished(
+            at_s=9.5,
+            status="done",
+            finished_at="2026-11-21T00:00:09.500Z",
+            duration_s=9.5,
+            exit_code=0,
+        )
+    )
+    return found

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
-from builders import case, events, report, steady
+from builders import case, eventful, events, machine, report, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench import events as ev
 from workbench.advisor.explain import seconds
 from workbench.advisor.scenarios import Scenario
 from workbench.advisor.verdict import decide
 from workbench.document import Reason
 from workbench.export.json import dump
-from workbench.export.log import line
-from workbench.export.text import run_text, si, table
+from workbench.export.log import line, machine_line
+from workbench.export.text import ratio_text, run_text, si, table
 from workbench.report import Report
 
 json_values = st.recursive(
@@ -30,23 +32,96 @@ def test_laying_out_json_changes_no_value(value) -> None:
     assert json.loads(dump(value)) == value
 
 
+@given(json_values)
+def test_laid_out_or_not_it_is_the_same_json(value) -> None:
+    assert json.loads(dump(value)) == json.loads(msgspec.json.encode(value))
+
+
+@given(st.text(alphabet='[]{}\n\t\\",:.-+eE 0123456789é'))
+def test_a_string_that_looks_like_numbers_is_left_alone(text: str) -> None:
+    value = {"a": text, text: [1, 2], "b": [text]}
+    assert json.loads(dump(value)) == value
+
+
+def test_only_arrays_of_numbers_share_a_line() -> None:
+    assert dump({"a": ["x"], "b": [[1, 2], [3.5]]}).splitlines() == [
+        "{",
+        '  "a": [',
+        '    "x"',
+        "  ],",
+        '  "b": [',
+        "    [ 1, 2 ],",
+        "    [ 3.5 ]",
+        "  ]",
+        "}",
+    ]
+
+
+def test_the_document_of_a_run_is_the_same_laid_out() -> None:
+    document = Report.of(eventful()).document()
+    assert json.loads(dump(document)) == json.loads(msgspec.json.encode(document))
+    samples = json.dumps(document.measurements[0].samples_s)[1:-1]
+    assert f'"samples_s": [ {samples} ]' in dump(document)
+
+
 def test_numbers_share_a_line() -> None:
     assert '"a": [ 1, 2.5, 3 ]' in dump({"a": [1, 2.5, 3]})
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.5, "0.5 B"), (999.4, "999 B"), (999.6, "1 kB"), (4.12e11, "412 GB"), (1e19, "1e+04 PB")],
+    [
+        (0.0, "0 B"),
+        (0.5, "0.5 B"),
+        (999.4, "999 B"),
+        (999.6, "1 kB"),
+        (999_600, "1 MB"),
+        (-2500.0, "-2.5 kB"),
+        (4.12e11, "412 GB"),
+        (1e19, "1e+04 PB"),
+    ],
 )
 def test_decimal_prefixes(value: float, text: str) -> None:
     assert si(value, "B") == text
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(5e-7, "0.5 us"), (0.00123, "1.23 ms"), (1.0, "1 s"), (75.0, "75 s")]
+    ("value", "text"),
+    [
+        (0.0, "0 us"),
+        (5e-7, "0.5 us"),
+        (0.0009994, "999 us"),
+        (0.0009996, "1 ms"),
+        (0.00123, "1.23 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1 s"),
+        (1.0, "1 s"),
+        (75.0, "75 s"),
+    ],
 )
 def test_times_carry_their_unit(value: float, text: str) -> None:
     assert seconds(value) == text
+
+
+@given(st.floats(1e-9, 999))
+def test_a_time_in_words_is_the_time_to_three_digits(value: float) -> None:
+    number, unit = seconds(value).split()
+    factor = {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+    assert float(number) * factor == pytest.approx(value, rel=0.006)
+    assert float(number) < 1000
+
+
+@given(st.floats(1e-2, 1e17))
+def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
+    number, unit = si(value, "B").split()
+    factor = 1000 ** ["B", "kB", "MB", "GB", "TB", "PB"].index(unit)
+    assert float(number) * factor == pytest.approx(value, rel=0.006)
+    assert float(number) < 1000
+
+
+def test_ratios_carry_their_interval_or_a_dash() -> None:
+    assert ratio_text(38.24, (37.11, 39.04)) == "38.2x 37.1-39"
+    assert ratio_text(None, None) == ratio_text(2.0, None) == "-"
 
 
 def test_columns_line_up() -> None:
@@ -63,6 +138,72 @@ def test_a_run_ends_with_table_reasons_and_contenders() -> None:
     assert "unknown" in text
     assert "$ workbench advise row" in text
     assert "failed: no" in text
+
+
+def spoken_of(kind: type) -> list[str | None]:
+    """What the log says of each event of one kind in the eventful run."""
+    told, found = Report(), []
+    for event in eventful():
+        told.apply(event)
+        if isinstance(event, kind):
+            found.append(line(event, told))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (ev.RunStarted, ["    0.1 s  run 20261121-000000-test, budget 60 s"]),
+        (ev.HardwareDetected, ["    0.2 s  Test CPU, 8 cores | Test GPU"]),
+        (ev.WarningRaised, ["    0.5 s  warning [row]: busy; wait"]),
+        (ev.RacePlanned, [None, None]),
+        (
+            ev.RaceStarted,
+            ["    0.4 s  Row: 4 contenders, 10 s", "    0.4 s  Other: 2 contenders, 10 s"],
+        ),
+        (ev.WorkerStarted, ["    0.5 s  worker cpu/torch is up after 1 s"]),
+        (ev.WorkerEnded, ["    9.1 s  worker cpu/torch ended: killed"]),
+        (ev.CasePreparing, [None]),
+        (ev.CasePrepared, [None] * 4),
+        (ev.BlockDiscarded, [None]),
+        (ev.BlockMeasured, [None] * 27),
+        (ev.CaseDropped, ["    4.0 s    cpu torch fp32 t8 out: 2x slower than work[of=a]"]),
+        (
+            ev.CaseFinished,
+            [
+                "    9.0 s    cpu torch fp32 t8 1.2 s (834 MFLOP/s, n=40)",
+                None,  # it has dropped out: that was said
+                "    9.0 s    cpu torch fp32 t8 failed: the worker died - look at its log",
+                "    9.0 s    cuda:0 torch fp32 400 ms (2.5 GFLOP/s, n=40)",
+                "    9.0 s    cpu torch fp32 t8 160 ms (6.25 GFLOP/s, n=40)",
+                "    9.0 s    cuda:0 torch fp32 skipped: it needs about 90.0 GiB"
+                " - take a smaller size",
+            ],
+        ),
+        (ev.StatusChanged, ["    0.5 s  paused", "    0.5 s  running"]),
+        (ev.RunFinished, ["    9.5 s  done after 9.5 s"]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_the_log_line_of_each_kind_of_event(kind: type, expected: list[str | None]) -> None:
+    assert spoken_of(kind) == expected
+
+
+def test_the_log_line_of_a_verdict_is_the_choice_and_its_first_reason() -> None:
+    first, second = spoken_of(ev.VerdictReached)
+    assert "-> gpu: The GPU is 3x" in first
+    assert "-> unknown: Nothing was measured on the GPU: it needs about 90.0 GiB." in second
+
+
+def test_a_worker_that_ended_as_asked_is_not_worth_a_line() -> None:
+    assert line(ev.WorkerEnded(at_s=1.0, worker="cpu/torch", reason=None), Report()) is None
+
+
+def test_fewer_cores_than_the_machine_has_are_told_with_their_cause() -> None:
+    few = msgspec.structs.replace(machine().cpu, effective_cores=3, limited_by="cgroup")
+    text = machine_line(msgspec.structs.replace(machine("cuda:0"), cpu=few))
+    assert text == "Test CPU, 3 of 8 cores (cgroup) | Test GPU"
 
 
 def test_every_event_has_its_line_or_none_and_never_fails() -> None:

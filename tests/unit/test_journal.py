@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 from pathlib import Path
 
 import pytest
 from builders import case, events, steady
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workbench import events as ev
 from workbench import journal
@@ -42,6 +46,88 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
     broken.write_bytes(LINES[0] + b'{"event": "NoSuchThing"}\n' + LINES[1])
     with pytest.raises(journal.JournalError, match="line 2"):
         journal.read(broken)
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"event":"StatusChanged","at_s":0,"status":"\xff"}', b"\x00\x01", b"[]", b"{"]
+)
+def test_bytes_that_no_program_wrote_are_named_too(tmp_path: Path, line: bytes) -> None:
+    broken = tmp_path / "broken.jsonl"
+    broken.write_bytes(LINES[0] + LINES[1] + line + b"\n" + LINES[2])
+    with pytest.raises(journal.JournalError, match=r"broken\.jsonl, line 3, is not an event"):
+        journal.read(broken)
+
+
+@given(st.data())
+def test_cut_off_at_any_byte_a_journal_opens_with_all_whole_lines(data) -> None:
+    whole = b"".join(LINES[:6])
+    end = data.draw(st.integers(len(LINES[0]), len(whole)))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "cut.jsonl"
+        file.write_bytes(whole[:end])
+        found = journal.read(file)
+    complete = whole[:end].count(b"\n")
+    # A line that lacks nothing but its end is whole as well.
+    ends_on_event = whole[end : end + 1] == b"\n"
+    assert found == RUN[: complete + ends_on_event]
+
+
+def test_empty_lines_are_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "spaced.jsonl"
+    file.write_bytes(b"\n".join(LINES) + b"\n \n")
+    assert journal.read(file) == RUN
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", LINES[1], b"".join(LINES[1:])])
+def test_a_file_that_does_not_begin_a_run_is_no_journal(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "other.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(journal.JournalError, match="is not the journal of a run"):
+        journal.read(file)
+
+
+def test_a_journal_that_is_gone_says_so(tmp_path: Path) -> None:
+    with pytest.raises(journal.JournalError, match="No such file"):
+        journal.read(tmp_path / "gone.jsonl")
+
+
+def test_an_event_can_be_read_as_soon_as_it_is_appended(state: Path) -> None:
+    written = journal.Journal(state / "live.jsonl")
+    for count, event in enumerate(RUN[:3], start=1):
+        written.append(event)
+        assert journal.read(written.path) == RUN[:count]
+    written.close()
+
+
+def test_a_run_that_never_began_leaves_no_file(state: Path) -> None:
+    written = journal.Journal(state / "begun.jsonl")
+    written.append(RUN[0])
+    written.discard()
+    assert list(journal.run_ids()) == []
+
+
+def test_runs_are_listed_newest_first_and_only_journals(state: Path) -> None:
+    assert list(journal.run_ids()) == []
+    for name in ("20260101-000000-aaaa.jsonl", "20260301-000000-aaaa.jsonl", "notes.txt"):
+        state.mkdir(parents=True, exist_ok=True)
+        (state / name).write_bytes(LINES[0])
+    assert list(journal.run_ids()) == ["20260301-000000-aaaa", "20260101-000000-aaaa"]
+
+
+def test_a_new_id_sorts_by_time_and_is_not_used_twice() -> None:
+    ids = {journal.new_run_id() for _ in range(50)}
+    assert len(ids) > 40  # 16 random bits within one second
+    assert all(re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run_id) for run_id in ids)
+
+
+def test_a_file_goes_before_a_run_of_the_same_name(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.mkdir(parents=True)
+    (state / "last.jsonl").write_bytes(b"".join(LINES[:2]))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "last").write_bytes(b"".join(LINES))
+    assert open_run("last") == RUN
 
 
 def test_runs_are_found_by_id_by_its_beginning_and_as_the_last(state: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
 import pytest
-from builders import case, events, report, scenario, steady
+from builders import case, eventful, events, report, scenario, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +36,186 @@ def test_every_prefix_of_a_run_is_a_valid_document(length: int) -> None:
     assert msgspec.json.decode(text, type=Document, strict=True) == document
     assert "NaN" not in text
     assert document.run.status == ("done" if length == len(RUN) else "incomplete")
+
+
+EVENTFUL = eventful()
+
+
+def test_the_eventful_run_has_every_kind_of_event() -> None:
+    assert {type(event) for event in EVENTFUL} == set(get_args(ev.AnyEvent))
+
+
+@given(st.integers(1, len(EVENTFUL)))
+def test_every_prefix_of_an_eventful_run_is_valid_json_without_non_numbers(length: int) -> None:
+    report = Report()
+    for event in EVENTFUL[:length]:
+        report.apply(ev.decode(ev.encode(event)))
+    document = report.document()
+    text = msgspec.json.encode(document)
+    assert msgspec.json.decode(text, type=Document, strict=True) == document
+    assert not {"NaN", "Infinity"} & set(re.findall(r"NaN|Infinity", text.decode()))
+    assert all(math.isfinite(number) for number in numbers(msgspec.json.decode(text)))
+
+
+def numbers(value) -> Iterator[float]:
+    """All numbers of a decoded JSON value."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return
+    if isinstance(value, (int, float)):
+        yield value
+        return
+    for inner in value.values() if isinstance(value, dict) else value:
+        yield from numbers(inner)
+
+
+def fold(*events: ev.AnyEvent) -> Report:
+    """The eventful run up to its plans, and then these."""
+    return Report.of([*EVENTFUL[:4], *events])
+
+
+def test_a_document_is_a_snapshot_that_later_events_leave_alone() -> None:
+    report = Report()
+    for event in EVENTFUL[:20]:
+        report.apply(event)
+    early = report.document()
+    written = msgspec.json.encode(early)
+    for event in EVENTFUL[20:]:
+        report.apply(event)
+    assert msgspec.json.encode(early) == written
+    assert report.document() != early
+
+
+def test_workers_come_and_go() -> None:
+    started = ev.WorkerStarted(at_s=1.0, worker="cpu/torch", pid=7, import_s=1.0, versions={})
+    assert fold(started).workers == {"cpu/torch": started}
+    ended = ev.WorkerEnded(at_s=2.0, worker="cpu/torch", reason=None)
+    assert fold(started, ended, ended).workers == {}
+
+
+def test_a_contender_passes_from_waiting_to_its_end() -> None:
+    report, states = Report(), []
+    for event in EVENTFUL:
+        report.apply(event)
+        known = report.contenders.get(case("cpu-b").id)
+        if known is not None and known.state not in states:
+            states.append(known.state)
+    assert states == ["waiting", "prepared", "measuring", "dropped", "ok"]
+
+
+def test_a_case_that_has_not_ended_is_cancelled_in_the_document() -> None:
+    preparing = ev.CasePreparing(at_s=1.0, case=case("cpu-a").id)
+    report = fold(preparing)
+    assert report.contenders[case("cpu-a").id].state == "preparing"
+    assert report.measurements[0].status == "cancelled"
+    assert not report.contenders[case("cpu-a").id].ended
+
+
+def test_how_each_case_ended_stands_in_the_document() -> None:
+    found = {m.id: m for m in Report.of(EVENTFUL).measurements}
+    assert {m.status for m in found.values()} == {"ok", "failed", "skipped"}
+    assert found[case("cpu-c").id].reason.code == "worker_died"
+    assert found[case("cuda:0-other").id].reason.hint == "take a smaller size"
+    assert found[case("cpu-a").id].reason is None
+
+
+def test_a_row_is_finished_when_it_has_begun_and_all_its_contenders_have_ended() -> None:
+    report, seen = Report(), []
+    for event in EVENTFUL:
+        report.apply(event)
+        if "other" in report.rows:
+            seen.append((report.rows["row"].finished, report.rows["other"].finished))
+    assert sorted(set(seen)) == [(True, False), (True, True)]
+    assert seen == sorted(seen)
+
+
+def test_a_row_that_has_a_verdict_is_finished_though_it_never_began() -> None:
+    decided = next(e for e in EVENTFUL if isinstance(e, ev.VerdictReached))
+    assert not fold().rows["row"].finished
+    assert fold(decided).rows["row"].finished
+
+
+def test_the_current_case_and_row_follow_the_race_and_end_with_it() -> None:
+    report, current = Report(), []
+    for event in EVENTFUL:
+        report.apply(event)
+        if isinstance(event, ev.BlockMeasured):
+            current.append((report.current_row, report.current_case))
+            assert report.current_case == event.case
+    assert set(current) == {
+        ("other", case("cpu-other").id),
+        *(("row", case(name).id) for name in ("cpu-a", "cpu-b", "cuda:0-a")),
+    }
+    assert (report.current_row, report.current_case) == (None, None)
+
+
+def test_time_never_runs_backwards_in_a_report() -> None:
+    late = ev.StatusChanged(at_s=50.0, status="paused")
+    early = ev.StatusChanged(at_s=3.0, status="running")
+    report = fold(late, early)
+    assert report.last_at_s == 50.0
+    assert report.event_count == 6
+
+
+def test_a_pause_is_the_status_until_it_ends() -> None:
+    report = Report()
+    for event in [*EVENTFUL[:4], ev.StatusChanged(at_s=1.0, status="paused")]:
+        report.apply(event)
+    assert report.document().run.status == "paused"
+    report.apply(ev.StatusChanged(at_s=2.0, status="running"))
+    assert report.document().run.status == "running"
+
+
+def test_an_event_of_an_unknown_case_is_an_error_of_its_sender() -> None:
+    with pytest.raises(KeyError):
+        fold(ev.CasePreparing(at_s=1.0, case="nobody"))
+
+
+def test_losses_and_lead_ins_are_kept_in_their_order() -> None:
+    found = Report.of(EVENTFUL).measurements[0]
+    assert found.loss == [1 / (1 + i) for i in range(8)]
+    assert found.lead_in_s == [3.0] * 8
+    assert 3.0 not in found.samples_s
+
+
+def test_a_case_prepared_twice_keeps_what_it_had_measured() -> None:
+    again = msgspec.structs.replace(
+        next(e for e in EVENTFUL if isinstance(e, ev.CasePrepared)), iterations_per_sample=1
+    )
+    report = Report.of([*EVENTFUL[:-1], again])
+    assert report.contenders[again.case].samples_s == [s for b in steady(1.2) for s in b]
+
+
+def test_a_simulated_device_is_marked_on_its_measurement() -> None:
+    found = report({CPU: steady(1.0), case("fake:0-a"): steady(0.5)}).measurements
+    assert [m.simulated for m in found] == [False, True]
+
+
+@given(st.integers(1, 250), st.integers(1, 3))
+def test_what_needs_how_many_samples(n: int, iterations: int) -> None:
+    built = [
+        msgspec.structs.replace(e, iterations_per_sample=iterations)
+        if isinstance(e, ev.CasePrepared)
+        else e
+        for e in events({CPU: [[float(i) for i in range(1, n + 1)]]})
+    ]
+    (found,) = Report.of(built).measurements
+    assert (found.p99_s is not None) == (n >= 100 and iterations == 1)
+    assert (found.ci95_s is not None) == (n >= 6)
+    assert ("few_samples" in [w.code for w in found.warnings]) == (n < 10)
+    assert found.min_s <= found.p10_s <= found.median_s <= found.p90_s <= n
+    assert all(warning.subject == CPU.id for warning in found.warnings)
+
+
+def test_without_counted_operations_there_is_no_flop_rate() -> None:
+    built = [
+        msgspec.structs.replace(e, flops_per_step={CPU.id: None})
+        if isinstance(e, ev.RacePlanned)
+        else e
+        for e in events({CPU: steady(1.0)})
+    ]
+    (found,) = Report.of(built).measurements
+    assert found.flops_per_s is None
+    assert found.throughput.value == pytest.approx(64, rel=0.01)
 
 
 def test_what_derives_from_the_samples() -> None:

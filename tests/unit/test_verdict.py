@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
 import pytest
 from builders import case, events, report, scenario, steady
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from workbench.advisor.verdict import choose, decide
 from workbench.contract import Case
-from workbench.document import Reason, Warning
-from workbench.events import WarningRaised
+from workbench.document import AccuracyResult, CudaDriver, Reason, Verdict, Warning
+from workbench.events import CaseFinished, CasePrepared, WarningRaised
 from workbench.measure.statistics import Ratio
 from workbench.report import Report
 
@@ -140,6 +145,157 @@ def test_latency_ranks_by_the_99th_percentile() -> None:
     row = scenario(objective="latency_p99")
     calm, spiky = [[1.0] * 100] * 5, [[0.5] * 97 + [9.0] * 3] * 5
     assert verdict({CPU: calm, CPU_B: spiky}, row=row).pick == CPU.id
+
+
+positive = st.floats(1e-3, 1e3)
+
+
+@given(positive, st.floats(1, 50))
+def test_a_device_is_named_only_where_one_lies_outside_the_interval(value, reach) -> None:
+    ratio = Ratio(value, value / reach, value * reach, 5)
+    choice = choose(ratio, has_cpu=True, no_gpu=False)
+    if choice in ("cpu", "gpu"):
+        assert (ratio.low > 1) if choice == "gpu" else (ratio.high < 1)
+    if ratio.low <= 1 <= ratio.high:
+        assert choice in ("either", "unknown")
+    if choice == "either":
+        assert ratio.low >= 0.8
+        assert ratio.high <= 1.25
+
+
+@given(positive, st.floats(1, 50))
+def test_swapping_the_devices_swaps_the_choice(value, reach) -> None:
+    ratio = Ratio(value, value / reach, value * reach, 5)
+    turned = {"cpu": "gpu", "gpu": "cpu", "either": "either", "unknown": "unknown"}
+    there = choose(ratio, has_cpu=True, no_gpu=False)
+    back = choose(ratio.inverse(), has_cpu=True, no_gpu=False)
+    edges = (0.8, 1 / 1.05, 1.0, 1.05, 1.25)  # where rounding may tip the scales
+    sides = (ratio.value, ratio.low, ratio.high)
+    assume(not any(math.isclose(side, edge) for side in sides for edge in edges))
+    assert back == turned[there]
+
+
+def test_a_gpu_hidden_from_cuda_is_not_the_absence_of_one() -> None:
+    built = report({CPU: steady(1.0)}, gpus=["cuda:0"])
+    (card,) = built.machine.gpus
+    hidden = msgspec.structs.replace(
+        card, device=None, visible=False, unavailable={"device": "hidden by CUDA_VISIBLE_DEVICES"}
+    )
+    built.machine = msgspec.structs.replace(built.machine, gpus=[hidden])
+    found = decide(built, ROW)
+    assert (found.choice, found.no_gpu) == ("unknown", False)
+    assert "hidden by CUDA_VISIBLE_DEVICES" in found.reasons[0]
+    assert found.pick == CPU.id
+
+
+def test_a_failed_look_for_gpus_is_not_the_absence_of_one() -> None:
+    built = report({CPU: steady(1.0)})
+    crashed = CudaDriver(False, 0, Reason("crashed", "libcuda crashed", "update the driver"))
+    built.machine = msgspec.structs.replace(built.machine, cuda=crashed)
+    found = decide(built, ROW)
+    assert (found.choice, found.no_gpu) == ("unknown", False)
+    assert found.reasons[0].startswith("Cannot tell whether there is a GPU")
+    assert "update the driver" in found.reasons[0]
+
+
+def test_a_report_cut_short_before_detection_decides_nothing_about_gpus() -> None:
+    built = report({CPU: steady(1.0)})
+    built.machine = None
+    found = decide(built, ROW)
+    assert (found.choice, found.no_gpu, found.pick) == ("unknown", False, CPU.id)
+
+
+def test_a_row_that_was_not_reached_says_so() -> None:
+    found = decide(report({}, gpus=["cuda:0"]), ROW)
+    assert (found.choice, found.pick, found.equal_precision) == ("unknown", None, [])
+    assert found.reasons == ["Nothing was measured: it was not reached."]
+
+
+def test_without_a_limit_no_error_is_too_large() -> None:
+    row = scenario(max_error=None)
+    found = verdict({CPU: steady(1.0), CPU_B: steady(0.2)}, row=row, errors={CPU_B: 0.9})
+    assert found.pick == CPU_B.id
+
+
+def test_an_error_at_the_limit_is_admissible_and_one_above_is_not() -> None:
+    blocks = {CPU: steady(1.0), CPU_B: steady(0.2)}
+    assert verdict(blocks, errors={CPU_B: 0.01}).pick == CPU_B.id
+    assert verdict(blocks, errors={CPU_B: 0.010001}).pick == CPU.id
+
+
+def test_an_accuracy_in_which_more_is_better_is_no_error() -> None:
+    built = [
+        msgspec.structs.replace(
+            e, accuracy=AccuracyResult("test_accuracy", 0.97, "held-out digits", 0.9, True)
+        )
+        if isinstance(e, CasePrepared)
+        else e
+        for e in events({CPU: steady(1.0)})
+    ]
+    assert decide(Report.of(built), ROW).pick == CPU.id
+
+
+def test_a_contender_cut_short_is_judged_by_what_it_measured() -> None:
+    built = [
+        msgspec.structs.replace(e, status="cancelled") if isinstance(e, CaseFinished) else e
+        for e in events({CPU: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
+    ]
+    assert decide(Report.of(built), ROW).choice == "gpu"
+
+
+def test_one_contender_has_no_runner_up() -> None:
+    found = verdict({CPU: steady(1.0)})
+    assert (found.pick, found.runner_up, found.pick_ratio, found.tie) == (CPU.id, None, None, False)
+
+
+def test_the_runner_up_may_be_of_either_device() -> None:
+    blocks = {CPU: steady(1.0), CPU_B: steady(3.0), GPU: steady(2.0)}
+    found = verdict(blocks, gpus=["cuda:0"])
+    assert (found.pick, found.runner_up) == (CPU.id, GPU.id)
+    assert found.pick_ratio == pytest.approx(2.0, rel=0.02)
+
+
+def test_an_error_above_the_limit_still_shows_at_equal_precision() -> None:
+    fast = case("cuda:0-a", "bf16")
+    found = verdict({CPU: steady(1.0), fast: steady(0.1)}, gpus=["cuda:0"], errors={fast: 0.5})
+    assert found.best_gpu is None
+    assert {e.precision: e.best_gpu for e in found.equal_precision}["bf16"] == fast.id
+
+
+def test_apart_precisions_are_marked_as_such() -> None:
+    found = verdict({CPU: steady(1.0), case("cpu-a", "fp64"): steady(2.0)})
+    assert {e.precision: e.apart for e in found.equal_precision} == {"fp32": False, "fp64": True}
+
+
+def test_a_warning_about_another_row_or_the_whole_run_stays_where_it_is() -> None:
+    built = report({CPU: steady(1.0)})
+    built.warnings += [Warning("a", "m", "r", "elsewhere"), Warning("b", "m", "r", None)]
+    assert decide(built, ROW).warnings == []
+
+
+def test_a_contender_that_is_best_twice_over_is_warned_of_once() -> None:
+    found = verdict({CPU: [[1.0]] * 4})
+    assert (found.pick, found.best_cpu) == (CPU.id, CPU.id)
+    assert [w.code for w in found.warnings] == ["few_samples"]
+
+
+def test_the_words_survive_json() -> None:
+    found = verdict({CPU: steady(1.0), GPU: steady(0.4)}, gpus=["cuda:0"])
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Verdict, strict=True) == found
+
+
+@pytest.mark.parametrize(
+    ("gpu_time", "words"),
+    [
+        (0.5, "The GPU is 2x"),
+        (2.0, "The CPU is 2x"),
+        (1.01, "Too close to call"),
+    ],
+)
+def test_the_first_reason_says_the_outcome(gpu_time: float, words: str) -> None:
+    found = verdict({CPU: steady(1.0), GPU: steady(gpu_time)}, gpus=["cuda:0"])
+    assert found.reasons[0].startswith(words)
+    assert all(reason.endswith(".") for reason in found.reasons)
 
 
 def test_no_ratio_and_no_proof_of_absence_is_unknown() -> None:

@@ -21,8 +21,8 @@ def short(case: Case) -> str:
 
 def seconds(value: float) -> str:
     """A time to three digits with its unit."""
-    for limit, factor, unit in ((0.9995e-3, 1e6, "us"), (0.9995, 1e3, "ms")):
-        if value < limit:
+    for factor, unit in ((1e6, "us"), (1e3, "ms")):
+        if value * factor < 999.5:  # from there on three digits say 1000
             return f"{value * factor:.3g} {unit}"
     return f"{value:.3g} s"
 

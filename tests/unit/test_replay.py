@@ -1,0 +1,146 @@
+"""A document is as good as the journal it came from, for every way of showing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import case, eventful, events, scenario, steady
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import events as ev
+from workbench import journal
+from workbench.advisor.verdict import decide
+from workbench.document import Document
+from workbench.export.json import dump
+from workbench.export.log import line
+from workbench.export.text import run_text
+from workbench.replay import events_of, open_run, read_document
+from workbench.report import Report
+
+RUN = eventful()
+DOCUMENT = Report.of(RUN).document()
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return journal.runs_folder()
+
+
+def test_a_document_becomes_events_becomes_the_same_document() -> None:
+    assert Report.of(events_of(DOCUMENT)).document() == DOCUMENT
+
+
+@given(st.integers(1, len(RUN)))
+def test_so_does_the_document_of_a_run_cut_short_anywhere(length: int) -> None:
+    document = Report.of(RUN[:length]).document()
+    again = Report.of(events_of(document)).document()
+    assert again.run.status == document.run.status
+    measured = {m.id for m in document.measurements}
+    assert {m.id for m in again.measurements} == measured
+    # A row that was planned and not begun has no verdict to take its title from: only the
+    # measurements, the warnings and the machine are owed.
+    assert again.measurements == document.measurements
+    assert again.warnings == document.warnings
+    assert again.verdicts == document.verdicts
+    assert again.machine == document.machine
+
+
+def test_replayed_events_survive_being_written_down() -> None:
+    written = [ev.encode(event) for event in events_of(DOCUMENT)]
+    assert Report.of(map(ev.decode, written)).document() == DOCUMENT
+
+
+def test_a_document_and_its_journal_read_the_same_as_text() -> None:
+    assert run_text(Report.of(events_of(DOCUMENT))) == run_text(Report.of(RUN))
+
+
+def test_every_replayed_event_can_be_logged() -> None:
+    report, spoken = Report(), []
+    for event in events_of(DOCUMENT):
+        report.apply(event)
+        spoken.append(line(event, report))
+    assert any(text and "worker died" in text for text in spoken)
+
+
+def test_a_replayed_row_ranks_its_contenders_as_before() -> None:
+    report = Report.of(events_of(DOCUMENT))
+    for verdict, row in zip(DOCUMENT.verdicts, (scenario(), scenario(id="other")), strict=True):
+        again = decide(report, row)
+        assert (again.pick, again.best_cpu) == (verdict.pick, verdict.best_cpu)
+
+
+def test_the_loss_curve_survives_and_adds_no_samples() -> None:
+    replayed = Report.of(events_of(DOCUMENT)).contenders[case("cpu-a").id]
+    assert replayed.loss == [1 / (1 + i) for i in range(8)]
+    assert len(replayed.samples_s) == 40
+    assert len(replayed.rounds()) == 1
+
+
+def test_a_live_document_opened_later_is_incomplete() -> None:
+    live = Report()
+    for event in RUN[:20]:
+        live.apply(event)
+    document = live.document()
+    assert document.run.status == "running"
+    assert Report.of(events_of(document)).document().run.status == "incomplete"
+
+
+def test_a_plain_run_without_verdict_replays_too() -> None:
+    row = scenario(textbook=None)
+    document = Report.of(events({case("cpu-a"): steady(1.0)}, row=row)).document()
+    assert document.verdicts == []
+    assert Report.of(events_of(document)).document() == document
+
+
+def test_a_document_file_is_opened(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(dump(DOCUMENT))
+    assert Report.of(open_run(str(file))).document() == DOCUMENT
+
+
+def test_a_journal_file_is_opened_from_anywhere(tmp_path: Path) -> None:
+    file = tmp_path / "copied.jsonl"
+    file.write_bytes(b"".join(ev.encode(event) + b"\n" for event in RUN))
+    assert open_run(str(file)) == RUN
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\x89PNG\r\n",
+        b'{"schema_version": 1}',
+        b'{"schema_version": "\xff"}',
+        msgspec.json.encode(DOCUMENT)[:-40],
+    ],
+)
+def test_what_is_no_document_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "mine.json"
+    file.write_bytes(content)
+    with pytest.raises(journal.JournalError, match=r"mine\.json is not a workbench document") as e:
+        read_document(file)
+    assert "\n" not in str(e.value)
+
+
+def test_a_document_that_is_gone_says_so(tmp_path: Path) -> None:
+    with pytest.raises(journal.JournalError, match="No such file"):
+        read_document(tmp_path / "gone.json")
+
+
+def test_a_document_with_an_unknown_field_of_a_later_minor_version_is_still_read(
+    tmp_path: Path,
+) -> None:
+    fields = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
+    file = tmp_path / "later.json"
+    file.write_bytes(msgspec.json.encode({**fields, "new_in_a_later_release": [1]}))
+    assert Report.of(read_document(file)).document() == DOCUMENT
+
+
+def test_documents_decode_into_their_types() -> None:
+    assert msgspec.json.decode(dump(DOCUMENT), type=Document, strict=True) == DOCUMENT

@@ -1,0 +1,167 @@
+"""The shipped rows name only what there is, and each asks a question of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import machine
+
+from workbench import catalog
+from workbench.advisor import scenarios
+from workbench.advisor.scenarios import Scenario, ScenarioError
+from workbench.contract import PRECISIONS
+from workbench.request import Request, fill_cases, resolve
+
+SHIPPED = scenarios.load()
+each_row = pytest.mark.parametrize("row", SHIPPED.values(), ids=SHIPPED)
+
+MINIMAL = """
+[[scenario]]
+id = "one"
+title = "One"
+question = "Which?"
+textbook = "cpu"
+workload = "spin"
+objective = "throughput"
+precisions = ["fp32"]
+"""
+
+
+def test_the_textbooks_table_is_complete_and_in_its_order() -> None:
+    assert [(row.id, row.textbook) for row in SHIPPED.values()] == [
+        ("training", "gpu"),
+        ("realtime", "cpu"),
+        ("floating_point", "gpu"),
+        ("prototyping", "cpu"),
+        ("convolution", "gpu"),
+        ("branching", "cpu"),
+    ]
+
+
+@each_row
+def test_a_row_names_a_workload_with_these_parameters(row: Scenario) -> None:
+    workload = catalog.load(row.workload)
+    known = {parameter.name: parameter for parameter in workload.parameters}
+    for given in (row.params, row.quick.params):
+        assert given.keys() <= known.keys()
+        for name, value in given.items():
+            assert known[name].parse(str(value)) == value
+            assert type(value) is type(known[name].default)
+    if row.batch is not None or row.quick.batch is not None:
+        assert workload.default_batch is not None
+
+
+@each_row
+def test_a_row_has_contenders_on_both_devices_at_admissible_precisions(row: Scenario) -> None:
+    offered = catalog.load(row.workload).variants
+    assert {*row.precisions, *row.apart} <= set(PRECISIONS)
+    assert not set(row.precisions) & set(row.apart)
+    for kind in ("cpu", "gpu"):
+        assert any(v.device_kind == kind and v.precision in row.precisions for v in offered)
+
+
+@each_row
+def test_an_objective_of_tails_goes_with_a_workload_of_single_steps(row: Scenario) -> None:
+    assert (row.objective == "latency_p99") == catalog.load(row.workload).latency
+
+
+@each_row
+def test_a_row_reads_well_in_a_table(row: Scenario) -> None:
+    assert len(row.title) <= 42
+    assert row.question.endswith("?")
+
+
+def test_no_two_rows_share_workload_and_parameters_at_either_size() -> None:
+    for rows in (SHIPPED.values(), [row.quickened() for row in SHIPPED.values()]):
+        asked = [(row.workload, row.batch, tuple(sorted(row.params.items()))) for row in rows]
+        assert len(set(asked)) == len(asked)
+
+
+@each_row
+def test_the_quick_variant_is_the_same_question_and_never_larger(row: Scenario) -> None:
+    quick = row.quickened()
+    same = ("id", "title", "question", "textbook", "workload", "objective", "precisions", "apart")
+    assert all(getattr(quick, name) == getattr(row, name) for name in same)
+    for name, value in quick.params.items():
+        if isinstance(value, (int, float)) and name in row.params:
+            assert value <= row.params[name]
+    assert (quick.batch or 0) <= (row.batch or 0)
+    assert quick.quickened() == quick
+
+
+@each_row
+def test_a_row_can_be_planned_with_and_without_a_gpu(row: Scenario) -> None:
+    for gpus in ((), ("cuda:0",)):
+        request = Request(scenarios=(row.id,))
+        (plan,) = resolve(request, SHIPPED)
+        fill_cases([plan], request, machine(*gpus))
+        assert {case.device for case in plan.cases} == {"cpu", *gpus}
+        work = [plan.workload.work(case) for case in plan.cases]
+        assert all(w.items > 0 and w.memory_bytes > 0 and (w.flops or 1) > 0 for w in work)
+        assert len({w.item for w in work}) == 1
+
+
+def test_a_row_without_quick_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(MINIMAL)
+    (row,) = scenarios.load(tmp_path / "mine.toml").values()
+    assert row.quickened() == row
+    assert (row.threads, row.weight, row.max_error) == (("all",), 1.0, None)
+
+
+def test_quick_replaces_what_it_names_and_keeps_the_rest() -> None:
+    row = scenarios.Scenario(
+        **{
+            **msgspec.structs.asdict(SHIPPED["training"]),
+            "params": {"image": 32, "depth": 3},
+            "batch": 64,
+            "quick": scenarios.Quick(params={"image": 16}, batch=8),
+        }
+    )
+    assert (row.quickened().params, row.quickened().batch) == ({"image": 16, "depth": 3}, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ('textbook = "tpu"', "textbook"),
+        ('objective = "speed"', "objective"),
+        ("threads = [0]", "threads"),
+        ('threads = ["some"]', "threads"),
+        ("weight = 0", "weight"),
+        ("max_error = -1", "max_error"),
+        ("quick = { size = 3 }", "size"),
+        ("params = { n = [1] }", "params"),
+        ("precisions = 3", "precisions"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_file(tmp_path: Path, change: str, told: str) -> None:
+    field = change.partition(" ")[0]
+    kept = [text for text in MINIMAL.splitlines() if not text.startswith(f"{field} ")]
+    file = tmp_path / "mine.toml"
+    file.write_text("\n".join([*kept, change]))
+    with pytest.raises(ScenarioError, match=told) as caught:
+        scenarios.load(file)
+    assert str(caught.value).startswith(str(file))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"\x00", b"= 3", b"scenario = 3"])
+def test_a_file_that_is_no_table_of_scenarios_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_bytes(content)
+    with pytest.raises(ScenarioError, match=r"mine\.toml"):
+        scenarios.load(file)
+
+
+def test_an_id_may_be_used_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(MINIMAL * 2)
+    with pytest.raises(ScenarioError, match="'one' is there twice"):
+        scenarios.load(file)
+
+
+def test_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="No such file"):
+        scenarios.load(tmp_path / "gone.toml")
