@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 from builders import machine
 from hypothesis import given
@@ -25,6 +26,7 @@ from workbench.request import (
 )
 
 SHIPPED = scenarios.load()
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
 
 
 def plan(request: Request, *gpus: str):
@@ -142,9 +144,237 @@ def test_a_request_survives_its_own_command_line(request_: Request, monkeypatch)
     assert seen == [request_]
 
 
-def test_a_group_option_before_a_command_is_refused() -> None:
-    with pytest.raises(UsageError, match="behind the command"):
-        cli.cli.main(["--quick", "advise"], standalone_mode=False)
+words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
+some_words = st.lists(words, max_size=3).map(tuple)
+
+
+@given(
+    st.builds(
+        Request,
+        scenarios=some_words,
+        budget_s=st.none() | st.floats(1, 86_400),
+        quick=st.booleans(),
+        thorough=st.booleans(),
+        devices=some_words,
+        backends=some_words,
+        precisions=some_words,
+        threads=st.none() | st.integers(-5, 5000),
+        batch=st.none() | st.integers(-5, 10**7),
+        settings=st.lists(st.text(max_size=8).map("a=".__add__), max_size=3).map(tuple),
+        python=st.none() | words,
+        seed=st.integers(0, 2**31 - 1),
+        strict=st.booleans(),
+    ),
+    st.booleans(),
+)
+def test_any_request_survives_its_own_command_line(request_: Request, turned: bool) -> None:
+    if turned:
+        request_ = replace(request_, workloads=request_.scenarios, scenarios=())
+    seen: list[Request] = []
+
+    def record(options, scenarios=(), workloads=()):
+        given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
+        seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "start", record)
+        cli.cli.main(request_.arguments(), standalone_mode=False)
+    assert seen == [request_]
+
+
+def test_lists_with_commas_are_taken_apart() -> None:
+    seen: list[Request] = []
+
+    def record(request, *_):
+        seen.append(request)
+        raise UsageError("far enough")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("workbench.request.resolve", record)
+        with pytest.raises(UsageError, match="far enough"):
+            cli.cli.main(
+                [
+                    "advise",
+                    "--device",
+                    "cpu,fake:0@8",
+                    "--precision",
+                    "fp32",
+                    "--precision",
+                    "bf16,",
+                ],
+                standalone_mode=False,
+            )
+    assert seen[0].devices == ("cpu", "fake:0@8")
+    assert seen[0].precisions == ("fp32", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (Request(scenarios=("trainig",)), "unknown scenario 'trainig'; did you mean training?"),
+        (Request(workloads=("matmull",)), "unknown workload 'matmull'; did you mean matmul?"),
+        (Request(backends=("torhc",)), "unknown backend 'torhc'; did you mean torch?"),
+        (Request(precisions=("fp23",)), "unknown precision 'fp23'; did you mean fp32?"),
+        (Request(devices=("cuda0",)), "unknown device 'cuda0'; did you mean cuda:0?"),
+        (Request(workloads=("zzz",)), "unknown workload 'zzz'. Choices: "),
+        (
+            Request(workloads=("spin",), settings=("m=1",)),
+            "parameter of spin: 'm'; did you mean ms?",
+        ),
+        (Request(workloads=("spin",), settings=("ms",)), "--set takes name=value, not 'ms'"),
+        (Request(workloads=("spin",), settings=("ms=x",)), "ms takes a number, not 'x'"),
+        (Request(workloads=("spin",), settings=("ms=0",)), "ms lies between 0.001 and 60000"),
+        (Request(workloads=("spin",), settings=("ms=nan",)), "ms lies between 0.001 and 60000"),
+        (Request(workloads=("spin",), settings=("trouble=big",)), "trouble is one of none, die"),
+        (Request(workloads=("matmul",), settings=("n=2.5",)), "n takes a whole number, not '2.5'"),
+        (Request(workloads=("matmul",), settings=(f"n={10**400}",)), "n lies between 1 and 65536"),
+        (Request(workloads=("matmul",), settings=("n=0",)), "n lies between 1 and 65536, not at 0"),
+        (Request(workloads=("matmul",), batch=4), "matmul has no batch; leave out --batch"),
+        (Request(workloads=("digits",), batch=0), "--batch lies between 1 and 1000000, not at 0"),
+        (Request(workloads=("digits",), batch=1_000_001), "--batch lies between 1 and 1000000"),
+        (Request(budget_s=0.5), "--budget lies between 1 and 86400 s"),
+        (Request(budget_s=float("nan")), "--budget lies between 1 and 86400 s"),
+        (Request(budget_s=float("inf")), "--budget lies between 1 and 86400 s"),
+    ],
+    ids=lambda value: "" if isinstance(value, Request) else value[:40],
+)
+def test_what_cannot_be_met_is_refused_in_one_line_with_the_choices(
+    request_: Request, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(catalog.ENV, str(FIXTURES))
+    with pytest.raises(UsageError) as caught:
+        resolve(request_, SHIPPED)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (Request(devices=("cuda:1",)), "there is no cuda:1 here. Choices: cpu, cuda:0"),
+        (Request(threads=0), "--threads lies between 1 and 4096, not at 0"),
+        (Request(threads=4097), "--threads lies between 1 and 4096, not at 4097"),
+        (
+            Request(backends=("numpy",), precisions=("fp16",)),
+            "floating_point has no contender left with these filters. It offers: cpu/numpy/",
+        ),
+    ],
+)
+def test_what_this_machine_cannot_meet_is_refused_too(request_: Request, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(replace(request_, scenarios=("floating_point",)), "cuda:0")
+    assert told in str(caught.value)
+
+
+def test_gpu_without_one_is_refused() -> None:
+    with pytest.raises(UsageError, match="no GPU here"):
+        plan(Request(scenarios=("floating_point",), devices=("gpu",)))
+
+
+def test_what_is_named_twice_is_raced_once() -> None:
+    rows = plan(Request(scenarios=("training", "branching", "training")))
+    assert [row.scenario.id for row in rows] == ["training", "branching"]
+    rows = plan(Request(workloads=("matmul", "matmul")))
+    assert [row.scenario.id for row in rows] == ["matmul"]
+    (row,) = plan(Request(scenarios=("branching",), devices=("cuda:0", "cuda:0", "cpu")), "cuda:0")
+    assert len({case.id for case in row.cases}) == len(row.cases)
+
+
+@pytest.mark.parametrize(
+    ("devices", "raced"),
+    [
+        ((), {"cpu", "cuda:0", "cuda:2"}),
+        (("cpu",), {"cpu"}),
+        (("gpu",), {"cuda:0", "cuda:2"}),
+        (("cuda:1",), {"cuda:1"}),
+        (("cpu", "cuda:1"), {"cpu", "cuda:1"}),
+        (("gpu", "cuda:1"), {"cuda:0", "cuda:1", "cuda:2"}),
+    ],
+)
+def test_which_devices_are_raced(devices: tuple[str, ...], raced: set[str]) -> None:
+    request = Request(scenarios=("floating_point",), devices=devices)
+    rows = resolve(request, SHIPPED)
+    here = machine("cuda:0", "cuda:1", "cuda:2")
+    other = msgspec.structs.replace(here.gpus[2], name="Another GPU")
+    fill_cases(rows, request, msgspec.structs.replace(here, gpus=[*here.gpus[:2], other]))
+    assert {case.device for case in rows[0].cases} == raced
+
+
+def test_a_gpu_that_cuda_does_not_show_is_not_raced() -> None:
+    request = Request(scenarios=("floating_point",))
+    rows = resolve(request, SHIPPED)
+    here = machine("cuda:0")
+    hidden = msgspec.structs.replace(here.gpus[0], device=None, visible=False)
+    fill_cases(rows, request, msgspec.structs.replace(here, gpus=[hidden]))
+    assert {case.device for case in rows[0].cases} == {"cpu"}
+
+
+def test_threads_are_those_asked_for_even_beyond_the_cores() -> None:
+    (row,) = plan(Request(scenarios=("prototyping",), threads=32))
+    assert {case.threads for case in row.cases} == {32}
+
+
+def test_no_gpu_contender_has_threads() -> None:
+    rows = plan(Request(), "cuda:0")
+    for case in (case for row in rows for case in row.cases):
+        assert (case.threads is None) == (case.device != "cpu")
+
+
+def test_on_one_core_one_and_all_threads_are_the_same_contender() -> None:
+    request = Request(scenarios=("prototyping",))
+    rows = resolve(request, SHIPPED)
+    here = machine()
+    single = msgspec.structs.replace(here.cpu, effective_cores=1)
+    fill_cases(rows, request, msgspec.structs.replace(here, cpu=single))
+    assert [case.threads for case in rows[0].cases] == [1]
+
+
+def test_a_plain_run_offers_every_variant_and_has_no_textbook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(catalog.ENV, str(FIXTURES))
+    (row,) = plan(Request(workloads=("spin",), settings=("ms=5", "gain=3")), "cuda:0")
+    assert [case.label for case in row.cases] == [
+        "cpu/numpy/fp32/t8",
+        "cpu/numpy/bf16/t8",
+        "cuda:0/numpy/fp32",
+    ]
+    assert row.scenario.textbook is None
+    assert row.cases[0].id == "spin[ms=5.0,gain=3.0,trouble=none]/cpu/numpy/fp32/t8"
+
+
+def test_the_last_of_two_settings_counts() -> None:
+    assert parse_settings(catalog.load("matmul"), ["n=3", "n=4"]) == {"n": 4}
+
+
+@given(st.integers(1, 65536))
+def test_a_setting_in_range_is_taken_as_it_stands(n: int) -> None:
+    assert parse_settings(catalog.load("matmul"), [f"n={n}"]) == {"n": n}
+
+
+@pytest.mark.parametrize(
+    ("given", "budget"),
+    [
+        (Request(), 60),
+        (Request(quick=True), 20),
+        (Request(thorough=True), 300),
+        (Request(quick=True, budget_s=7), 7),
+    ],
+)
+def test_the_budget_is_the_one_given_or_that_of_the_pace(given: Request, budget: float) -> None:
+    assert given.budget == budget
+
+
+@pytest.mark.parametrize(
+    "option", ["--quick", "--threads=2", "--set=n=1", "--device=cpu", "--budget=5", "--json"]
+)
+def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> None:
+    name = option.partition("=")[0]
+    with pytest.raises(UsageError, match=f"put {name} behind the command: workbench advise"):
+        cli.cli.main([option, "advise"], standalone_mode=False)
+
+
+def test_a_run_of_nothing_is_refused() -> None:
     with pytest.raises(click.UsageError):
         cli.cli.main(["run"], standalone_mode=False)
 
