@@ -6,7 +6,7 @@ VENV ?= .venv
 ARGS ?=
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint snapshots clean
+.PHONY: run test lint snapshots benchmark clean
 
 run: $(VENV)/.ready
 	@$(VENV)/bin/workbench $(ARGS)
@@ -18,6 +18,9 @@ lint: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+benchmark: $(VENV)/.ready
+	$(VENV)/bin/python benchmarks/plain_loop.py
 
 snapshots: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest tests/screens --snapshot-update

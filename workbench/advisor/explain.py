@@ -12,6 +12,11 @@ from .objective import start_up_s
 from .scenarios import Scenario
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
+COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
+    "throughput": "",
+    "latency_p99": " at the 99th percentile",
+    "time_to_result": " from start-up to result",
+}
 
 
 def short(case: Case) -> str:
@@ -45,7 +50,7 @@ def reasons(
     """The outcome, then what stands behind it; `absent` is why no GPU could take part."""
     found = [_outcome(row, choice, ratio, absent)]
     if pick is not None and runner_up is not None and pick_ratio is not None:
-        found.append(_lead(pick, runner_up, pick_ratio, ratio, choice))
+        found.append(_lead(pick, runner_up, pick_ratio) + COUNTED[scenario.objective] + ".")
     if scenario.objective == "time_to_result" and pick is not None:
         start_up = start_up_s(pick.setup)
         share = start_up / (start_up + median(pick.samples_s))
@@ -88,12 +93,10 @@ def _why_unknown(row: Row, measured: set[str]) -> str:
     return f"Nothing was measured on {NAMES[missing]}: {told}."
 
 
-def _lead(
-    pick: Contender, runner_up: Contender, ratio: Ratio, device: Ratio | None, choice: str
-) -> str:
+def _lead(pick: Contender, runner_up: Contender, ratio: Ratio) -> str:
     if ratio.low <= 1:
-        return f"{short(pick.case)} and {short(runner_up.case)} are level: {times(ratio)}."
-    return f"{short(pick.case)} leads {short(runner_up.case)} by {times(ratio)}."
+        return f"{short(pick.case)} and {short(runner_up.case)} are level: {times(ratio)}"
+    return f"{short(pick.case)} leads {short(runner_up.case)} by {times(ratio)}"
 
 
 def _left_out(row: Row, scenario: Scenario) -> Iterator[str]:
