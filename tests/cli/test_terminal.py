@@ -81,7 +81,7 @@ def the_run(cli: Cli) -> Path:
 @pytest.mark.parametrize("keys", [b"q", b"\x03"], ids=["q", "ctrl-c"])
 def test_leaving_a_live_run_cuts_it_short_and_keeps_its_journal(terminal, cli, keys) -> None:
     shown = terminal(*SPIN)
-    shown.until(b"racing")
+    shown.until(b"ready")
     family = marked(the_run(cli).stem)
     shown.press(keys)
     assert shown.exit_code() == 130
@@ -92,7 +92,7 @@ def test_leaving_a_live_run_cuts_it_short_and_keeps_its_journal(terminal, cli, k
 
 def test_after_kill_9_of_the_tui_nothing_of_the_run_remains(terminal, cli) -> None:
     shown = terminal(*SPIN)
-    shown.until(b"racing")
+    shown.until(b"ready")
     family = marked(the_run(cli).stem)
     assert len(family) >= 3
     os.kill(shown.pid, signal.SIGKILL)
