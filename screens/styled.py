@@ -70,11 +70,11 @@ def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: boo
         return [Content.styled(text, style) for text in (*texts, contender.state)]
     if contender.state == "ok":
         return [Content("done")]
+    if racing and contender.state == "preparing":
+        return [Content.styled("> loading", "bold"), Content.styled("> now", "bold")]
     if racing and figures.report.current_case == case_id:
         word = "measuring" if contender.blocks else "ready"
         return [Content.styled(f"> {word}", "bold"), Content.styled("> now", "bold")]
-    if contender.state == "preparing":
-        return [Content.styled("> loading", "bold"), Content.styled("> now", "bold")]
     words = {"prepared": "ready", "measuring": "in the race"}
     return [Content.styled(words.get(contender.state, contender.state), "dim")]
 

@@ -343,3 +343,18 @@ async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) 
                 start = row.plan.title[:18]
                 line = next(line for line in text(pilot).splitlines() if start in line)
                 assert word + "".join(marks) in line, (width, line)
+
+
+async def test_a_case_that_is_being_loaded_says_so() -> None:
+    events: list[ev.AnyEvent] = []
+    for event in recorded.training_midway():
+        events.append(event)
+        if isinstance(event, ev.RaceStarted):
+            break
+    first = next(event for event in events if isinstance(event, ev.RacePlanned)).cases[0].id
+    app, _ = held([*events, ev.CasePreparing(at_s=1.0, case=first)])
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2")
+        assert "> loading" in text(pilot)
+        assert "> ready" not in text(pilot)

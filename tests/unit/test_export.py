@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 from builders import case, eventful, events, machine, report, steady
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench import events as ev
@@ -38,6 +38,8 @@ def test_laid_out_or_not_it_is_the_same_json(value) -> None:
 
 
 @given(st.text(alphabet='[]{}\n\t\\",:.-+eE 0123456789é'))
+@example("[1,  2]")
+@example("[\n1,\n2\n]")
 def test_a_string_that_looks_like_numbers_is_left_alone(text: str) -> None:
     value = {"a": text, text: [1, 2], "b": [text]}
     assert json.loads(dump(value)) == value

@@ -113,11 +113,10 @@ def test_only_rounds_in_common_are_compared() -> None:
     assert (ratio.value, ratio.pairs) == (pytest.approx(2.0), 3)
 
 
-def test_beaten_names_the_rival_that_shows_it_best() -> None:
-    rounds = {
-        name: {r: value * (1 + 0.001 * r) for r in range(6)}
-        for name, value in {"fast": 1.0, "middle": 2.0, "slow": 4.0}.items()
-    }
+@given(st.permutations(["fast", "middle", "slow"]))
+def test_beaten_names_the_rival_that_shows_it_best(order: list[str]) -> None:
+    times = {"fast": 1.0, "middle": 2.0, "slow": 4.0}
+    rounds = {name: {r: times[name] * (1 + 0.001 * r) for r in range(6)} for name in order}
     found = {b.case: b for b in race.beaten(rounds, look=4, pairs=3)}
     assert set(found) == {"middle", "slow"}
     assert found["slow"].by == "fast"
@@ -131,6 +130,16 @@ def test_ranking_compares_in_common_rounds_not_across_drift() -> None:
         "late": {0: 0.5, 1: 0.5, 2: 0.5, 3: 1.0, 4: 1.0, 5: 1.0, 6: 1.0},
     }
     assert race.ranking(rounds) == ["late", "early"]
+
+
+def test_one_that_left_early_does_not_decide_between_those_that_stayed() -> None:
+    # While `gone` was there, a burst hit `good`; over all rounds `good` is the fastest.
+    rounds = {
+        "gone": dict.fromkeys(range(3), 3.0),
+        "good": {**dict.fromkeys(range(3), 1.3), **dict.fromkeys(range(3, 12), 1.0)},
+        "fair": dict.fromkeys(range(12), 1.1),
+    }
+    assert race.ranking(rounds) == ["good", "fair", "gone"]
 
 
 def test_ranking_of_nothing_is_empty() -> None:

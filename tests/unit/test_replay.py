@@ -58,6 +58,15 @@ def test_a_document_and_its_journal_read_the_same_as_text() -> None:
     assert run_text(Report.of(events_of(DOCUMENT))) == run_text(Report.of(RUN))
 
 
+def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> None:
+    live, replayed = Report.of(RUN), Report.of(events_of(DOCUMENT))
+    assert list(replayed.rows) == list(live.rows) == ["row", "other"]
+    for name, row in live.rows.items():
+        again, plan = replayed.rows[name].plan, row.plan
+        for field in ("title", "question", "textbook", "objective", "reproduce", "cases", "item"):
+            assert getattr(again, field) == getattr(plan, field)
+
+
 def test_every_replayed_event_can_be_logged() -> None:
     report, spoken = Report(), []
     for event in events_of(DOCUMENT):

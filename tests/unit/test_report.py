@@ -10,7 +10,7 @@ from typing import get_args
 import msgspec
 import pytest
 from builders import case, eventful, events, report, scenario, steady
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench import events as ev
@@ -73,13 +73,14 @@ def fold(*events: ev.AnyEvent) -> Report:
     return Report.of([*EVENTFUL[:4], *events])
 
 
-def test_a_document_is_a_snapshot_that_later_events_leave_alone() -> None:
+@pytest.mark.parametrize("length", [4, 20])
+def test_a_document_is_a_snapshot_that_later_events_leave_alone(length: int) -> None:
     report = Report()
-    for event in EVENTFUL[:20]:
+    for event in EVENTFUL[:length]:
         report.apply(event)
     early = report.document()
     written = msgspec.json.encode(early)
-    for event in EVENTFUL[20:]:
+    for event in EVENTFUL[length:]:
         report.apply(event)
     assert msgspec.json.encode(early) == written
     assert report.document() != early
@@ -191,6 +192,13 @@ def test_a_simulated_device_is_marked_on_its_measurement() -> None:
 
 
 @given(st.integers(1, 250), st.integers(1, 3))
+@example(5, 1)
+@example(6, 1)
+@example(9, 1)
+@example(10, 1)
+@example(99, 1)
+@example(100, 1)
+@example(100, 2)
 def test_what_needs_how_many_samples(n: int, iterations: int) -> None:
     built = [
         msgspec.structs.replace(e, iterations_per_sample=iterations)

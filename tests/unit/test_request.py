@@ -320,13 +320,15 @@ def test_no_gpu_contender_has_threads() -> None:
         assert (case.threads is None) == (case.device != "cpu")
 
 
-def test_on_one_core_one_and_all_threads_are_the_same_contender() -> None:
-    request = Request(scenarios=("prototyping",))
+@pytest.mark.parametrize("name", ["prototyping", "realtime"])
+def test_on_one_core_every_thread_count_is_the_same_contender(name: str) -> None:
+    request = Request(scenarios=(name,))
     rows = resolve(request, SHIPPED)
     here = machine()
     single = msgspec.structs.replace(here.cpu, effective_cores=1)
     fill_cases(rows, request, msgspec.structs.replace(here, cpu=single))
-    assert [case.threads for case in rows[0].cases] == [1]
+    assert {case.threads for case in rows[0].cases} == {1}
+    assert len({case.id for case in rows[0].cases}) == len(rows[0].cases)
 
 
 def test_a_plain_run_offers_every_variant_and_has_no_textbook(
