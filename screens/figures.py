@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from workbench import units
 from workbench.contract import Case
 from workbench.document import Machine, Measurement, Verdict
 from workbench.events import CaseDropped
 from workbench.measure.statistics import median
 from workbench.report import Contender, Report, Row, measurement
-
-from . import format as fmt
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,12 @@ class Figures:
         """`2.1x slower than cuda:0 torch bf16`, or the reason where no ratio is known."""
         if event.ratio is None or event.beaten_by is None:
             return event.reason.message
-        text = fmt.ratio(event.ratio)
+        text = units.ratio(event.ratio)
         return f"{text} slower than {self.case_name(event.beaten_by)}"
 
     def answer(self, verdict: Verdict) -> str:
         """`GPU 38.2x 37.1-39.0`: the choice in words with what it rests on."""
-        ratio = fmt.ratio(verdict.device_ratio, verdict.device_ratio_ci95)
+        ratio = units.ratio(verdict.device_ratio, verdict.device_ratio_ci95)
         return f"{choice_word(verdict.choice)} {ratio}".rstrip()
 
     # -------------------------------------------------------------- rows
@@ -144,6 +143,6 @@ def gpu_text(machine: Machine) -> str:
     name = first.name or "GPU"
     if first.simulated:
         return f"{first.device} (simulated)"
-    memory = f" {fmt.size(first.memory_total_bytes)}" if first.memory_total_bytes else ""
+    memory = f" {units.size(first.memory_total_bytes)}" if first.memory_total_bytes else ""
     count = f"{len(usable)}x " if len(usable) > 1 else ""
     return f"{count}{name}{memory}"

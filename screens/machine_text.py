@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 
+from workbench import units
 from workbench.document import (
     Cache,
     Cpu,
@@ -20,7 +21,7 @@ from workbench.document import (
     Warning,
 )
 
-from . import format as fmt
+from . import drawing
 from .widgets.text import Fact, fact
 
 BAR_WIDTH = 12
@@ -57,7 +58,7 @@ def warnings(found: Sequence[Warning]) -> list[Fact]:
 
 
 def reading(value: str | None) -> Content:
-    return Content(value) if value is not None else Content.styled(fmt.NOT_AVAILABLE, "dim")
+    return Content(value) if value is not None else Content.styled(units.NOT_AVAILABLE, "dim")
 
 
 def cpu(found: Cpu) -> list[Fact]:
@@ -69,7 +70,7 @@ def cpu(found: Cpu) -> list[Fact]:
         Fact(
             "",
             Content.assemble(
-                (found.model or fmt.NOT_AVAILABLE, "bold"), f"  {found.architecture}{clock}"
+                (found.model or units.NOT_AVAILABLE, "bold"), f"  {found.architecture}{clock}"
             ),
         ),
         Fact("usable", usable),
@@ -88,7 +89,7 @@ def _cores(found: Cpu) -> str:
         (found.logical_cores, "logical"),
     )
     return ", ".join(
-        f"{fmt.NOT_AVAILABLE if count is None else count} {noun}" for count, noun in parts
+        f"{units.NOT_AVAILABLE if count is None else count} {noun}" for count, noun in parts
     )
 
 
@@ -100,7 +101,7 @@ def _limit(name: str, cores: float, source: str) -> str:
 def _cache(cache: Cache) -> str:
     kind = {"data": "d", "instruction": "i"}.get(cache.kind, "")
     times = f" x{cache.instances}" if cache.instances > 1 else ""
-    return f"L{cache.level}{kind} {fmt.size(cache.size_bytes)}{times}"
+    return f"L{cache.level}{kind} {units.size(cache.size_bytes)}{times}"
 
 
 def instructions(isa: Isa, architecture: str) -> list[Content]:
@@ -121,8 +122,8 @@ def instructions(isa: Isa, architecture: str) -> list[Content]:
 def used_bar(used: float, total: float, style: str) -> Content:
     share = used / total if total else 0.0
     return Content.assemble(
-        (fmt.gauge(share, BAR_WIDTH), style),
-        f" {fmt.size(used)} of {fmt.size(total)}, {fmt.percent(share)}",
+        (drawing.gauge(share, BAR_WIDTH), style),
+        f" {units.size(used)} of {units.size(total)}, {units.percent(share)}",
     )
 
 
@@ -130,11 +131,11 @@ def memory(found: Memory) -> list[Fact]:
     used = found.total_bytes - found.available_bytes
     facts = [
         Fact("used", used_bar(used, found.total_bytes, "$cpu")),
-        fact("available", fmt.size(found.available_bytes)),
+        fact("available", units.size(found.available_bytes)),
     ]
     if found.cgroup_limit_bytes is not None:
-        facts.append(fact("cgroup limit", fmt.size(found.cgroup_limit_bytes)))
-    swap = f"{fmt.size(found.swap_used_bytes)} of {fmt.size(found.swap_total_bytes)} used"
+        facts.append(fact("cgroup limit", units.size(found.cgroup_limit_bytes)))
+    swap = f"{units.size(found.swap_used_bytes)} of {units.size(found.swap_total_bytes)} used"
     facts.append(fact("swap", swap if found.swap_total_bytes else "none"))
     return facts + missing(found.unavailable)
 
@@ -143,7 +144,7 @@ def gpu_title(found: Gpu) -> str:
     device = found.device or "hidden"
     number = "" if found.index is None else f" {found.index}"
     mark = "  SIMULATED" if found.simulated else ""
-    return f"GPU{number}  {found.name or fmt.NOT_AVAILABLE}  ({device}){mark}"
+    return f"GPU{number}  {found.name or units.NOT_AVAILABLE}  ({device}){mark}"
 
 
 def gpu(found: Gpu) -> list[Fact]:
@@ -174,7 +175,7 @@ def _gpu_memory(found: Gpu) -> Content:
     if found.memory_total_bytes is None:
         return reading(None)
     if found.memory_used_bytes is None:
-        return Content(f"{fmt.size(found.memory_total_bytes)} in all")
+        return Content(f"{units.size(found.memory_total_bytes)} in all")
     return used_bar(found.memory_used_bytes, found.memory_total_bytes, "$gpu")
 
 
@@ -212,11 +213,11 @@ def _processes(found: Gpu) -> Content:
         return reading(None)
     count = len(found.processes)
     held = sum(process.used_memory_bytes or 0 for process in found.processes)
-    return Content(f"{count}, holding {fmt.size(held)}" if count else "none")
+    return Content(f"{count}, holding {units.size(held)}" if count else "none")
 
 
 def _modes(found: Gpu) -> Content:
-    words = {True: "on", False: "off", None: fmt.NOT_AVAILABLE}
+    words = {True: "on", False: "off", None: units.NOT_AVAILABLE}
     named = (("ECC", found.ecc), ("MIG", found.mig), ("persistence", found.persistence))
     return Content(", ".join(f"{name} {words[value]}" for name, value in named))
 

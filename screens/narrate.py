@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench import events as ev
+from workbench import units
 from workbench.document import Reason
 
-from . import format as fmt
 from .figures import Figures
 
 
@@ -27,7 +27,7 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
     at = event.at_s
     match event:
         case ev.RunStarted():
-            return LogLine(at, "run", f"{event.id}, budget {fmt.clock(event.budget_s)}")
+            return LogLine(at, "run", f"{event.id}, budget {units.clock(event.budget_s)}")
         case ev.HardwareDetected():
             return LogLine(at, "detected", figures.machine_line())
         case ev.WarningRaised():
@@ -40,9 +40,9 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             return LogLine(at, "planned", f"{event.title}: {count} {noun}", "", event.scenario)
         case ev.RaceStarted():
             title = figures.title(event.scenario)
-            return LogLine(at, "race", f"{title}, {fmt.clock(event.share_s)}", "", event.scenario)
+            return LogLine(at, "race", f"{title}, {units.clock(event.share_s)}", "", event.scenario)
         case ev.WorkerStarted():
-            return LogLine(at, "worker", f"{event.worker} up in {fmt.duration(event.import_s)}")
+            return LogLine(at, "worker", f"{event.worker} up in {units.duration(event.import_s)}")
         case ev.WorkerEnded():
             if event.reason is None:
                 return None
@@ -72,7 +72,7 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             return LogLine(at, event.status, "")
         case ev.RunFinished():
             tone = "" if event.status == "done" else "warn"
-            return LogLine(at, event.status, f"after {fmt.duration(event.duration_s)}", tone)
+            return LogLine(at, event.status, f"after {units.duration(event.duration_s)}", tone)
         case ev.BlockMeasured():
             return None
 
@@ -80,15 +80,15 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
 def _prepared(event: ev.CasePrepared, figures: Figures) -> LogLine:
     parts = []
     if event.setup.build_s is not None:
-        parts.append(f"built in {fmt.duration(event.setup.build_s)}")
+        parts.append(f"built in {units.duration(event.setup.build_s)}")
     if event.warmup.n:
         steady = "" if event.warmup.steady else ", not steady"
         parts.append(f"warm after {event.warmup.n} steps{steady}")
     accuracy = event.accuracy
     if accuracy is not None and not accuracy.passed:
         parts.append(
-            f"{accuracy.metric.replace('_', ' ')} {fmt.figure(accuracy.value)} "
-            f"is beyond {fmt.figure(accuracy.limit)}"
+            f"{accuracy.metric.replace('_', ' ')} {units.figure(accuracy.value)} "
+            f"is beyond {units.figure(accuracy.limit)}"
         )
         return _of_case(event, figures, "prepared", ", ".join(parts), "bad")
     return _of_case(event, figures, "prepared", ", ".join(parts))

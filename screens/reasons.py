@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from workbench import units
 from workbench.document import Crossover, EqualPrecision, Verdict
 from workbench.report import Contender, Row
 
-from . import format as fmt
 from .figures import Figures, choice_word
 from .narrate import LogLine
 from .session import Session
@@ -92,12 +92,14 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
     found = figures.numbers(contender).measurement
     facts = [Fact("", case_text(contender.case.id, figures).stylize("bold"))]
     if found.n:
-        times = [f"median {fmt.duration(found.median_s)}"]
+        times = [f"median {units.duration(found.median_s)}"]
         if found.ci95_s is not None:
-            times.append(f"95 % {fmt.duration(found.ci95_s[0])} to {fmt.duration(found.ci95_s[1])}")
-        times.append(f"min {fmt.duration(found.min_s)}")
+            times.append(
+                f"95 % {units.duration(found.ci95_s[0])} to {units.duration(found.ci95_s[1])}"
+            )
+        times.append(f"min {units.duration(found.min_s)}")
         if found.p99_s is not None:
-            times.append(f"p99 {fmt.duration(found.p99_s)}")
+            times.append(f"p99 {units.duration(found.p99_s)}")
         facts.append(fact("times", ", ".join(times) + f", n {found.n}"))
     facts.append(fact("set-up", setup_text(contender.setup)))
     if contender.accuracy is not None:
@@ -127,7 +129,7 @@ def _pair(pair: EqualPrecision, figures: Figures) -> Content:
     if pair.device_ratio is None:
         have = pair.best_cpu or pair.best_gpu
         return Content.assemble(("only ", "dim"), case_text(have, figures))
-    ratio = fmt.ratio(pair.device_ratio, pair.device_ratio_ci95)
+    ratio = units.ratio(pair.device_ratio, pair.device_ratio_ci95)
     return Content.assemble(
         f"{ratio}   ", case_text(pair.best_gpu, figures), " vs ", case_text(pair.best_cpu, figures)
     )

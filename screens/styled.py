@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from workbench import units
 from workbench.contract import Case
 from workbench.document import Verdict
 from workbench.report import Contender, Row
 
-from . import format as fmt
 from .figures import Figures, choice_word
 
 TONES = {"": "", "good": "$success", "warn": "$warning", "bad": "$error"}
@@ -60,7 +60,7 @@ def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: boo
     case_id = contender.case.id
     if contender.dropped is not None and contender.state in ("dropped", "ok"):
         event = contender.dropped
-        slower = f"dropped: {fmt.ratio(event.ratio)} slower" if event.ratio else "dropped"
+        slower = f"dropped: {units.ratio(event.ratio)} slower" if event.ratio else "dropped"
         long = f"dropped: {figures.dropped_text(event)}"
         return [Content.styled(text, "dim") for text in (long, slower, "dropped")]
     if contender.state in ("failed", "skipped", "cancelled"):

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection
 
 from textual.content import Content
 
+from workbench import units
 from workbench.document import SetupTimes, Verdict
 from workbench.report import Contender, Row
 
-from . import format as fmt
+from . import drawing
 from .figures import Figures, choice_word
 from .session import Session
 from .styled import (
@@ -65,7 +66,7 @@ def advisor_line(row: Row, session: Session) -> Line:
 def ratio_cells(verdict: Verdict) -> dict[str, Cell]:
     if verdict.device_ratio is None:
         return {"ratio": Content.styled("no GPU" if verdict.no_gpu else "-", "dim")}
-    value, interval = fmt.ratio_parts(verdict.device_ratio, verdict.device_ratio_ci95)
+    value, interval = units.ratio_parts(verdict.device_ratio, verdict.device_ratio_ci95)
     return {"ratio": Content(value), "interval": Content(interval)}
 
 
@@ -129,7 +130,7 @@ def run_line(contender: Contender, row: Row, session: Session) -> Line:
             cells["speed"] = speed_bar(best / numbers.value_s, style)
         cells |= {
             "rate": Content(rate_text(contender, figures)),
-            "value": Content(fmt.duration(numbers.value_s, align=True)),
+            "value": Content(units.duration(numbers.value_s, align=True)),
             "median": median_texts(contender, figures),
             "n": Content(f"{found.n}"),
         }
@@ -142,10 +143,12 @@ def contender_names(contender: Contender, figures: Figures) -> list[Content]:
 
 def speed_bar(share: float, style: str) -> Callable[[int], Content]:
     """`0.42x ████`: a drawing of the width it is given."""
-    text = f"{fmt.ratio(share):>7}"
+    text = f"{units.ratio(share):>7}"
 
     def draw(width: int) -> Content:
-        return Content.assemble(text, " ", (fmt.bar(share, max(1, width - len(text) - 1)), style))
+        return Content.assemble(
+            text, " ", (drawing.bar(share, max(1, width - len(text) - 1)), style)
+        )
 
     return draw
 
@@ -154,17 +157,17 @@ def rate_text(contender: Contender, figures: Figures) -> str:
     """FLOP/s where the work is known, else items per second."""
     found = figures.numbers(contender).measurement
     if found.flops_per_s is not None:
-        return fmt.rate(found.flops_per_s, "FLOP/s")
+        return units.rate(found.flops_per_s, "FLOP/s")
     if found.throughput is None:
-        return fmt.NOT_AVAILABLE
-    return fmt.rate(found.throughput.value, found.throughput.unit)
+        return units.NOT_AVAILABLE
+    return units.rate(found.throughput.value, found.throughput.unit)
 
 
 def median_texts(contender: Contender, figures: Figures) -> list[Content]:
     """The median with its interval, or alone where the column is narrow."""
     found = figures.numbers(contender).measurement
-    alone = fmt.duration(found.median_s, align=True)
-    spread = fmt.spread(found.median_s, found.ci95_s)
+    alone = units.duration(found.median_s, align=True)
+    spread = units.spread(found.median_s, found.ci95_s)
     return [Content.assemble(alone, (f"{spread:>7}", "dim")), Content(alone)]
 
 
@@ -207,12 +210,12 @@ def detail_line(contender: Contender, row: Row, session: Session) -> Line:
     for name, field in SETUP_FIELDS:
         value: float | None = getattr(contender.setup, field)
         if value is not None:
-            cells[name] = Content(fmt.duration(value, align=True))
+            cells[name] = Content(units.duration(value, align=True))
     if contender.blocks:
         numbers = figures.numbers(contender)
         cells |= {
             "rate": Content(rate_text(contender, figures)),
-            "value": Content(fmt.duration(numbers.value_s, align=True)),
+            "value": Content(units.duration(numbers.value_s, align=True)),
             "median": median_texts(contender, figures),
             "n": Content(f"{numbers.measurement.n}"),
         }
@@ -241,7 +244,7 @@ def accuracy_text(contender: Contender) -> str:
     if accuracy is None:
         return ""
     mark = "" if accuracy.passed else "! "
-    return f"{mark}{fmt.figure(accuracy.value)} / {fmt.figure(accuracy.limit)}"
+    return f"{mark}{units.figure(accuracy.value)} / {units.figure(accuracy.limit)}"
 
 
 def setup_text(setup: SetupTimes) -> str:
@@ -250,8 +253,8 @@ def setup_text(setup: SetupTimes) -> str:
     for name, field in SETUP_FIELDS:
         value: float | None = getattr(setup, field)
         if value is not None:
-            parts.append(f"{name} {fmt.duration(value)}")
-    return ", ".join(parts) or fmt.NOT_AVAILABLE
+            parts.append(f"{name} {units.duration(value)}")
+    return ", ".join(parts) or units.NOT_AVAILABLE
 
 
 def is_over(contender: Contender) -> bool:

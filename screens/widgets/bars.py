@@ -6,7 +6,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 
-from .. import format as fmt
+from workbench import units
+
+from .. import drawing
 from ..session import Session
 from .text import Drawn
 
@@ -110,9 +112,9 @@ def _progress(session: Session, width: int) -> Content:
     budget = session.budget_s
     elapsed = session.elapsed_s
     if not session.going or not budget:
-        return Content(f"{fmt.duration(elapsed)}" if session.report.started else "")
+        return Content(f"{units.duration(elapsed)}" if session.report.started else "")
     share = min(1.0, elapsed / budget)
-    drawn = fmt.gauge(share, max(8, width // 6))
-    left = f"  {fmt.clock(max(0.0, budget - elapsed))} left"
-    whole = f" of {fmt.clock(budget)}" if width >= 100 else ""
+    drawn = drawing.gauge(share, max(8, width // 6))
+    left = f"  {units.clock(max(0.0, budget - elapsed))} left"
+    whole = f" of {units.clock(budget)}" if width >= 100 else ""
     return Content.assemble((drawn, "$primary"), f" {share * 100:3.0f} %", left, whole)

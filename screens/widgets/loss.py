@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from workbench import units
 from workbench.report import Contender, Row
 
-from .. import format as fmt
+from .. import drawing
 from ..figures import Figures
 from ..styled import device_style
 
@@ -33,9 +34,9 @@ def loss_lines(row: Row, figures: Figures, width: int, most: int) -> list[Conten
     high = max(max(contender.loss) for contender in shown)
     lines = []
     for contender, name in zip(shown, names, strict=True):
-        first, last = fmt.significant(contender.loss[0]), fmt.significant(contender.loss[-1])
+        first, last = units.significant(contender.loss[0]), units.significant(contender.loss[-1])
         cells = max(1, int(len(contender.loss) * scale))
-        curve = fmt.sparkline(contender.loss, cells, low, high)
+        curve = drawing.sparkline(contender.loss, cells, low, high)
         style = device_style(contender.case)
         lines.append(
             Content.assemble(

@@ -7,34 +7,37 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_wheel_has_three_packages_and_the_assets(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=ROOT,
         check=True,
         capture_output=True,
     )
-    (wheel,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
+    (built,) = folder.glob("*.whl")
+    return zipfile.ZipFile(built)
+
+
+def test_the_wheel_has_three_packages_and_the_assets(wheel: zipfile.ZipFile) -> None:
+    names = wheel.namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"workbench", "screens", "workloads"}
     assert "workbench/_assets/scenarios.toml" in names
     assert any(name.endswith(".tcss") for name in names)
 
 
-def test_a_program_from_the_wheel_finds_its_assets(tmp_path: Path, environment) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
+def test_a_program_from_the_wheel_finds_its_assets(
+    wheel: zipfile.ZipFile, tmp_path: Path, environment: dict[str, str]
+) -> None:
     site = tmp_path / "site"
-    zipfile.ZipFile(wheel).extractall(site)
+    wheel.extractall(site)
     listed = subprocess.run(
         [sys.executable, "-m", "workbench", "list"],
         cwd=tmp_path,

@@ -11,13 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench import events as ev
-from workbench.advisor.explain import seconds
 from workbench.advisor.scenarios import Scenario
 from workbench.advisor.verdict import decide
 from workbench.document import Reason
 from workbench.export.json import dump
 from workbench.export.log import line, machine_line
-from workbench.export.text import ratio_text, run_text, si, table
+from workbench.export.text import run_text, table
 from workbench.report import Report
 
 json_values = st.recursive(
@@ -70,62 +69,6 @@ def test_numbers_share_a_line() -> None:
     assert '"a": [ 1, 2.5, 3 ]' in dump({"a": [1, 2.5, 3]})
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0 B"),
-        (0.5, "0.5 B"),
-        (999.4, "999 B"),
-        (999.6, "1 kB"),
-        (999_600, "1 MB"),
-        (-2500.0, "-2.5 kB"),
-        (4.12e11, "412 GB"),
-        (1e19, "1e+04 PB"),
-    ],
-)
-def test_decimal_prefixes(value: float, text: str) -> None:
-    assert si(value, "B") == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0 us"),
-        (5e-7, "0.5 us"),
-        (0.0009994, "999 us"),
-        (0.0009996, "1 ms"),
-        (0.00123, "1.23 ms"),
-        (0.9994, "999 ms"),
-        (0.9996, "1 s"),
-        (1.0, "1 s"),
-        (75.0, "75 s"),
-    ],
-)
-def test_times_carry_their_unit(value: float, text: str) -> None:
-    assert seconds(value) == text
-
-
-@given(st.floats(1e-9, 999))
-def test_a_time_in_words_is_the_time_to_three_digits(value: float) -> None:
-    number, unit = seconds(value).split()
-    factor = {"us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
-    assert float(number) * factor == pytest.approx(value, rel=0.006)
-    assert float(number) < 1000
-
-
-@given(st.floats(1e-2, 1e17))
-def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
-    number, unit = si(value, "B").split()
-    factor = 1000 ** ["B", "kB", "MB", "GB", "TB", "PB"].index(unit)
-    assert float(number) * factor == pytest.approx(value, rel=0.006)
-    assert float(number) < 1000
-
-
-def test_ratios_carry_their_interval_or_a_dash() -> None:
-    assert ratio_text(38.24, (37.11, 39.04)) == "38.2x 37.1-39"
-    assert ratio_text(None, None) == ratio_text(2.0, None) == "-"
-
-
 def test_columns_line_up() -> None:
     text = table(("a", "bb"), [("xxx", "1"), ("y", "22")], {1})
     assert text.splitlines() == ["a    bb", "xxx   1", "y    22"]
@@ -164,7 +107,7 @@ def spoken_of(kind: type) -> list[str | None]:
             ev.RaceStarted,
             ["    0.4 s  Row: 4 contenders, 10 s", "    0.4 s  Other: 2 contenders, 10 s"],
         ),
-        (ev.WorkerStarted, ["    0.5 s  worker cpu/torch is up after 1 s"]),
+        (ev.WorkerStarted, ["    0.5 s  worker cpu/torch is up after 1.00 s"]),
         (ev.WorkerEnded, ["    9.1 s  worker cpu/torch ended: killed"]),
         (ev.CasePreparing, [None]),
         (ev.CasePrepared, [None] * 4),
@@ -174,7 +117,7 @@ def spoken_of(kind: type) -> list[str | None]:
         (
             ev.CaseFinished,
             [
-                "    9.0 s    cpu torch fp32 t8 1.2 s (834 MFLOP/s, n=40)",
+                "    9.0 s    cpu torch fp32 t8 1.20 s (834 MFLOP/s, n=40)",
                 None,  # it has dropped out: that was said
                 "    9.0 s    cpu torch fp32 t8 failed: the worker died - look at its log",
                 "    9.0 s    cuda:0 torch fp32 400 ms (2.5 GFLOP/s, n=40)",
@@ -194,7 +137,7 @@ def test_the_log_line_of_each_kind_of_event(kind: type, expected: list[str | Non
 
 def test_the_log_line_of_a_verdict_is_the_choice_and_its_first_reason() -> None:
     first, second = spoken_of(ev.VerdictReached)
-    assert "-> gpu: The GPU is 3x" in first
+    assert "-> gpu: The GPU is 3.00x" in first
     assert "-> unknown: Nothing was measured on the GPU: it needs about 90.0 GiB." in second
 
 
@@ -216,5 +159,5 @@ def test_every_event_has_its_line_or_none_and_never_fails() -> None:
         lines.append(line(event, told))
     spoken = [text for text in lines if text]
     assert any("Test CPU, 8 cores | no GPU" in text for text in spoken)
-    assert any("1 s" in text and "n=40" in text for text in spoken)
+    assert any("1.00 s" in text and "n=40" in text for text in spoken)
     assert all("\n" not in text for text in spoken)

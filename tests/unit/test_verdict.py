@@ -287,8 +287,8 @@ def test_the_words_survive_json() -> None:
 @pytest.mark.parametrize(
     ("gpu_time", "words"),
     [
-        (0.5, "The GPU is 2x"),
-        (2.0, "The CPU is 2x"),
+        (0.5, "The GPU is 2.00x"),
+        (2.0, "The CPU is 2.00x"),
         (1.01, "Too close to call"),
     ],
 )

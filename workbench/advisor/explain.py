@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .. import units
 from ..contract import Case
 from ..document import Reason
 from ..measure.statistics import Ratio, median
@@ -24,17 +25,10 @@ def short(case: Case) -> str:
     return case.label.replace("/", " ")
 
 
-def seconds(value: float) -> str:
-    """A time to three digits with its unit."""
-    for factor, unit in ((1e6, "us"), (1e3, "ms")):
-        if value * factor < 999.5:  # from there on three digits say 1000
-            return f"{value * factor:.3g} {unit}"
-    return f"{value:.3g} s"
-
-
 def times(ratio: Ratio) -> str:
     """`2.05x (95 %: 1.99-2.10)`."""
-    return f"{ratio.value:.3g}x (95 %: {ratio.low:.3g}-{ratio.high:.3g})"
+    value, interval = units.ratio_parts(ratio.value, ratio.interval)
+    return f"{value} (95 %: {interval})"
 
 
 def reasons(
@@ -56,7 +50,7 @@ def reasons(
         share = start_up / (start_up + median(pick.samples_s))
         found.append(
             f"Of {short(pick.case)}'s time to result, {share:.0%} is start-up and set-up "
-            f"({seconds(start_up)})."
+            f"({units.duration(start_up)})."
         )
     found += _left_out(row, scenario)
     return found

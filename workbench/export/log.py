@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .. import events as ev
-from ..advisor.explain import seconds, short
+from .. import units
+from ..advisor.explain import short
 from ..contract import Case
 from ..document import Machine, Warning
 from ..measure.statistics import median
@@ -40,7 +41,7 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
         case ev.WarningRaised():
             return warning_line(event.warning)
         case ev.WorkerStarted():
-            return f"worker {event.worker} is up after {seconds(event.import_s)}"
+            return f"worker {event.worker} is up after {units.duration(event.import_s)}"
         case ev.WorkerEnded() if event.reason is not None:
             return f"worker {event.worker} ended: {event.reason.message}"
         case ev.RaceStarted():
@@ -71,7 +72,7 @@ def _finished(event: ev.CaseFinished, report: Report) -> str | None:
     if not samples or contender.dropped is not None:
         return None
     return (
-        f"  {_name(event.case, report)} {seconds(median(samples))} "
+        f"  {_name(event.case, report)} {units.duration(median(samples))} "
         f"({rate_text(contender)}, n={len(samples)})"
     )
 

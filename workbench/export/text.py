@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..advisor.explain import seconds, short
+from .. import units
+from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
 from ..contract import Parameter, Workload, WorkloadError
 from ..document import CudaDriver, Gpu, Machine, Nvml, Software, Verdict
@@ -30,29 +31,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int])
     return "\n".join(render(line) for line in lines)
 
 
-def si(value: float, unit: str) -> str:
-    """`value` to three digits with a decimal prefix: `412 GFLOP/s`."""
-    prefixes = ["", "k", "M", "G", "T", "P"]
-    while abs(value) >= 999.5 and len(prefixes) > 1:
-        value /= 1e3
-        prefixes.pop(0)
-    return f"{value:.3g} {prefixes[0]}{unit}"
-
-
 def rate_text(contender: Contender) -> str:
-    """FLOP/s where they are counted, items per second otherwise; `-` before any sample."""
+    """FLOP/s where they are counted, items per second otherwise; `n/a` before any sample."""
     samples = contender.samples_s
-    if not samples:
-        return "-"
-    if contender.flops_per_step:
-        return si(contender.flops_per_step / stats.median(samples), "FLOP/s")
-    return f"{contender.rate:.3g} {contender.item}/s"
-
-
-def ratio_text(value: float | None, interval: tuple[float, float] | None) -> str:
-    if value is None or interval is None:
-        return "-"
-    return f"{value:.3g}x {interval[0]:.3g}-{interval[1]:.3g}"
+    if samples and contender.flops_per_step:
+        return units.rate(contender.flops_per_step / stats.median(samples), "FLOP/s")
+    return units.rate(contender.rate, f"{contender.item}/s")
 
 
 # ------------------------------------------------------------------- a run
@@ -74,9 +58,9 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
             v.title,
             v.textbook.upper(),
             _choice(v),
-            ratio_text(v.device_ratio, v.device_ratio_ci95),
+            units.ratio(v.device_ratio, v.device_ratio_ci95) or "-",
             v.pick.partition("/")[2] if v.pick else "-",
-            "tie" if v.tie else ratio_text(v.pick_ratio, v.pick_ratio_ci95),
+            "tie" if v.tie else units.ratio(v.pick_ratio, v.pick_ratio_ci95) or "-",
             v.basis + (" !" if v.warnings else ""),
         )
         for v in verdicts
@@ -117,11 +101,11 @@ def _contender_cells(contender: Contender) -> tuple[str, ...]:
     accuracy = contender.accuracy
     return (
         short(contender.case),
-        seconds(center) if center else "-",
-        f"{width:.1%}" if width is not None else "-",
+        units.duration(center),
+        units.percent(width) if width is not None else "-",
         rate_text(contender),
         str(len(samples)),
-        f"{accuracy.value:.2g}" if accuracy else "-",
+        units.figure(accuracy.value) if accuracy else "-",
         _remark(contender),
     )
 
@@ -140,7 +124,7 @@ def _remark(contender: Contender) -> str:
 
 
 def gpu_line(gpu: Gpu) -> str:
-    memory = f" {gpu.memory_total_bytes / 2**30:.0f} GiB" if gpu.memory_total_bytes else ""
+    memory = f" {units.size(gpu.memory_total_bytes)}" if gpu.memory_total_bytes else ""
     hidden = "" if gpu.visible else " (hidden from CUDA)"
     return f"{gpu.name or 'unknown GPU'}{memory}{hidden}"
 
@@ -156,7 +140,7 @@ def machine_text(machine: Machine, software: Software) -> str:
         ("instructions", " ".join(present) or "could not be read"),
         (
             "memory",
-            f"{memory.available_bytes / 2**30:.1f} of {memory.total_bytes / 2**30:.1f} GiB free",
+            f"{units.size(memory.available_bytes)} of {units.size(memory.total_bytes)} free",
         ),
     ]
     pairs += [(gpu.device or "GPU", gpu_line(gpu)) for gpu in machine.gpus]

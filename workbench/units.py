@@ -1,4 +1,4 @@
-"""Numbers as people read them: three significant digits, SI units, aligned.  Pure functions.
+"""Numbers as people read them, in logs, tables, sentences and on screens.  Pure functions.
 
 Times are written `us`, never with the Greek letter: it survives every font and log.
 """
@@ -12,7 +12,6 @@ NOT_AVAILABLE = "n/a"
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def significant(value: float) -> str:
@@ -117,53 +116,3 @@ def spread(center: float | None, interval: Sequence[float] | None) -> str:
     if not center or interval is None:
         return ""
     return f"±{percent((interval[1] - interval[0]) / 2 / center)}"
-
-
-def _halves(share: float, width: int) -> tuple[int, int]:
-    """Whole and half cells; whatever is not nothing shows, and only the whole is full."""
-    halves = round(max(0.0, min(1.0, share)) * width * 2)
-    if share > 0:
-        halves = max(1, halves)
-    if share < 1:
-        halves = min(halves, width * 2 - 1)
-    return divmod(halves, 2)
-
-
-def bar(share: float, width: int) -> str:
-    """A thin bar, so that bars in neighbouring lines stay apart."""
-    whole, half = _halves(share, width)
-    return "━" * whole + "╸" * half
-
-
-def gauge(share: float, width: int) -> str:
-    """A filled part and a visible rest: how much of a whole is used."""
-    whole, half = _halves(share, width)
-    drawn = "█" * whole + "▌" * half
-    return drawn + "░" * (width - len(drawn))
-
-
-def sparkline(values: Sequence[float], width: int, low: float, high: float) -> str:
-    """The course of `values` over `width` cells, between `low` and `high`; "" without values."""
-    if not values:
-        return ""
-    drawn = []
-    for cell in range(width):
-        value = (
-            _mean(values, cell, width) if width <= len(values) else _between(values, cell, width)
-        )
-        share = (value - low) / (high - low) if high > low else 0.0
-        drawn.append(_LEVELS[round(min(1.0, max(0.0, share)) * (len(_LEVELS) - 1))])
-    return "".join(drawn)
-
-
-def _mean(values: Sequence[float], cell: int, width: int) -> float:
-    part = values[cell * len(values) // width : (cell + 1) * len(values) // width]
-    return sum(part) / len(part)
-
-
-def _between(values: Sequence[float], cell: int, width: int) -> float:
-    """The straight line between the two values that a cell lies between."""
-    position = cell * (len(values) - 1) / max(1, width - 1)
-    below = min(int(position), len(values) - 1)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (values[above] - values[below]) * (position - below)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from screens import format as fmt
+from workbench import units
 
 
 @pytest.mark.parametrize(
@@ -22,11 +24,11 @@ from screens import format as fmt
     ],
 )
 def test_durations_have_three_digits_and_a_unit(seconds: float | None, shown: str) -> None:
-    assert fmt.duration(seconds) == shown
+    assert units.duration(seconds) == shown
 
 
 def test_aligned_durations_end_in_one_column() -> None:
-    shown = [fmt.duration(value, align=True) for value in (4.12e-4, 0.0123, 1.234)]
+    shown = [units.duration(value, align=True) for value in (4.12e-4, 0.0123, 1.234)]
     assert shown == ["412 us", "12.3 ms", "1.23 s "]
 
 
@@ -44,7 +46,7 @@ def test_aligned_durations_end_in_one_column() -> None:
     ],
 )
 def test_rates_carry_si_prefixes(value: float | None, unit: str, shown: str) -> None:
-    assert fmt.rate(value, unit) == shown
+    assert units.rate(value, unit) == shown
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_rates_carry_si_prefixes(value: float | None, unit: str, shown: str) -> 
 def test_ratio_and_interval_have_the_same_decimals(
     value: float | None, interval: tuple[float, float] | None, shown: str
 ) -> None:
-    assert fmt.ratio(value, interval) == shown
+    assert units.ratio(value, interval) == shown
 
 
 @pytest.mark.parametrize(
@@ -77,11 +79,11 @@ def test_ratio_and_interval_have_the_same_decimals(
     ],
 )
 def test_sizes_are_binary(count: float | None, shown: str) -> None:
-    assert fmt.size(count) == shown
+    assert units.size(count) == shown
 
 
 def test_figures_below_a_thousandth_have_an_exponent() -> None:
-    assert [fmt.figure(v) for v in (0.0, 0.97, 0.05, 1.23e-6, 1e-5)] == [
+    assert [units.figure(v) for v in (0.0, 0.97, 0.05, 1.23e-6, 1e-5)] == [
         "0",
         "0.97",
         "0.05",
@@ -91,21 +93,22 @@ def test_figures_below_a_thousandth_have_an_exponent() -> None:
 
 
 def test_spread_is_half_the_interval_over_the_median() -> None:
-    assert fmt.spread(2.0, (1.98, 2.02)) == "±1.0 %"
-    assert fmt.spread(2.0, (1.5, 2.5)) == "±25 %"
-    assert fmt.spread(2.0, None) == fmt.spread(None, (1.0, 2.0)) == ""
+    assert units.spread(2.0, (1.98, 2.02)) == "±1.0 %"
+    assert units.spread(2.0, (1.5, 2.5)) == "±25 %"
+    assert units.spread(2.0, None) == units.spread(None, (1.0, 2.0)) == ""
 
 
-def test_a_bar_shows_whatever_is_not_nothing_and_is_full_only_at_the_whole() -> None:
-    assert fmt.bar(0.0, 4) == ""
-    assert fmt.bar(0.001, 4) == "╸"
-    assert fmt.bar(0.999, 4) == "━━━╸"
-    assert fmt.bar(1.0, 4) == "━━━━"
-    assert fmt.gauge(0.5, 4) == "██░░"
+@given(st.floats(1e-9, 119))
+def test_a_time_in_words_is_the_time_to_three_digits(value: float) -> None:
+    number, unit = units.duration(value).split()
+    factor = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+    assert float(number) * factor == pytest.approx(value, rel=0.006)
+    assert float(number) < 1000
 
 
-def test_a_sparkline_averages_many_values_and_joins_few() -> None:
-    assert fmt.sparkline([], 8, 0.0, 1.0) == ""
-    assert fmt.sparkline([1.0, 0.0], 8, 0.0, 1.0) == "█▇▆▅▄▃▂▁"
-    assert fmt.sparkline([1.0, 1.0, 0.0, 0.0], 2, 0.0, 1.0) == "█▁"
-    assert fmt.sparkline([0.5], 3, 0.5, 0.5) == "▁▁▁"
+@given(st.floats(1e3, 1e17))
+def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
+    number, unit = units.rate(value, "FLOP/s").split()
+    factor = 1000 ** ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"].index(unit)
+    assert float(number) * factor == pytest.approx(value, rel=0.006)
+    assert float(number) < 1000

@@ -1,0 +1,20 @@
+"""Bars, gauges and curves of characters."""
+
+from __future__ import annotations
+
+from screens import drawing
+
+
+def test_a_bar_shows_whatever_is_not_nothing_and_is_full_only_at_the_whole() -> None:
+    assert drawing.bar(0.0, 4) == ""
+    assert drawing.bar(0.001, 4) == "╸"
+    assert drawing.bar(0.999, 4) == "━━━╸"
+    assert drawing.bar(1.0, 4) == "━━━━"
+    assert drawing.gauge(0.5, 4) == "██░░"
+
+
+def test_a_sparkline_averages_many_values_and_joins_few() -> None:
+    assert drawing.sparkline([], 8, 0.0, 1.0) == ""
+    assert drawing.sparkline([1.0, 0.0], 8, 0.0, 1.0) == "█▇▆▅▄▃▂▁"
+    assert drawing.sparkline([1.0, 1.0, 0.0, 0.0], 2, 0.0, 1.0) == "█▁"
+    assert drawing.sparkline([0.5], 3, 0.5, 0.5) == "▁▁▁"
