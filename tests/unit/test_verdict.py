@@ -308,3 +308,14 @@ def test_case_ids_are_readable() -> None:
     assert full.id == "m[batch=8,n=4096]/cpu/torch/bf16/t16"
     int8 = Case("m", "cpu", "onnxruntime", "int8", quantization="static", threads=2)
     assert int8.id == "m[]/cpu/onnxruntime/int8-static/t2"
+
+
+def test_a_pick_that_is_not_told_apart_from_the_next_says_so() -> None:
+    first, second = [[1.0], [1.0], [9.0], [1.0]], [[1.2], [9.0], [1.2], [1.2]]
+    found = verdict({CPU: first, CPU_B: second})
+    assert not found.tie
+    assert "pick_unsettled" in [w.code for w in found.warnings]
+    clear = verdict({CPU: steady(1.0), CPU_B: steady(2.0)})
+    assert "pick_unsettled" not in [w.code for w in clear.warnings]
+    level = verdict({CPU: steady(1.0), CPU_B: steady(1.0)})
+    assert "pick_unsettled" not in [w.code for w in level.warnings]

@@ -89,7 +89,7 @@ def _why_unknown(row: Row, measured: set[str]) -> str:
 
 def _lead(pick: Contender, runner_up: Contender, ratio: Ratio) -> str:
     if ratio.low <= 1:
-        return f"{short(pick.case)} and {short(runner_up.case)} are level: {times(ratio)}"
+        return f"{short(pick.case)} is not told apart from {short(runner_up.case)}: {times(ratio)}"
     return f"{short(pick.case)} leads {short(runner_up.case)} by {times(ratio)}"
 
 

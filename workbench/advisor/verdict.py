@@ -5,15 +5,15 @@ Pure: the same report gives the same verdict, live, replayed or years later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from ..document import EqualPrecision, Verdict
+from ..document import EqualPrecision, Verdict, Warning
 from ..machine import no_gpu
 from ..measure.statistics import Ratio
 from ..report import Contender, Report, Row, trust_warnings
 from . import race
-from .explain import reasons
+from .explain import reasons, short, times
 from .scenarios import Scenario
 
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
@@ -58,10 +58,27 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         reasons=reasons(row, scenario, choice, ratio, pick, runner_up, pick_ratio, absent),
         warnings=[
             *(warning for warning in report.warnings if warning.subject == scenario.id),
+            *unsettled(pick, runner_up, pick_ratio),
             *chain.from_iterable(map(trust_warnings, unique)),
         ],
         reproduce=row.plan.reproduce,
     )
+
+
+def unsettled(
+    pick: Contender | None, runner_up: Contender | None, ratio: Ratio | None
+) -> Iterator[Warning]:
+    """The pick is the best seen; say so where the rounds do not tell it from the next."""
+    if pick is None or runner_up is None or _is_close(ratio):
+        return
+    if ratio is None or ratio.low <= 1:
+        found = "too few common rounds" if ratio is None else times(ratio)
+        yield Warning(
+            code="pick_unsettled",
+            message=f"not told apart from {short(runner_up.case)}: {found}",
+            remedy="give it a larger --budget",
+            subject=pick.case.id,
+        )
 
 
 def is_admissible(contender: Contender, scenario: Scenario) -> bool:
