@@ -217,6 +217,13 @@ class AccuracyResult(msgspec.Struct, frozen=True):
     passed: bool
 
 
+class BlockShape(msgspec.Struct, frozen=True):
+    """One turn: `n` samples of `samples_s`; those of the same `round` are compared as a pair."""
+
+    round: int
+    n: int
+
+
 class Measurement(msgspec.Struct):
     """One case, its raw samples and what derives from them."""
 
@@ -226,6 +233,7 @@ class Measurement(msgspec.Struct):
     reason: Reason | None
     scenario: str | None
     samples_s: list[float]  # seconds per iteration, in the order of measuring
+    blocks: list[BlockShape]  # how the samples divide into turns
     iterations_per_sample: int
     lead_in_s: list[float]
     warmup: WarmUp

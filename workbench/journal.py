@@ -16,6 +16,7 @@ import msgspec
 import platformdirs
 
 from . import events as ev
+from .document import SCHEMA_VERSION
 
 
 class JournalError(Exception):
@@ -75,7 +76,29 @@ def read(path: Path) -> list[ev.AnyEvent]:
             raise JournalError(f"{path}, line {number}, is not an event: {error}") from error
     if not found or not isinstance(found[0], ev.RunStarted):
         raise JournalError(f"{path} is not the journal of a run: it does not begin with RunStarted")
+    check_schema(path, found[0].schema_version)
     return found
+
+
+def looks_like_one(path: Path) -> bool:
+    """Whether a file is a journal rather than a document: by its name, else its first line."""
+    if path.suffix == ".jsonl":
+        return True
+    try:
+        with path.open("rb") as file:
+            ev.decode(file.readline())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def check_schema(path: Path, version: int) -> None:
+    """Raise JournalError if `path` was written to another schema than this program reads."""
+    if version != SCHEMA_VERSION:
+        raise JournalError(
+            f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}: "
+            "open it with the version of workbench that wrote it"
+        )
 
 
 def run_ids() -> Iterator[str]:

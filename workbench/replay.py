@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from . import events as ev
 from . import journal
-from .document import SCHEMA_VERSION, Document, Measurement, SetupTimes, Verdict
+from .document import Document, Measurement, SetupTimes, Verdict
 
 
 def open_run(name: str) -> list[ev.AnyEvent]:
@@ -18,8 +19,8 @@ def open_run(name: str) -> list[ev.AnyEvent]:
     Raises JournalError with the ids there are.
     """
     path = Path(name)
-    if path.is_file():
-        return read_document(path) if path.suffix == ".json" else journal.read(path)
+    if _is_file(path):
+        return journal.read(path) if journal.looks_like_one(path) else read_document(path)
     ids = list(journal.run_ids())
     if name == "last" and ids:
         return journal.read(journal.runs_folder() / f"{ids[0]}.jsonl")
@@ -31,19 +32,27 @@ def open_run(name: str) -> list[ev.AnyEvent]:
     raise journal.JournalError(f"{name!r} {problem}. Latest: {shown}")
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # longer than any file name may be
+        return False
+
+
+class _Head(msgspec.Struct):
+    schema_version: int
+
+
 def read_document(path: Path) -> list[ev.AnyEvent]:
     """The events of a JSON document; JournalError says what is wrong with it."""
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=Document)
+        text = path.read_bytes()
+        journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
+        document = msgspec.json.decode(text, type=Document)
     except OSError as error:
         raise journal.JournalError(f"{path} cannot be read: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise journal.JournalError(f"{path} is not a workbench document: {error}") from error
-    if document.schema_version != SCHEMA_VERSION:
-        raise journal.JournalError(
-            f"{path} has schema version {document.schema_version}, this program reads "
-            f"{SCHEMA_VERSION}: open it with the version of workbench that wrote it"
-        )
     return list(events_of(document))
 
 
@@ -121,19 +130,17 @@ def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
             iterations_per_sample=measured.iterations_per_sample,
             memory_peak_bytes=measured.memory_peak_bytes,
         )
-    if measured.samples_s:
-        losses: list[float | None] = [*measured.loss] or [None]
-        # One block holds all samples; the other losses ride on empty ones.
-        for position, loss in enumerate(losses):
-            yield ev.BlockMeasured(
-                at_s=0.0,
-                case=measured.id,
-                scenario=scenario,
-                round=position,
-                samples_s=measured.samples_s if position == 0 else [],
-                lead_in_s=measured.lead_in_s if position == 0 else [],
-                loss=loss,
-            )
+    samples, losses = iter(measured.samples_s), iter(measured.loss)
+    for position, block in enumerate(measured.blocks):
+        yield ev.BlockMeasured(
+            at_s=0.0,
+            case=measured.id,
+            scenario=scenario,
+            round=block.round,
+            samples_s=list(islice(samples, block.n)),
+            lead_in_s=measured.lead_in_s if position == 0 else [],
+            loss=next(losses, None),
+        )
     yield ev.CaseFinished(
         at_s=0.0,
         case=measured.id,

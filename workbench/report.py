@@ -15,6 +15,7 @@ from .contract import Case
 from .document import (
     SCHEMA_VERSION,
     AccuracyResult,
+    BlockShape,
     Document,
     Machine,
     Measurement,
@@ -78,7 +79,6 @@ class Contender:
         return {
             block.round: block_value(self.objective, block.samples_s, self.setup)
             for block in self.blocks
-            if block.samples_s  # a replayed document hangs further losses on empty blocks
         }
 
     @property
@@ -207,7 +207,9 @@ class Report:
         contender.setup = event.setup
         contender.accuracy = event.accuracy
         contender.warmup = event.warmup
-        contender.iterations_per_sample = event.iterations_per_sample
+        # Prepared again after its worker died: samples grouped before still have no tail.
+        known = contender.iterations_per_sample if contender.blocks else 1
+        contender.iterations_per_sample = max(known, event.iterations_per_sample)
         contender.memory_peak_bytes = event.memory_peak_bytes
         self.current_case = event.case
 
@@ -256,6 +258,7 @@ def measurement(contender: Contender) -> Measurement:
         reason=contender.reason,
         scenario=contender.scenario,
         samples_s=samples,
+        blocks=[BlockShape(block.round, len(block.samples_s)) for block in contender.blocks],
         iterations_per_sample=contender.iterations_per_sample,
         lead_in_s=[value for block in contender.blocks for value in block.lead_in_s],
         warmup=contender.warmup,

@@ -20,6 +20,7 @@ DEFAULT_BUDGET_S = 60.0
 QUICK_BUDGET_S = 20.0
 THOROUGH_BUDGET_S = 300.0
 LONGEST_BUDGET_S = 86_400.0
+MOST_THREADS = 4096
 
 
 class UsageError(Exception):
@@ -110,8 +111,11 @@ def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan
             raise unknown("precision", precision, PRECISIONS)
     for device in request.devices:
         check_device(device)
+    fake_devices(request)
     if not 1 <= request.budget <= LONGEST_BUDGET_S:  # so written that NaN is refused
         raise UsageError(f"--budget lies between 1 and {LONGEST_BUDGET_S:g} s")
+    if request.threads is not None and not 1 <= request.threads <= MOST_THREADS:
+        raise UsageError(f"--threads lies between 1 and {MOST_THREADS}, not at {request.threads}")
     if request.workloads:
         rows = [_ad_hoc(name, request) for name in dict.fromkeys(request.workloads)]
     else:
@@ -128,7 +132,8 @@ def check_device(device: str) -> None:
     if device in ("cpu", "gpu"):
         return
     number, at, speed = rest.partition("@")
-    if kind in ("cuda", "fake") and number.isdecimal() and not (at and kind == "cuda"):
+    plain = number.isascii() and number.isdecimal()
+    if kind in ("cuda", "fake") and plain and not (at and kind == "cuda"):
         try:
             if not at or 0 < float(speed) < float("inf"):
                 return
@@ -143,6 +148,8 @@ def fake_devices(request: Request) -> dict[str, float]:
     for device in request.devices:
         if device.startswith("fake:"):
             name, _, speed = device.partition("@")
+            if name in found:
+                raise UsageError(f"{name} is given twice; a second one is fake:1")
             found[name] = float(speed or 4.0)
     return found
 
@@ -291,8 +298,6 @@ def _cases(
 def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:
     """The CPU thread counts to race, never more than the effective cores unless asked for."""
     if request.threads is not None:
-        if not 1 <= request.threads <= 4096:
-            raise UsageError(f"--threads lies between 1 and 4096, not at {request.threads}")
         return [request.threads]
     cores = machine.cpu.effective_cores
     counts = [cores if count == "all" else min(count, cores) for count in scenario.threads]

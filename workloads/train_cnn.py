@@ -118,9 +118,9 @@ class ConvNetTraining(TorchTask):
             # wait on pipes without a time limit: a task that is frozen and resumed goes on.
             forked = multiprocessing.get_context("fork") if sys.platform == "linux" else None
             self.loader: Any = torch.utils.data.DataLoader(
-                self.pictures,  # type: ignore[arg-type, unused-ignore]
+                self.pictures,
                 batch_size=None,  # the data set gives whole batches
-                sampler=itertools.count(),  # type: ignore[arg-type, unused-ignore]
+                sampler=itertools.count(),
                 num_workers=int(case.params["loaders"]),
                 persistent_workers=True,
                 pin_memory=self.device.type == "cuda",
@@ -157,10 +157,7 @@ class ConvNetTraining(TorchTask):
         pictures, labels = self.pictures[0]
         pictures, labels = pictures[:CHECKED], labels[:CHECKED]
         batch, classes = torch.from_numpy(pictures), torch.from_numpy(labels)
-        loss = float(self._backward(batch, classes).item())
-        scale = self.scaler.get_scale()
-        gradient = torch.cat([p.grad.ravel() / scale for p in self.network.parameters()])
-        self.optimiser.zero_grad(set_to_none=True)
+        loss, gradient = self._gradient(batch, classes)
 
         expected_loss = cross_entropy(forward(self.layers, pictures), labels)
         exact = module(self.layers).double()
@@ -174,6 +171,19 @@ class ConvNetTraining(TorchTask):
         limit = LIMITS[self.case.precision]
         reference = f"float64 loss (NumPy) and gradient (torch) of {CHECKED} pictures"
         return Accuracy("relative_error", error, reference, limit, error <= limit)
+
+    def _gradient(self, batch: Any, labels: Any) -> tuple[float, Any]:
+        """Loss and gradient; where FP16 overflows the loss scale is lowered, as in training."""
+        import torch
+
+        while True:
+            loss, scale = self._backward(batch, labels), self.scaler.get_scale()
+            parts = [p.grad.ravel() / scale for p in self.network.parameters()]
+            self.optimiser.zero_grad(set_to_none=True)
+            gradient = torch.cat(parts)
+            if scale <= 1 or bool(gradient.isfinite().all()):
+                return float(loss.item()), gradient
+            self.scaler.update(scale / 2)
 
     def loss(self) -> float | None:
         return None if self.latest is None else float(self.latest.item())

@@ -82,11 +82,11 @@ def test_a_replayed_row_ranks_its_contenders_as_before() -> None:
         assert (again.pick, again.best_cpu) == (verdict.pick, verdict.best_cpu)
 
 
-def test_the_loss_curve_survives_and_adds_no_samples() -> None:
+def test_rounds_and_loss_curve_survive() -> None:
     replayed = Report.of(events_of(DOCUMENT)).contenders[case("cpu-a").id]
     assert replayed.loss == [1 / (1 + i) for i in range(8)]
     assert len(replayed.samples_s) == 40
-    assert len(replayed.rounds()) == 1
+    assert replayed.rounds() == Report.of(RUN).contenders[case("cpu-a").id].rounds()
 
 
 def test_a_live_document_opened_later_is_incomplete() -> None:
@@ -153,3 +153,9 @@ def test_a_document_with_an_unknown_field_of_a_later_minor_version_is_still_read
 
 def test_documents_decode_into_their_types() -> None:
     assert msgspec.json.decode(dump(DOCUMENT), type=Document, strict=True) == DOCUMENT
+
+
+def test_a_verdict_follows_again_from_its_document() -> None:
+    replayed = Report.of(events_of(DOCUMENT))
+    again = decide(replayed, scenario())
+    assert again == next(v for v in DOCUMENT.verdicts if v.scenario == "row")

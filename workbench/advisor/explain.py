@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from .. import units
 from ..contract import Case
@@ -31,18 +32,23 @@ def times(ratio: Ratio) -> str:
     return f"{value} (95 %: {interval})"
 
 
-def reasons(
-    row: Row,
-    scenario: Scenario,
-    choice: str,
-    ratio: Ratio | None,
-    pick: Contender | None,
-    runner_up: Contender | None,
-    pick_ratio: Ratio | None,
-    absent: Reason | None,
-) -> list[str]:
-    """The outcome, then what stands behind it; `absent` is why no GPU could take part."""
-    found = [_outcome(row, choice, ratio, absent)]
+@dataclass(frozen=True)
+class Evidence:
+    """What a verdict was reached by."""
+
+    choice: str
+    ratio: Ratio | None  # time on the best CPU contender over that on the best GPU one
+    pick: Contender | None
+    runner_up: Contender | None
+    pick_ratio: Ratio | None
+    absent: Reason | None  # why no GPU could take part
+    kinds: set[str]  # of device, with a contender that could be picked
+
+
+def reasons(row: Row, scenario: Scenario, evidence: Evidence) -> list[str]:
+    """The outcome, then what stands behind it."""
+    found = [_outcome(row, evidence)]
+    pick, runner_up, pick_ratio = evidence.pick, evidence.runner_up, evidence.pick_ratio
     if pick is not None and runner_up is not None and pick_ratio is not None:
         found.append(_lead(pick, runner_up, pick_ratio) + COUNTED[scenario.objective] + ".")
     if scenario.objective == "time_to_result" and pick is not None:
@@ -56,13 +62,13 @@ def reasons(
     return found
 
 
-def _outcome(row: Row, choice: str, ratio: Ratio | None, absent: Reason | None) -> str:
-    measured = {c.case.device_kind for c in row.contenders if c.blocks}
-    if absent is not None and "cpu" in measured:
+def _outcome(row: Row, evidence: Evidence) -> str:
+    choice, ratio, absent = evidence.choice, evidence.ratio, evidence.absent
+    if absent is not None and "cpu" in evidence.kinds:
         hint = f": {absent.hint}" if absent.hint else ""
         return f"{absent.message[0].upper()}{absent.message[1:]}{hint}."
     if ratio is None:
-        return _why_unknown(row, measured)
+        return _why_unknown(row, evidence.kinds)
     if choice == "either":
         return f"Too close to call: CPU time over GPU time is {times(ratio)}."
     if choice == "unknown":
@@ -75,16 +81,15 @@ def _outcome(row: Row, choice: str, ratio: Ratio | None, absent: Reason | None) 
     return f"{outcome}."
 
 
-def _why_unknown(row: Row, measured: set[str]) -> str:
-    if not measured:
-        told = next((c.reason.message for c in row.contenders if c.reason), "it was not reached")
-        return f"Nothing was measured: {told}."
-    missing = "gpu" if "cpu" in measured else "cpu"
-    lost = [c for c in row.contenders if c.case.device_kind == missing]
-    told = next((c.reason.message for c in lost if c.reason), "it has no contender here")
-    if len(measured) == 2:
+def _why_unknown(row: Row, kinds: set[str]) -> str:
+    if len(kinds) == 2:
         return "Too few rounds for an interval; it needs a larger budget."
-    return f"Nothing was measured on {NAMES[missing]}: {told}."
+    lost = [c for c in row.contenders if c.case.device_kind not in kinds]
+    told = next((c.reason.message for c in lost if c.reason), None)
+    where = f" on {NAMES['gpu' if 'cpu' in kinds else 'cpu']}" if kinds else ""
+    what = "could be picked" if any(c.blocks for c in lost) else "was measured"
+    told = told or ("it has no contender here" if kinds else "it was not reached")
+    return f"Nothing {what}{where}: {told}."
 
 
 def _lead(pick: Contender, runner_up: Contender, ratio: Ratio) -> str:

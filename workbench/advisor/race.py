@@ -41,14 +41,14 @@ def confidence_at(look: int, pairs: int) -> float:
     return 1 - ALPHA / (max(pairs, 1) * look * (look + 1))
 
 
+def decisive_ratio(first: Rounds, second: Rounds) -> Ratio | None:
+    """The ratio with an interval that holds over all looks at these two, not just this one."""
+    look = len(first.keys() & second.keys()) - MIN_PAIRS + 1
+    return ratio_between(first, second, confidence_at(max(look, 1), 1))
+
+
 def pair_count(contenders: int) -> int:
     return contenders * (contenders - 1) // 2
-
-
-def looks_taken(rounds: Mapping[str, Rounds]) -> int:
-    """How many looks the data allow so far: one per round from the third on."""
-    longest = max((len(r) for r in rounds.values()), default=0)
-    return max(0, longest - MIN_PAIRS + 1)
 
 
 def beaten(rounds: Mapping[str, Rounds], *, look: int, pairs: int) -> list[Beaten]:

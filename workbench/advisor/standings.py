@@ -101,7 +101,7 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
         if group[0].case.precision not in scenario.apart:
             leaders.append(measured[first])
     if len(leaders) == 2:
-        return race.settled(race.ratio_between(leaders[0], leaders[1]))
+        return race.settled(race.decisive_ratio(leaders[0], leaders[1]))
     return bool(leaders)
 
 

@@ -13,7 +13,7 @@ from ..machine import no_gpu
 from ..measure.statistics import Ratio
 from ..report import Contender, Report, Row, trust_warnings
 from . import race
-from .explain import reasons, short, times
+from .explain import Evidence, reasons, short, times
 from .scenarios import Scenario
 
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
@@ -32,9 +32,21 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     none_found = absent is not None and absent.code == "no_gpu"
     pick, runner_up = _pick(order, eligible)
     pick_ratio = _ratio(runner_up, pick)
-    choice = choose(ratio, has_cpu=best_cpu is not None, no_gpu=none_found)
+    decisive = None
+    if best_cpu is not None and best_gpu is not None:
+        decisive = race.decisive_ratio(best_cpu.rounds(), best_gpu.rounds())
+    choice = choose(decisive, has_cpu=best_cpu is not None, no_gpu=none_found)
     named = [c for c in (pick, runner_up, best_cpu, best_gpu) if c is not None]
     unique = {c.case.id: c for c in named}.values()
+    evidence = Evidence(
+        choice=choice,
+        ratio=ratio,
+        pick=pick,
+        runner_up=runner_up,
+        pick_ratio=pick_ratio,
+        absent=absent,
+        kinds={contender.case.device_kind for contender in eligible},
+    )
     return Verdict(
         scenario=row.plan.scenario,
         title=row.plan.title,
@@ -55,7 +67,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         equal_precision=equal_precision(row, scenario),
         basis="simulated" if any(c.simulated for c in row.contenders) else "measured",
         crossover=None,
-        reasons=reasons(row, scenario, choice, ratio, pick, runner_up, pick_ratio, absent),
+        reasons=reasons(row, scenario, evidence),
         warnings=[
             *(warning for warning in report.warnings if warning.subject == scenario.id),
             *unsettled(pick, runner_up, pick_ratio),
@@ -96,7 +108,7 @@ def exceeds_error_limit(contender: Contender, scenario: Scenario) -> bool:
 
 
 def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
-    """`cpu`, `gpu`, `either` or `unknown` from the ratio of CPU time to GPU time."""
+    """`cpu`, `gpu`, `either` or `unknown` from the decisive ratio of CPU time to GPU time."""
     if ratio is None:
         return "cpu" if no_gpu and has_cpu else "unknown"
     if _is_close(ratio):

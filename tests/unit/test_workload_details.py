@@ -1,0 +1,314 @@
+"""What single workloads promise beyond running: real INT8, no silent fallback, harmless freezes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workbench import assets
+from workbench.contract import Case, Setup, Task, WorkloadError
+from workloads import _digits, _mlp, _network, _onnx
+from workloads.conv_layers import WORKLOAD as CONV_LAYERS
+from workloads.digits import WORKLOAD as DIGITS
+from workloads.forest import grow
+from workloads.infer_cnn import WORKLOAD as INFER_CNN
+from workloads.infer_mlp import WORKLOAD as INFER_MLP
+from workloads.train_cnn import WORKLOAD as TRAIN_CNN
+from workloads.train_cnn import Pictures
+from workloads.train_mlp_deep import WORKLOAD as TRAIN_MLP_DEEP
+
+
+def prepared(case: Case, setup: Setup | None = None) -> Task:
+    from workbench import catalog
+
+    task = catalog.load(case.workload).prepare(case, setup or Setup(seed=0))
+    task.activate()
+    return task
+
+
+def inference(method: str | None, image: int = 32, *, device: str = "cpu") -> Case:
+    precision = "int8" if method else "fp32"
+    params = {"image": image}
+    return Case("infer_cnn", device, "onnxruntime", precision, method, 2, 1, params)
+
+
+# ------------------------------------------------------------------ INT8
+
+
+@pytest.mark.parametrize("image", [32, 64])
+@pytest.mark.parametrize("method", ["dynamic", "static"])
+def test_int8_of_the_trained_net_stays_within_two_percent(method: str, image: int) -> None:
+    found = prepared(inference(method, image)).check()
+    assert 1e-4 < found.value < 0.02, "an error below 1e-4 would mean that nothing was quantised"
+
+
+def test_a_quantised_layer_is_really_there() -> None:
+    import onnx
+
+    layers = _network.mlp((8, 16, 4), seed=0)
+    model = _onnx.graph(layers, (1, 8))
+    inputs = [np.random.default_rng(0).standard_normal((1, 8), dtype=np.float32)]
+    operators = {
+        method: [
+            node.op_type
+            for node in onnx.load_model_from_string(
+                _onnx.quantise(model, method, inputs)
+            ).graph.node
+        ]
+        for method in ("dynamic", "static")
+    }
+    assert operators["dynamic"].count("MatMulInteger") == 2
+    assert "DequantizeLinear" in operators["static"]
+    assert operators["static"][-1] == "Gemm", "the last layer stays in FP32"
+
+
+def test_a_model_that_quantisation_skipped_is_refused() -> None:
+    model = _onnx.graph(_network.mlp((8, 16, 4), seed=0), (1, 8))
+    with pytest.raises(WorkloadError) as caught:
+        _onnx._require_quantised(model, "static")
+    assert caught.value.code == "not_quantised"
+
+
+def test_an_execution_provider_is_never_replaced_silently() -> None:
+    import onnxruntime
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime was built for CUDA")
+    with pytest.raises(WorkloadError) as caught:
+        prepared(inference(None, device="cuda:0"))
+    assert caught.value.code == "provider_fallback"
+    assert "onnxruntime-gpu" in (caught.value.hint or "")
+
+
+def test_a_session_uses_the_threads_of_its_case() -> None:
+    options = prepared(inference(None)).session.get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
+
+
+def test_set_up_names_its_parts() -> None:
+    setup = Setup()
+    prepared(inference("static"), setup)
+    assert set(setup.seconds) == {"build", "compile"}
+    setup = Setup()
+    prepared(Case("matmul", "fake:0", "torch", "fp32", params={"n": 8}), setup)
+    assert set(setup.seconds) == {"build", "transfer"}
+
+
+# ------------------------------------------------------------- training
+
+
+def test_loaders_that_were_frozen_go_on() -> None:
+    case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 4, {"image": 16, "loaders": 2})
+    task = prepared(case)
+    try:
+        task.step()
+        children = multiprocessing.active_children()
+        assert len(children) == 2
+        for child in children:
+            os.kill(child.pid or 0, signal.SIGSTOP)
+        time.sleep(0.2)
+        for child in children:
+            os.kill(child.pid or 0, signal.SIGCONT)
+        for _ in range(8):  # more than what had been prefetched
+            task.step()
+        assert task.loss() is not None
+    finally:
+        task.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_the_stream_is_the_same_for_every_number_of_loaders() -> None:
+    first, labels = Pictures(4, 16, seed=3)[7]
+    again, _ = Pictures(4, 16, seed=3)[7]
+    other, _ = Pictures(4, 16, seed=3)[8]
+    assert first.shape == (4, 3, 16, 16)
+    assert labels.shape == (4,)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_the_check_leaves_the_training_at_its_start() -> None:
+    case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 4, {"image": 16, "loaders": 1})
+    task = prepared(case)
+    try:
+        task.check()
+        initial = _network.untrained_convnet(0)[0]
+        assert np.array_equal(task.network[0].weight.detach().numpy(), initial.weight)
+    finally:
+        task.close()
+
+
+def test_fp16_training_lowers_its_loss_scale_where_gradients_overflow() -> None:
+    """The CPU computes FP16 slowly, but the same way as a GPU: through autocast and GradScaler."""
+    import torch
+
+    case = Case("train_cnn", "cpu", "torch", "fp16", None, 1, 4, {"image": 16, "loaders": 1})
+    task = prepared(case)
+    try:
+        assert task.scaler.is_enabled()
+        task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
+        assert task.check().passed
+        assert task.scaler.get_scale() < 2.0**30
+        task.step()
+        assert task.loss() is not None
+    finally:
+        task.close()
+
+
+def test_a_gradient_that_is_wrong_is_found() -> None:
+    case = Case("conv_layers", "cpu", "torch", "fp32", None, 1, 1, {"image": 14})
+    task = prepared(case)
+    right = task._pass
+
+    def wrong(mask: object = None) -> object:
+        gradients = list(right(mask))
+        gradients[1] = gradients[1] * 1.01
+        return gradients
+
+    task._pass = wrong
+    assert not task.check().passed
+
+
+def test_a_training_starts_again_after_its_epochs() -> None:
+    case = Case(
+        "train_mlp_deep", "cpu", "torch", "fp32", None, 1, None, {"samples": 100, "epochs": 2}
+    )
+    task = prepared(case)
+    losses = []
+    for _ in range(3):
+        task.step()
+        losses.append(task.loss())
+    assert losses[2] == losses[0] != losses[1]
+
+
+def test_the_reference_learns_as_gradient_descent_must() -> None:
+    data, labels = _mlp.samples(64, 6, 3, seed=1)
+    layers = _network.mlp((6, 5, 3), seed=1)
+    losses = list(_mlp.reference_losses(layers, data, labels, lambda _, v, g: v - 0.1 * g, 20))
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_a_batch_beyond_the_digits_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="1437"):
+        prepared(Case("digits", "cpu", "torch", "fp32", None, 1, 5000))
+
+
+# ------------------------------------------------- references and data
+
+
+def test_the_reference_convolution_agrees_with_torch() -> None:
+    import torch
+
+    rng = np.random.default_rng(0)
+    for stride, side in ((1, 7), (2, 7), (2, 8)):
+        x, weight = rng.standard_normal((2, 3, side, side)), rng.standard_normal((4, 3, 3, 3))
+        expected = torch.conv2d(*map(torch.from_numpy, (x, weight)), stride=stride, padding=1)
+        assert np.allclose(_network.conv3x3(x, weight, stride), expected.numpy())
+
+
+def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    case = Case("infer_cnn", "cpu", "torch", "fp32", None, 1, 2, {"image": 20})
+    task = prepared(case)
+    with FlopCounterMode(display=False) as counter:
+        task.step()
+    assert counter.get_total_flops() == INFER_CNN.work(case).flops
+
+    case = Case("train_cnn", "cpu", "torch", "fp32", None, 1, 2, {"image": 20, "loaders": 1})
+    training = prepared(case)
+    try:
+        with FlopCounterMode(display=False) as counter:
+            training.step()
+    finally:
+        training.close()
+    assert counter.get_total_flops() == pytest.approx(TRAIN_CNN.work(case).flops, rel=1e-6)
+
+
+def test_the_digits_are_all_there_and_split_once() -> None:
+    images, labels = _digits.load()
+    assert images.shape == (1797, 8, 8)
+    assert (images.min(), images.max()) == (0, 1)
+    assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert _digits.resample(images[:2], 28).shape == (2, 28, 28)
+    assert np.allclose(_digits.resample(images[:2], 8), images[:2]), "the same size is the same"
+
+
+def test_pictures_are_what_a_camera_gives() -> None:
+    images, _ = _digits.load()
+    pictures = _digits.photographs(images[:3], 70, np.random.default_rng(0))
+    pixels = pictures * 64 + 128
+    assert pictures.shape == (3, 3, 70, 70)
+    assert pictures.dtype == np.float32
+    assert np.array_equal(pixels, np.rint(pixels))
+    assert 0 <= pixels.min() < pixels.max() <= 255
+
+
+def test_trees_have_paths_of_different_length() -> None:
+    forest = grow(trees=4, depth=6, seed=0)
+    leaves = forest.children[::2] == np.arange(len(forest.feature))
+    inner = ~leaves.reshape(4, -1)[:, : 2**6 - 1]
+    assert leaves.reshape(4, -1)[:, 2**6 - 1 :].all()
+    assert 0.7 < inner.mean() < 1
+    assert inner[:, 0].all()
+
+
+def test_memory_grows_with_the_job() -> None:
+    small = Case("x", "cpu", "torch", "fp32", batch=1, params={"image": 32, "loaders": 1})
+    large = Case("x", "cpu", "torch", "fp32", batch=64, params={"image": 256, "loaders": 1})
+    for workload in (TRAIN_CNN, INFER_CNN, CONV_LAYERS):
+        assert workload.work(large).memory_bytes > 10 * workload.work(small).memory_bytes
+    wide = Case("x", "cpu", "torch", "fp32", batch=1, params={"width": 16_384})
+    assert INFER_MLP.work(wide).memory_bytes > 2e9
+    many = Case("x", "cpu", "torch", "fp32", params={"samples": 1_000_000, "epochs": 1})
+    assert TRAIN_MLP_DEEP.work(many).memory_bytes > 4e9
+    assert DIGITS.work(Case("x", "cpu", "torch", "fp32", batch=64)).memory_bytes < 1e8
+
+
+def test_an_asset_that_is_missing_is_named_with_the_folders_searched() -> None:
+    assert assets.path("digits/digits.csv.gz").is_file()
+    with pytest.raises(FileNotFoundError, match=r"nothing\.bin.*reinstall"):
+        assets.path("nothing.bin")
+
+
+def test_an_asset_of_an_installed_wheel_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.txt").write_text("here")
+    monkeypatch.setattr(assets, "_ROOTS", (tmp_path, *assets._ROOTS))
+    assert assets.path("x.txt") == tmp_path / "x.txt"
+
+
+# ------------------------------------------------------------- precision
+
+
+def test_tf32_is_asked_for_by_one_interface_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On torch 2.9 and above; before it, `allow_tf32` alone exists."""
+    import torch
+
+    from workloads._torch import set_tf32
+
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        pytest.skip("an older torch")
+    before = torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision
+    try:
+        for enabled, mode in ((True, "tf32"), (False, "ieee")):
+            set_tf32(enabled)
+            assert torch.backends.cuda.matmul.fp32_precision == mode
+            assert torch.backends.cudnn.conv.fp32_precision == mode
+    finally:
+        torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision = before
+
+
+def test_lower_precisions_differ_from_fp32_on_the_cpu_but_not_on_the_simulated_gpu() -> None:
+    errors = {}
+    for device in ("cpu", "fake:0"):
+        case = Case("matmul", device, "torch", "bf16", threads=1, params={"n": 32})
+        errors[device] = prepared(case).check().value
+    assert errors["cpu"] > 1e-3 > 1e-5 > errors["fake:0"]
