@@ -219,6 +219,9 @@ def check_output(path: Path | None) -> None:
 
 def main() -> None:
     """The console script: runs the command, turns every error into one line."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as ended:

@@ -87,3 +87,12 @@ def test_a_closed_stdout_is_no_traceback(environment) -> None:
     shell = f"{sys.executable} -m workbench list | head -1"
     done = subprocess.run(shell, shell=True, env=environment, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+def test_closed_streams_are_no_error(environment, tmp_path: Path) -> None:
+    run = f"{sys.executable} -m workbench run spin --budget 4 --json"
+    silent = subprocess.run(f"{run} >&-", shell=True, env=environment, capture_output=True)
+    assert silent.returncode == 0
+    target = tmp_path / "out.json"
+    subprocess.run(f"{run} 2>&- >{target}", shell=True, env=environment, check=True)
+    assert json.loads(target.read_text())["run"]["status"] == "done"
