@@ -77,11 +77,7 @@ class Figures:
 
     def live_scenario(self) -> str | None:
         """The row being raced, or else the last one that was, or else the first."""
-        report = self.report
-        if report.current_row is not None:
-            return report.current_row
-        started = [name for name, row in report.rows.items() if row.started]
-        return started[-1] if started else next(iter(report.rows), None)
+        return self.report.last_row or next(iter(self.report.rows), None)
 
     # ----------------------------------------------------------- machine
 

@@ -123,6 +123,7 @@ class Report:
     contenders: dict[str, Contender] = field(default_factory=dict)  # by case id, in plan order
     workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)
     current_row: str | None = None
+    last_row: str | None = None  # the one raced last, also after the end
     current_case: str | None = None
     last_at_s: float = 0.0
     event_count: int = 0
@@ -153,7 +154,7 @@ class Report:
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
                 row.started, row.share_s = True, event.share_s
-                self.current_row = event.scenario
+                self.current_row = self.last_row = event.scenario
             case ev.WorkerStarted():
                 self.workers[event.worker] = event
             case ev.WorkerEnded():

@@ -187,6 +187,18 @@ def test_a_training_starts_again_after_its_epochs() -> None:
     assert losses[2] == losses[0] != losses[1]
 
 
+def test_digits_start_again_after_their_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workloads import digits
+
+    monkeypatch.setattr(digits, "EPOCHS", 2)
+    task = prepared(Case("digits", "cpu", "torch", "fp32", None, 1, 700))  # two steps an epoch
+    losses = []
+    for _ in range(5):
+        task.step()
+        losses.append(task.loss())
+    assert losses[4] == losses[0] != losses[2]
+
+
 def test_the_reference_learns_as_gradient_descent_must() -> None:
     data, labels = _mlp.samples(64, 6, 3, seed=1)
     layers = _network.mlp((6, 5, 3), seed=1)

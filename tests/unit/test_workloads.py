@@ -162,7 +162,7 @@ def test_a_training_that_goes_another_way_is_found() -> None:
 def test_digits_that_are_not_learnt_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     from workloads import digits
 
-    monkeypatch.setattr(digits, "CHECKED_EPOCHS", 0)
+    monkeypatch.setattr(digits, "EPOCHS", 0)
     found = prepared(case_of("digits", Variant("cpu", "torch", "fp32"))).check()
     assert found.metric == "test_accuracy"
     assert not found.passed
