@@ -12,13 +12,16 @@ import json
 import os
 import socket
 import sys
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from . import catalog
-from .contract import Case, Setup, Task, WorkloadError, decode_case
+from .contract import Setup, Task, WorkloadError, decode_case
 from .measure.block import WarmedUp, run_block, warm_up
 
+GPU_SETTLE_S = 0.25  # for clocks to rise again after an idle turn
 FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
 MISSING_HINTS = {
     "torch": "pip install torch, or run the workers under an interpreter that has it: --python",
@@ -44,11 +47,15 @@ class Worker:
         self.device = device
         self.prepared: dict[str, Prepared] = {}
 
+    @property
+    def _on_gpu(self) -> bool:
+        return self.device.startswith("cuda:")
+
     def hello(self) -> dict[str, Any]:
         """Import the backend, wake the device, and say what is here."""
         module = importlib.import_module(self.backend)
         versions = {"python": sys.version.split()[0], self.backend: str(module.__version__)}
-        if self.device.startswith("cuda:"):
+        if self._on_gpu:
             module.empty(1, device=self.device)
             module.cuda.synchronize(self.device)
         return {"versions": versions}
@@ -64,6 +71,7 @@ class Worker:
         """Load a case, check its result, warm it up."""
         wanted = decode_case(case)
         setup = Setup(seed=seed)
+        self._forget_memory_peak()
         task = catalog.load(wanted.workload).prepare(wanted, setup)
         try:
             task.activate()
@@ -82,7 +90,7 @@ class Worker:
             "transfer_out_s": transfer_out,
             "accuracy": asdict(accuracy),
             "warmup": asdict(warmed),
-            "memory_peak_bytes": self._memory_peak(wanted),
+            "memory_peak_bytes": self._memory_peak(),
         }
 
     def block(self, case: str, seconds: float, min_samples: int) -> dict[str, Any]:
@@ -95,6 +103,7 @@ class Worker:
             step_s=warmed.step_s,
             seconds=seconds,
             min_samples=min_samples,
+            settle_s=GPU_SETTLE_S if self._on_gpu else 0.0,
         )
         loss = prepared.task.loss()
         return {**answer, "loss": loss}
@@ -107,7 +116,7 @@ class Worker:
             del prepared
             gc.unfreeze()
             gc.collect()
-            if self.device.startswith("cuda:"):
+            if self._on_gpu:
                 importlib.import_module("torch").cuda.empty_cache()
         return {}
 
@@ -115,17 +124,22 @@ class Worker:
         for case in list(self.prepared):
             self.release(case)
 
-    def _memory_peak(self, case: Case) -> int | None:
-        """Peak bytes: of the device's allocator on a GPU, of this process on a CPU."""
-        if case.device.startswith("cuda:"):
-            torch = importlib.import_module("torch")
-            return int(torch.cuda.max_memory_allocated(case.device))
-        try:
-            import resource
-        except ImportError:  # Windows
-            return None
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    def _forget_memory_peak(self) -> None:
+        if self._on_gpu:
+            importlib.import_module("torch").cuda.reset_peak_memory_stats(self.device)
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak below
+
+    def _memory_peak(self) -> int | None:
+        """Peak bytes since the preparation began: of torch's allocator on a GPU, resident in this
+        process, backend included, on a CPU; None where the kernel does not tell."""
+        if self._on_gpu:
+            return int(importlib.import_module("torch").cuda.max_memory_allocated(self.device))
+        with suppress(OSError):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        return None
 
 
 def _torch_devices(torch: Any) -> list[dict[str, Any]]:

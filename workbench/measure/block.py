@@ -82,18 +82,38 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     return WarmedUp(n, spent, first, current, steady, iterations)
 
 
+def lead_in(task: Task, *, iterations: int, step_s: float, settle_s: float) -> list[float]:
+    """Samples that count for nothing: two, and then up to `settle_s` until two in a row agree.
+
+    A GPU whose worker stood still has dropped its clocks and takes a while to raise them.
+    """
+    samples: list[float] = []
+    if step_s * iterations > LEAD_IN_CAP_S:
+        return samples
+    began = time.perf_counter()
+    while len(samples) < LEAD_IN_SAMPLES or (
+        time.perf_counter() - began < settle_s
+        and abs(samples[-1] - samples[-2]) > AGREEMENT * samples[-2]
+    ):
+        samples.append(time_sample(task, iterations))
+    return samples
+
+
 def run_block(
-    task: Task, *, iterations: int, step_s: float, seconds: float, min_samples: int
+    task: Task,
+    *,
+    iterations: int,
+    step_s: float,
+    seconds: float,
+    min_samples: int,
+    settle_s: float = 0.0,
 ) -> dict[str, Any]:
     """One turn: lead-in samples, then timed ones until `seconds` and `min_samples` are reached.
 
     Returns `samples_s` and `lead_in_s` (seconds per step), `gap` (the machine slept in between).
     """
     task.activate()
-    sample_s = step_s * iterations
-    lead_in: list[float] = []
-    while len(lead_in) < LEAD_IN_SAMPLES and sample_s <= LEAD_IN_CAP_S:
-        lead_in.append(time_sample(task, iterations))
+    untimed = lead_in(task, iterations=iterations, step_s=step_s, settle_s=settle_s)
     slept_before = _sleep_clock()
     samples: list[float] = []
     began = time.perf_counter()
@@ -107,7 +127,7 @@ def run_block(
             break
     return {
         "samples_s": samples,
-        "lead_in_s": lead_in,
+        "lead_in_s": untimed,
         "gap": _sleep_clock() - slept_before > GAP_S,
     }
 

@@ -1,0 +1,122 @@
+"""Warm-up, lead-in and blocks, on a clock that the test turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, repeat
+
+import pytest
+
+from workbench.contract import Accuracy, Task
+from workbench.measure import block
+
+
+class Clock:
+    """`time.perf_counter` that only steps move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 1e-8  # a read costs a little, as it does
+        return self.now
+
+    def clock_gettime(self, _which: int) -> float:
+        return self.now
+
+    CLOCK_BOOTTIME = CLOCK_MONOTONIC = 0
+
+
+class Steps(Task):
+    """Steps of the given lengths, seconds; the last one goes on for ever."""
+
+    def __init__(self, clock: Clock, *lengths: float) -> None:
+        self.clock = clock
+        self.lengths: Iterator[float] = chain(lengths, repeat(lengths[-1]))
+        self.steps = 0
+        self.finished = 0
+
+    def step(self) -> None:
+        self.steps += 1
+        self.clock.now += next(self.lengths)
+
+    def finish(self) -> None:
+        self.finished += 1
+
+    def check(self) -> Accuracy:
+        raise AssertionError("not asked for here")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    ticking = Clock()
+    monkeypatch.setattr(block, "time", ticking)
+    return ticking
+
+
+def test_a_sample_is_the_mean_step_with_all_work_finished(clock: Clock) -> None:
+    task = Steps(clock, 0.01)
+    assert block.time_sample(task, 5) == pytest.approx(0.01, rel=1e-4)
+    assert (task.steps, task.finished) == (5, 1)
+
+
+def test_warm_up_ends_when_windows_agree_and_keeps_the_first_step_apart(clock: Clock) -> None:
+    warmed = block.warm_up(Steps(clock, 0.5, 0.02, 0.015, 0.01), latency=False, seconds=2.0)
+    assert warmed.first_s == pytest.approx(0.5, rel=1e-4)
+    assert warmed.steady
+    assert warmed.step_s == pytest.approx(0.01, rel=1e-3)
+    assert warmed.seconds < 2.0
+
+
+def test_warm_up_of_what_never_settles_ends_with_its_time(clock: Clock) -> None:
+    growing = [0.001 * 1.3**i for i in range(40)]
+    warmed = block.warm_up(Steps(clock, *growing), latency=False, seconds=1.0)
+    assert not warmed.steady
+    assert warmed.seconds < 2.0
+
+
+def test_one_step_longer_than_the_warm_up_is_all_there_is(clock: Clock) -> None:
+    warmed = block.warm_up(Steps(clock, 3.0), latency=False, seconds=1.0)
+    assert (warmed.n, warmed.iterations) == (1, 1)
+
+
+def test_short_steps_are_grouped_but_never_where_tails_count(clock: Clock) -> None:
+    grouped = block.warm_up(Steps(clock, 1e-5), latency=False, seconds=0.1)
+    single = block.warm_up(Steps(clock, 1e-5), latency=True, seconds=0.1)
+    assert grouped.iterations == pytest.approx(block.MIN_SAMPLE_S / 1e-5, rel=0.02)
+    assert single.iterations == 1
+
+
+def run(clock: Clock, *lengths: float, **changes: float) -> dict:
+    wanted = {"iterations": 1, "step_s": lengths[-1], "seconds": 0.2, "min_samples": 1, **changes}
+    return block.run_block(Steps(clock, *lengths), **wanted)
+
+
+def test_two_untimed_samples_lead_a_block_in(clock: Clock) -> None:
+    found = run(clock, 0.03, 0.012, 0.01)
+    assert found["lead_in_s"] == pytest.approx([0.03, 0.012], rel=1e-4)
+    assert found["samples_s"] == pytest.approx([0.01] * 20, rel=1e-4)
+    assert not found["gap"]
+
+
+def test_a_long_step_is_its_own_lead_in(clock: Clock) -> None:
+    found = run(clock, 1.5)
+    assert found["lead_in_s"] == []
+    assert found["samples_s"] == pytest.approx([1.5], rel=1e-4)
+
+
+def test_on_a_gpu_the_lead_in_lasts_until_the_clock_is_flat(clock: Clock) -> None:
+    rising = [0.02, 0.018, 0.016, 0.014, 0.012, 0.0119, 0.01]
+    assert len(run(clock, *rising, settle_s=0.25)["lead_in_s"]) == 6
+    assert len(run(clock, *rising)["lead_in_s"]) == 2
+
+
+def test_a_clock_that_never_gets_flat_does_not_hold_the_block_up(clock: Clock) -> None:
+    found = run(clock, *[0.01, 0.02] * 100, settle_s=0.25)
+    assert 2 < len(found["lead_in_s"]) <= 20
+    assert found["samples_s"]
+
+
+def test_tails_get_their_samples_and_a_block_has_an_end(clock: Clock) -> None:
+    assert len(run(clock, 0.01, min_samples=100)["samples_s"]) == 100
+    assert len(run(clock, 1e-6, seconds=10.0)["samples_s"]) == block.MAX_SAMPLES
