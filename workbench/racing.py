@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -381,8 +382,7 @@ class Race:
         )
 
     def _release(self, case: Case) -> None:
-        try:
-            if self._pool.is_alive(worker_key(case)):
-                self._pool.ask(worker_key(case), self._deadline(5.0), op="release", case=case.id)
-        except WorkerFailed:
-            pass  # the pool has already said that the worker ended
+        key = worker_key(case)
+        if self._pool.is_alive(key):
+            with suppress(WorkerFailed):  # the pool has already said that the worker ended
+                self._pool.ask(key, self._deadline(5.0), op="release", case=case.id)
