@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 BACKENDS = ("numpy", "torch", "onnxruntime")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "int8")
 DEVICE_KINDS = ("cpu", "gpu")
+DEFAULT_CACHE_BYTES = 64 << 20  # where the machine does not tell its last-level cache
 
 ParameterValue = int | float | str
 
@@ -157,8 +158,9 @@ class Setup:
 
     PHASES = ("build", "transfer", "compile")
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, *, seed: int = 0, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self.seed = seed
+        self.cache_bytes = cache_bytes  # last-level cache of the CPU, for what must not fit in it
         self.seconds: dict[str, float] = {}
 
     @contextmanager
@@ -171,6 +173,22 @@ class Setup:
         finally:
             spent = time.perf_counter() - began
             self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
+
+class DeviceTimer(ABC):
+    """Marks in a device's queue of work, such as a pair of CUDA events."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Queue the first mark."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Queue the second mark."""
+
+    @abstractmethod
+    def elapsed_s(self) -> float:
+        """Seconds from mark to mark; only after the task's `finish`."""
 
 
 class Task(ABC):
@@ -192,6 +210,10 @@ class Task(ABC):
 
     def transfer_out_s(self) -> float | None:
         """Seconds to bring the result back to the host, measured on its own; None on a CPU."""
+        return None
+
+    def device_timer(self) -> DeviceTimer | None:
+        """The device's own clock for what `step` queues; None where the host's is all there is."""
         return None
 
     def loss(self) -> float | None:
@@ -220,6 +242,14 @@ class Workload(ABC):
     @abstractmethod
     def prepare(self, case: Case, setup: Setup) -> Task:
         """Load `case`; raise WorkloadError where the library or device cannot do it."""
+
+    def miniature(self, case: Case) -> Case | None:
+        """The same job at a size that even an emulated precision gets through in a moment.
+
+        A precision that this processor lacks can be 200x slower: it is tried at this size, beside
+        FP32, before the real one is prepared.  None: its steps are short at any size.
+        """
+        return None
 
     def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
         """The parameters with their defaults filled in, in their declared order."""

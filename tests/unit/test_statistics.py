@@ -178,7 +178,8 @@ def test_below_five_rounds_it_is_the_ordinary_t_interval() -> None:
 
 def test_from_five_rounds_a_fifth_is_trimmed_at_each_end() -> None:
     # Worked by hand: of the logs 0, 1, 2, 3, 9 the middle three remain, mean 2; winsorised to
-    # 1, 1, 2, 3, 3 their variance is 1, over (3/5)**2 * 5 gives the squared error.
+    # 1, 1, 2, 3, 3 their variance is 1, over (3/5)**2 * 5 gives the squared error.  In this order
+    # neighbours differ, so nothing is widened.
     logs = [9.0, 1.0, 3.0, 0.0, 2.0]
     ratio = stats.paired_ratio([math.exp(x) for x in logs], [1.0] * 5)
     assert math.log(ratio.value) == pytest.approx(2.0)
@@ -255,3 +256,79 @@ def test_the_stated_95_percent_hold_on_noise_with_a_known_ratio(noise, n: int) -
         ratio = stats.paired_ratio((1.3 * times[:, 0]).tolist(), times[:, 1].tolist())
         hits += ratio.low <= 1.3 <= ratio.high
     assert 0.92 <= hits / trials <= 0.98, hits / trials
+
+
+def own_drift(rng, n):
+    """Each contender follows a course of its own: neighbouring rounds correlate by 0.5."""
+    steps = rng.normal(0, 1, (n, 2))
+    for i in range(1, n):
+        steps[i] = 0.5 * steps[i - 1] + math.sqrt(0.75) * steps[i]
+    return np.exp(0.02 * steps)
+
+
+@pytest.mark.parametrize(("n", "least"), [(8, 0.83), (20, 0.86), (40, 0.88)])
+def test_a_drift_of_its_own_widens_the_interval(n: int, least: float) -> None:
+    """Known limit: so few rounds cannot tell a slow drift from a ratio; unwidened it is 0.77."""
+    rng = np.random.default_rng(7)
+    hits = 0
+    for _ in range(2000):
+        times = own_drift(rng, n)
+        ratio = stats.paired_ratio((1.3 * times[:, 0]).tolist(), times[:, 1].tolist())
+        hits += ratio.low <= 1.3 <= ratio.high
+    assert least <= hits / 2000 <= 0.98, hits / 2000
+
+
+@given(st.lists(times, min_size=2, max_size=40), st.floats(1e-3, 1e3))
+def test_autocorrelation_is_a_share_and_knows_no_unit(values, factor: float) -> None:
+    found = stats.autocorrelation(values)
+    assert 0 <= found <= stats.MOST_AUTOCORRELATION
+    scaled = stats.autocorrelation([value * factor for value in values])
+    assert scaled == pytest.approx(found, abs=1e-4)
+
+
+def test_autocorrelation_of_runs_and_of_alternation() -> None:
+    assert stats.autocorrelation([1.0] * 10 + [2.0] * 10) > 0.8
+    assert stats.autocorrelation([1.0, 2.0] * 10) == 0
+    assert stats.autocorrelation([3.0] * 8) == 0
+
+
+def test_outliers_are_named_and_few_values_have_none() -> None:
+    # By hand: median 1.00, median distance 0.01, so those beyond 3.5 * 1.4826 * 0.01 = 0.052.
+    values = [1.0, 1.01, 0.99, 1.0, 1.02, 1.06, 0.98, 1.05, 0.99]
+    assert stats.outliers(values) == [5]
+    assert stats.outliers([1.0, 1.0, 1.0, 9.0]) == []
+    assert stats.outliers([1.0] * 8) == []
+    assert stats.outliers([1.0] * 19 + [2.0]) == [19]  # more than half equal: mean distance
+
+
+@given(st.lists(times, min_size=6, max_size=40), st.floats(1e-3, 1e3))
+def test_outliers_are_never_the_bulk(values, factor: float) -> None:
+    assert len(stats.outliers(values)) <= len(values) / 2
+
+
+def test_a_trend_is_told_and_noise_is_none() -> None:
+    assert stats.trend([1 + 0.01 * i for i in range(9)]) == pytest.approx(1.07 / 1.01 - 1)
+    assert stats.trend([2 - 0.01 * i for i in range(9)]) < -0.02
+    assert stats.trend([1.0, 1.1] * 8) == 0
+    assert stats.trend([1.0, 2.0, 3.0, 4.0]) == 0  # too few to be one
+    rng = np.random.default_rng(3)
+    false = sum(stats.trend(rng.normal(1, 0.1, 12).tolist()) != 0 for _ in range(2000))
+    assert false / 2000 <= 0.015
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (0.97, 1.04, "same"),
+        (1.01, 1.04, "same"),  # told apart, and not worth a thought
+        (0.5, 0.9, "faster"),
+        (1.01, 1.2, "slower"),
+        (0.9, 1.2, "ambiguous"),
+        (0.5, 1.0, "ambiguous"),
+    ],
+)
+def test_the_word_for_a_ratio(low: float, high: float, word: str) -> None:
+    ratio = stats.Ratio(math.sqrt(low * high), low, high, 8)
+    assert ratio.word(0.05) == word
+    turned = {"faster": "slower", "slower": "faster"}.get(word, word)
+    assert ratio.inverse().word(0.05) == turned

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from ..measure.statistics import MIN_PAIRS, Ratio, median, paired_ratio
+from ..measure.statistics import AMBIGUOUS, MIN_PAIRS, SAME, Ratio, median, paired_ratio
 
 ALPHA = 0.05
 TOLERANCE = 0.05  # closer than this is a tie: not worth a user's second thought
@@ -99,9 +99,9 @@ def _relative(rounds: Rounds, anchor: Rounds) -> float:
 
 def is_tie(ratio: Ratio) -> bool:
     """Within the tolerance whatever the truth inside the interval."""
-    return ratio.low >= 1 / (1 + TOLERANCE) and ratio.high <= 1 + TOLERANCE
+    return ratio.word(TOLERANCE) == SAME
 
 
 def settled(ratio: Ratio | None) -> bool:
     """Whether more rounds could no longer change the decision between two contenders."""
-    return ratio is not None and (ratio.low > 1 or ratio.high < 1 or is_tie(ratio))
+    return ratio is not None and ratio.word(TOLERANCE) != AMBIGUOUS

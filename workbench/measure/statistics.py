@@ -10,11 +10,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations, pairwise
 
 MIN_SAMPLES_FOR_INTERVAL = 6  # below, no pair of order statistics covers the median at 95 %
 MIN_SAMPLES_FOR_P99 = 100
 MIN_PAIRS = 3  # below, Student's t says next to nothing
 TRIM = 0.2  # share of pairs set aside at each end
+MOST_AUTOCORRELATION = 0.9  # estimates from a few rounds beyond it would only be noise
+OUTLYING = 3.5  # modified z-score (Iglewicz and Hoaglin 1993)
+MIN_FOR_TREND = 6  # below, no order of the values is a trend at TREND_ALPHA
+TREND_ALPHA = 0.01
+SAME, FASTER, SLOWER, AMBIGUOUS = "same", "faster", "slower", "ambiguous"
 
 
 def require_finite(values: Sequence[float]) -> None:
@@ -116,6 +122,49 @@ def student_t_quantile(p: float, df: int) -> float:
     return high
 
 
+def outliers(values: Sequence[float]) -> list[int]:
+    """Positions of values whose modified z-score exceeds 3.5; they are told, never left out.
+
+    Where more than half of the values are equal, the mean absolute deviation stands in for the
+    median one (Iglewicz and Hoaglin 1993, How to Detect and Handle Outliers).
+    """
+    if len(values) < MIN_SAMPLES_FOR_INTERVAL:
+        return []
+    center = median(values)
+    distances = [abs(value - center) for value in values]
+    scale = 1.4826 * median(distances) or 1.2533 * math.fsum(distances) / len(distances)
+    return [i for i, far in enumerate(distances) if far > OUTLYING * scale]
+
+
+def autocorrelation(values: Sequence[float]) -> float:
+    """Lag-1 autocorrelation, its bias of -1/n put right (Kendall 1954), between 0 and 0.9."""
+    n = len(values)
+    mean = math.fsum(values) / n
+    from_mean = [value - mean for value in values]
+    power = math.fsum(x * x for x in from_mean)
+    if power == 0:
+        return 0.0
+    lagged = math.fsum(x * y for x, y in pairwise(from_mean))
+    return min(max(lagged / power + 1 / n, 0.0), MOST_AUTOCORRELATION)
+
+
+def trend(values: Sequence[float]) -> float:
+    """Relative change from the first third to the last, where values rise or fall throughout.
+
+    0 unless Kendall's rank test against time rejects at 1 % (Mann 1945), normal approximation.
+    """
+    n = len(values)
+    if n < MIN_FOR_TREND:
+        return 0.0
+    score = sum((b > a) - (b < a) for a, b in combinations(values, 2))
+    deviation = math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    z = max(0, abs(score) - 1) / deviation
+    if math.erfc(z / math.sqrt(2)) > TREND_ALPHA:
+        return 0.0
+    third = n // 3
+    return median(values[-third:]) / median(values[:third]) - 1
+
+
 @dataclass(frozen=True)
 class Ratio:
     """`value` = time of the first over time of the second, with the bounds of its interval."""
@@ -132,6 +181,18 @@ class Ratio:
     def inverse(self) -> Ratio:
         return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.pairs)
 
+    def word(self, tolerance: float) -> str:
+        """The first against the second: same, faster, slower or ambiguous.
+
+        Same is an interval wholly within the `tolerance`, ambiguous one that holds 1 and
+        reaches beyond it; the words are those of NVIDIA's nvbench_compare.
+        """
+        if self.low >= 1 / (1 + tolerance) and self.high <= 1 + tolerance:
+            return SAME
+        if self.high < 1:
+            return FASTER
+        return SLOWER if self.low > 1 else AMBIGUOUS
+
 
 def paired_ratio(
     first: Sequence[float], second: Sequence[float], confidence: float = 0.95
@@ -140,7 +201,9 @@ def paired_ratio(
 
     The 20 % trimmed mean of the log ratios with Student's t on their winsorised deviation
     (Tukey and McLaughlin 1963; Yuen 1974).  Trimming keeps a burst that hit one block from
-    deciding; with fewer than five rounds nothing is trimmed and it is the ordinary t interval.
+    deciding; with fewer than five rounds it is the ordinary t interval.  From five on, rounds
+    that resemble their neighbours count for less: the interval widens by what their lag-1
+    autocorrelation says (Bayley and Hammersley 1946, for a first-order process).
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} rounds against {len(second)}: pairs are needed")
@@ -149,14 +212,16 @@ def paired_ratio(
     n = len(first)
     if n < MIN_PAIRS:
         return None
-    logs = sorted(math.log(a) - math.log(b) for a, b in zip(first, second, strict=True))
+    logs = [math.log(a) - math.log(b) for a, b in zip(first, second, strict=True)]
     cut = math.floor(TRIM * n)
-    kept = logs[cut : n - cut]
+    kept = sorted(logs)[cut : n - cut]
     center = math.fsum(kept) / len(kept)
-    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
+    winsorised = [min(max(x, kept[0]), kept[-1]) for x in logs]
     mean = math.fsum(winsorised) / n
     variance = math.fsum((x - mean) ** 2 for x in winsorised) / (n - 1)
     error = math.sqrt(variance) / ((len(kept) / n) * math.sqrt(n))
+    alike = autocorrelation(winsorised) if cut else 0.0
+    error *= math.sqrt((1 + alike) / (1 - alike))
     reach = student_t_quantile((1 + confidence) / 2, len(kept) - 1) * error
     # A clock tick is the least doubt there is: identical samples do not prove a ratio exactly.
     reach = min(max(reach, 1e-9), 700.0)
