@@ -142,8 +142,8 @@ def autocorrelation(values: Sequence[float]) -> float:
     mean = math.fsum(values) / n
     from_mean = [value - mean for value in values]
     power = math.fsum(x * x for x in from_mean)
-    if power == 0:
-        return 0.0
+    if power <= n * (1e-12 * max(map(abs, values))) ** 2:
+        return 0.0  # all alike, up to the rounding of their mean
     lagged = math.fsum(x * y for x, y in pairwise(from_mean))
     return min(max(lagged / power + 1 / n, 0.0), MOST_AUTOCORRELATION)
 
