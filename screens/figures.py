@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench import units
+from workbench.contender import Contender
 from workbench.contract import Case
 from workbench.document import Machine, Measurement, Verdict
 from workbench.events import CaseDropped
 from workbench.measure.statistics import median
-from workbench.report import Contender, Report, Row, measurement
+from workbench.report import Report, Row
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Figures:
         kept = self._kept.get(contender.case.id)
         if kept is None or kept[0] != stamp:
             values = list(contender.rounds().values())
-            kept = stamp, Numbers(measurement(contender), median(values) if values else None)
+            measured = self.report.measurement(contender)
+            kept = stamp, Numbers(measured, median(values) if values else None)
             self._kept[contender.case.id] = kept
         return kept[1]
 

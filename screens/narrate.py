@@ -30,6 +30,8 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             return LogLine(at, "run", f"{event.id}, budget {units.clock(event.budget_s)}")
         case ev.HardwareDetected():
             return LogLine(at, "detected", figures.machine_line())
+        case ev.CeilingsKnown():
+            return LogLine(at, "ceilings", f"measured {event.ceilings.measured_at[:10]}")
         case ev.WarningRaised():
             return LogLine(
                 at, "warning", f"{event.warning.message}: {event.warning.remedy}", "warn"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from textual.content import Content
 
 from workbench import units
+from workbench.contender import Contender
 from workbench.document import Crossover, EqualPrecision, Verdict
-from workbench.report import Contender, Row
+from workbench.report import Row
 
 from .figures import Figures, choice_word
 from .narrate import LogLine

@@ -5,9 +5,10 @@ from __future__ import annotations
 from textual.content import Content
 
 from workbench import units
+from workbench.contender import Contender
 from workbench.contract import Case
 from workbench.document import Verdict
-from workbench.report import Contender, Row
+from workbench.report import Row
 
 from .figures import Figures, choice_word
 

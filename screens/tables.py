@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection
 from textual.content import Content
 
 from workbench import units
+from workbench.contender import Contender
 from workbench.document import SetupTimes, Verdict
-from workbench.report import Contender, Row
+from workbench.report import Row
 
 from . import drawing
 from .figures import Figures, choice_word

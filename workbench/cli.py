@@ -96,6 +96,53 @@ def detect(python: str | None, as_json: bool) -> None:
         click.echo(warning_line(warning), err=True)
 
 
+@cli.command(
+    epilog=examples(
+        "workbench ceilings",
+        "workbench ceilings --again --budget 120",
+        "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
+    )
+)
+@click.option("--again", is_flag=True, help="Measure, even if there are figures of this machine.")
+@click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Wall time; default 60.")
+@click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, gpu, cuda:0 ...")
+@click.option("--threads", type=int, metavar="N", help="CPU threads; default all usable cores.")
+@click.option("--python", metavar="PATH", help="Interpreter of the workers.")
+@json_option
+def ceilings(again: bool, as_json: bool, **options: Any) -> None:
+    """Show what this machine can reach: FLOP/s by precision, bandwidth, launch latency.
+
+    Measured once and kept until hardware, driver, packages or environment change; every result
+    is then told as a fraction of it.
+    """
+    from . import ceilings as kept
+    from . import machine
+    from .document import SCHEMA_VERSION, Tool
+    from .export.ceilings import ceilings_text
+    from .export.json import dump
+    from .headless import run_quietly
+    from .request import resolve
+
+    check_python(options["python"])
+    request = Request(ceilings=True, **options)
+    resolve(request, {})
+    found, software = machine.detect(options["python"])
+    known = None if again or options["devices"] else kept.load(kept.fingerprint(found, software))
+    code = 0
+    if known is None:
+        report, code = run_quietly(request)
+        known, found = report.ceilings, report.machine or found
+    if as_json:
+        head = {
+            "schema_version": SCHEMA_VERSION,
+            "tool": Tool("workbench", __version__, "ceilings"),
+        }
+        click.echo(dump({**head, "machine": found, "software": software, "ceilings": known}))
+    elif known is not None:
+        click.echo(ceilings_text(known))
+    sys.exit(code)
+
+
 @cli.command("list", epilog=examples("workbench list", "workbench list --json | jq '.workloads'"))
 @json_option
 def list_(as_json: bool) -> None:

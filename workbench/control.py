@@ -35,6 +35,8 @@ class Control:
     """The run's clock, and the wishes of its user."""
 
     def __init__(self, control_fd: int | None = None) -> None:
+        # Whoever holds the other end of the control pipe draws what this run does.
+        self.front_end = None if control_fd is None else os.getppid()
         self._began = time.monotonic() - process_age_s()
         self._control_fd = control_fd
         self._control_text = b""

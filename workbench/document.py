@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .contract import Case
+from .contract import Case, Work
 
 SCHEMA_VERSION = 1
 
@@ -217,11 +217,41 @@ class AccuracyResult(msgspec.Struct, frozen=True):
     passed: bool
 
 
+class Clocks(msgspec.Struct, frozen=True):
+    """Median seconds per step by each clock, where the device has one of its own.
+
+    `issue_s` is what the host took to queue a step: close to `device_s`, launches limit the rate.
+    """
+
+    counted: str  # "host" or "device": the clock of the samples
+    host_s: float  # until all work was finished
+    device_s: float
+    issue_s: float
+
+
 class BlockShape(msgspec.Struct, frozen=True):
     """One turn: `n` samples of `samples_s`; those of the same `round` are compared as a pair."""
 
     round: int
     n: int
+
+
+class Against(msgspec.Struct, frozen=True):
+    """A contender beside the fastest of its row: its time over the other's, from common rounds."""
+
+    id: str
+    ratio: float
+    ci95: tuple[float, float]
+    word: str  # "same", "slower", "ambiguous" ("faster" cannot be), within 5 %
+
+
+class Roofline(msgspec.Struct, frozen=True):
+    """Where a result stands under the machine's measured ceilings (Williams et al. 2009)."""
+
+    intensity_flops_per_byte: float
+    attainable_flops_per_s: float  # the lower of the two roofs at this intensity
+    fraction: float  # of the attainable rate
+    limited_by: str  # "compute", "memory" or "cache"
 
 
 class Measurement(msgspec.Struct):
@@ -232,6 +262,7 @@ class Measurement(msgspec.Struct):
     status: str  # "ok", "skipped", "failed", "cancelled"
     reason: Reason | None
     scenario: str | None
+    work: Work  # of one step
     samples_s: list[float]  # seconds per iteration, in the order of measuring
     blocks: list[BlockShape]  # how the samples divide into turns
     iterations_per_sample: int
@@ -255,6 +286,41 @@ class Measurement(msgspec.Struct):
     simulated: bool
     loss: list[float]  # one value per block, where something is trained
     warnings: list[Warning]
+    capability: Throughput | None = None  # at the 10th percentile, which repeats between runs
+    outliers: int = 0  # samples with a modified z-score above 3.5, kept in every statistic
+    clocks: Clocks | None = None  # None on a CPU: the host's clock is all there is
+    call_overhead_s: float | None = None  # of each step's time, the timing loop's own part
+    against: Against | None = None  # None for the fastest of its row
+    roofline: Roofline | None = None
+
+
+# --------------------------------------------------------------- ceilings
+
+
+class DeviceCeilings(msgspec.Struct, frozen=True):
+    """What one device reached in its best tenth of samples; `unavailable` explains what is not
+    there."""
+
+    device: str
+    name: str | None
+    threads: int | None  # CPU threads that were used; None on a GPU
+    peak_ops_per_s: dict[str, float]  # by precision, from matrix products
+    memory_bytes_per_s: float | None  # the best of copy and triad, out of cache
+    memory: dict[str, float]  # bytes per second by kernel: "copy", "triad"
+    cache_bytes: int | None  # last-level cache: work below it stands under the next figure
+    cache_bytes_per_s: float | None
+    transfer_bytes_per_s: dict[str, float] = {}  # "to_device/pinned", ...; GPUs only
+    launch_s: float | None = None  # of one operation, queued back to back
+    step_latency_s: float | None = None  # of one operation and the wait for it
+    unavailable: dict[str, str] = {}
+
+
+class Ceilings(msgspec.Struct, frozen=True):
+    """The measured ceilings of a machine, kept under its fingerprint."""
+
+    fingerprint: str
+    measured_at: str  # ISO 8601, UTC
+    devices: list[DeviceCeilings]
 
 
 # --------------------------------------------------------------- verdicts
@@ -318,6 +384,15 @@ class Tool(msgspec.Struct, frozen=True):
     command: str
 
 
+class Overhead(msgspec.Struct, frozen=True):
+    """What the tool itself cost: seconds of processor time of the engine and its screen."""
+
+    own_cpu_s: float  # over the whole run
+    measured_s: float  # wall time in which blocks were measured
+    own_cpu_measuring_s: float  # of `own_cpu_s`, spent while a block was being measured
+    share: float  # of all usable cores' time then: the most it can have cost a contender
+
+
 class Run(msgspec.Struct, frozen=True):
     id: str
     started_at: str  # ISO 8601, UTC
@@ -325,6 +400,7 @@ class Run(msgspec.Struct, frozen=True):
     duration_s: float | None
     status: str  # "running", "paused", "done", "failed", "cancelled", "incomplete"
     budget_s: float | None
+    overhead: Overhead | None = None
 
 
 class Document(msgspec.Struct):
@@ -336,3 +412,4 @@ class Document(msgspec.Struct):
     measurements: list[Measurement]
     verdicts: list[Verdict]
     warnings: list[Warning]
+    ceilings: Ceilings | None = None  # None: not measured on this machine yet

@@ -14,19 +14,32 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from . import __version__
+from . import __version__, ceilings
 from . import events as ev
 from .advisor.scenarios import Scenario
 from .advisor.verdict import decide
 from .control import Cancelled, Control
-from .document import SCHEMA_VERSION, Gpu, Machine, Reason, Software, Tool, Warning
+from .document import (
+    SCHEMA_VERSION,
+    Ceilings,
+    Gpu,
+    Machine,
+    Overhead,
+    Reason,
+    Software,
+    Tool,
+    Warning,
+)
 from .journal import Journal, new_run_id, runs_folder
 from .machine import detect, hardware_warnings
+from .overhead import OverheadMeter
 from .racing import SLACK_S, Race
 from .report import Report
-from .request import Request, RowPlan, UsageError, fake_devices, fill_cases
+from .request import Request, RowPlan, UsageError, fake_devices, fill_cases, gpu_devices
 from .workers import Pool, WorkerFailed, WorkerKey
 
+CEILINGS_FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
+CEILINGS_SHARE = 0.12  # of the budget
 OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
 
 Listener = Callable[[ev.AnyEvent], None]
@@ -54,6 +67,7 @@ class Engine:
         self._listener = listener
         self._journal: Journal | None = None
         self._pool: Pool | None = None
+        self._overhead = OverheadMeter(control.front_end)
         self.report = report
         self.run_id = new_run_id()
 
@@ -130,11 +144,16 @@ class Engine:
                     finished_at=now_utc(),
                     duration_s=self._control.now(),
                     exit_code=code,
+                    overhead=self._own_cost(),
                 )
             )
             if self._journal is not None:
                 self._journal.close()
         return code
+
+    def _own_cost(self) -> Overhead | None:
+        machine = self.report.machine
+        return self._overhead.result(machine.cpu.effective_cores) if machine else None
 
     def _exit_code(self, status: str) -> int:
         if status == "cancelled":
@@ -156,46 +175,53 @@ class Engine:
         machine = self._with_fakes(machine)
         self._pool = self._make_pool(machine, software)
         machine = self._ask_torch_for_gpus(machine, software)
-        fill_cases(self._rows, self._request, machine)
-        self._emit(
-            ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
-        )
+        if self._request.ceilings:
+            self._rows = self._ceiling_rows(machine)
+        else:
+            fill_cases(self._rows, self._request, machine)
+        detected = ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
+        self._emit(detected)
         for warning in hardware_warnings(machine, software):
             self._warn(warning)
+        mark = ceilings.fingerprint(machine, software)
+        if not self._request.ceilings:
+            self._know_ceilings(mark, detected)
         for row in self._rows:
             self._emit(self._planned(row))
-        self._race_all()
-
-    def _race_all(self) -> None:
-        assert self._pool is not None  # noqa: S101 - made just before
         end_s = self._request.budget - SLACK_S
+        self._race(self._rows, report=self.report, emit=self._emit, end_s=end_s)
+        self._keep_ceilings(mark)
+
+    def _race(self, rows: list[RowPlan], *, report: Report, emit: Listener, end_s: float) -> None:
+        assert self._pool is not None  # noqa: S101 - made just before
         # The heaviest row last: what the others leave of their shares is worth most there.
         race: Race | None = None
-        lightest_first = sorted(self._rows, key=lambda row: row.scenario.weight)
+        lightest_first = sorted(rows, key=lambda row: row.scenario.weight)
         for position, row in enumerate(lightest_first):
             self._control.check()
             now = self._control.now()
             weights = [r.scenario.weight for r in lightest_first[position:]]
             share = max(0.0, end_s - now) * weights[0] / sum(weights)
-            self._emit(
-                ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share),
-            )
+            emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share))
             if race is not None:
                 race.release()
             race = Race(
                 row,
                 pool=self._pool,
                 control=self._control,
-                report=self.report,
-                emit=self._emit,
+                report=report,
+                emit=emit,
                 until_s=now + share,
                 end_s=end_s,
                 speeds=fake_devices(self._request),
                 seed=self._request.seed,
+                overhead=self._overhead,
                 decide=row.scenario.textbook is not None,
             )
             race.run()
             self._decide(row)
+        if race is not None and report is not self.report:
+            race.release()
 
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:
@@ -221,10 +247,50 @@ class Engine:
             if known is not None and known.verdict is None:
                 self._decide(row)
 
+    # ------------------------------------------------------------ ceilings
+
+    def _ceiling_rows(self, machine: Machine) -> list[RowPlan]:
+        request = self._request
+        devices = [d for d in gpu_devices(request, machine) if not d.startswith("fake:")]
+        if not request.devices or "cpu" in request.devices:
+            devices = ["cpu", *devices]
+        return ceilings.plan(machine, devices, threads=request.threads)
+
+    def _know_ceilings(self, mark: str, detected: ev.HardwareDetected) -> None:
+        """Those kept for this machine, else measured at the side where the budget has room."""
+        known = ceilings.load(mark)
+        if known is None and self._request.budget >= CEILINGS_FROM_BUDGET_S:
+            known = self._measure_ceilings(mark, detected)
+        if known is not None:
+            self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
+
+    def _measure_ceilings(self, mark: str, detected: ev.HardwareDetected) -> Ceilings | None:
+        aside = Report(started=self.report.started)
+        aside.apply(detected)
+        rows = self._ceiling_rows(detected.machine)
+        for row in rows:
+            aside.apply(self._planned(row))
+        end_s = self._control.now() + CEILINGS_SHARE * self._request.budget
+        self._race(rows, report=aside, emit=aside.apply, end_s=end_s)
+        found = ceilings.of_report(aside, mark)
+        # What was measured beside other work would pass for this machine's best from now on.
+        if found is not None and not aside.warnings:
+            ceilings.save(found)
+        return found
+
+    def _keep_ceilings(self, mark: str) -> None:
+        """After the race: what `workbench ceilings` measured, or what this run exceeded."""
+        if self._request.ceilings:
+            known = ceilings.of_report(self.report, mark)
+        else:
+            known = self.report.ceilings and ceilings.raised(self.report.ceilings, self.report)
+        if known is not None and known != self.report.ceilings:
+            ceilings.save(known)
+            self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
+
     # ------------------------------------------------------------ planning
 
     def _planned(self, row: RowPlan) -> ev.RacePlanned:
-        work = {case.id: row.workload.work(case) for case in row.cases}
         scenario = row.scenario
         return ev.RacePlanned(
             at_s=self._control.now(),
@@ -236,9 +302,7 @@ class Engine:
             apart=list(scenario.apart),
             reproduce=self._reproduce(scenario),
             cases=row.cases,
-            item=next(iter(work.values())).item,
-            items_per_step={case: w.items for case, w in work.items()},
-            flops_per_step={case: w.flops for case, w in work.items()},
+            work={case.id: row.workload.work(case) for case in row.cases},
         )
 
     def _reproduce(self, scenario: Scenario) -> str:
@@ -273,6 +337,7 @@ class Engine:
             run_id=self.run_id,
             python=self._request.python or sys.executable,
             threads=self._request.threads or machine.cpu.effective_cores,
+            memory_bytes=machine.memory.available_bytes,
             on_start=self._worker_started,
             on_end=self._worker_ended,
             on_status=lambda status: self._emit(

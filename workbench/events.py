@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from .contract import Case
+from .contract import Case, Work
 from .document import (
     AccuracyResult,
+    Ceilings,
+    Clocks,
     Machine,
+    Overhead,
     Reason,
     SetupTimes,
     Software,
@@ -39,6 +42,12 @@ class HardwareDetected(Event, frozen=True, kw_only=True, tag=True):
     software: Software
 
 
+class CeilingsKnown(Event, frozen=True, kw_only=True, tag=True):
+    """What this machine can reach, from an earlier run or measured in this one."""
+
+    ceilings: Ceilings
+
+
 class WarningRaised(Event, frozen=True, kw_only=True, tag=True):
     warning: Warning
 
@@ -54,9 +63,7 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     apart: list[str]  # precisions that race among themselves and are never picked
     reproduce: str  # the command that measures this row again
     cases: list[Case]
-    item: str  # what throughput counts
-    items_per_step: dict[str, float]  # by case id
-    flops_per_step: dict[str, float | None]
+    work: dict[str, Work]  # of one step, by case id
 
 
 class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
@@ -87,6 +94,7 @@ class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
     warmup: WarmUp
     iterations_per_sample: int
     memory_peak_bytes: int | None
+    call_overhead_s: float | None = None
 
 
 class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
@@ -96,6 +104,7 @@ class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
     samples_s: list[float]
     lead_in_s: list[float]
     loss: float | None
+    clocks: Clocks | None = None
 
 
 class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):
@@ -136,11 +145,13 @@ class RunFinished(Event, frozen=True, kw_only=True, tag=True):
     finished_at: str
     duration_s: float
     exit_code: int
+    overhead: Overhead | None = None
 
 
 AnyEvent = (
     RunStarted
     | HardwareDetected
+    | CeilingsKnown
     | WarningRaised
     | RacePlanned
     | RaceStarted

@@ -40,6 +40,14 @@ def run_headless(
     return code
 
 
+def run_quietly(request: Request) -> tuple[Report, int]:
+    """A run with its log on stderr and nothing on stdout; its report and exit code."""
+    control, report = Control(), Report()
+    with control.signals():
+        code = Engine(request, [], control, report, log_writer(report)).run()
+    return report, code
+
+
 def event_writer(output: Path | None) -> Listener:
     """Each event as a line of JSON, at once, to `output` or stdout."""
     stream = sys.stdout.buffer if output is None else output.open("wb")

@@ -10,13 +10,16 @@ from typing import Any
 import msgspec
 
 from . import events as ev
+from . import refusals
 from .advisor import standings
-from .contract import Case
+from .contender import Contender
+from .contract import DEFAULT_CACHE_BYTES, Case
 from .control import Control
-from .document import AccuracyResult, Reason, SetupTimes, WarmUp, Warning
+from .document import AccuracyResult, Clocks, Reason, SetupTimes, WarmUp, Warning
 from .machine.load import LoadMeter, disturbs
 from .measure import statistics as stats
-from .report import Contender, Report
+from .overhead import OverheadMeter
+from .report import Report
 from .request import RowPlan
 from .workers import Answer, Pool, WorkerFailed, WorkerKey
 
@@ -28,7 +31,9 @@ TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the larg
 LONGEST_TAIL_BLOCK_S = 1.0
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
-PREPARE_DEADLINE_S = 5.0  # at least; else half of what the run has left: one cannot eat all
+PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live on:
+PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
+SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
 GRACE_S = 0.4  # of that, what a turn may run over before it is killed
 
@@ -73,6 +78,7 @@ class Race:
         speeds: dict[str, float],
         seed: int,
         decide: bool,
+        overhead: OverheadMeter,
     ) -> None:
         self._plan = plan
         self._scenario = plan.scenario
@@ -85,6 +91,7 @@ class Race:
         self._speeds = speeds
         self._seed = seed
         self._decide = decide
+        self._overhead = overhead
         self._latency = plan.scenario.objective == "latency_p99"
         self._active: list[Runner] = []
 
@@ -135,31 +142,62 @@ class Race:
         if left <= 0:
             self._finish(runner, "skipped", BUDGET)
             return False
-        if refusal := self._refusal(runner.case):
+        machine, software = self._report.machine, self._report.software
+        if machine is not None and (
+            refusal := refusals.beforehand(runner.case, self._plan.workload, machine, software)
+        ):
             self._finish(runner, "skipped", refusal)
             return False
-        share = left / (4 * len(self._plan.cases))
-        warm_up_s = min(max(share, WARM_UP_S[0]), WARM_UP_S[1])
+        warm_up_s = min(max(left / (4 * len(self._plan.cases)), WARM_UP_S[0]), WARM_UP_S[1])
         self._emit(ev.CasePreparing(at_s=self._control.now(), case=runner.case.id))
         try:
             self._pool.start(runner.key, self._deadline(START_DEADLINE_S))
+            if slower := self._scout(runner):
+                self._finish(runner, "skipped", slower)
+                return False
             answer = self._pool.ask(
                 runner.key,
-                self._deadline(max(PREPARE_DEADLINE_S, (self._end_s - self._control.now()) / 2)),
+                self._deadline(self._prepare_deadline_s()),
                 op="prepare",
                 case=runner.case,
                 seed=self._seed,
-                latency=self._latency,
+                latency=self._scenario.objective != "throughput",
                 warm_up_s=warm_up_s,
+                cache_bytes=self._cache_bytes(),
             )
         except WorkerFailed as failure:
             self._fail(runner, failure)
             return False
         return self._take_preparation(runner, answer.result)
 
+    def _prepare_deadline_s(self) -> float:
+        now = self._control.now()
+        fair = PREPARE_SHARES * (self._until_s - now)
+        return max(PREPARE_DEADLINE_S, min(fair, (self._end_s - now) / 2))
+
+    def _cache_bytes(self) -> int:
+        machine = self._report.machine
+        sizes = [cache.size_bytes for cache in machine.cpu.caches] if machine else []
+        return max(sizes, default=DEFAULT_CACHE_BYTES)
+
+    def _scout(self, runner: Runner) -> Reason | None:
+        """Try a reduced precision small before it is prepared: emulated, it is 200x slower."""
+        pair = refusals.scouting(runner.case, self._plan.workload)
+        if pair is None:
+            return None
+        small, like = pair
+        deadline = self._deadline(SCOUT_DEADLINE_S)
+        answer = self._pool.ask(
+            runner.key, deadline, op="scout", case=small, beside=like, seed=self._seed
+        )
+        factor = answer.result["case_s"] / answer.result["beside_s"]
+        where = f"in {small.id.partition('/')[0]}"
+        cpu = self._report.machine.cpu if self._report.machine else None
+        return refusals.slower_precision(runner.case, factor, where, cpu)
+
     def _take_preparation(self, runner: Runner, result: dict[str, Any]) -> bool:
         warmed = result["warmup"]
-        import_s = self._report.workers[runner.key.name].import_s
+        import_s = self._pool.import_s[runner.key]
         setup = SetupTimes(
             import_s=import_s, transfer_out_s=result["transfer_out_s"], **result["setup"]
         )
@@ -180,6 +218,7 @@ class Race:
                 ),
                 iterations_per_sample=warmed["iterations"],
                 memory_peak_bytes=result["memory_peak_bytes"],
+                call_overhead_s=result["call_overhead_s"],
             )
         )
         if accuracy.passed:
@@ -192,34 +231,6 @@ class Race:
         )
         self._finish(runner, "failed", reason)
         return False
-
-    def _refusal(self, case: Case) -> Reason | None:
-        """Why a case is not even tried, from what is known beforehand."""
-        machine = self._report.machine
-        if machine is None:
-            return None
-        need = self._plan.workload.work(case).memory_bytes
-        have = machine.memory.available_bytes
-        if case.device.startswith("cuda:"):
-            torch = self._report.software.packages.get("torch") if self._report.software else None
-            if torch is not None and torch.detail == "CPU build":
-                return Reason(
-                    "cpu_only_torch",
-                    "this torch is a CPU build and cannot use the GPU",
-                    "install a CUDA build: see the warning at the top, or workbench detect",
-                )
-            gpu = next(g for g in machine.gpus if g.device == case.device)
-            total, used = gpu.memory_total_bytes, gpu.memory_used_bytes or 0
-            if total is None:
-                return None
-            have = int(0.9 * (total - used))
-        if need > have:
-            return Reason(
-                "no_memory",
-                f"it needs about {need / 2**30:.1f} GiB, {have / 2**30:.1f} GiB are free",
-                "take a smaller size or batch",
-            )
-        return None
 
     # --------------------------------------------------------------- rounds
 
@@ -283,21 +294,34 @@ class Race:
                 samples_s=samples,
                 lead_in_s=[value / speed for value in result["lead_in_s"]],
                 loss=result["loss"],
+                clocks=msgspec.convert(result["clocks"], Clocks | None),
             )
         )
+        if impossible := self._impossible(runner):
+            self._finish(runner, "failed", impossible)
+            return False
         return True
+
+    def _impossible(self, runner: Runner) -> Reason | None:
+        """A rate that this processor cannot reach is an error, not a result."""
+        contender, machine = self._report.contenders[runner.case.id], self._report.machine
+        if machine is None or not contender.work.flops:
+            return None
+        rate = contender.work.flops / stats.median(contender.samples_s)
+        return refusals.impossible_rate(runner.case, rate, machine)
 
     def _ask_block(self, runner: Runner) -> Answer | None:
         """A block that no pause or sleep has touched; None if every attempt was."""
         for _ in range(3):
-            answer = self._pool.ask(
-                runner.key,
-                self._deadline(10.0 + 20 * self._turn_cost(runner)),
-                op="block",
-                case=runner.case.id,
-                seconds=self._block_s(),
-                min_samples=self._least_samples(runner),
-            )
+            with self._overhead.measuring():
+                answer = self._pool.ask(
+                    runner.key,
+                    self._deadline(10.0 + 20 * self._turn_cost(runner)),
+                    op="block",
+                    case=runner.case.id,
+                    seconds=self._block_s(),
+                    min_samples=self._least_samples(runner),
+                )
             if not answer.interrupted and not answer.result["gap"]:
                 return answer
             self._emit(
@@ -333,6 +357,8 @@ class Race:
     def _drop_after(self, rounds: int) -> None:
         """Send those away that cannot be picked any more; in a plain `run` all stay if they fit."""
         if rounds == 1:
+            cpu = self._report.machine.cpu if self._report.machine else None
+            self._drop(standings.slower_precisions(self._contenders(), cpu))
             turn_s = {runner.case.id: self._turn_cost(runner) for runner in self._active}
             left_s = self._until_s - self._control.now()
             self._drop(

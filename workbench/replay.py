@@ -69,6 +69,8 @@ def events_of(document: Document) -> Iterator[ev.AnyEvent]:
     )
     if document.machine is not None and document.software is not None:
         yield ev.HardwareDetected(at_s=0.0, machine=document.machine, software=document.software)
+    if document.ceilings is not None:
+        yield ev.CeilingsKnown(at_s=0.0, ceilings=document.ceilings)
     for warning in document.warnings:
         yield ev.WarningRaised(at_s=0.0, warning=warning)
     rows: dict[str, list[Measurement]] = {}
@@ -91,18 +93,12 @@ def events_of(document: Document) -> Iterator[ev.AnyEvent]:
             finished_at=run.finished_at,
             duration_s=run.duration_s or 0.0,
             exit_code=0,
+            overhead=run.overhead,
         )
 
 
 def _planned(scenario: str, group: list[Measurement], verdict: Verdict | None) -> ev.RacePlanned:
-    """The plan, as far as the results show it: rates times medians give the work of a step."""
-    items = {
-        m.id: m.throughput.value * m.median_s if m.throughput and m.median_s else 1.0 for m in group
-    }
-    flops = {
-        m.id: m.flops_per_s * m.median_s if m.flops_per_s and m.median_s else None for m in group
-    }
-    units = [m.throughput.unit for m in group if m.throughput]
+    """The plan, as far as the results show it."""
     return ev.RacePlanned(
         at_s=0.0,
         scenario=scenario,
@@ -113,9 +109,7 @@ def _planned(scenario: str, group: list[Measurement], verdict: Verdict | None) -
         apart=[e.precision for e in verdict.equal_precision if e.apart] if verdict else [],
         reproduce=verdict.reproduce if verdict else "",
         cases=[m.case for m in group],
-        item=units[0].removesuffix("/s") if units else "steps",
-        items_per_step=items,
-        flops_per_step=flops,
+        work={m.id: m.work for m in group},
     )
 
 
@@ -129,6 +123,7 @@ def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
             warmup=measured.warmup,
             iterations_per_sample=measured.iterations_per_sample,
             memory_peak_bytes=measured.memory_peak_bytes,
+            call_overhead_s=measured.call_overhead_s,
         )
     samples, losses = iter(measured.samples_s), iter(measured.loss)
     for position, block in enumerate(measured.blocks):
@@ -140,6 +135,7 @@ def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
             samples_s=list(islice(samples, block.n)),
             lead_in_s=measured.lead_in_s if position == 0 else [],
             loss=next(losses, None),
+            clocks=measured.clocks,
         )
     yield ev.CaseFinished(
         at_s=0.0,

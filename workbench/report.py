@@ -10,82 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from . import events as ev
-from .advisor.objective import block_value
-from .contract import Case
+from .contender import Block, Contender
 from .document import (
     SCHEMA_VERSION,
-    AccuracyResult,
-    BlockShape,
+    Ceilings,
     Document,
     Machine,
     Measurement,
-    Reason,
     Run,
-    SetupTimes,
     Software,
-    Throughput,
     Verdict,
-    WarmUp,
     Warning,
 )
-from .measure import statistics as stats
-
-FEW_SAMPLES = 10
-ENDED = ("ok", "skipped", "failed", "cancelled")
-
-
-@dataclass
-class Block:
-    round: int
-    samples_s: list[float]
-    lead_in_s: list[float]
-
-
-@dataclass
-class Contender:
-    """What is known of one case so far."""
-
-    case: Case
-    scenario: str
-    objective: str
-    item: str
-    items_per_step: float
-    flops_per_step: float | None
-    state: str = "waiting"  # then preparing, prepared, measuring, dropped; ends as in the JSON
-    reason: Reason | None = None
-    setup: SetupTimes = field(default_factory=SetupTimes)
-    accuracy: AccuracyResult | None = None
-    warmup: WarmUp = field(default_factory=WarmUp)
-    iterations_per_sample: int = 1
-    memory_peak_bytes: int | None = None
-    blocks: list[Block] = field(default_factory=list)
-    loss: list[float] = field(default_factory=list)
-    dropped: ev.CaseDropped | None = None
-
-    @property
-    def samples_s(self) -> list[float]:
-        return [sample for block in self.blocks for sample in block.samples_s]
-
-    @property
-    def ended(self) -> bool:
-        return self.state in ENDED
-
-    @property
-    def simulated(self) -> bool:
-        return self.case.device.startswith("fake:")
-
-    def rounds(self) -> dict[int, float]:
-        """One value per round under the row's objective: what the race compares."""
-        return {
-            block.round: block_value(self.objective, block.samples_s, self.setup)
-            for block in self.blocks
-        }
-
-    @property
-    def rate(self) -> float | None:
-        """Items per second at the median step; None before the first sample."""
-        samples = self.samples_s
-        return self.items_per_step / stats.median(samples) if samples else None
+from .measurements import measurement
 
 
 @dataclass
@@ -118,6 +55,7 @@ class Report:
     status: str = "incomplete"
     machine: Machine | None = None
     software: Software | None = None
+    ceilings: Ceilings | None = None
     warnings: list[Warning] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
     contenders: dict[str, Contender] = field(default_factory=dict)  # by case id, in plan order
@@ -147,6 +85,8 @@ class Report:
                 self.started, self.status = event, "running"
             case ev.HardwareDetected():
                 self.machine, self.software = event.machine, event.software
+            case ev.CeilingsKnown():
+                self.ceilings = event.ceilings
             case ev.WarningRaised():
                 self.warnings.append(event.warning)
             case ev.RacePlanned():
@@ -166,7 +106,9 @@ class Report:
                 self._prepared(event)
             case ev.BlockMeasured():
                 contender = self.contenders[event.case]
-                contender.blocks.append(Block(event.round, event.samples_s, event.lead_in_s))
+                contender.blocks.append(
+                    Block(event.round, event.samples_s, event.lead_in_s, event.clocks)
+                )
                 contender.state = "measuring"
                 if event.loss is not None:
                     contender.loss.append(event.loss)
@@ -194,9 +136,7 @@ class Report:
                 case=case,
                 scenario=event.scenario,
                 objective=event.objective,
-                item=event.item,
-                items_per_step=event.items_per_step[case.id],
-                flops_per_step=event.flops_per_step[case.id],
+                work=event.work[case.id],
             )
             row.contenders.append(contender)
             self.contenders[case.id] = contender
@@ -212,11 +152,21 @@ class Report:
         known = contender.iterations_per_sample if contender.blocks else 1
         contender.iterations_per_sample = max(known, event.iterations_per_sample)
         contender.memory_peak_bytes = event.memory_peak_bytes
+        contender.call_overhead_s = event.call_overhead_s
         self.current_case = event.case
+
+    def measurement(self, contender: Contender) -> Measurement:
+        """The contender as the document tells it, beside its row and under the ceilings."""
+        return measurement(
+            contender,
+            row=self.rows[contender.scenario].contenders,
+            machine=self.machine,
+            ceilings=self.ceilings,
+        )
 
     @property
     def measurements(self) -> list[Measurement]:
-        return [measurement(contender) for contender in self.contenders.values()]
+        return [self.measurement(contender) for contender in self.contenders.values()]
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -238,97 +188,12 @@ class Report:
                 duration_s=finished.duration_s if finished else None,
                 status=self.status,
                 budget_s=started.budget_s,
+                overhead=finished.overhead if finished else None,
             ),
             machine=self.machine,
             software=self.software,
             measurements=self.measurements,
             verdicts=self.verdicts,
             warnings=list(self.warnings),
+            ceilings=self.ceilings,
         )
-
-
-def measurement(contender: Contender) -> Measurement:
-    """The contender's raw samples and everything that derives from them."""
-    samples = contender.samples_s
-    n = len(samples)
-    center = stats.median(samples) if n else None
-    return Measurement(
-        id=contender.case.id,
-        case=contender.case,
-        status=_status(contender),
-        reason=contender.reason,
-        scenario=contender.scenario,
-        samples_s=samples,
-        blocks=[BlockShape(block.round, len(block.samples_s)) for block in contender.blocks],
-        iterations_per_sample=contender.iterations_per_sample,
-        lead_in_s=[value for block in contender.blocks for value in block.lead_in_s],
-        warmup=contender.warmup,
-        n=n,
-        median_s=center,
-        ci95_s=stats.median_interval(samples),
-        p10_s=stats.quantile(samples, 0.10) if n else None,
-        p90_s=stats.quantile(samples, 0.90) if n else None,
-        p99_s=_p99(contender, samples),
-        min_s=min(samples) if n else None,
-        throughput=_throughput(contender, center),
-        flops_per_s=contender.flops_per_step / center
-        if center and contender.flops_per_step
-        else None,
-        peak_fraction=None,
-        setup=contender.setup,
-        accuracy=contender.accuracy,
-        memory_peak_bytes=contender.memory_peak_bytes,
-        energy_j=None,
-        telemetry=None,
-        simulated=contender.simulated,
-        loss=list(contender.loss),
-        warnings=trust_warnings(contender),
-    )
-
-
-def _status(contender: Contender) -> str:
-    if contender.ended:
-        return contender.state
-    return "cancelled"  # the run ended, or still goes on, before this case did
-
-
-def _p99(contender: Contender, samples: list[float]) -> float | None:
-    """Tails exist only where every sample is one step, and there are enough of them."""
-    if contender.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
-        return None
-    return stats.quantile(samples, 0.99)
-
-
-def _throughput(contender: Contender, center: float | None) -> Throughput | None:
-    if not center:
-        return None
-    return Throughput(contender.items_per_step / center, f"{contender.item}/s")
-
-
-def trust_warnings(contender: Contender) -> list[Warning]:
-    """What weakens this one measurement."""
-    samples = contender.samples_s
-    if not samples:
-        return []
-    case_id = contender.case.id
-    found: list[Warning] = []
-    if len(samples) < FEW_SAMPLES:
-        found.append(
-            Warning(
-                code="few_samples",
-                message=f"only {len(samples)} samples",
-                remedy="give it more time: a larger --budget, or fewer scenarios",
-                subject=case_id,
-            )
-        )
-    width = stats.relative_half_width(stats.median(samples), stats.median_interval(samples))
-    if width is not None and width > 0.05:
-        found.append(
-            Warning(
-                code="unstable",
-                message=f"the median is known to within {width:.0%} only",
-                remedy="stop other work on this machine, or give it a larger --budget",
-                subject=case_id,
-            )
-        )
-    return found

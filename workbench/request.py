@@ -45,6 +45,7 @@ class Request:
     python: str | None = None
     seed: int = 0
     strict: bool = False
+    ceilings: bool = False  # of `ceilings`: measure what the machine can reach
 
     @property
     def budget(self) -> float:
@@ -60,6 +61,8 @@ class Request:
         found: list[str] = []
         if self.workloads:
             found = ["run", *self.workloads]
+        elif self.ceilings:
+            found = ["ceilings", "--again"]
         elif self.scenarios:
             found = ["advise", *self.scenarios]
         if self.budget_s is not None:
@@ -116,7 +119,9 @@ def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan
         raise UsageError(f"--budget lies between 1 and {LONGEST_BUDGET_S:g} s")
     if request.threads is not None and not 1 <= request.threads <= MOST_THREADS:
         raise UsageError(f"--threads lies between 1 and {MOST_THREADS}, not at {request.threads}")
-    if request.workloads:
+    if request.ceilings:
+        rows = []  # they depend on the machine
+    elif request.workloads:
         rows = [_ad_hoc(name, request) for name in dict.fromkeys(request.workloads)]
     else:
         names = dict.fromkeys(request.scenarios or scenarios)

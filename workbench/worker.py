@@ -19,10 +19,12 @@ from typing import Any
 
 from . import catalog
 from .contract import Setup, Task, WorkloadError, decode_case
-from .measure.block import WarmedUp, run_block, warm_up
+from .measure.block import WarmedUp, call_overhead_s, run_block, warm_up
 
 GPU_SETTLE_S = 0.25  # for clocks to rise again after an idle turn
+SCOUT_S = 0.02  # of a miniature: its steps take a millisecond where nothing is wrong
 FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
+MEMORY_MARKS = ("can't allocate memory", "std::bad_alloc", "Failed to allocate memory")
 MISSING_HINTS = {
     "torch": "pip install torch, or run the workers under an interpreter that has it: --python",
     "onnxruntime": "pip install onnxruntime, or onnxruntime-gpu beside an NVIDIA GPU",
@@ -34,9 +36,10 @@ MISSING_HINTS = {
 class Prepared:
     """A case that is ready for its blocks."""
 
-    def __init__(self, task: Task, warmed: WarmedUp) -> None:
+    def __init__(self, task: Task, warmed: WarmedUp, latency: bool) -> None:
         self.task = task
         self.warmed = warmed
+        self.latency = latency
 
 
 class Worker:
@@ -66,11 +69,11 @@ class Worker:
         return {"devices": _torch_devices(importlib.import_module("torch"))}
 
     def prepare(
-        self, case: dict[str, Any], seed: int, latency: bool, warm_up_s: float
+        self, case: dict[str, Any], seed: int, latency: bool, warm_up_s: float, cache_bytes: int
     ) -> dict[str, Any]:
         """Load a case, check its result, warm it up."""
         wanted = decode_case(case)
-        setup = Setup(seed=seed)
+        setup = Setup(seed=seed, cache_bytes=cache_bytes)
         self._forget_memory_peak()
         task = catalog.load(wanted.workload).prepare(wanted, setup)
         try:
@@ -81,7 +84,7 @@ class Worker:
         except BaseException:
             task.close()
             raise
-        self.prepared[wanted.id] = Prepared(task, warmed)
+        self.prepared[wanted.id] = Prepared(task, warmed, latency)
         # What the preparation left behind is not garbage: keep collections inside blocks short.
         gc.collect()
         gc.freeze()
@@ -90,6 +93,7 @@ class Worker:
             "transfer_out_s": transfer_out,
             "accuracy": asdict(accuracy),
             "warmup": asdict(warmed),
+            "call_overhead_s": call_overhead_s(),
             "memory_peak_bytes": self._memory_peak(),
         }
 
@@ -103,10 +107,23 @@ class Worker:
             step_s=warmed.step_s,
             seconds=seconds,
             min_samples=min_samples,
+            latency=prepared.latency,
             settle_s=GPU_SETTLE_S if self._on_gpu else 0.0,
         )
         loss = prepared.task.loss()
         return {**answer, "loss": loss}
+
+    def scout(self, case: dict[str, Any], beside: dict[str, Any], seed: int) -> dict[str, Any]:
+        """Seconds per step of two small cases, to find a precision that is only emulated here."""
+        found = []
+        for fields in (beside, case):
+            wanted = decode_case(fields)
+            task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
+            try:
+                found.append(warm_up(task, latency=True, seconds=SCOUT_S).step_s)
+            finally:
+                task.close()
+        return {"beside_s": found[0], "case_s": found[1]}
 
     def release(self, case: str) -> dict[str, Any]:
         """Give back what a case holds."""
@@ -171,7 +188,11 @@ def describe(error: BaseException) -> dict[str, Any]:
         remedy = MISSING_HINTS.get(error.name or "", f"pip install {error.name}")
         text = f"{error.name} is not installed here"
         return {"code": "missing_package", "message": text, "hint": remedy, "fatal": False}
-    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
+    if (
+        isinstance(error, MemoryError)
+        or "OutOfMemory" in type(error).__name__
+        or any(mark in str(error) for mark in MEMORY_MARKS)
+    ):
         remedy = "take a smaller batch or size, or free memory"
         return {"code": "no_memory", "message": message, "hint": remedy, "fatal": False}
     fatal = any(mark in str(error) for mark in FATAL_MARKS)

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from .confine import confine
 from .control import Control
 from .document import Reason
 from .guardian import RUN_ID_VARIABLE
@@ -94,7 +95,9 @@ class Guardian:
 class WorkerProcess:
     """One worker, awake only between `ask` and its answer."""
 
-    def __init__(self, key: WorkerKey, python: str, run_id: str, threads: int) -> None:
+    def __init__(
+        self, key: WorkerKey, python: str, run_id: str, threads: int, memory_bytes: int
+    ) -> None:
         self.key = key
         # Unlinked from the start: nothing to clean up, however we end.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
@@ -113,6 +116,7 @@ class WorkerProcess:
                 pass_fds=[theirs.fileno()],
                 env=environment,
             )
+        confine(self.pid, memory_bytes if device == "cpu" else None)
         self._channel = ours
         self._unread = b""
 
@@ -236,6 +240,7 @@ class Pool:
         run_id: str,
         python: str,
         threads: int,
+        memory_bytes: int,
         on_start: Callable[[WorkerKey, int, float, dict[str, str]], None],
         on_end: Callable[[WorkerKey, Reason | None], None],
         on_status: Callable[[str], None],
@@ -245,12 +250,14 @@ class Pool:
         self._run_id = run_id
         self._python = python
         self._threads = threads
+        self._memory_bytes = memory_bytes
         self._on_start = on_start
         self._on_end = on_end
         self._on_status = on_status
         self._on_freeze_failure = on_freeze_failure
         self._guardian = Guardian(run_id)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
+        self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
         self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
@@ -258,19 +265,21 @@ class Pool:
         if key in self._workers:
             return
         began = time.monotonic()
-        worker = WorkerProcess(key, self._python, self._run_id, self._threads)
+        worker = WorkerProcess(key, self._python, self._run_id, self._threads, self._memory_bytes)
         self._workers[key] = worker
         self._guardian.tell("+", worker.pid)
         hello = self.ask(key, deadline_s, op="hello").result
-        self._on_start(key, worker.pid, time.monotonic() - began, hello["versions"])
+        self.import_s[key] = time.monotonic() - began
+        self._on_start(key, worker.pid, self.import_s[key], hello["versions"])
 
     def is_alive(self, key: WorkerKey) -> bool:
         return key in self._workers
 
     def process_ids(self) -> list[int]:
-        """Every process of the run, this one included."""
+        """Every process of the run: workers, this one, and the one that draws it."""
         workers = (group_members(worker.pid) for worker in self._workers.values())
-        return [os.getpid(), *(pid for members in workers for pid in members)]
+        front_end = [self._control.front_end] if self._control.front_end else []
+        return [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
 
     def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
         """Wake the worker, let it carry out one request, freeze it again."""

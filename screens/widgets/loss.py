@@ -5,7 +5,8 @@ from __future__ import annotations
 from textual.content import Content
 
 from workbench import units
-from workbench.report import Contender, Row
+from workbench.contender import Contender
+from workbench.report import Row
 
 from .. import drawing
 from ..figures import Figures

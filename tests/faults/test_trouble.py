@@ -13,6 +13,8 @@ TROUBLES = {
     "nan": "non_finite",
     "prepare": "unsupported",
     "hang": "timeout",
+    "allocate": "no_memory",
+    "instant": "impossible_rate",
 }
 
 

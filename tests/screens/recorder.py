@@ -11,6 +11,7 @@ from recorded_scenarios import Entry, Scenario
 
 from workbench import events as ev
 from workbench.advisor.objective import block_value
+from workbench.contract import Work
 from workbench.document import (
     SCHEMA_VERSION,
     AccuracyResult,
@@ -74,9 +75,9 @@ class Recorder:
                 apart=["fp64"] if scenario.id == "floating_point" else [],
                 reproduce=f"workbench advise {scenario.id} --budget {BUDGET_S:g}",
                 cases=[scenario.case(entry) for entry in entries.values()],
-                item=scenario.item,
-                items_per_step=dict.fromkeys(entries, scenario.items),
-                flops_per_step=dict.fromkeys(entries, scenario.flops),
+                work=dict.fromkeys(
+                    entries, Work(scenario.flops, None, scenario.items, scenario.item, 1e7)
+                ),
             )
         )
 

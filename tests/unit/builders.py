@@ -9,11 +9,13 @@ import msgspec
 from workbench import events as ev
 from workbench.advisor.scenarios import Scenario
 from workbench.advisor.verdict import decide
-from workbench.contract import Case
+from workbench.contract import Case, Work
 from workbench.document import (
     AccuracyResult,
+    Ceilings,
     Cpu,
     CudaDriver,
+    DeviceCeilings,
     Gpu,
     Isa,
     Machine,
@@ -62,6 +64,29 @@ def machine(*gpus: str) -> Machine:
         gpus=found,
         nvml=Nvml(bool(gpus), None if gpus else ABSENT),
         cuda=CudaDriver(bool(gpus), len(gpus), None if gpus else ABSENT),
+    )
+
+
+def ceilings(*devices: str, peak: float = 1e11, bandwidth: float = 1e10) -> Ceilings:
+    """Ceilings of the given devices: FP32 and BF16 peaks, memory and a cache of 32 MiB."""
+    return Ceilings(
+        "0123456789abcdef",
+        "2026-11-21T00:00:00.000Z",
+        [
+            DeviceCeilings(
+                device=device,
+                name="Test",
+                threads=8 if device == "cpu" else None,
+                peak_ops_per_s={"fp32": peak, "bf16": 2 * peak},
+                memory_bytes_per_s=bandwidth,
+                memory={"copy": bandwidth, "triad": 0.9 * bandwidth},
+                cache_bytes=1 << 25 if device == "cpu" else None,
+                cache_bytes_per_s=10 * bandwidth if device == "cpu" else None,
+                launch_s=1e-6,
+                unavailable={"fp16": "no fast path"},
+            )
+            for device in devices
+        ],
     )
 
 
@@ -120,9 +145,7 @@ def events(
             apart=list(row.apart),
             reproduce="workbench advise row",
             cases=cases,
-            item="samples",
-            items_per_step={c.id: 64.0 for c in cases},
-            flops_per_step={c.id: 1e9 for c in cases},
+            work={c.id: Work(1e9, 1e6, 64.0, "samples", 1e7) for c in cases},
         ),
         ev.RaceStarted(at_s=0.4, scenario=row.id, share_s=10.0),
     ]
@@ -208,6 +231,7 @@ def eventful() -> list[ev.AnyEvent]:
         ev.CasePreparing(at_s=0.49, case=a.id),
         ev.BlockDiscarded(at_s=0.5, case=a.id, reason=Reason("suspended", "it slept")),
     ]
+    middle.append(ev.CeilingsKnown(at_s=0.51, ceilings=ceilings("cpu", "cuda:0")))
     found: list[ev.AnyEvent] = []
     for event in [*first[:4], *middle, *first[4:], *rest]:
         if isinstance(event, ev.BlockMeasured) and event.scenario == "row":

@@ -7,7 +7,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from workbench.contract import Accuracy, Task
+from workbench.contract import Accuracy, DeviceTimer, Task
 from workbench.measure import block
 
 
@@ -56,8 +56,68 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_sample_is_the_mean_step_with_all_work_finished(clock: Clock) -> None:
     task = Steps(clock, 0.01)
-    assert block.time_sample(task, 5) == pytest.approx(0.01, rel=1e-4)
+    sample = block.time_sample(task, 5)
+    assert sample.host_s == pytest.approx(0.01, rel=1e-4)
+    assert (sample.device_s, sample.issue_s) == (None, None)
     assert (task.steps, task.finished) == (5, 1)
+
+
+class Queued(Steps):
+    """Steps that a device carries out later: the host only queues them, at 1 ms each."""
+
+    def __init__(self, clock: Clock, length: float) -> None:
+        super().__init__(clock, length)
+        self.pending = 0
+        self.marks: list[int] = []
+
+    def step(self) -> None:
+        self.steps += 1
+        self.pending += 1
+        self.clock.now += 0.001
+
+    def finish(self) -> None:
+        self.finished += 1
+        self.clock.now += 0.5 + self.pending * next(self.lengths)  # half a second to wake up
+        self.pending = 0
+
+    def device_timer(self) -> DeviceTimer:
+        return Marks(self)
+
+
+class Marks(DeviceTimer):
+    def __init__(self, task: Queued) -> None:
+        self.task = task
+
+    def start(self) -> None:
+        self.begun = self.task.steps
+
+    def stop(self) -> None:
+        self.ended = self.task.steps
+
+    def elapsed_s(self) -> float:
+        assert self.task.pending == 0, "read before the work was finished"
+        return (self.ended - self.begun) * next(self.task.lengths)
+
+
+@pytest.mark.parametrize(("latency", "counted"), [(False, 0.01), (True, 0.061)])
+def test_a_device_is_timed_by_its_own_clock_for_throughput_by_the_hosts_for_latency(
+    clock: Clock, latency: bool, counted: float
+) -> None:
+    task = Queued(clock, 0.01)
+    found = block.run_block(
+        task, iterations=10, step_s=0.01, seconds=2.0, min_samples=1, latency=latency
+    )
+    assert found["samples_s"] == pytest.approx([counted] * len(found["samples_s"]), rel=1e-3)
+    assert found["clocks"] == {
+        "counted": "host" if latency else "device",
+        "host_s": pytest.approx(0.061, rel=1e-3),
+        "device_s": pytest.approx(0.01, rel=1e-3),
+        "issue_s": pytest.approx(0.001, rel=1e-3),
+    }
+
+
+def test_the_loop_knows_what_it_costs_itself() -> None:
+    assert 1e-9 < block.call_overhead_s(calls=1000) < 1e-5
 
 
 def test_warm_up_ends_when_windows_agree_and_keeps_the_first_step_apart(clock: Clock) -> None:

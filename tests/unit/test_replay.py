@@ -63,7 +63,7 @@ def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> 
     assert list(replayed.rows) == list(live.rows) == ["row", "other"]
     for name, row in live.rows.items():
         again, plan = replayed.rows[name].plan, row.plan
-        for field in ("title", "question", "textbook", "objective", "reproduce", "cases", "item"):
+        for field in ("title", "question", "textbook", "objective", "reproduce", "cases", "work"):
             assert getattr(again, field) == getattr(plan, field)
 
 

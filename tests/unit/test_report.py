@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench import events as ev
+from workbench.contract import Work
 from workbench.document import Document
 from workbench.export.json import dump
 from workbench.measure import statistics as stats
@@ -216,7 +217,7 @@ def test_what_needs_how_many_samples(n: int, iterations: int) -> None:
 
 def test_without_counted_operations_there_is_no_flop_rate() -> None:
     built = [
-        msgspec.structs.replace(e, flops_per_step={CPU.id: None})
+        msgspec.structs.replace(e, work={CPU.id: Work(None, None, 64.0, "samples", 1e7)})
         if isinstance(e, ev.RacePlanned)
         else e
         for e in events({CPU: steady(1.0)})

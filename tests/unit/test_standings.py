@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builders import case, report, scenario, steady
+from builders import case, machine, report, scenario, steady
 
 from workbench.advisor import standings
 
@@ -72,3 +72,17 @@ def test_steady_is_narrow_or_as_narrow_as_it_gets() -> None:
     assert not standings.is_steady(few)
     assert not standings.is_steady(wild_but_short)
     assert standings.is_steady(plateau)
+
+
+def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
+    emulated, native = case("cpu-a", "fp16"), case("cpu-a", "bf16")
+    contenders = field({A: [[1.0]], emulated: [[200.0]], native: [[0.5]]})
+    (left,) = standings.slower_precisions(contenders, machine().cpu)
+    assert left.contender.case == emulated
+    assert left.reason.code == "slower_precision"
+    assert "200x slower than fp32 in its first block" in left.reason.message
+
+
+def test_without_fp32_beside_it_no_precision_is_called_slow() -> None:
+    contenders = field({B: [[1.0]], case("cpu-a", "fp16"): [[200.0]]})
+    assert leaving(standings.slower_precisions(contenders[1:], machine().cpu)) == []

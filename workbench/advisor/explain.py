@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .. import units
+from ..contender import Contender
 from ..contract import Case
 from ..document import Reason
 from ..measure.statistics import Ratio, median
-from ..report import Contender, Row
+from ..report import Row
 from .objective import start_up_s
 from .scenarios import Scenario
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..document import Reason
+from ..contender import Contender
+from ..contract import Case
+from ..document import Cpu, Reason
 from ..measure import statistics as stats
-from ..report import Contender
+from ..refusals import REDUCED, slower_precision
 from . import race
 from .scenarios import Scenario
 from .verdict import exceeds_error_limit
@@ -62,6 +64,23 @@ def beaten(
         for found in race.beaten(measured, look=look, pairs=race.pair_count(entrants)):
             text = f"{found.ratio.value:.3g}x slower than {found.by.partition('/')[2]}"
             yield Leaving(by_id[found.case], Reason("beaten", text), found)
+
+
+def slower_precisions(contenders: Sequence[Contender], cpu: Cpu | None) -> Iterator[Leaving]:
+    """After one block: reduced precisions far behind FP32 done the same way."""
+    like = {_but_precision(c.case): c for c in contenders if c.case.precision == "fp32"}
+    for contender in contenders:
+        beside = like.get(_but_precision(contender.case))
+        if contender.case.precision not in REDUCED or beside is None:
+            continue
+        factor = stats.median(contender.samples_s) / stats.median(beside.samples_s)
+        reason = slower_precision(contender.case, factor, "in its first block", cpu)
+        if reason is not None:
+            yield Leaving(contender, reason)
+
+
+def _but_precision(case: Case) -> tuple[object, ...]:
+    return case.workload, case.device, case.backend, case.threads, case.batch, case.layout
 
 
 def hopeless(

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from ..contender import Contender
 from ..document import EqualPrecision, Verdict, Warning
 from ..machine import no_gpu
 from ..measure.statistics import Ratio
-from ..report import Contender, Report, Row, trust_warnings
+from ..report import Report, Row
+from ..trust import trust_warnings
 from . import race
 from .explain import Evidence, reasons, short, times
 from .scenarios import Scenario
@@ -71,7 +73,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         warnings=[
             *(warning for warning in report.warnings if warning.subject == scenario.id),
             *unsettled(pick, runner_up, pick_ratio),
-            *chain.from_iterable(map(trust_warnings, unique)),
+            *chain.from_iterable(trust_warnings(c, machine) for c in unique),
         ],
         reproduce=row.plan.reproduce,
     )

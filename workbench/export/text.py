@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from .. import units
 from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
+from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
 from ..document import CudaDriver, Gpu, Machine, Nvml, Software, Verdict
 from ..measure import statistics as stats
-from ..report import Contender, Report, Row, trust_warnings
+from ..report import Report, Row
+from ..trust import trust_warnings
 
 WIDTH = 100
 
@@ -34,9 +36,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int])
 def rate_text(contender: Contender) -> str:
     """FLOP/s where they are counted, items per second otherwise; `n/a` before any sample."""
     samples = contender.samples_s
-    if samples and contender.flops_per_step:
-        return units.rate(contender.flops_per_step / stats.median(samples), "FLOP/s")
-    return units.rate(contender.rate, f"{contender.item}/s")
+    if samples and contender.work.flops:
+        return units.rate(contender.work.flops / stats.median(samples), "FLOP/s")
+    return units.rate(contender.rate, f"{contender.work.item}/s")
 
 
 # ------------------------------------------------------------------- a run

@@ -1,17 +1,20 @@
 """Running a prepared task: warm-up, then blocks of timed samples.  Lives in the worker.
 
-A sample is the host's monotonic time over `iterations` steps with all queued work finished,
-divided by `iterations`.  Standard library only.
+A sample is the time of `iterations` steps with all queued work finished, divided by
+`iterations`: by the host's monotonic clock, and beside it by the device's own where it has one.
+For throughput the device's clock counts, which hides the launch of the first step and the wait
+for the last; for latency the host's, which a caller sees.  Standard library only.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from ..contract import Task
+from ..contract import Accuracy, DeviceTimer, Task
 
 TIMER_SHARE = 1e-3  # the timer may cost this much of a sample at most
 MIN_SAMPLE_S = 2e-3  # of a throughput sample: shorter ones only swell the journal
@@ -31,14 +34,53 @@ def timer_overhead_s(reads: int = 200) -> float:
     return max(min(gaps), 1e-9)
 
 
-def time_sample(task: Task, iterations: int) -> float:
-    """Seconds per step over `iterations` steps, everything finished."""
+class _Nothing(Task):
+    def step(self) -> None:
+        pass
+
+    def check(self) -> Accuracy:
+        raise NotImplementedError
+
+
+def call_overhead_s(calls: int = 20_000) -> float:
+    """Seconds that the timing loop itself spends on each step, by timing steps that do nothing."""
+    return min(time_sample(_Nothing(), calls).host_s for _ in range(3))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Seconds per step; `issue_s` is what queueing took, both None without a device timer."""
+
+    host_s: float
+    device_s: float | None = None
+    issue_s: float | None = None
+
+
+def time_sample(task: Task, iterations: int, timer: DeviceTimer | None = None) -> Sample:
+    """Time `iterations` steps, everything finished."""
+    if timer is None:
+        began = time.perf_counter()
+        for _ in range(iterations):
+            task.step()
+        task.finish()
+        return Sample(_digits((time.perf_counter() - began) / iterations))
     began = time.perf_counter()
+    timer.start()
     for _ in range(iterations):
         task.step()
+    timer.stop()
+    issued = time.perf_counter()
     task.finish()
-    seconds = (time.perf_counter() - began) / iterations
-    return float(f"{seconds:.7g}")  # a ten-millionth: the timer knows no more, journals stay small
+    ended = time.perf_counter()
+    return Sample(
+        _digits((ended - began) / iterations),
+        _digits(timer.elapsed_s() / iterations),
+        _digits((issued - began) / iterations),
+    )
+
+
+def _digits(seconds: float) -> float:
+    return float(f"{seconds:.7g}")  # a ten-millionth: the clock knows no more, journals stay small
 
 
 @dataclass
@@ -59,13 +101,13 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     """
     began = time.perf_counter()
     task.activate()
-    first = time_sample(task, 1)
+    first = time_sample(task, 1).host_s
     n, previous, current, steady = 1, None, first, False
     while not steady and time.perf_counter() - began + current < seconds:
         window: list[float] = []
         window_began = time.perf_counter()
         while True:
-            window.append(time_sample(task, 1))
+            window.append(time_sample(task, 1).host_s)
             now = time.perf_counter()
             if now - began + window[-1] > seconds:
                 break
@@ -82,20 +124,27 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     return WarmedUp(n, spent, first, current, steady, iterations)
 
 
-def lead_in(task: Task, *, iterations: int, step_s: float, settle_s: float) -> list[float]:
+def lead_in(
+    task: Task,
+    *,
+    iterations: int,
+    step_s: float,
+    settle_s: float,
+    timer: DeviceTimer | None = None,
+) -> list[Sample]:
     """Samples that count for nothing: two, and then up to `settle_s` until two in a row agree.
 
     A GPU whose worker stood still has dropped its clocks and takes a while to raise them.
     """
-    samples: list[float] = []
+    samples: list[Sample] = []
     if step_s * iterations > LEAD_IN_CAP_S:
         return samples
     began = time.perf_counter()
     while len(samples) < LEAD_IN_SAMPLES or (
         time.perf_counter() - began < settle_s
-        and abs(samples[-1] - samples[-2]) > AGREEMENT * samples[-2]
+        and abs(samples[-1].host_s - samples[-2].host_s) > AGREEMENT * samples[-2].host_s
     ):
-        samples.append(time_sample(task, iterations))
+        samples.append(time_sample(task, iterations, timer))
     return samples
 
 
@@ -106,29 +155,48 @@ def run_block(
     step_s: float,
     seconds: float,
     min_samples: int,
+    latency: bool = False,
     settle_s: float = 0.0,
 ) -> dict[str, Any]:
     """One turn: lead-in samples, then timed ones until `seconds` and `min_samples` are reached.
 
-    Returns `samples_s` and `lead_in_s` (seconds per step), `gap` (the machine slept in between).
+    Returns `samples_s` and `lead_in_s` (seconds per step by the clock that counts), `clocks` (the
+    medians by the host's and the device's clock and of queueing alone; None without a device
+    timer), `gap` (the machine slept in between).
     """
     task.activate()
-    untimed = lead_in(task, iterations=iterations, step_s=step_s, settle_s=settle_s)
+    timer = task.device_timer()
+    untimed = lead_in(task, iterations=iterations, step_s=step_s, settle_s=settle_s, timer=timer)
     slept_before = _sleep_clock()
-    samples: list[float] = []
+    samples: list[Sample] = []
     began = time.perf_counter()
     while True:
-        samples.append(time_sample(task, iterations))
+        samples.append(time_sample(task, iterations, timer))
         spent = time.perf_counter() - began
         if len(samples) >= MAX_SAMPLES:
             break
         # Half a sample past the end is nearer to it than half a sample short of it.
-        if len(samples) >= min_samples and spent + samples[-1] * iterations / 2 >= seconds:
+        if len(samples) >= min_samples and spent + samples[-1].host_s * iterations / 2 >= seconds:
             break
+    by_device = timer is not None and not latency
     return {
-        "samples_s": samples,
-        "lead_in_s": untimed,
+        "samples_s": [_counted(sample, by_device) for sample in samples],
+        "lead_in_s": [_counted(sample, by_device) for sample in untimed],
+        "clocks": None if timer is None else _clocks(samples, by_device),
         "gap": _sleep_clock() - slept_before > GAP_S,
+    }
+
+
+def _counted(sample: Sample, by_device: bool) -> float:
+    return sample.device_s if by_device and sample.device_s is not None else sample.host_s
+
+
+def _clocks(samples: Sequence[Sample], by_device: bool) -> dict[str, Any]:
+    return {
+        "counted": "device" if by_device else "host",
+        "host_s": median(sample.host_s for sample in samples),
+        "device_s": median(sample.device_s or 0.0 for sample in samples),
+        "issue_s": median(sample.issue_s or 0.0 for sample in samples),
     }
 
 

@@ -1,0 +1,157 @@
+"""Ceilings: planned for a machine, derived from a run, kept under its fingerprint, shown."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import ceilings as sample
+from builders import events, machine, scenario
+
+from workbench import ceilings
+from workbench import events as ev
+from workbench.contract import Case, Work
+from workbench.document import Cache, Package, Software
+from workbench.export.ceilings import ceilings_text
+from workbench.report import Report
+
+LLC = Cache(3, "unified", 1 << 25, 1)
+HERE = msgspec.structs.replace(machine(), cpu=msgspec.structs.replace(machine().cpu, caches=[LLC]))
+SOFTWARE = Software("3.11", "python", {"torch": Package("2.13.0", "CPU build")}, {})
+
+
+def product(precision: str, device: str = "cpu") -> Case:
+    threads = 8 if device == "cpu" else None
+    return Case("matmul", device, "torch", precision, threads=threads, params={"n": 2048})
+
+
+def bandwidth(kernel: str, mib: float) -> Case:
+    return Case(
+        "bandwidth", "cpu", "torch", "fp32", threads=8, params={"kernel": kernel, "mib": mib}
+    )
+
+
+def launch(wait: str) -> Case:
+    return Case("launch", "cpu", "torch", "fp32", threads=8, params={"wait": wait})
+
+
+def measured(works: dict[Case, tuple[Work, float]], **more) -> Report:
+    """A run in which each case takes a constant time for its work."""
+    blocks = {c: [[seconds] * 12] for c, (_, seconds) in works.items()}
+    built = [
+        msgspec.structs.replace(e, work={c.id: work for c, (work, _) in works.items()})
+        if isinstance(e, ev.RacePlanned)
+        else msgspec.structs.replace(e, machine=HERE)
+        if isinstance(e, ev.HardwareDetected)
+        else e
+        for e in events(blocks, row=scenario(precisions=("fp32",)), **more)
+    ]
+    return Report.of(built)
+
+
+RUN = measured(
+    {
+        product("fp32"): (Work(1.7e10, 5e7, 1, "products", 5e7), 0.1),
+        product("bf16"): (Work(1.7e10, 5e7, 1, "products", 5e7), 0.05),
+        bandwidth("copy", 256.0): (Work(None, 2 * 2.0**28, 2.0**29, "bytes", 2.0**29), 0.05),
+        bandwidth("triad", 256.0): (
+            Work(1e8, 3 * 2.0**28, 3 * 2.0**28, "bytes", 3 * 2.0**28),
+            0.05,
+        ),
+        bandwidth("triad", 4.0): (Work(2e6, 3 * 2.0**22, 3 * 2.0**22, "bytes", 3 * 2.0**22), 1e-4),
+        launch("no"): (Work(1, 4, 1, "launches", 4), 2e-6),
+        launch("yes"): (Work(1, 4, 1, "launches", 4), 3e-6),
+    }
+)
+
+
+def test_ceilings_are_what_each_kind_of_work_reached() -> None:
+    found = ceilings.of_report(RUN, "abc")
+    (device,) = found.devices
+    assert found.fingerprint == "abc"
+    assert device.peak_ops_per_s == pytest.approx({"fp32": 1.7e11, "bf16": 3.4e11})
+    assert device.memory == pytest.approx({"copy": 2.0**29 / 0.05, "triad": 3 * 2.0**28 / 0.05})
+    assert device.memory_bytes_per_s == pytest.approx(3 * 2.0**28 / 0.05)
+    assert device.cache_bytes == 1 << 25
+    assert device.cache_bytes_per_s == pytest.approx(3 * 2.0**22 / 1e-4)
+    assert (device.launch_s, device.step_latency_s) == (2e-6, 3e-6)
+
+
+def test_nothing_measured_gives_no_ceilings() -> None:
+    empty = Report.of(events({product("fp32"): []}))
+    assert ceilings.of_report(empty, "abc") is None
+
+
+def test_a_faster_result_raises_its_ceiling_and_a_slower_one_does_not() -> None:
+    low = ceilings.raised(sample("cpu", peak=1e11), RUN)
+    assert low.devices[0].peak_ops_per_s == pytest.approx({"fp32": 1.7e11, "bf16": 3.4e11})
+    high = sample("cpu", peak=1e12)
+    assert ceilings.raised(high, RUN) == high
+
+
+def test_the_plan_covers_devices_precisions_and_caches() -> None:
+    rows = {row.scenario.id: row.cases for row in ceilings.plan(HERE, ["cpu"], threads=None)}
+    assert "transfer" not in rows  # nothing to transfer to
+    assert {"fp32", "bf16", "fp64", "fp16", "int8"} <= {c.precision for c in rows["matmul"]}
+    assert {c.threads for c in rows["matmul"]} == {8}
+    sizes = {c.params["mib"] for c in rows["bandwidth"]}
+    assert sizes == {256.0, 4.0}
+    both = {row.scenario.id: row.cases for row in ceilings.plan(HERE, ["cpu", "cuda:0"], threads=2)}
+    assert {c.device for c in both["transfer"]} == {"cuda:0"}
+    on_gpu = [c for c in both["bandwidth"] if c.device == "cuda:0"]
+    assert {c.params["mib"] for c in on_gpu} == {256.0}
+    ids = [c.id for cases in both.values() for c in cases]
+    assert len(ids) == len(set(ids))
+
+
+def test_arrays_out_of_cache_outgrow_a_large_cache() -> None:
+    large = msgspec.structs.replace(LLC, size_bytes=1 << 29)
+    big = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, caches=[large]))
+    rows = {row.scenario.id: row.cases for row in ceilings.plan(big, ["cpu"], threads=None)}
+    assert max(c.params["mib"] for c in rows["bandwidth"]) == 2048.0
+
+
+def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:
+    plain = ceilings.fingerprint(HERE, SOFTWARE)
+    assert plain == ceilings.fingerprint(HERE, SOFTWARE)
+    fewer = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, effective_cores=4))
+    other = msgspec.structs.replace(SOFTWARE, environment={"OPENBLAS_CORETYPE": "Haswell"})
+    newer = msgspec.structs.replace(SOFTWARE, packages={"torch": Package("2.14.0")})
+    marks = {
+        plain,
+        ceilings.fingerprint(fewer, SOFTWARE),
+        ceilings.fingerprint(HERE, other),
+        ceilings.fingerprint(HERE, newer),
+    }
+    assert len(marks) == 4
+    busier = msgspec.structs.replace(
+        HERE, memory=msgspec.structs.replace(HERE.memory, available_bytes=1)
+    )
+    assert ceilings.fingerprint(busier, SOFTWARE) == plain
+
+
+def test_ceilings_are_kept_and_damage_is_no_crash(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kept = sample("cpu")
+    assert ceilings.load(kept.fingerprint) is None
+    ceilings.save(kept)
+    assert ceilings.load(kept.fingerprint) == kept
+    (ceilings.folder() / f"{kept.fingerprint}.json").write_text("{")
+    assert ceilings.load(kept.fingerprint) is None
+
+
+def test_the_text_holds_each_figure_and_the_reason_for_a_gap() -> None:
+    text = ceilings_text(sample("cpu", "cuda:0", peak=2e11))
+    assert "FP32" in text
+    assert "200 GFLOP/s" in text
+    assert "cpu fp16: no fast path" in text
+    assert "cuda:0: memory-bound below 20.0 FLOP/byte" in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert "INT8" not in text  # no device has one
+
+
+def test_without_roofs_there_is_no_chart() -> None:
+    bare = sample("cpu")
+    bare.devices[0] = msgspec.structs.replace(bare.devices[0], memory_bytes_per_s=None)
+    assert "Roofline" not in ceilings_text(bare)

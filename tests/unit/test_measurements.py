@@ -1,0 +1,144 @@
+"""What derives from samples: trust, comparison with the row's fastest, place under the roofs."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from builders import case, ceilings, events, machine, report, steady
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import events as ev
+from workbench.contract import Work
+from workbench.document import Clocks
+from workbench.report import Report
+from workbench.trust import trust_warnings
+
+A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
+
+
+def codes(contender, *arguments) -> set[str]:
+    return {warning.code for warning in trust_warnings(contender, *arguments)}
+
+
+def alone(blocks, **changes):
+    """The one contender of a run with these blocks; `changes` go to its preparation."""
+    built = [
+        msgspec.structs.replace(e, **changes) if isinstance(e, ev.CasePrepared) else e
+        for e in events({A: blocks})
+    ]
+    return Report.of(built).contenders[A.id]
+
+
+def test_a_quiet_measurement_carries_no_warning() -> None:
+    assert codes(alone(steady(1.0)), machine()) == set()
+
+
+def test_a_course_in_one_direction_is_drift_and_noise_is_not() -> None:
+    rising = [[1 + 0.02 * i] * 5 for i in range(9)]
+    assert codes(alone(rising)) == {"drifting"}
+    (told,) = trust_warnings(alone(rising))
+    assert "12% slower" in told.message
+    falling = [[1 - 0.02 * i] * 5 for i in range(9)]
+    assert "faster" in trust_warnings(alone(falling))[0].message
+    back_and_forth = [[1.0, 1.01, 0.99, 1.0, 1.02]] * 9
+    assert codes(alone(back_and_forth)) == set()
+
+
+def test_a_step_that_costs_little_more_than_its_call_is_told() -> None:
+    assert codes(alone(steady(1e-6), call_overhead_s=5e-8)) == {"short_step"}
+    assert codes(alone(steady(1e-5), call_overhead_s=5e-8)) == set()
+
+
+def test_more_threads_than_cores_are_told() -> None:
+    few = msgspec.structs.replace(
+        machine(), cpu=msgspec.structs.replace(machine().cpu, effective_cores=4)
+    )
+    assert codes(alone(steady(1.0)), few) == {"oversubscribed"}
+
+
+def test_every_warning_names_its_case_and_a_remedy() -> None:
+    wild = [[1.0, 9.0]] + [[1.0 + i] for i in range(6)]
+    found = trust_warnings(alone(wild, call_overhead_s=1.0), machine())
+    assert len(found) >= 3
+    assert all(warning.subject == A.id and warning.remedy for warning in found)
+
+
+def test_each_contender_stands_beside_the_fastest_of_its_row() -> None:
+    found = report({A: steady(1.0), B: steady(2.0), C: steady(1.002)})
+    fastest, slower, close = found.measurements
+    assert fastest.against is None
+    assert (slower.against.id, slower.against.word) == (A.id, "slower")
+    assert slower.against.ratio == pytest.approx(2.0, rel=0.02)
+    assert slower.against.ci95[0] <= slower.against.ratio <= slower.against.ci95[1]
+    assert close.against.word == "same"
+
+
+def test_capability_is_the_best_tenth_and_outliers_stay_in() -> None:
+    (found,) = report({A: [[1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 9.0]]}).measurements
+    assert found.capability.value == pytest.approx(64 / found.p10_s)
+    assert found.outliers == 1
+    assert found.n == 7
+    assert 9.0 in found.samples_s
+
+
+def test_clocks_are_medians_over_blocks() -> None:
+    times = iter([1.0, 3.0, 2.0])
+    built = [
+        msgspec.structs.replace(e, clocks=Clocks("device", next(times), 0.5, 0.1))
+        if isinstance(e, ev.BlockMeasured)
+        else e
+        for e in events({A: steady(0.5, 3)})
+    ]
+    (found,) = Report.of(built).measurements
+    assert found.clocks == Clocks("device", 2.0, 0.5, 0.1)
+
+
+# ----------------------------------------------------------------- roofs
+
+
+def under(step_s: float, work: Work, **limits: float):
+    """The measurement of one contender that takes `step_s` for `work`."""
+    built = [
+        msgspec.structs.replace(e, work={A.id: work}) if isinstance(e, ev.RacePlanned) else e
+        for e in events({A: [[step_s] * 10]})
+    ]
+    built.append(ev.CeilingsKnown(at_s=9.0, ceilings=ceilings("cpu", **limits)))
+    (found,) = Report.of(built).measurements
+    return found
+
+
+def test_a_result_is_a_fraction_of_the_peak_of_its_precision() -> None:
+    found = under(0.1, Work(1e9, 1e6, 1, "items", 1e9), peak=1e11)
+    assert found.peak_fraction == pytest.approx(0.1)
+    assert found.roofline.limited_by == "compute"
+    assert found.roofline.intensity_flops_per_byte == pytest.approx(1000)
+
+
+def test_few_operations_per_byte_stand_under_the_memory_roof() -> None:
+    found = under(1.0, Work(1e9, 4e9, 1, "items", 1e10), peak=1e11, bandwidth=1e10)
+    assert found.roofline.limited_by == "memory"
+    assert found.roofline.attainable_flops_per_s == pytest.approx(2.5e9)
+    assert found.roofline.fraction == pytest.approx(0.4)
+
+
+def test_what_fits_into_the_cache_stands_under_the_caches_roof() -> None:
+    found = under(0.1, Work(1e9, 4e9, 1, "items", 1e6), peak=1e11, bandwidth=1e10)
+    assert found.roofline.limited_by == "cache"
+    assert found.roofline.attainable_flops_per_s == pytest.approx(2.5e10)
+
+
+def test_without_counted_work_or_ceilings_there_is_no_roof() -> None:
+    assert under(1.0, Work(None, 4e9, 1, "items", 1e10)).roofline is None
+    (bare,) = report({A: steady(1.0)}).measurements
+    assert (bare.peak_fraction, bare.roofline) == (None, None)
+
+
+@given(st.floats(1e-9, 1e3), st.floats(1, 1e15), st.floats(1, 1e15), st.floats(1, 1e12))
+def test_no_fraction_is_above_one(step_s: float, flops: float, moved: float, held: float) -> None:
+    found = under(step_s, Work(flops, moved, 1, "items", held))
+    assert 0 < found.peak_fraction <= 1
+    assert 0 < found.roofline.fraction <= 1
+    assert math.isfinite(found.roofline.attainable_flops_per_s)

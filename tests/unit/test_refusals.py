@@ -1,0 +1,100 @@
+"""What is not raced, and why: bounds and gaps of an instruction set, precisions that lose."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import case, machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import catalog, refusals
+from workbench.contract import PRECISIONS, Case
+from workbench.document import Cpu, Isa
+from workbench.machine.isa import bound_ops_per_s, lacking
+
+EVERY = dict.fromkeys(Isa.__struct_fields__, False)
+
+
+def cpu(architecture: str = "x86_64", mhz: float | None = None, **isa: bool | None) -> Cpu:
+    return msgspec.structs.replace(
+        machine().cpu,
+        architecture=architecture,
+        max_frequency_mhz=mhz,
+        isa=Isa(**{**EVERY, "avx2": architecture == "x86_64", **isa}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("precision", "isa", "missing"),
+    [
+        ("fp16", {}, "AVX512-FP16"),
+        ("fp16", {"avx512_fp16": True}, None),
+        ("bf16", {}, "AVX512-BF16 or AMX"),
+        ("bf16", {"amx_bf16": True}, None),
+        ("int8", {"avx512f": True}, "AVX512-VNNI or AVX-VNNI or AMX"),
+        ("int8", {"avx_vnni": True}, None),
+        ("bf16", {"avx512_bf16": None}, None),  # the kernel did not say
+        ("fp32", {}, None),
+    ],
+)
+def test_the_extensions_a_precision_lacks(precision: str, isa: dict, missing: str | None) -> None:
+    assert lacking(precision, cpu(**isa)) == missing
+
+
+def test_on_arm_other_extensions_count() -> None:
+    assert lacking("int8", cpu("aarch64")) == "dot products or I8MM"
+    assert lacking("int8", cpu("aarch64", asimddp=True)) is None
+    assert lacking("fp16", cpu("aarch64")) is None  # not read there: nothing is claimed
+
+
+def test_the_bound_of_an_instruction_set_worked_by_hand() -> None:
+    # 16 lanes, two units, two operations per multiply-add, 3 GHz, 4 cores.
+    assert bound_ops_per_s("fp32", cpu(mhz=3000, avx512f=True), 4) == 16 * 2 * 2 * 3e9 * 4
+    assert bound_ops_per_s("fp64", cpu(mhz=3000), 1) == 4 * 2 * 2 * 3e9
+    assert bound_ops_per_s("fp32", cpu(mhz=3000), 999) == 8 * 2 * 2 * 3e9 * 8  # of 8 cores
+    assert bound_ops_per_s("fp32", cpu("arm64"), 4) is None
+    assert bound_ops_per_s("fp32", cpu(avx2=None), 4) is None
+
+
+@given(st.sampled_from(PRECISIONS), st.integers(1, 64))
+def test_more_extensions_and_threads_never_lower_the_bound(precision: str, threads: int) -> None:
+    few, many = cpu(), cpu(**dict.fromkeys(EVERY, True))
+    lower, upper = (bound_ops_per_s(precision, c, threads) for c in (few, many))
+    assert (lower is None) == (upper is None)
+    assert lower is None or lower <= upper
+    assert lower is None or lower <= bound_ops_per_s(precision, few, threads + 1)
+
+
+def test_a_rate_beyond_the_bound_is_an_error_and_one_below_is_none() -> None:
+    here = msgspec.structs.replace(machine(), cpu=cpu(mhz=3000))
+    fp32 = case("cpu-a")
+    bound = bound_ops_per_s("fp32", here.cpu, fp32.threads)
+    assert refusals.impossible_rate(fp32, bound, here) is None
+    found = refusals.impossible_rate(fp32, 1.01 * bound, here)
+    assert found.code == "impossible_rate"
+    assert "8 cores" in found.message
+    assert refusals.impossible_rate(case("cuda:0-a"), 1e30, here) is None
+
+
+def test_a_reduced_precision_that_loses_is_told_with_the_missing_extension() -> None:
+    fp16 = case("cpu-a", "fp16")
+    found = refusals.slower_precision(fp16, 212.4, "in matmul[n=256]", cpu())
+    assert found.code == "slower_precision"
+    assert found.message == (
+        "fp16 is 212x slower than fp32 in matmul[n=256]: this CPU has no AVX512-FP16"
+    )
+    native = refusals.slower_precision(fp16, 5, "here", cpu(avx512_fp16=True))
+    assert native.message.endswith("torch has no fast path for it")
+    assert refusals.slower_precision(fp16, 2.9, "here", cpu()) is None
+
+
+def test_scouting_is_for_reduced_precisions_on_a_cpu() -> None:
+    matmul = catalog.load("matmul")
+    large = Case("matmul", "cpu", "torch", "fp16", threads=2, params=matmul.values({"n": 4096}))
+    small, like = refusals.scouting(large, matmul)
+    assert small.params["n"] < 1024
+    assert (small.precision, like.precision) == ("fp16", "fp32")
+    assert small.params == like.params
+    on_gpu = Case("matmul", "cuda:0", "torch", "fp16", params=matmul.values({"n": 4096}))
+    assert refusals.scouting(on_gpu, matmul) is None

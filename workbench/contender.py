@@ -1,0 +1,71 @@
+"""What is known of one case while a run goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from . import events as ev
+from .advisor.objective import block_value
+from .contract import Case, Work
+from .document import AccuracyResult, BlockShape, Clocks, Reason, SetupTimes, WarmUp
+from .measure import statistics as stats
+
+ENDED = ("ok", "skipped", "failed", "cancelled")
+
+
+@dataclass
+class Block:
+    round: int
+    samples_s: list[float]
+    lead_in_s: list[float]
+    clocks: Clocks | None = None
+
+
+@dataclass
+class Contender:
+    """What is known of one case so far."""
+
+    case: Case
+    scenario: str
+    objective: str
+    work: Work
+    state: str = "waiting"  # then preparing, prepared, measuring, dropped; ends as in the JSON
+    reason: Reason | None = None
+    setup: SetupTimes = field(default_factory=SetupTimes)
+    accuracy: AccuracyResult | None = None
+    warmup: WarmUp = field(default_factory=WarmUp)
+    iterations_per_sample: int = 1
+    call_overhead_s: float | None = None
+    memory_peak_bytes: int | None = None
+    blocks: list[Block] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    dropped: ev.CaseDropped | None = None
+
+    @property
+    def samples_s(self) -> list[float]:
+        return [sample for block in self.blocks for sample in block.samples_s]
+
+    @property
+    def block_shapes(self) -> list[BlockShape]:
+        return [BlockShape(block.round, len(block.samples_s)) for block in self.blocks]
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def simulated(self) -> bool:
+        return self.case.device.startswith("fake:")
+
+    def rounds(self) -> dict[int, float]:
+        """One value per round under the row's objective: what the race compares."""
+        return {
+            block.round: block_value(self.objective, block.samples_s, self.setup)
+            for block in self.blocks
+        }
+
+    @property
+    def rate(self) -> float | None:
+        """Items per second at the median step; None before the first sample."""
+        samples = self.samples_s
+        return self.work.items / stats.median(samples) if samples else None

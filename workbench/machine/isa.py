@@ -1,0 +1,68 @@
+"""What the instruction set says of a precision: whether it is native, and how fast it can be.
+
+Operations per cycle and core count a multiply-add as two, with two vector units of the widest
+kind: Intel 64 and IA-32 Architectures Optimization Reference Manual (AVX2 and AVX-512 FMA, VNNI,
+AMX: 1,024 BF16 and 2,048 INT8 operations per cycle), Software Optimization Guide for AMD Zen 4
+and Zen 5 (no more than these).  The bound is for proving a rate wrong, not for judging one.
+"""
+
+from __future__ import annotations
+
+from ..document import Cpu, Isa
+
+X86 = ("x86_64", "AMD64", "i686")
+FASTEST_CLOCK_HZ = 6.5e9  # above any processor sold, where the kernel does not tell the clock
+
+# For each reduced precision, the extensions of which one makes it native.
+_NATIVE = {
+    "fp16": (("avx512_fp16", "AVX512-FP16"),),
+    "bf16": (("avx512_bf16", "AVX512-BF16"), ("amx_bf16", "AMX"), ("bf16", "the BF16 extension")),
+    "int8": (
+        ("avx512_vnni", "AVX512-VNNI"),
+        ("avx_vnni", "AVX-VNNI"),
+        ("amx_int8", "AMX"),
+        ("asimddp", "dot products"),
+        ("i8mm", "I8MM"),
+    ),
+}
+_X86_ONLY = ("avx512_fp16", "avx512_bf16", "amx_bf16", "avx512_vnni", "avx_vnni", "amx_int8")
+
+# Operations per cycle and core by extension; the largest of those present counts.
+_PER_CYCLE = {
+    "fp64": {"avx2": 16, "avx512f": 32},
+    "fp32": {"avx2": 32, "avx512f": 64},
+    "bf16": {"avx2": 32, "avx512f": 64, "avx512_bf16": 128, "amx_bf16": 1024},
+    "fp16": {"avx2": 32, "avx512f": 64, "avx512_fp16": 128, "amx_tile": 1024},
+    "int8": {"avx2": 128, "avx512f": 256, "avx512_vnni": 256, "amx_int8": 2048},
+}
+
+
+def lacking(precision: str, cpu: Cpu) -> str | None:
+    """The extensions for `precision` that this CPU has none of, in words; None: it has one, or
+    the kernel does not say."""
+    wanted = [
+        (getattr(cpu.isa, field), name)
+        for field, name in _NATIVE.get(precision, ())
+        if (field in _X86_ONLY) == (cpu.architecture in X86)
+    ]
+    if not wanted or any(present is not False for present, _ in wanted):
+        return None
+    return " or ".join(name for _, name in wanted)
+
+
+def bound_ops_per_s(precision: str, cpu: Cpu, threads: int) -> float | None:
+    """Operations per second that `threads` cores cannot exceed; None where it is not known."""
+    if cpu.architecture not in X86:
+        return None  # vendors' coprocessors (Apple's AMX) are beyond what the registers tell
+    per_cycle = _per_cycle(precision, cpu.isa)
+    if per_cycle is None:
+        return None
+    clock = cpu.max_frequency_mhz * 1e6 if cpu.max_frequency_mhz else FASTEST_CLOCK_HZ
+    return per_cycle * clock * min(threads, cpu.logical_cores)
+
+
+def _per_cycle(precision: str, isa: Isa) -> int | None:
+    known = _PER_CYCLE.get(precision)
+    if known is None or isa.avx2 is None:
+        return None
+    return max((ops for field, ops in known.items() if getattr(isa, field)), default=None)

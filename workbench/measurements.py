@@ -1,0 +1,101 @@
+"""A contender's raw samples into what the document says of them: pure derivation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .advisor import race
+from .contender import Contender
+from .document import Against, Ceilings, Clocks, Machine, Measurement, Throughput
+from .measure import statistics as stats
+from .roofline import peak_fraction, roofline
+from .trust import trust_warnings
+
+
+def measurement(
+    contender: Contender,
+    *,
+    row: Sequence[Contender] = (),
+    machine: Machine | None = None,
+    ceilings: Ceilings | None = None,
+) -> Measurement:
+    """The contender beside the others of its `row`, on `machine`, under its `ceilings`."""
+    samples = contender.samples_s
+    n = len(samples)
+    center = stats.median(samples) if n else None
+    fast = stats.quantile(samples, 0.10) if n else None
+    rate = contender.work.flops / center if center and contender.work.flops else None
+    return Measurement(
+        id=contender.case.id,
+        case=contender.case,
+        status=contender.state if contender.ended else "cancelled",
+        reason=contender.reason,
+        scenario=contender.scenario,
+        work=contender.work,
+        samples_s=samples,
+        blocks=contender.block_shapes,
+        iterations_per_sample=contender.iterations_per_sample,
+        lead_in_s=[value for block in contender.blocks for value in block.lead_in_s],
+        warmup=contender.warmup,
+        n=n,
+        median_s=center,
+        ci95_s=stats.median_interval(samples),
+        p10_s=fast,
+        p90_s=stats.quantile(samples, 0.90) if n else None,
+        p99_s=_p99(contender, samples),
+        min_s=min(samples) if n else None,
+        throughput=_throughput(contender, center),
+        capability=_throughput(contender, fast),
+        flops_per_s=rate,
+        peak_fraction=peak_fraction(contender, rate, ceilings),
+        roofline=roofline(contender, rate, ceilings),
+        setup=contender.setup,
+        accuracy=contender.accuracy,
+        memory_peak_bytes=contender.memory_peak_bytes,
+        energy_j=None,
+        telemetry=None,
+        simulated=contender.simulated,
+        loss=list(contender.loss),
+        outliers=len(stats.outliers(samples)),
+        clocks=_clocks(contender),
+        call_overhead_s=contender.call_overhead_s,
+        against=against(contender, row),
+        warnings=trust_warnings(contender, machine),
+    )
+
+
+def against(contender: Contender, row: Sequence[Contender]) -> Against | None:
+    """The contender beside the fastest of its row that came out right; None if that is itself."""
+    rounds = {c.case.id: c.rounds() for c in row if c.blocks and c.state != "failed"}
+    if contender.case.id not in rounds:
+        return None
+    fastest = race.ranking(rounds)[0]
+    ratio = race.ratio_between(rounds[contender.case.id], rounds[fastest])
+    if fastest == contender.case.id or ratio is None:
+        return None
+    return Against(fastest, ratio.value, ratio.interval, ratio.word(race.TOLERANCE))
+
+
+def _clocks(contender: Contender) -> Clocks | None:
+    told = [block.clocks for block in contender.blocks if block.clocks is not None]
+    if not told:
+        return None
+    return Clocks(
+        counted=told[-1].counted,
+        host_s=stats.median([clocks.host_s for clocks in told]),
+        device_s=stats.median([clocks.device_s for clocks in told]),
+        issue_s=stats.median([clocks.issue_s for clocks in told]),
+    )
+
+
+def _p99(contender: Contender, samples: list[float]) -> float | None:
+    """Tails exist only where every sample is one step, and there are enough of them."""
+    if contender.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
+        return None
+    return stats.quantile(samples, 0.99)
+
+
+def _throughput(contender: Contender, step_s: float | None) -> Throughput | None:
+    if not step_s:
+        return None
+    return Throughput(contender.work.items / step_s, f"{contender.work.item}/s")

@@ -1,0 +1,57 @@
+"""The ceilings of a machine, and where a result stands under them.
+
+The roofline model: a rate is bounded by the peak of its precision and by memory bandwidth times
+arithmetic intensity (Williams, Waterman and Patterson 2009).  Here both roofs are measured.
+"""
+
+from __future__ import annotations
+
+from .contender import Contender
+from .document import Ceilings, DeviceCeilings, Roofline
+
+
+def device_ceilings(contender: Contender, ceilings: Ceilings | None) -> DeviceCeilings | None:
+    """Those of the contender's device, measured with as many threads as the machine has."""
+    if ceilings is None or contender.simulated:
+        return None
+    return next((d for d in ceilings.devices if d.device == contender.case.device), None)
+
+
+def peak_fraction(
+    contender: Contender, rate: float | None, ceilings: Ceilings | None
+) -> float | None:
+    """`rate` over the peak of the case's precision; None where that was not measured.
+
+    A result above a measured ceiling has raised it: the fraction is never above 1.
+    """
+    device = device_ceilings(contender, ceilings)
+    peak = device.peak_ops_per_s.get(contender.case.precision) if device else None
+    return min(rate / peak, 1.0) if rate and peak else None
+
+
+def roofline(
+    contender: Contender, rate: float | None, ceilings: Ceilings | None
+) -> Roofline | None:
+    """The roof above a contender; None where work, traffic or ceilings are not known.
+
+    Work that fits into the last-level cache stands under the bandwidth of the cache.
+    """
+    device = device_ceilings(contender, ceilings)
+    flops, moved = contender.work.flops, contender.work.bytes_moved
+    peak = device.peak_ops_per_s.get(contender.case.precision) if device else None
+    if device is None or not rate or not flops or not moved or not peak:
+        return None
+    cached = contender.work.memory_bytes <= (device.cache_bytes or 0)
+    bandwidth = device.cache_bytes_per_s if cached else device.memory_bytes_per_s
+    if not bandwidth:
+        return None
+    intensity = flops / moved
+    below_ridge = intensity * bandwidth < peak
+    attainable = max(min(peak, intensity * bandwidth), rate)
+    slanted = "cache" if cached else "memory"
+    return Roofline(
+        intensity_flops_per_byte=intensity,
+        attainable_flops_per_s=attainable,
+        fraction=rate / attainable,
+        limited_by=slanted if below_ridge else "compute",
+    )

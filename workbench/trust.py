@@ -1,0 +1,65 @@
+"""What weakens one measurement, each with its remedy; what weakens a whole row or run is told by
+`machine.watch` and `machine.cautions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .contender import Contender
+from .document import Machine, Warning
+from .measure import statistics as stats
+
+FEW_SAMPLES = 10
+WIDE = 0.05  # relative half-width of the median's interval
+DRIFT = 0.03  # change from the first third of the blocks to the last
+OVERHEAD = 0.01  # share of a step that is the timing loop's own
+
+
+def trust_warnings(contender: Contender, machine: Machine | None = None) -> list[Warning]:
+    """What weakens trust in this contender's figures; nothing before its first sample."""
+    if not contender.blocks:
+        return []
+    case_id = contender.case.id
+    return [
+        Warning(code, message, remedy, case_id)
+        for code, message, remedy in (
+            *_samples(contender),
+            *_drift(contender),
+            *_overhead(contender),
+            *_threads(contender, machine),
+        )
+    ]
+
+
+def _samples(contender: Contender) -> Iterator[tuple[str, str, str]]:
+    samples = contender.samples_s
+    if len(samples) < FEW_SAMPLES:
+        remedy = "give it more time: a larger --budget, or fewer scenarios"
+        yield "few_samples", f"only {len(samples)} samples", remedy
+    width = stats.relative_half_width(stats.median(samples), stats.median_interval(samples))
+    if width is not None and width > WIDE:
+        message = f"the median is known to within {width:.0%} only"
+        yield "unstable", message, "stop other work on this machine, or give it a larger --budget"
+
+
+def _drift(contender: Contender) -> Iterator[tuple[str, str, str]]:
+    change = stats.trend([stats.median(block.samples_s) for block in contender.blocks])
+    if abs(change) > DRIFT:
+        course = "slower" if change > 0 else "faster"
+        message = f"it became {abs(change):.0%} {course} while it was measured"
+        yield "drifting", message, "let the machine come to rest (heat, caches), then run it again"
+
+
+def _overhead(contender: Contender) -> Iterator[tuple[str, str, str]]:
+    overhead, step_s = contender.call_overhead_s, stats.median(contender.samples_s)
+    if overhead is not None and overhead > OVERHEAD * step_s:
+        message = f"calling a step costs {overhead * 1e9:.0f} ns, {overhead / step_s:.0%} of it"
+        yield "short_step", message, "take a larger size or batch: a step should take 10 us or more"
+
+
+def _threads(contender: Contender, machine: Machine | None) -> Iterator[tuple[str, str, str]]:
+    threads = contender.case.threads
+    if machine is None or threads is None or threads <= machine.cpu.effective_cores:
+        return
+    message = f"{threads} threads share {machine.cpu.effective_cores} cores"
+    yield "oversubscribed", message, f"--threads {machine.cpu.effective_cores}"
