@@ -20,7 +20,7 @@ lint: $(VENV)/.ready-dev
 	$(VENV)/bin/mypy
 
 benchmark: $(VENV)/.ready
-	$(VENV)/bin/python benchmarks/plain_loop.py
+	$(VENV)/bin/python benchmarks/campaign.py
 
 snapshots: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest tests/screens --snapshot-update

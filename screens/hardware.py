@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 
-from workbench.document import Machine, Software
+from workbench.document import Ceilings, Machine, Software
 
 from . import machine_text as text
 from .base import ViewScreen
@@ -45,8 +45,9 @@ class HardwareScreen(ViewScreen):
             left.show(lambda *_: Content.styled(_waiting(session), "dim"))
             right.show(lambda *_: Content(""))
             return
-        left.show(lambda width, _: sections(processor_sections(machine, software), width))
-        right.show(lambda width, _: sections(accelerator_sections(machine), width))
+        known = report.ceilings
+        left.show(lambda width, _: sections(processor_sections(machine, software, known), width))
+        right.show(lambda width, _: sections(accelerator_sections(machine, known), width))
 
 
 def _waiting(session: Session) -> str:
@@ -61,17 +62,25 @@ def _waiting(session: Session) -> str:
 Section = tuple[str, str, list[Fact]]  # title, style, facts
 
 
-def processor_sections(machine: Machine, software: Software) -> list[Section]:
+def processor_sections(
+    machine: Machine, software: Software, known: Ceilings | None
+) -> list[Section]:
+    reached = text.ceilings(known, "cpu")
     return [
         ("CPU", "bold $cpu", text.cpu(machine.cpu)),
+        *([("CPU ceilings", "bold $cpu", reached)] if reached else []),
         ("Memory", "bold", text.memory(machine.memory)),
         ("Software", "bold", text.software(software, machine.os)),
         ("Environment", "bold", text.environment(software)),
     ]
 
 
-def accelerator_sections(machine: Machine) -> list[Section]:
-    cards = [(text.gpu_title(gpu), "bold $gpu", text.gpu(gpu)) for gpu in machine.gpus]
+def accelerator_sections(machine: Machine, known: Ceilings | None) -> list[Section]:
+    cards: list[Section] = []
+    for gpu in machine.gpus:
+        cards.append((text.gpu_title(gpu), "bold $gpu", text.gpu(gpu)))
+        if reached := text.ceilings(known, gpu.device):
+            cards.append((f"{gpu.device} ceilings", "bold $gpu", reached))
     return [
         *(cards or [("GPU", "bold $gpu", text.no_gpu(machine))]),
         ("Drivers", "bold", text.drivers(machine)),

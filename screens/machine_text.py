@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from textual.content import Content
 
 from workbench import units
 from workbench.document import (
     Cache,
+    Ceilings,
     Cpu,
     Gpu,
     Isa,
@@ -20,6 +22,7 @@ from workbench.document import (
     Software,
     Warning,
 )
+from workbench.export.ceilings import rows as ceiling_rows
 
 from . import drawing
 from .widgets.text import Fact, fact
@@ -55,6 +58,17 @@ def warnings(found: Sequence[Warning]) -> list[Fact]:
         )
         facts.append(fact("  remedy", warning.remedy))
     return facts
+
+
+def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
+    """What `device` can reach, as measured; empty where it was not."""
+    named = [d for d in found.devices if d.device == device] if found else []
+    if found is None or not named:
+        return []
+    alone = msgspec.structs.replace(found, devices=named)
+    rows = (row for row in ceiling_rows(alone) if row[0] not in ("name", "threads"))
+    facts = [fact(label, cell) for label, cell in rows]
+    return [*facts, fact("measured", found.measured_at[:10])]
 
 
 def reading(value: str | None) -> Content:

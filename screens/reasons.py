@@ -6,7 +6,7 @@ from textual.content import Content
 
 from workbench import units
 from workbench.contender import Contender
-from workbench.document import Crossover, EqualPrecision, Verdict
+from workbench.document import Crossover, EqualPrecision, Measurement, Verdict
 from workbench.report import Row
 
 from .figures import Figures, choice_word
@@ -101,7 +101,9 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
         times.append(f"min {units.duration(found.min_s)}")
         if found.p99_s is not None:
             times.append(f"p99 {units.duration(found.p99_s)}")
-        facts.append(fact("times", ", ".join(times) + f", n {found.n}"))
+        times.append(f"n {found.n}" + (f", {found.outliers} outlying" if found.outliers else ""))
+        facts.append(fact("times", ", ".join(times)))
+        facts += _speed(found)
     facts.append(fact("set-up", setup_text(contender.setup)))
     if contender.accuracy is not None:
         metric = contender.accuracy.metric.replace("_", " ")
@@ -116,6 +118,36 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
     for warning in found.warnings:
         facts.append(fact("! trust", warning.message, "$warning", label_style="$warning"))
         facts.append(fact("  remedy", warning.remedy))
+    return facts
+
+
+def _speed(found: Measurement) -> list[Fact]:
+    """What the machine can do in the best of cases, and how far that is from its ceilings."""
+    facts = []
+    if found.capability is not None:
+        best = units.rate(found.capability.value, found.capability.unit)
+        facts.append(fact("capability", f"{best} in the best tenth of samples"))
+    roof = found.roofline
+    if roof is not None:
+        facts.append(
+            fact(
+                "roofline",
+                f"{units.percent(roof.fraction)} of what {roof.limited_by} allows at "
+                f"{units.significant(roof.intensity_flops_per_byte)} FLOP/byte "
+                f"({units.rate(roof.attainable_flops_per_s, 'FLOP/s')})",
+            )
+        )
+    elif found.peak_fraction is not None:
+        facts.append(fact("of peak", units.percent(found.peak_fraction)))
+    if found.clocks is not None:
+        told = found.clocks
+        facts.append(
+            fact(
+                "clocks",
+                f"device {units.duration(told.device_s)}, host {units.duration(told.host_s)}, "
+                f"queueing {units.duration(told.issue_s)}; the {told.counted}'s counts",
+            )
+        )
     return facts
 
 

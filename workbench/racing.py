@@ -376,7 +376,9 @@ class Race:
     def _is_over(self, rounds: int) -> bool:
         """Nothing left to decide, and what is left is known well enough."""
         field = self._contenders()
-        if rounds < stats.MIN_PAIRS or not all(map(standings.is_steady, field)):
+        # One alone is known by its median; several are to be told apart, which rounds do.
+        least = stats.MIN_PAIRS if len(self._plan.cases) == 1 else ROUNDS_WANTED
+        if rounds < least or not all(map(standings.is_steady, field)):
             return False
         return not self._decide or standings.is_decided(field, self._scenario)
 

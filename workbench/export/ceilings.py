@@ -14,11 +14,11 @@ LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte
 KERNELS = ("copy", "triad")
 MARKS = "*o+x"  # one for each device
 TRANSFERS = {
-    "to_device/pageable": "host to device, pageable",
-    "to_device/pinned": "host to device, pinned",
-    "to_host/pageable": "device to host, pageable",
-    "to_host/pinned": "device to host, pinned",
-    "both/pinned": "both ways at once, pinned",
+    "to_device/pageable": "to device, pageable",
+    "to_device/pinned": "to device, pinned",
+    "to_host/pageable": "to host, pageable",
+    "to_host/pinned": "to host, pinned",
+    "both/pinned": "both ways, pinned",
 }
 
 

@@ -1,0 +1,321 @@
+"""The claims of the measuring core, each a ratio of things measured in one run.
+
+`make benchmark`, or `python benchmarks/campaign.py [ROW...]` for some of the rows.  Everything
+runs in fresh processes, one at a time.  Results go into docs/measurement.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from screen import median_under_the_screen
+
+from workbench.machine import effective_cores
+from workbench.measure.statistics import MIN_PAIRS, median_interval, paired_ratio
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "measurement.md"
+BEGIN, END = "<!-- written by make benchmark -->", "<!-- end -->"
+THREADS = effective_cores()
+PRODUCT = ("run", "matmul", "--backend", "torch", "--device", "cpu", "--set", "n=1024")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    found: str
+    goal: str
+    reached: bool
+    detail: str
+
+
+def workbench(*arguments: str) -> dict[str, Any]:
+    """The JSON document of a run; exit codes 0 and 1 are results."""
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"workbench {' '.join(arguments)}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def rivals(kind: str, precision: str, size: int, seconds: float = 1.5) -> dict[str, float]:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(HERE / "rivals.py"), kind, precision),
+            *(str(size), str(THREADS), str(seconds)),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": str(THREADS)},
+    )
+    return json.loads(done.stdout)
+
+
+def tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# -------------------------------------------------------------------- rows
+
+
+def speed(rounds: int = 3) -> Row:
+    """Nothing is lost against the best hand-written loop."""
+    jobs = [
+        ("matmul", precision, n)
+        for precision in ("fp32", "bf16", "fp64", "int8")
+        for n in (512, 1024, 2048, 4096)
+    ]
+    jobs += [("infer_cnn", "fp32", 64), ("infer_cnn", "int8", 64)]
+    ratios, naive = {}, []
+    for kind, precision, size in jobs:
+        ours, theirs, snippet = math.inf, math.inf, []
+        for _ in range(rounds):
+            parameter = "n" if kind == "matmul" else "image"
+            backend = "torch" if kind == "matmul" else "onnxruntime"
+            document = workbench(
+                *("run", kind, "--backend", backend, "--device", "cpu", "--budget", "30"),
+                *("--precision", precision, "--set", f"{parameter}={size}"),
+                *("--threads", str(THREADS)),
+            )
+            measured = [m for m in document["measurements"] if m["p10_s"] is not None]
+            ours = min(ours, *(m["p10_s"] for m in measured))
+            found = rivals(kind, precision, size)
+            snippet.append(found.pop("naive"))
+            theirs = min(theirs, *found.values())
+        name = f"{kind} {precision} {size}"
+        ratios[name] = theirs / ours
+        naive.append(max(snippet) / theirs)
+        tell(f"  {name}: rivals / workbench {ratios[name]:.3f}, naive / rivals {naive[-1]:.2f}")
+    least = min(ratios, key=lambda name: ratios[name])
+    return Row(
+        "best throughput (p10), products FP32/BF16/FP64/INT8 of n = 512 to 4096 and two ONNX "
+        "sessions, against the best of a plain loop, `timeit`, `torch.utils.benchmark`",
+        f"median {median(ratios.values()):.3f}, least {ratios[least]:.3f} ({least})",
+        ">= 0.99",
+        ratios[least] >= 0.99,
+        f"the naive snippet took {median(naive):.1f}x as long, {max(naive):.1f}x at worst",
+    )
+
+
+def spread(values: Sequence[float]) -> float:
+    return max(values) / min(values)
+
+
+def paired(runs: int = 10) -> Row:
+    """The paired ratio repeats where medians of runs on their own do not."""
+    ratios, alone, naive = [], [], []
+    for _ in range(runs):
+        document = workbench(*PRODUCT[:2], *PRODUCT[4:], "--precision", "fp32", "--budget", "12")
+        numpy, torch = document["measurements"]
+        rounds = common_rounds(numpy, torch)
+        ratio = paired_ratio(*zip(*rounds, strict=True))
+        ratios.append(ratio.value if ratio else math.nan)
+        solo = [
+            workbench(*PRODUCT[:2], *PRODUCT[4:], *only, "--budget", "8")["measurements"][0]
+            for only in (
+                ("--precision", "fp32", "--backend", "numpy"),
+                ("--precision", "fp32", "--backend", "torch"),
+            )
+        ]
+        alone.append(solo[0]["median_s"] / solo[1]["median_s"])
+        snippets = [rivals("matmul", "fp32", 1024, 0.1)["naive"] for _ in range(2)]
+        naive.append(snippets[0] / snippets[1])
+        tell(f"  paired {ratios[-1]:.3f}, alone {alone[-1]:.3f}, naive {naive[-1]:.3f}")
+    return Row(
+        f"spread (max/min) of the paired ratio of two contenders, {runs} fresh runs",
+        f"{spread(ratios):.3f}",
+        "<= 1.03",
+        spread(ratios) <= 1.03,
+        f"medians of runs on their own {spread(alone):.2f}, the naive snippet {spread(naive):.2f}",
+    )
+
+
+def capability(runs: int = 10) -> Row:
+    """The 10th percentile repeats from process to process."""
+    found, medians, naive = [], [], []
+    for _ in range(runs):
+        (measured,) = workbench(*PRODUCT, "--precision", "fp32", "--budget", "12")["measurements"]
+        found.append(measured["capability"]["value"])
+        medians.append(measured["median_s"])
+        naive.append(rivals("matmul", "fp32", 1024, 0.1)["naive"])
+        tell(f"  capability {found[-1]:.2f}/s, median {medians[-1] * 1e3:.2f} ms")
+    return Row(
+        f"spread of the capability (p10), n = 1024 FP32, {runs} fresh processes",
+        f"{spread(found):.3f}",
+        "<= 1.02",
+        spread(found) <= 1.02,
+        f"medians {spread(medians):.3f}, the naive snippet {spread(naive):.2f}",
+    )
+
+
+def coverage(races: int = 100) -> Row:
+    """The stated interval contains the long-run ratio."""
+    races_rounds = []
+    for number in range(races):
+        document = workbench(
+            *("run", "matmul", "--backend", "numpy", "--set", "n=384", "--budget", "4")
+        )
+        rounds = common_rounds(*document["measurements"])
+        if len(rounds) >= MIN_PAIRS:
+            races_rounds.append(rounds)
+        if number % 20 == 19:
+            tell(f"  {number + 1} races")
+    everything = [pair for rounds in races_rounds for pair in rounds]
+    truth = paired_ratio(*zip(*everything, strict=True))
+    assert truth is not None
+    intervals = [paired_ratio(*zip(*rounds, strict=True)) for rounds in races_rounds]
+    held = [r.low <= truth.value <= r.high for r in intervals if r is not None]
+    share = sum(held) / len(held)
+    half = median((r.high - r.low) / 2 / r.value for r in intervals if r is not None)
+    return Row(
+        f"stated 95 % interval of a paired ratio contains the long-run ratio, {races} short races",
+        f"{share:.0%}",
+        "92-98 %",
+        0.92 <= share <= 0.98,
+        f"ratio {truth.value:.3f}; median half-width {half:.1%}, "
+        f"{median(map(len, races_rounds)):.0f} rounds a race",
+    )
+
+
+def common_rounds(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[float, float]]:
+    """Block medians of two measurements, of the rounds both took part in."""
+    one, two = dict(block_medians(first)), dict(block_medians(second))
+    return [(one[r], two[r]) for r in sorted(one.keys() & two.keys())]
+
+
+def block_medians(measured: dict[str, Any]) -> Iterator[tuple[int, float]]:
+    samples = iter(measured["samples_s"])
+    for block in measured["blocks"]:
+        yield block["round"], median([next(samples) for _ in range(block["n"])])
+
+
+def streaming(runs: int = 7) -> Row:
+    """Watching costs nothing: headless, streamed, and under the TUI in turns."""
+    base = (*PRODUCT, "--precision", "fp32", "--budget", "8")
+    found: dict[str, list[float]] = {"json": [], "jsonl": [], "tui": []}
+    for _ in range(runs):
+        found["json"].append(workbench(*base)["measurements"][0]["median_s"])
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "events.jsonl"
+            subprocess.run(
+                [sys.executable, "-m", "workbench", *base, "--jsonl", "--output", str(file)],
+                check=True,
+                stderr=subprocess.DEVNULL,
+            )
+            lines = [json.loads(line) for line in file.read_text().splitlines()]
+        blocks = [line["samples_s"] for line in lines if line["event"] == "BlockMeasured"]
+        found["jsonl"].append(median([sample for block in blocks for sample in block]))
+        found["tui"].append(median_under_the_screen(base))
+        tell("  " + ", ".join(f"{name} {times[-1] * 1e3:.2f} ms" for name, times in found.items()))
+    costs = {
+        name: median(t / b for t, b in zip(found[name], found["json"], strict=True)) - 1
+        for name in ("jsonl", "tui")
+    }
+    return Row(
+        f"cost of streaming and of the TUI to the median step, against --json, {runs} rounds",
+        f"--jsonl {costs['jsonl']:+.1%}, TUI {costs['tui']:+.1%}",
+        "<= 1 %",
+        max(costs.values()) <= 0.01,
+        f"spread of --json itself {spread(found['json']):.3f}",
+    )
+
+
+def time_to_interval(runs: int = 3) -> Row:
+    """Measured time until the median is known to within 2 %."""
+    found = []
+    for _ in range(runs):
+        measurements = workbench("--budget", "60")["measurements"]
+        fastest = (m for m in measurements if m["n"] >= 10 and m["against"] is None)
+        found += [seconds_to(0.02, measured) for measured in fastest]
+    reached = [seconds for seconds in found if seconds is not None]
+    return Row(
+        f"measured time to a 2 % interval of the median, the fastest of each row, {runs} runs",
+        f"{median(reached):.2f} s median" if reached else "not reached",
+        "<= 3 s",
+        bool(reached) and median(reached) <= 3,
+        f"reached by {len(reached)} of {len(found)}",
+    )
+
+
+def seconds_to(width: float, measured: dict[str, Any]) -> float | None:
+    """Time in samples, lead-ins included, until the interval is that narrow; None: never."""
+    samples, spent = measured["samples_s"], sum(measured["lead_in_s"])
+    for n in range(10, len(samples) + 1, max(1, len(samples) // 200)):
+        interval = median_interval(samples[:n])
+        center = median(samples[:n])
+        if interval is not None and (interval[1] - interval[0]) / 2 <= width * center:
+            return (sum(samples[:n]) + spent) * measured["iterations_per_sample"]
+    return None
+
+
+# ------------------------------------------------------------------- table
+
+ROWS: dict[str, Callable[[], Row]] = {
+    "speed": speed,
+    "paired": paired,
+    "capability": capability,
+    "coverage": coverage,
+    "streaming": streaming,
+    "time": time_to_interval,
+}
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or list(ROWS)
+    rows = []
+    for name in wanted:
+        tell(name)
+        rows.append(ROWS[name]())
+        tell(f"  {rows[-1].found} (goal {rows[-1].goal}); {rows[-1].detail}")
+    text = table(rows)
+    if len(wanted) == len(ROWS):
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
+    print(text)
+
+
+def table(rows: Sequence[Row]) -> str:
+    machine = json.loads(
+        subprocess.run(
+            [sys.executable, "-m", "workbench", "detect", "--json"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+    cpu = machine["machine"]["cpu"]
+    lines = [
+        f"{datetime.now(UTC):%Y-%m-%d}, {cpu['model']}, {cpu['effective_cores']} cores, "
+        f"torch {machine['software']['packages']['torch']['version']}:",
+        "",
+        "| what | found | goal | reached | beside it, in the same run |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.what} | {row.found} | {row.goal} | {'yes' if row.reached else 'no'} "
+        f"| {row.detail} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
