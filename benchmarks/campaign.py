@@ -22,7 +22,7 @@ from typing import Any
 from screen import median_under_the_screen
 
 from workbench.machine import effective_cores
-from workbench.measure.statistics import MIN_PAIRS, median_interval, paired_ratio
+from workbench.measure.statistics import MIN_PAIRS, blocked_interval, paired_ratio
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "measurement.md"
@@ -257,12 +257,16 @@ def time_to_interval(runs: int = 3) -> Row:
 
 def seconds_to(width: float, measured: dict[str, Any]) -> float | None:
     """Time in samples, lead-ins included, until the interval is that narrow; None: never."""
-    samples, spent = measured["samples_s"], sum(measured["lead_in_s"])
-    for n in range(10, len(samples) + 1, max(1, len(samples) // 200)):
-        interval = median_interval(samples[:n])
-        center = median(samples[:n])
+    samples, blocks = iter(measured["samples_s"]), []
+    leads = sum(measured["lead_in_s"]) / max(1, len(measured["blocks"]))
+    for shape in measured["blocks"]:
+        blocks.append([next(samples) for _ in range(shape["n"])])
+        interval = blocked_interval(blocks)
+        everything = [sample for block in blocks for sample in block]
+        center = median(everything)
         if interval is not None and (interval[1] - interval[0]) / 2 <= width * center:
-            return (sum(samples[:n]) + spent) * measured["iterations_per_sample"]
+            spent = sum(everything) + leads * len(blocks)
+            return spent * measured["iterations_per_sample"]
     return None
 
 

@@ -12,6 +12,15 @@ from support import WORKLOADS, Cli, LiveEngine
 HERE = Path(__file__).resolve().parent
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked `cuda` run where torch finds a GPU."""
+    if item.get_closest_marker("cuda") is not None:
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("torch finds no CUDA device here")
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A child's environment: nothing it writes leaves `tmp_path`."""

@@ -26,6 +26,7 @@ from .request import RowPlan
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them
 PRODUCT_SIZES = {"cpu": 2048, "gpu": 8192}
+BRIEF_SIZES = {"cpu": 1024, "gpu": 4096}
 FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 rate
 OUT_OF_CACHE = 4  # times the last-level cache, per array
 IN_CACHE = 1 / 8  # of the last-level cache, per array: three of them fit with room to spare
@@ -43,8 +44,13 @@ FAST = 0.10  # the quantile of the times that stands for what is reached
 # ---------------------------------------------------------------- planning
 
 
-def plan(machine: Machine, devices: Sequence[str], *, threads: int | None) -> list[RowPlan]:
-    """The rows to measure on `devices` ("cpu", "cuda:0"); `threads` of a CPU, None: all."""
+def plan(
+    machine: Machine, devices: Sequence[str], *, threads: int | None = None, brief: bool = False
+) -> list[RowPlan]:
+    """The rows to measure on `devices` ("cpu", "cuda:0"); `threads` of a CPU, None: all.
+
+    `brief` is what results need to be told as fractions: smaller products, and bandwidth.
+    """
     cores = threads or machine.cpu.effective_cores
     settings: dict[str, list[dict[str, ParameterValue]]] = {
         PRODUCT: [{}],
@@ -52,7 +58,8 @@ def plan(machine: Machine, devices: Sequence[str], *, threads: int | None) -> li
         TRANSFER: [{"direction": way, "memory": kind, "mib": LARGE_MIB} for way, kind in TRANSFERS],
         LAUNCH: [{"wait": "no"}, {"wait": "yes"}],
     }
-    rows = [_row(name, some, devices, cores) for name, some in settings.items()]
+    wanted = (PRODUCT, MEMORY) if brief else tuple(settings)
+    rows = [_row(name, settings[name], devices, cores, brief) for name in wanted]
     return [row for row in rows if row.cases]
 
 
@@ -73,7 +80,11 @@ def last_level_cache(machine: Machine) -> int | None:
 
 
 def _row(
-    name: str, settings: Sequence[dict[str, ParameterValue]], devices: Sequence[str], cores: int
+    name: str,
+    settings: Sequence[dict[str, ParameterValue]],
+    devices: Sequence[str],
+    cores: int,
+    brief: bool,
 ) -> RowPlan:
     workload = catalog.load(name)
     cases = []
@@ -85,7 +96,7 @@ def _row(
             for setting in settings:
                 if name == MEMORY and kind == "gpu" and setting["mib"] != settings[0]["mib"]:
                     continue  # a CPU's cache size means nothing to a GPU
-                size = {"n": _product_size(kind, variant.precision, cores)}
+                size = {"n": _product_size(kind, variant.precision, cores, brief)}
                 given = size if name == PRODUCT else setting
                 cases.append(
                     Case(
@@ -110,7 +121,9 @@ def _row(
     return RowPlan(scenario, workload, cases)
 
 
-def _product_size(kind: str, precision: str, cores: int) -> int:
+def _product_size(kind: str, precision: str, cores: int, brief: bool) -> int:
+    if brief:
+        return BRIEF_SIZES[kind]
     if kind == "gpu" and precision == "fp64":
         return FP64_GPU_SIZE
     return PRODUCT_SIZES[kind] * (2 if kind == "cpu" and cores >= MANY_CORES else 1)
@@ -119,7 +132,7 @@ def _product_size(kind: str, precision: str, cores: int) -> int:
 # ---------------------------------------------------------------- deriving
 
 
-def of_report(report: Report, print_: str) -> Ceilings | None:
+def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings | None:
     """The ceilings that the rows of `plan` gave; None if nothing was measured."""
     assert report.machine is not None and report.started is not None  # noqa: S101 - a run has both
     groups: dict[str, list[Contender]] = {}
@@ -128,7 +141,7 @@ def of_report(report: Report, print_: str) -> Ceilings | None:
     if not any(contender.blocks for contender in report.contenders.values()):
         return None
     devices = [_device(name, group, report.machine) for name, group in groups.items()]
-    return Ceilings(print_, report.started.started_at, devices)
+    return Ceilings(print_, report.started.started_at, complete, devices)
 
 
 def _device(device: str, group: Sequence[Contender], machine: Machine) -> DeviceCeilings:

@@ -129,7 +129,7 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     found, software = machine.detect(options["python"])
     known = None if again or options["devices"] else kept.load(kept.fingerprint(found, software))
     code = 0
-    if known is None:
+    if known is None or not known.complete:
         report, code = run_quietly(request)
         known, found = report.ceilings, report.machine or found
     if as_json:

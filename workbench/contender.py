@@ -50,6 +50,11 @@ class Contender:
         return [BlockShape(block.round, len(block.samples_s)) for block in self.blocks]
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the median sample; None below six samples."""
+        return stats.blocked_interval([block.samples_s for block in self.blocks])
+
+    @property
     def ended(self) -> bool:
         return self.state in ENDED
 

@@ -270,7 +270,7 @@ class Measurement(msgspec.Struct):
     warmup: WarmUp
     n: int
     median_s: float | None
-    ci95_s: tuple[float, float] | None  # distribution-free, of the median; None below 6 samples
+    ci95_s: tuple[float, float] | None  # of the median, distribution-free; None below 6 samples
     p10_s: float | None
     p90_s: float | None
     p99_s: float | None  # None below 100 samples
@@ -320,6 +320,7 @@ class Ceilings(msgspec.Struct, frozen=True):
 
     fingerprint: str
     measured_at: str  # ISO 8601, UTC
+    complete: bool  # False: the short form that a run measures where nothing is kept
     devices: list[DeviceCeilings]
 
 

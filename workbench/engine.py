@@ -33,7 +33,7 @@ from .document import (
 from .journal import Journal, new_run_id, runs_folder
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
-from .racing import SLACK_S, Race
+from .racing import BUDGET, SLACK_S, Race
 from .report import Report
 from .request import Request, RowPlan, UsageError, fake_devices, fill_cases, gpu_devices
 from .workers import Pool, WorkerFailed, WorkerKey
@@ -249,12 +249,12 @@ class Engine:
 
     # ------------------------------------------------------------ ceilings
 
-    def _ceiling_rows(self, machine: Machine) -> list[RowPlan]:
+    def _ceiling_rows(self, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
         request = self._request
         devices = [d for d in gpu_devices(request, machine) if not d.startswith("fake:")]
         if not request.devices or "cpu" in request.devices:
             devices = ["cpu", *devices]
-        return ceilings.plan(machine, devices, threads=request.threads)
+        return ceilings.plan(machine, devices, threads=request.threads, brief=brief)
 
     def _know_ceilings(self, mark: str, detected: ev.HardwareDetected) -> None:
         """Those kept for this machine, else measured at the side where the budget has room."""
@@ -267,14 +267,15 @@ class Engine:
     def _measure_ceilings(self, mark: str, detected: ev.HardwareDetected) -> Ceilings | None:
         aside = Report(started=self.report.started)
         aside.apply(detected)
-        rows = self._ceiling_rows(detected.machine)
+        rows = self._ceiling_rows(detected.machine, brief=True)
         for row in rows:
             aside.apply(self._planned(row))
         end_s = self._control.now() + CEILINGS_SHARE * self._request.budget
         self._race(rows, report=aside, emit=aside.apply, end_s=end_s)
-        found = ceilings.of_report(aside, mark)
-        # What was measured beside other work would pass for this machine's best from now on.
-        if found is not None and not aside.warnings:
+        found = ceilings.of_report(aside, mark, complete=False)
+        # What was cut short, or measured beside other work, would pass for this machine's best.
+        cut = any(c.reason == BUDGET for c in aside.contenders.values())
+        if found is not None and not aside.warnings and not cut:
             ceilings.save(found)
         return found
 

@@ -39,7 +39,7 @@ def measurement(
         warmup=contender.warmup,
         n=n,
         median_s=center,
-        ci95_s=stats.median_interval(samples),
+        ci95_s=contender.interval,
         p10_s=fast,
         p90_s=stats.quantile(samples, 0.90) if n else None,
         p99_s=_p99(contender, samples),

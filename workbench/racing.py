@@ -26,6 +26,7 @@ from .workers import Answer, Pool, WorkerFailed, WorkerKey
 BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
 SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
+ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a contender, for clocks wander from second to second
 MOST_ROUNDS = 40
 TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the largest
 LONGEST_TAIL_BLOCK_S = 1.0
@@ -376,8 +377,8 @@ class Race:
     def _is_over(self, rounds: int) -> bool:
         """Nothing left to decide, and what is left is known well enough."""
         field = self._contenders()
-        # One alone is known by its median; several are to be told apart, which rounds do.
-        least = stats.MIN_PAIRS if len(self._plan.cases) == 1 else ROUNDS_WANTED
+        # Where nothing is to be decided, the figures themselves are what was asked for.
+        least = stats.MIN_PAIRS if self._decide else ROUNDS_TO_MEASURE
         if rounds < least or not all(map(standings.is_steady, field)):
             return False
         return not self._decide or standings.is_decided(field, self._scenario)

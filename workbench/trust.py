@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from . import units
 from .contender import Contender
 from .document import Machine, Warning
 from .measure import statistics as stats
@@ -36,7 +37,7 @@ def _samples(contender: Contender) -> Iterator[tuple[str, str, str]]:
     if len(samples) < FEW_SAMPLES:
         remedy = "give it more time: a larger --budget, or fewer scenarios"
         yield "few_samples", f"only {len(samples)} samples", remedy
-    width = stats.relative_half_width(stats.median(samples), stats.median_interval(samples))
+    width = stats.relative_half_width(stats.median(samples), contender.interval)
     if width is not None and width > WIDE:
         message = f"the median is known to within {width:.0%} only"
         yield "unstable", message, "stop other work on this machine, or give it a larger --budget"
@@ -53,7 +54,8 @@ def _drift(contender: Contender) -> Iterator[tuple[str, str, str]]:
 def _overhead(contender: Contender) -> Iterator[tuple[str, str, str]]:
     overhead, step_s = contender.call_overhead_s, stats.median(contender.samples_s)
     if overhead is not None and overhead > OVERHEAD * step_s:
-        message = f"calling a step costs {overhead * 1e9:.0f} ns, {overhead / step_s:.0%} of it"
+        share = units.percent(overhead / step_s)
+        message = f"calling a step costs {overhead * 1e9:.0f} ns, {share} of it"
         yield "short_step", message, "take a larger size or batch: a step should take 10 us or more"
 
 

@@ -52,13 +52,15 @@ def clock(seconds: float) -> str:
 
 
 def rate(value: float | None, unit: str) -> str:
-    """`412 GFLOP/s` for FLOP/s; plain counts below a million: `12,300 samples/s`."""
+    """`412 GFLOP/s`, `18.2 GB/s`; plain counts below a million: `12,300 samples/s`."""
     if value is None:
         return NOT_AVAILABLE
-    if unit == "FLOP/s" or value >= 999_500:
+    unit = "B/s" if unit == "bytes/s" else unit
+    prefixed = unit in ("FLOP/s", "OP/s", "B/s")
+    if prefixed or value >= 999_500:
         for scale, prefix in _PREFIXES:
             if value >= scale * 0.9995:
-                gap = "" if unit == "FLOP/s" else " "
+                gap = "" if prefixed else " "
                 return f"{significant(value / scale)} {prefix}{gap}{unit}"
     if value >= 9_995:
         return f"{round(value, -2):,.0f} {unit}"

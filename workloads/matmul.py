@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+    WorkloadError,
+)
 
 from ._network import relative_error
-from ._torch import TorchTask, dtype_of, time_to_host, to_device
+from ._torch import TorchTask, arithmetic, dtype_of, time_to_host, to_device
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,10 +26,12 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.floating[Any]]
 
-BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "int8": 1}
 # Several times what is measured, rounding of the inputs included, and far below a wrong product.
-LIMITS = {"fp64": 1e-12, "fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2, "fp16": 3e-3}
+LIMITS = {"fp64": 1e-12, "fp32": 2e-5, "tf32": 3e-3, "bf16": 2e-2, "fp16": 3e-3, "int8": 1e-12}
 PROJECTIONS = 4  # random vectors of the check
+MINIATURE_N = 256
+LARGEST_INT8 = 127  # products of two, summed over any n offered here, stay far below 2**31
 BLOCK_BYTES = 1 << 26  # of the check's float64 working copy
 
 
@@ -26,36 +39,37 @@ class Matmul(Workload):
     """C = A B for two n x n matrices of normal random numbers, into memory that is there already.
 
     All contenders start from the same numbers; lower precisions round them first, and their
-    error includes that.
+    error includes that.  INT8 multiplies random whole numbers into 32-bit sums: the raw rate,
+    without the scaling that a quantised network adds.  `matmul_cold` finds its operands out of
+    cache.
     """
 
     name = "matmul"
     title = "Matrix product"
     teaches = "Dense arithmetic is what a GPU is built for; precision decides how fast it goes."
     parameters = (Parameter("n", 4096, "rows and columns of the matrices", 1, 65_536),)
-    variants = (
+    variants: ClassVar[tuple[Variant, ...]] = (
         Variant("cpu", "numpy", "fp32"),
         Variant("cpu", "torch", "fp32"),
         Variant("cpu", "torch", "bf16"),
+        Variant("cpu", "torch", "fp16"),
+        Variant("cpu", "torch", "int8"),
         Variant("cpu", "numpy", "fp64"),
         Variant("cpu", "torch", "fp64"),
         Variant("gpu", "torch", "fp32"),
         Variant("gpu", "torch", "tf32"),
         Variant("gpu", "torch", "bf16"),
         Variant("gpu", "torch", "fp16"),
+        Variant("gpu", "torch", "int8"),
         Variant("gpu", "torch", "fp64"),
     )
 
     def work(self, case: Case) -> Work:
         n, size = int(case.params["n"]), BYTES[case.precision]
-        host_copy = 2 * n * n * max(size, 4)  # the inputs as drawn, once more during the check
-        return Work(
-            flops=2.0 * n**3,
-            bytes_moved=3.0 * n * n * size,
-            items=1,
-            item="products",
-            memory_bytes=3.0 * n * n * size + (host_copy if case.device_kind == "cpu" else 0),
-        )
+        # The inputs as drawn, once more during the check.
+        host_copy = 2 * n * n * max(size, 4) if case.device_kind == "cpu" else 0
+        held = n * n * (2.0 * size + (4 if case.precision == "int8" else size))
+        return Work(2.0 * n**3, held, 1, "products", held + host_copy)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         n = int(case.params["n"])
@@ -66,11 +80,22 @@ class Matmul(Workload):
             return NumpyProduct(case, probe, a, b)
         return TorchProduct(case, setup, probe, a, b)
 
+    def miniature(self, case: Case) -> Case | None:
+        if int(case.params["n"]) <= MINIATURE_N:
+            return None
+        return replace(case, params={**case.params, "n": MINIATURE_N})
+
 
 def draw(n: int, precision: str, seed: int) -> Matrix:
-    """An n x n matrix of normal random numbers: float64 for fp64, else float32."""
+    """An n x n matrix of normal random numbers: float64 for fp64, else float32.  For int8 whole
+    numbers from -127 to 127, as float32 too."""
     import numpy as np
 
+    if precision == "int8":
+        whole = np.random.default_rng(seed).integers(
+            -LARGEST_INT8, LARGEST_INT8, (n, n), dtype=np.int8, endpoint=True
+        )
+        return whole.astype(np.float32)
     kind: Any = np.float64 if precision == "fp64" else np.float32
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, n), dtype=kind)
@@ -132,21 +157,38 @@ class TorchProduct(TorchTask):
 
         super().__init__(case)
         self.probe = probe
+        whole = arithmetic(case) == "int8"
+        self.multiply = torch._int_mm if whole else torch.matmul
         with setup.phase("build"):
-            rounded = [torch.from_numpy(matrix).to(dtype_of(case)) for matrix in (a, b)]
+            kind = torch.int8 if whole else dtype_of(case)
+            rounded = [torch.from_numpy(matrix).to(kind) for matrix in (a, b)]
         self.a, self.b = to_device(setup, case, *rounded)
-        self.product = torch.full_like(self.a, float("nan"))
+        self.product = torch.full_like(self.a, -1, dtype=torch.int32 if whole else kind)
+        self._try()
+
+    def _try(self) -> None:
+        """Find out before anything is timed that a product is not offered here."""
+        try:
+            self.step()
+            self.finish()
+        except RuntimeError as error:
+            if arithmetic(self.case) != "int8":
+                raise
+            raise WorkloadError(
+                f"torch cannot multiply these in int8: {str(error).splitlines()[0]}",
+                code="unsupported_precision",
+                hint="CUDA wants sizes that are multiples of 8 and above 16",
+            ) from error
 
     def step(self) -> None:
-        import torch
-
-        torch.matmul(self.a, self.b, out=self.product)
+        self.multiply(self.a, self.b, out=self.product)
 
     def check(self) -> Accuracy:
         import torch
 
         self.step()
-        wide = torch.float64 if self.case.precision == "fp64" else torch.float32
+        exact = self.case.precision in ("fp64", "int8")
+        wide = torch.float64 if exact else torch.float32
         return self.probe.check(self.case, self.product.to("cpu", wide).numpy())
 
     def transfer_out_s(self) -> float | None:

@@ -72,6 +72,7 @@ def ceilings(*devices: str, peak: float = 1e11, bandwidth: float = 1e10) -> Ceil
     return Ceilings(
         "0123456789abcdef",
         "2026-11-21T00:00:00.000Z",
+        True,
         [
             DeviceCeilings(
                 device=device,

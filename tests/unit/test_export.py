@@ -113,13 +113,16 @@ def spoken_of(kind: type) -> list[str | None]:
         (ev.CasePrepared, [None] * 4),
         (ev.BlockDiscarded, [None]),
         (ev.BlockMeasured, [None] * 27),
-        (ev.CaseDropped, ["    4.0 s    cpu torch fp32 t8 out: 2x slower than work[of=a]"]),
+        (
+            ev.CaseDropped,
+            ["    4.0 s    work[of=b] cpu torch fp32 t8 out: 2x slower than work[of=a]"],
+        ),
         (
             ev.CaseFinished,
             [
-                "    9.0 s    cpu torch fp32 t8 1.20 s (834 MFLOP/s, n=40)",
+                "    9.0 s    work[of=a] cpu torch fp32 t8 1.20 s (834 MFLOP/s, n=40)",
                 None,  # it has dropped out: that was said
-                "    9.0 s    cpu torch fp32 t8 failed: the worker died - look at its log",
+                "    9.0 s    work[of=c] cpu torch fp32 t8 failed: the worker died - look at its log",
                 "    9.0 s    cuda:0 torch fp32 400 ms (2.50 GFLOP/s, n=40)",
                 "    9.0 s    cpu torch fp32 t8 160 ms (6.25 GFLOP/s, n=40)",
                 "    9.0 s    cuda:0 torch fp32 skipped: it needs about 90.0 GiB"

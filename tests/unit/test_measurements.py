@@ -38,11 +38,11 @@ def test_a_quiet_measurement_carries_no_warning() -> None:
 
 def test_a_course_in_one_direction_is_drift_and_noise_is_not() -> None:
     rising = [[1 + 0.02 * i] * 5 for i in range(9)]
-    assert codes(alone(rising)) == {"drifting"}
-    (told,) = trust_warnings(alone(rising))
+    assert "drifting" in codes(alone(rising))
+    told = next(w for w in trust_warnings(alone(rising)) if w.code == "drifting")
     assert "12% slower" in told.message
     falling = [[1 - 0.02 * i] * 5 for i in range(9)]
-    assert "faster" in trust_warnings(alone(falling))[0].message
+    assert any("faster" in warning.message for warning in trust_warnings(alone(falling)))
     back_and_forth = [[1.0, 1.01, 0.99, 1.0, 1.02]] * 9
     assert codes(alone(back_and_forth)) == set()
 

@@ -332,3 +332,27 @@ def test_the_word_for_a_ratio(low: float, high: float, word: str) -> None:
     assert ratio.word(0.05) == word
     turned = {"faster": "slower", "slower": "faster"}.get(word, word)
     assert ratio.inverse().word(0.05) == turned
+
+
+def test_samples_of_one_block_do_not_pass_for_many() -> None:
+    """Blocks of 40 samples, each with a level of its own: the number of blocks is what counts."""
+    rng = np.random.default_rng(11)
+    trusting = honest = 0
+    for _ in range(1000):
+        levels = rng.normal(1, 0.02, (10, 1))
+        blocks = (levels + rng.normal(0, 0.005, (10, 40))).tolist()
+        low, high = stats.median_interval([x for block in blocks for x in block])
+        trusting += low <= 1 <= high
+        low, high = stats.blocked_interval(blocks)
+        honest += low <= 1 <= high
+    assert trusting / 1000 < 0.5
+    assert honest / 1000 >= 0.93
+
+
+@given(st.lists(st.lists(times, min_size=1, max_size=9), min_size=1, max_size=12))
+def test_the_blocked_interval_holds_the_plain_one(blocks) -> None:
+    samples = [sample for block in blocks for sample in block]
+    plain, found = stats.median_interval(samples), stats.blocked_interval(blocks)
+    assert (plain is None) == (found is None)
+    if plain is not None:
+        assert found[0] <= plain[0] <= stats.median(samples) <= plain[1] <= found[1]

@@ -23,6 +23,10 @@ SMALL = {
     "forest": {"trees": 10, "depth": 4},
     "digits": {},
     "infer_mlp": {"width": 64},
+    "matmul_cold": {"n": 48},
+    "bandwidth": {"mib": 0.1},
+    "transfer": {"mib": 0.1},
+    "launch": {},
 }
 BATCH = {
     "train_cnn": 8,

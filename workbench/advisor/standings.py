@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..contender import Contender
+from ..contender import Block, Contender
 from ..contract import Case
 from ..document import Cpu, Reason
 from ..measure import statistics as stats
@@ -126,19 +126,19 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
 
 def is_steady(contender: Contender) -> bool:
     """Whether its median is known to within 2 %, or no longer gets any better known."""
-    samples = contender.samples_s
-    width = _width(samples)
-    if len(samples) < ENOUGH_SAMPLES or width is None:
+    width = _width(contender.blocks)
+    if len(contender.samples_s) < ENOUGH_SAMPLES or width is None:
         return False
     if width <= STEADY_WIDTH:
         return True
-    half = contender.blocks[: len(contender.blocks) // 2]
-    earlier = _width([sample for block in half for sample in block.samples_s])
+    earlier = _width(contender.blocks[: len(contender.blocks) // 2])
     enough_rounds = len(contender.blocks) >= ROUNDS_FOR_PLATEAU
     return enough_rounds and earlier is not None and width > PLATEAU * earlier
 
 
-def _width(samples: Sequence[float]) -> float | None:
+def _width(blocks: Sequence[Block]) -> float | None:
+    samples = [block.samples_s for block in blocks]
     if not samples:
         return None
-    return stats.relative_half_width(stats.median(samples), stats.median_interval(samples))
+    center = stats.median([sample for block in samples for sample in block])
+    return stats.relative_half_width(center, stats.blocked_interval(samples))

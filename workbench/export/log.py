@@ -5,7 +5,6 @@ from __future__ import annotations
 from .. import events as ev
 from .. import units
 from ..advisor.explain import short
-from ..contract import Case
 from ..document import Machine, Warning
 from ..measure.statistics import median
 from ..report import Report
@@ -78,5 +77,9 @@ def _finished(event: ev.CaseFinished, report: Report) -> str | None:
 
 
 def _name(case_id: str, report: Report) -> str:
-    case: Case = report.contenders[case_id].case
-    return short(case)
+    """The contender in words, its parameters first where others of its row differ in them only."""
+    contender = report.contenders[case_id]
+    row = report.rows[contender.scenario].contenders
+    alike = [other for other in row if other.case.label == contender.case.label]
+    name = short(contender.case)
+    return name if len(alike) == 1 else f"{case_id.partition('/')[0]} {name}"

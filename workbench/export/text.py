@@ -99,7 +99,7 @@ def _row_text(row: Row) -> str:
 def _contender_cells(contender: Contender) -> tuple[str, ...]:
     samples = contender.samples_s
     center = stats.median(samples) if samples else None
-    width = stats.relative_half_width(center or 0.0, stats.median_interval(samples))
+    width = stats.relative_half_width(center or 0.0, contender.interval)
     accuracy = contender.accuracy
     return (
         short(contender.case),

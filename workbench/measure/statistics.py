@@ -78,6 +78,19 @@ def median_interval(
     return ordered[rank - 1], ordered[n - rank]
 
 
+def blocked_interval(blocks: Sequence[Sequence[float]]) -> tuple[float, float] | None:
+    """An interval of the median of all samples that does not take a block for a crowd.
+
+    Samples of one block share the machine's mood and prove less than their number says, so the
+    interval also holds that of the blocks' medians, once there are enough of them.
+    """
+    plain = median_interval([sample for block in blocks for sample in block])
+    between = median_interval([median(block) for block in blocks])
+    if plain is None or between is None:
+        return plain
+    return min(plain[0], between[0]), max(plain[1], between[1])
+
+
 def relative_half_width(center: float, interval: tuple[float, float] | None) -> float | None:
     """Half the interval's width over its centre; None without an interval."""
     if interval is None or center <= 0:

@@ -1,0 +1,157 @@
+"""The workloads that measure the machine itself: cold products, bandwidth, transfers, launches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from workbench import catalog
+from workbench.contract import Case, Setup, Task, WorkloadError
+
+
+def case_of(name: str, device: str = "cpu", precision: str = "fp32", **params) -> Case:
+    workload = catalog.load(name)
+    threads = 1 if device == "cpu" else None
+    values = workload.values(params)
+    return Case(name, device, "torch", precision, threads=threads, params=values)
+
+
+def prepared(case: Case, **setup) -> Task:
+    task = catalog.load(case.workload).prepare(case, Setup(**setup))
+    task.activate()
+    return task
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_cold_products_walk_through_more_memory_than_the_cache(backend: str) -> None:
+    cache = 1 << 20
+    task = prepared(replace(case_of("matmul_cold", n=64), backend=backend), cache_bytes=cache)
+    seen = set()
+    for _ in range(len(task.sets)):
+        task.step()
+        operands = (task.a, task.b, task.product)
+        data = [x if backend == "numpy" else x.numpy() for x in operands]
+        seen |= {array.ctypes.data for array in data}
+    assert len(seen) == 3 * len(task.sets)
+    assert len(seen) * 64 * 64 * 4 >= 2 * cache
+    task.step()  # and round again
+    assert task.check().passed
+
+
+def test_two_sets_are_the_least() -> None:
+    assert len(prepared(case_of("matmul_cold", n=64), cache_bytes=1).sets) == 2
+
+
+def test_int8_products_are_exact_and_a_wrong_one_is_found() -> None:
+    task = prepared(case_of("matmul", precision="int8", n=64))
+    task.step()
+    a, b = (x.numpy().astype(np.int64) for x in (task.a, task.b))
+    assert np.array_equal(task.product.numpy(), a @ b)
+    assert abs(a).max() > 100
+    assert task.check().passed
+    task.multiply = lambda a, b, out: out.zero_()
+    assert not task.check().passed
+
+
+def test_int8_sums_cannot_overflow_at_any_size_offered() -> None:
+    (n,) = catalog.load("matmul").parameters
+    assert n.maximum * 127 * 127 < 2**31
+
+
+def test_a_product_that_torch_refuses_is_a_reason_with_a_remedy() -> None:
+    task = prepared(case_of("matmul", precision="int8", n=64))
+
+    def refuse(a, b, out):
+        raise RuntimeError("self.size(0) needs to be greater than 16")
+
+    task.multiply = refuse
+    with pytest.raises(WorkloadError, match="greater than 16") as caught:
+        task._try()
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "int8"])
+def test_a_large_product_has_a_miniature_and_a_small_one_none(precision: str) -> None:
+    matmul = catalog.load("matmul")
+    small = matmul.miniature(case_of("matmul", precision=precision, n=4096))
+    assert (small.params["n"], small.precision) == (256, precision)
+    assert matmul.miniature(small) is None
+
+
+@pytest.mark.parametrize(("kernel", "arrays"), [("copy", 2), ("triad", 3)])
+def test_bandwidth_counts_each_array_once(kernel: str, arrays: int) -> None:
+    case = case_of("bandwidth", kernel=kernel, mib=2.0)
+    work = catalog.load("bandwidth").work(case)
+    assert work.bytes_moved == work.items == arrays * 2 * 2**20
+    assert work.item == "bytes"
+
+
+@pytest.mark.parametrize("kernel", ["copy", "triad"])
+def test_a_kernel_that_skipped_an_element_is_found(kernel: str) -> None:
+    task = prepared(case_of("bandwidth", kernel=kernel, mib=0.1))
+    assert task.check().passed
+    step = task.step
+
+    def skip() -> None:
+        step()
+        task.target[-1] += 1
+
+    task.step = skip
+    assert not task.check().passed
+
+
+def test_arrays_longer_than_the_drawn_ones_hold_no_zeros() -> None:
+    task = prepared(case_of("bandwidth", mib=20.0))
+    assert all(int((source == 0).sum()) < 10 for source in task.sources)
+    assert len(task.target) == 20 * 2**20 // 4
+
+
+@pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
+def test_a_transfer_that_lost_something_is_found(direction: str) -> None:
+    task = prepared(case_of("transfer", "fake:0", direction=direction, mib=0.1))
+    assert task.check().passed
+    step = task.step
+
+    def lose() -> None:
+        step()
+        task.copies[0][0][7] = 1e9
+
+    task.step = lose
+    assert not task.check().passed
+
+
+def test_both_ways_move_twice_the_bytes() -> None:
+    transfer = catalog.load("transfer")
+    one, two = (
+        transfer.work(case_of("transfer", "cuda:0", direction=way, mib=4.0))
+        for way in ("to_host", "both")
+    )
+    assert (one.bytes_moved, two.bytes_moved) == (4 * 2**20, 8 * 2**20)
+
+
+def test_a_launch_that_did_nothing_is_found() -> None:
+    task = prepared(case_of("launch"))
+    assert task.check().passed
+    task.step = lambda: None
+    assert not task.check().passed
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
+@pytest.mark.parametrize("memory", ["pageable", "pinned"])
+def test_transfers_on_a_real_gpu(direction: str, memory: str) -> None:
+    task = prepared(case_of("transfer", "cuda:0", direction=direction, memory=memory, mib=8.0))
+    assert task.check().passed
+
+
+@pytest.mark.cuda
+def test_events_and_the_hosts_clock_agree_on_a_real_gpu() -> None:
+    from workbench.measure.block import time_sample
+
+    task = prepared(case_of("matmul", "cuda:0", n=4096))
+    time_sample(task, 10, task.device_timer())
+    sample = time_sample(task, 50, task.device_timer())
+    assert 0.5 * sample.host_s < sample.device_s <= 1.01 * sample.host_s
+    assert sample.issue_s < sample.host_s

@@ -1,0 +1,91 @@
+"""Memory bandwidth by two kernels of STREAM (McCalpin 1995), in torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+
+from ._torch import TorchTask, to_device
+
+ARRAYS = {"copy": 2, "triad": 3}
+SCALAR = 3.0
+BYTES = 4  # of one element
+PERIOD = 1 << 22  # elements
+
+
+class Bandwidth(Workload):
+    """copy: a = b; triad: a = b + 3 c.  Arrays that fit into a cache measure that cache.
+
+    Bytes are counted as STREAM does: each array once, without the line that a store may have to
+    fetch first.
+    """
+
+    name = "bandwidth"
+    title = "Memory bandwidth"
+    teaches = "Most operations wait for memory, not for arithmetic; size decides which memory."
+    parameters = (
+        Parameter("kernel", "triad", "what is done", choices=tuple(ARRAYS)),
+        Parameter("mib", 256.0, "size of each array", 0.004, 65_536, unit="MiB"),
+    )
+    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+
+    def work(self, case: Case) -> Work:
+        kernel = str(case.params["kernel"])
+        moved = float(ARRAYS[kernel] * elements_of(case) * BYTES)
+        return Work(None, moved, items=moved, item="bytes", memory_bytes=moved)
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        return BandwidthTask(case, setup)
+
+
+def elements_of(case: Case) -> int:
+    return max(1, int(float(case.params["mib"]) * 2**20) // BYTES)
+
+
+class BandwidthTask(TorchTask):
+    def __init__(self, case: Case, setup: Setup) -> None:
+        import torch
+
+        super().__init__(case)
+        generator = torch.Generator().manual_seed(setup.seed)
+        with setup.phase("build"):
+            hosted = [
+                random_array(elements_of(case), generator)
+                for _ in range(ARRAYS[str(case.params["kernel"])])
+            ]
+        self.target, *self.sources = to_device(setup, case, *hosted)
+
+    def step(self) -> None:
+        import torch
+
+        if len(self.sources) == 1:
+            self.target.copy_(self.sources[0])
+        else:
+            torch.add(self.sources[0], self.sources[1], alpha=SCALAR, out=self.target)
+
+    def check(self) -> Accuracy:
+        self.step()
+        self.finish()
+        error = max(
+            self._error(slice(start, start + PERIOD))
+            for start in range(0, len(self.target), PERIOD)
+        )
+        return Accuracy("relative_error", error, "float64", 1e-6, error <= 1e-6)
+
+    def _error(self, part: slice) -> float:
+        wide: list[Any] = [source[part].double() for source in self.sources]
+        expected = wide[0] if len(wide) == 1 else wide[0] + SCALAR * wide[1]
+        return float((self.target[part].double() - expected).abs().max() / expected.abs().max())
+
+
+def random_array(size: int, generator: Any) -> Any:
+    """Normal random numbers, repeated after a few million: drawing them all would take longer
+    than everything else."""
+    import torch
+
+    drawn = torch.randn(min(size, PERIOD), generator=generator)
+    return drawn.repeat(-(-size // len(drawn)))[:size].clone()
+
+
+WORKLOAD = Bandwidth()

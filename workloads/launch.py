@@ -1,0 +1,51 @@
+"""The smallest operation there is: what starting one costs."""
+
+from __future__ import annotations
+
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+
+from ._torch import TorchTask
+
+
+class Launch(Workload):
+    """Adds 1 to a single element, over and over.
+
+    Queued back to back (`wait=no`) it is the rate at which operations can be started; waited for
+    (`wait=yes`) it is the shortest step that a program which looks at its results can make.
+    """
+
+    name = "launch"
+    title = "Launch latency"
+    teaches = "Starting an operation has a price, which small batches pay and do not earn back."
+    parameters = (Parameter("wait", "no", "wait for the device after each", choices=("no", "yes")),)
+    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+
+    def work(self, case: Case) -> Work:
+        return Work(None, None, items=1, item="launches", memory_bytes=4.0)
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        return LaunchTask(case)
+
+
+class LaunchTask(TorchTask):
+    def __init__(self, case: Case) -> None:
+        import torch
+
+        super().__init__(case)
+        self.waits = case.params["wait"] == "yes"
+        self.element = torch.zeros(1, device=self.device)
+
+    def step(self) -> None:
+        self.element.add_(1.0)
+        if self.waits:
+            self.finish()
+
+    def check(self) -> Accuracy:
+        before = float(self.element)
+        for _ in range(100):
+            self.step()
+        error = abs(float(self.element) - before - 100) / 100
+        return Accuracy("relative_error", error, "counting", 0.0, error == 0)
+
+
+WORKLOAD = Launch()

@@ -1,0 +1,94 @@
+"""Matrix products whose operands are never in cache, beside `matmul`, where they may be."""
+
+from __future__ import annotations
+
+import math
+from itertools import cycle
+from typing import Any
+
+from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
+
+from .matmul import Matmul, NumpyProduct, Probe, TorchProduct, draw
+
+OVERFLOW = 2  # times the last-level cache: what all sets of operands together take
+
+
+class MatmulCold(Matmul):
+    """As `matmul`, in turns on so many copies of the operands that they overflow the last-level
+    cache twice: each step finds its own evicted.  Small sizes pay for it, large ones hardly.
+    """
+
+    name = "matmul_cold"
+    title = "Matrix product, cold cache"
+    teaches = "A benchmark that reuses its data measures the cache; real programs often do not."
+    parameters = (Parameter("n", 512, "rows and columns of the matrices", 16, 65_536),)
+    variants = tuple(
+        Variant(kind, backend, precision)
+        for kind, backend, precision in (
+            ("cpu", "numpy", "fp32"),
+            ("cpu", "torch", "fp32"),
+            ("cpu", "torch", "bf16"),
+            ("gpu", "torch", "fp32"),
+            ("gpu", "torch", "bf16"),
+        )
+    )
+
+    def work(self, case: Case) -> Work:
+        one = super().work(case)
+        assert one.bytes_moved is not None  # noqa: S101 - matmul counts them
+        copies = max(2 * one.bytes_moved, OVERFLOW * float(1 << 28))
+        return Work(one.flops, one.bytes_moved, one.items, one.item, one.memory_bytes + copies)
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        n = int(case.params["n"])
+        with setup.phase("build"):
+            a, b = (draw(n, case.precision, setup.seed + which) for which in (0, 1))
+        probe = Probe(a, b, setup.seed + 2)
+        if case.backend == "numpy":
+            return ColdNumpy(case, probe, a, b, setup.cache_bytes)
+        return ColdTorch(case, setup, probe, a, b)
+
+
+def copies(size: int, cache_bytes: int) -> int:
+    """Sets of operands of `size` bytes that overflow the cache; two at least."""
+    return max(2, math.ceil(OVERFLOW * cache_bytes / size))
+
+
+class ColdNumpy(NumpyProduct):
+    def __init__(self, case: Case, probe: Probe, a: Any, b: Any, cache_bytes: int) -> None:
+        super().__init__(case, probe, a, b)
+        count = copies(3 * a.nbytes, cache_bytes)
+        self.sets = [(a.copy(), b.copy(), self.product.copy()) for _ in range(count)]
+        self.turns = cycle(self.sets)
+
+    def step(self) -> None:
+        self.a, self.b, self.product = next(self.turns)
+        super().step()
+
+
+class ColdTorch(TorchProduct):
+    def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
+        self.turns = cycle([()])
+        super().__init__(case, setup, probe, a, b)
+        count = copies(3 * self.a.nbytes, cache_of(self.device, setup))
+        self.sets = [
+            tuple(tensor.clone() for tensor in (self.a, self.b, self.product)) for _ in range(count)
+        ]
+        self.turns = cycle(self.sets)
+
+    def step(self) -> None:
+        if turn := next(self.turns):
+            self.a, self.b, self.product = turn
+        super().step()
+
+
+def cache_of(device: Any, setup: Setup) -> int:
+    """Bytes of the last cache before memory."""
+    if device.type != "cuda":
+        return setup.cache_bytes
+    import torch
+
+    return int(torch.cuda.get_device_properties(device).L2_cache_size)
+
+
+WORKLOAD = MatmulCold()
