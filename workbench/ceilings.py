@@ -30,7 +30,7 @@ BRIEF_SIZES = {"cpu": 1024, "gpu": 4096}
 FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 rate
 OUT_OF_CACHE = 4  # times the last-level cache, per array
 IN_CACHE = 1 / 8  # of the last-level cache, per array: three of them fit with room to spare
-LARGE_MIB = 256.0
+LARGE_MIB = 128.0
 TRANSFERS = (
     ("to_device", "pageable"),
     ("to_device", "pinned"),
@@ -54,7 +54,7 @@ def plan(
     cores = threads or machine.cpu.effective_cores
     settings: dict[str, list[dict[str, ParameterValue]]] = {
         PRODUCT: [{}],
-        MEMORY: _bandwidths(machine),
+        MEMORY: _bandwidths(machine, ("triad",) if brief else ("copy", "triad")),
         TRANSFER: [{"direction": way, "memory": kind, "mib": LARGE_MIB} for way, kind in TRANSFERS],
         LAUNCH: [{"wait": "no"}, {"wait": "yes"}],
     }
@@ -63,11 +63,11 @@ def plan(
     return [row for row in rows if row.cases]
 
 
-def _bandwidths(machine: Machine) -> list[dict[str, ParameterValue]]:
+def _bandwidths(machine: Machine, kernels: Sequence[str]) -> list[dict[str, ParameterValue]]:
     cache = last_level_cache(machine)
     large = LARGE_MIB if cache is None else max(LARGE_MIB, OUT_OF_CACHE * cache / 2**20)
     found: list[dict[str, ParameterValue]] = [
-        {"kernel": kernel, "mib": float(round(large))} for kernel in ("copy", "triad")
+        {"kernel": kernel, "mib": float(round(large))} for kernel in kernels
     ]
     if cache is not None:
         found.append({"kernel": "triad", "mib": IN_CACHE * cache / 2**20})
@@ -116,7 +116,7 @@ def _row(
         workload=name,
         objective="throughput",
         precisions=tuple(dict.fromkeys(case.precision for case in cases)),
-        weight=4.0 if name == PRODUCT else 1.0,
+        weight=3.0 if name == PRODUCT else 1.0,
     )
     return RowPlan(scenario, workload, cases)
 

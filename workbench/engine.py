@@ -184,10 +184,10 @@ class Engine:
         for warning in hardware_warnings(machine, software):
             self._warn(warning)
         mark = ceilings.fingerprint(machine, software)
-        if not self._request.ceilings:
-            self._know_ceilings(mark, detected)
         for row in self._rows:
             self._emit(self._planned(row))
+        if not self._request.ceilings:
+            self._know_ceilings(mark, detected)
         end_s = self._request.budget - SLACK_S
         self._race(self._rows, report=self.report, emit=self._emit, end_s=end_s)
         self._keep_ceilings(mark)
@@ -257,9 +257,10 @@ class Engine:
         return ceilings.plan(machine, devices, threads=request.threads, brief=brief)
 
     def _know_ceilings(self, mark: str, detected: ev.HardwareDetected) -> None:
-        """Those kept for this machine, else measured at the side where the budget has room."""
+        """Those kept for this machine; before a table, where the budget has room, measured."""
         known = ceilings.load(mark)
-        if known is None and self._request.budget >= CEILINGS_FROM_BUDGET_S:
+        has_room = self._request.budget >= CEILINGS_FROM_BUDGET_S
+        if known is None and has_room and not self._request.workloads:
             known = self._measure_ceilings(mark, detected)
         if known is not None:
             self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))

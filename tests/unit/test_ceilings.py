@@ -94,11 +94,11 @@ def test_the_plan_covers_devices_precisions_and_caches() -> None:
     assert {"fp32", "bf16", "fp64", "fp16", "int8"} <= {c.precision for c in rows["matmul"]}
     assert {c.threads for c in rows["matmul"]} == {8}
     sizes = {c.params["mib"] for c in rows["bandwidth"]}
-    assert sizes == {256.0, 4.0}
+    assert sizes == {128.0, 4.0}
     both = {row.scenario.id: row.cases for row in ceilings.plan(HERE, ["cpu", "cuda:0"], threads=2)}
     assert {c.device for c in both["transfer"]} == {"cuda:0"}
     on_gpu = [c for c in both["bandwidth"] if c.device == "cuda:0"]
-    assert {c.params["mib"] for c in on_gpu} == {256.0}
+    assert {c.params["mib"] for c in on_gpu} == {128.0}
     ids = [c.id for cases in both.values() for c in cases]
     assert len(ids) == len(set(ids))
 

@@ -122,7 +122,8 @@ def spoken_of(kind: type) -> list[str | None]:
             [
                 "    9.0 s    work[of=a] cpu torch fp32 t8 1.20 s (834 MFLOP/s, n=40)",
                 None,  # it has dropped out: that was said
-                "    9.0 s    work[of=c] cpu torch fp32 t8 failed: the worker died - look at its log",
+                "    9.0 s    work[of=c] cpu torch fp32 t8 failed: the worker died"
+                " - look at its log",
                 "    9.0 s    cuda:0 torch fp32 400 ms (2.50 GFLOP/s, n=40)",
                 "    9.0 s    cpu torch fp32 t8 160 ms (6.25 GFLOP/s, n=40)",
                 "    9.0 s    cuda:0 torch fp32 skipped: it needs about 90.0 GiB"

@@ -72,6 +72,31 @@ def test_a_product_that_torch_refuses_is_a_reason_with_a_remedy() -> None:
     assert caught.value.hint
 
 
+def test_memory_that_ran_out_is_no_refusal_of_int8() -> None:
+    import torch
+
+    task = prepared(case_of("matmul", precision="int8", n=64))
+
+    def run_out(a, b, out):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    task.multiply = run_out
+    with pytest.raises(torch.OutOfMemoryError):
+        task._try()
+
+
+def test_a_fault_while_int8_is_computed_is_no_refusal() -> None:
+    task = prepared(case_of("matmul", precision="int8", n=64))
+
+    def fault() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    task.finish = fault
+    with pytest.raises(RuntimeError, match="illegal") as caught:
+        task._try()
+    assert not isinstance(caught.value, WorkloadError)
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "int8"])
 def test_a_large_product_has_a_miniature_and_a_small_one_none(precision: str) -> None:
     matmul = catalog.load("matmul")
@@ -99,6 +124,18 @@ def test_a_kernel_that_skipped_an_element_is_found(kernel: str) -> None:
         task.target[-1] += 1
 
     task.step = skip
+    assert not task.check().passed
+
+
+def test_a_nan_late_in_a_long_array_is_found() -> None:
+    task = prepared(case_of("bandwidth", mib=20.0))
+    step = task.step
+
+    def spoil() -> None:
+        step()
+        task.target[-1] = float("nan")
+
+    task.step = spoil
     assert not task.check().passed
 
 
