@@ -19,7 +19,7 @@ from typing import Any
 
 from . import catalog
 from .contract import Setup, Task, WorkloadError, decode_case
-from .measure.block import WarmedUp, call_overhead_s, run_block, warm_up
+from .measure.block import WarmedUp, best_step_s, call_overhead_s, run_block, warm_up
 
 GPU_SETTLE_S = 0.25  # for clocks to rise again after an idle turn
 SCOUT_S = 0.02  # of a miniature: its steps take a millisecond where nothing is wrong
@@ -120,7 +120,7 @@ class Worker:
             wanted = decode_case(fields)
             task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
             try:
-                found.append(warm_up(task, latency=True, seconds=SCOUT_S).step_s)
+                found.append(best_step_s(task, SCOUT_S))
             finally:
                 task.close()
         return {"beside_s": found[0], "case_s": found[1]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
 from ._torch import TorchTask
@@ -32,13 +34,18 @@ class LaunchTask(TorchTask):
         import torch
 
         super().__init__(case)
-        self.waits = case.params["wait"] == "yes"
         self.element = torch.zeros(1, device=self.device)
+        self.wait: Callable[[], None] | None = None
+        if case.params["wait"] == "yes":
+            on_gpu = self.device.type == "cuda"
+            self.wait = (
+                torch.cuda.current_stream(self.device).synchronize if on_gpu else self.finish
+            )
 
     def step(self) -> None:
         self.element.add_(1.0)
-        if self.waits:
-            self.finish()
+        if self.wait is not None:
+            self.wait()
 
     def check(self) -> Accuracy:
         before = float(self.element)

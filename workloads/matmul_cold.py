@@ -21,7 +21,7 @@ class MatmulCold(Matmul):
     name = "matmul_cold"
     title = "Matrix product, cold cache"
     teaches = "A benchmark that reuses its data measures the cache; real programs often do not."
-    parameters = (Parameter("n", 512, "rows and columns of the matrices", 16, 65_536),)
+    parameters = (Parameter("n", 512, "rows and columns of the matrices", 64, 65_536),)
     variants = tuple(
         Variant(kind, backend, precision)
         for kind, backend, precision in (

@@ -180,3 +180,12 @@ def test_a_clock_that_never_gets_flat_does_not_hold_the_block_up(clock: Clock) -
 def test_tails_get_their_samples_and_a_block_has_an_end(clock: Clock) -> None:
     assert len(run(clock, 0.01, min_samples=100)["samples_s"]) == 100
     assert len(run(clock, 1e-6, seconds=10.0)["samples_s"]) == block.MAX_SAMPLES
+
+
+def test_a_quick_look_counts_the_fastest_step_and_not_the_first(clock: Clock) -> None:
+    assert block.best_step_s(Steps(clock, 0.001, 0.004, 0.002, 0.003), 0.02) == pytest.approx(
+        0.002, rel=1e-3
+    )
+    slow = Steps(clock, 5.0)
+    assert block.best_step_s(slow, 0.02) == pytest.approx(5.0)
+    assert slow.steps == 1

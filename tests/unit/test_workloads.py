@@ -23,7 +23,7 @@ SMALL = {
     "forest": {"trees": 10, "depth": 4},
     "digits": {},
     "infer_mlp": {"width": 64},
-    "matmul_cold": {"n": 48},
+    "matmul_cold": {"n": 64},
     "bandwidth": {"mib": 0.1},
     "transfer": {"mib": 0.1},
     "launch": {},
