@@ -126,7 +126,7 @@ def _speed(found: Measurement) -> list[Fact]:
     facts = []
     if found.capability is not None:
         best = units.rate(found.capability.value, found.capability.unit)
-        facts.append(fact("capability", f"{best} in the best tenth of samples"))
+        facts.append(fact("at best", f"{best} in the best tenth of samples"))
     roof = found.roofline
     if roof is not None:
         facts.append(
