@@ -15,8 +15,8 @@ from .advisor import standings
 from .contender import Contender
 from .contract import DEFAULT_CACHE_BYTES, Case
 from .control import Control
-from .document import AccuracyResult, Clocks, Reason, SetupTimes, WarmUp, Warning
-from .machine.load import LoadMeter, disturbs
+from .document import AccuracyResult, Clocks, Reason, SetupTimes, WarmUp
+from .machine.watch import SystemWatch
 from .measure import statistics as stats
 from .overhead import OverheadMeter
 from .report import Report
@@ -103,8 +103,9 @@ class Race:
             runner = Runner(case, worker_key(case))
             if self._prepare(runner):
                 self._active.append(runner)
-        load = LoadMeter()
-        load.start(self._pool.process_ids())
+        machine = self._report.machine
+        watch = SystemWatch(machine.cpu.effective_cores if machine else 1)
+        watch.start(self._pool.process_ids())
         number = 0
         while self._active and number < MOST_ROUNDS and self._may_go_on(number):
             self._round(number)
@@ -113,7 +114,8 @@ class Race:
             if self._is_over(number):
                 break
         if number:
-            self._tell_load(load.foreign_cores(self._pool.process_ids()))
+            for warning in watch.warnings(self._pool.process_ids(), self._scenario.id):
+                self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
         for runner in self._active:
             self._finish(runner, "ok", None)
 
@@ -121,19 +123,6 @@ class Race:
         """Give back what the row's cases hold, before the next row needs it."""
         for case in self._plan.cases:
             self._release(case)
-
-    def _tell_load(self, foreign_cores: float) -> None:
-        machine = self._report.machine
-        if machine is None or not disturbs(foreign_cores, machine.cpu.effective_cores):
-            return
-        warning = Warning(
-            "busy_machine",
-            f"other programs used {foreign_cores:.1f} of {machine.cpu.effective_cores} cores "
-            "while this was measured",
-            "stop them and run it again",
-            self._scenario.id,
-        )
-        self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
 
     # ---------------------------------------------------------- preparation
 

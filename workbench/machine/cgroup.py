@@ -146,7 +146,7 @@ def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
         if limit is None or not 0 <= limit < total_bytes:
             continue
         usage = read_int(group.folder / names.usage) or 0
-        cache = _stat(read_text(group.folder / "memory.stat"), names.cache)
+        cache = stat_value(read_text(group.folder / "memory.stat"), names.cache)
         found.append(MemoryLimit(limit, max(0, limit - max(0, usage - cache))))
     return found
 
@@ -162,7 +162,8 @@ _V1_MEMORY = _MemoryFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "tot
 _V2_MEMORY = _MemoryFiles("memory.max", "memory.current", "inactive_file")
 
 
-def _stat(text: str | None, name: str) -> int:
+def stat_value(text: str | None, name: str) -> int:
+    """The number behind `name` in the `name number` lines of memory.stat, cpu.stat, vmstat."""
     for line in (text or "").splitlines():
         key, _, value = line.partition(" ")
         if key == name:

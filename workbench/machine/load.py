@@ -15,8 +15,7 @@ WORTH_TELLING = 0.25  # cores; less is the noise of any living system
 class LoadMeter:
     """Cores in use by others between `start` and `foreign_cores`, from the kernel's counters.
 
-    Only the cores this process may run on are looked at.  Time stolen by a hypervisor counts as
-    use by others: it is just as much taken away.
+    Only the cores this process may run on are looked at.
     """
 
     def __init__(self) -> None:
@@ -39,11 +38,12 @@ class LoadMeter:
 
 def disturbs(foreign_cores: float, effective_cores: int) -> bool:
     """Whether others leave fewer cores free than our contenders use."""
-    free = len(_allowed_cores()) - foreign_cores
+    free = len(allowed_cores()) - foreign_cores
     return foreign_cores >= WORTH_TELLING and free < effective_cores
 
 
-def _allowed_cores() -> list[int]:
+def allowed_cores() -> list[int]:
+    """The cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(psutil.cpu_count() or 1))
@@ -52,12 +52,12 @@ def _allowed_cores() -> list[int]:
 def _busy_s() -> float:
     per_core = psutil.cpu_times(percpu=True)
     total = 0.0
-    for core in _allowed_cores():
+    for core in allowed_cores():
         if core < len(per_core):
             times = per_core[core]
             # guest time is already part of user time
             total += times.user + times.system + getattr(times, "nice", 0.0)
-            total += sum(getattr(times, name, 0.0) for name in ("irq", "softirq", "steal"))
+            total += sum(getattr(times, name, 0.0) for name in ("irq", "softirq"))
     return total
 
 

@@ -1,0 +1,124 @@
+"""What is noticed of the machine while it measures, from a kernel's files that change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.machine import load
+from workbench.machine.watch import SystemWatch, parse_stolen, parse_swapped
+
+CGROUP = "sys/fs/cgroup/pod/cpu.stat"
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def stat(stolen: int, idle: int, cores: int = 2) -> str:
+    rows = [f"cpu{n} 100 0 50 {idle} 0 0 0 {stolen} 7 7" for n in range(cores)]
+    return "\n".join(["cpu  1 2 3 4 5 6 7 8 9 10", *rows, "intr 5 0 0", "ctxt 77"])
+
+
+@pytest.fixture
+def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of two cores in a container with a quota, on which nothing happens."""
+    monkeypatch.setattr(load.LoadMeter, "foreign_cores", lambda self, own: 0.0)
+    write(
+        tmp_path,
+        {
+            "proc/stat": stat(0, 1000),
+            "proc/vmstat": "pgpgin 1\npswpin 10\npswpout 20\n",
+            "proc/self/cgroup": "0::/pod\n",
+            "proc/self/mountinfo": "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            CGROUP: "usage_usec 5\nnr_periods 100\nnr_throttled 7\nthrottled_usec 9\n",
+            "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count": "3\n",
+        },
+    )
+    return tmp_path
+
+
+def after(root: Path, changed: dict[str, str], cores: int = 2) -> dict[str, str]:
+    """Code -> message of what the watch says once the files have changed."""
+    watch = SystemWatch(cores, root=root, allowed=range(2))
+    watch.start([])
+    write(root, changed)
+    warnings = watch.warnings([], "training")
+    assert all(w.subject == "training" and w.remedy for w in warnings)
+    return {w.code: w.message for w in warnings}
+
+
+def test_nothing_is_said_of_a_machine_on_which_nothing_happened(calm: Path) -> None:
+    assert after(calm, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "code", "told"),
+    [
+        ("proc/stat", stat(30, 1070), "stolen_time", "30%"),
+        ("proc/vmstat", "pswpin 200\npswpout 300\n", "swapping", "470 pages"),
+        (CGROUP, "nr_periods 150\nnr_throttled 32\n", "cgroup_throttled", "50% of periods"),
+        (
+            "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count",
+            "8\n",
+            "cpu_throttled",
+            "5 times",
+        ),
+    ],
+)
+def test_each_disturbance_is_told_with_its_size(
+    calm: Path, file: str, text: str, code: str, told: str
+) -> None:
+    found = after(calm, {file: text})
+    assert list(found) == [code]
+    assert told in found[code]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("proc/stat", stat(1, 1099)),
+        ("proc/vmstat", "pswpin 20\npswpout 30\n"),
+        (CGROUP, "nr_periods 200\nnr_throttled 8\n"),
+    ],
+)
+def test_what_any_living_system_does_is_not_told(calm: Path, file: str, text: str) -> None:
+    assert after(calm, {file: text}) == {}
+
+
+def test_a_quota_of_a_group_further_up_counts_as_well(calm: Path) -> None:
+    above = "sys/fs/cgroup/cpu.stat"
+    write(calm, {above: "nr_periods 10\nnr_throttled 0\n"})
+    assert "cgroup_throttled" in after(calm, {above: "nr_periods 20\nnr_throttled 9\n"})
+
+
+def test_time_stolen_from_cores_that_are_not_ours_does_not_count(calm: Path) -> None:
+    write(calm, {"proc/stat": stat(0, 1000, cores=4)})
+    others = stat(0, 1100, cores=2) + "\ncpu2 100 0 50 1000 0 0 0 900 0 0"
+    assert after(calm, {"proc/stat": others}) == {}
+
+
+def test_other_programs_are_told_with_the_cores_they_took(
+    calm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load.LoadMeter, "foreign_cores", lambda self, own: 1.4)
+    monkeypatch.setattr(load, "allowed_cores", lambda: [0, 1])
+    assert after(calm, {}) == {
+        "busy_machine": "other programs used 1.4 of 2 cores while this was measured"
+    }
+
+
+def test_a_kernel_that_says_nothing_is_no_disturbance(tmp_path: Path) -> None:
+    assert set(after(tmp_path, {})) <= {"busy_machine"}
+
+
+@given(st.text())
+def test_any_text_is_read_as_counts_that_are_there_or_not(text: str) -> None:
+    known = "cpu0 1 2 3 4 5 6 7 8"
+    assert parse_stolen(f"{known}\n{text}")["cpu0"] == (8, 36) or "cpu0" in text
+    assert parse_swapped(f"pswpin 1\npswpout 2\n{text}") == 3
