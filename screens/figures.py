@@ -27,10 +27,10 @@ class Figures:
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self._kept: dict[str, tuple[tuple[int, str], Numbers]] = {}
+        self._kept: dict[str, tuple[tuple[int, str, int], Numbers]] = {}
 
     def numbers(self, contender: Contender) -> Numbers:
-        stamp = (len(contender.blocks), contender.state)
+        stamp = (len(contender.blocks), contender.state, len(self.report.warnings))
         kept = self._kept.get(contender.case.id)
         if kept is None or kept[0] != stamp:
             values = list(contender.rounds().values())

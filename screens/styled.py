@@ -63,14 +63,15 @@ def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: boo
         event = contender.dropped
         slower = f"dropped: {units.ratio(event.ratio)} slower" if event.ratio else "dropped"
         long = f"dropped: {figures.dropped_text(event)}"
-        return [Content.styled(text, "dim") for text in (long, slower, "dropped")]
+        dropped = [Content.styled(text, "dim") for text in (long, slower, "dropped")]
+        return [marked(text, contender, figures) for text in dropped]
     if contender.state in ("failed", "skipped", "cancelled"):
         style = "$error" if contender.state == "failed" else "$warning"
         message = contender.reason.message if contender.reason else ""
         texts = [f"{contender.state}: {message}"] if message else []
         return [Content.styled(text, style) for text in (*texts, contender.state)]
     if contender.state == "ok":
-        return [Content("done")]
+        return [marked(Content("done"), contender, figures)]
     if racing and contender.state == "preparing":
         return [Content.styled("> loading", "bold"), Content.styled("> now", "bold")]
     if racing and figures.report.current_case == case_id:
@@ -78,6 +79,13 @@ def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: boo
         return [Content.styled(f"> {word}", "bold"), Content.styled("> now", "bold")]
     words = {"prepared": "ready", "measuring": "in the race"}
     return [Content.styled(words.get(contender.state, contender.state), "dim")]
+
+
+def marked(text: Content, contender: Contender, figures: Figures) -> Content:
+    """With the mark of a result that something weakens."""
+    if figures.numbers(contender).measurement.warnings:
+        return Content.assemble(text, (" !", "bold $warning"))
+    return text
 
 
 def basis_text(verdict: Verdict) -> Content:

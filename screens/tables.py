@@ -20,6 +20,7 @@ from .styled import (
     choice_style,
     device_style,
     here_text,
+    marked,
     pick_texts,
     state_texts,
 )
@@ -229,7 +230,7 @@ def detail_line(contender: Contender, row: Row, session: Session) -> Line:
 def status_text(contender: Contender, row: Row, session: Session) -> Content:
     """One word; the pick is marked."""
     if row.verdict is not None and row.verdict.pick == contender.case.id:
-        return Content.styled("pick", "bold $success")
+        return marked(Content.styled("pick", "bold $success"), contender, session.figures)
     return state_texts(contender, row, session.figures, racing=session.going)[-1].first_line
 
 

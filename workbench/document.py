@@ -181,6 +181,7 @@ class Software(msgspec.Struct, frozen=True):
     executable: str  # of the workers, `~` in place of the home folder
     packages: dict[str, Package]
     environment: dict[str, str]  # the variables that change results, such as OMP_NUM_THREADS
+    debug_builds: list[str] = []  # "Python", "torch"
     unavailable: dict[str, str] = {}
 
 

@@ -6,20 +6,19 @@ from collections.abc import Sequence
 
 from .advisor import race
 from .contender import Contender
-from .document import Against, Ceilings, Clocks, Machine, Measurement, Throughput
+from .document import Against, Ceilings, Clocks, Measurement, Throughput, Warning
 from .measure import statistics as stats
 from .roofline import peak_fraction, roofline
-from .trust import trust_warnings
 
 
 def measurement(
     contender: Contender,
     *,
     row: Sequence[Contender] = (),
-    machine: Machine | None = None,
+    warnings: Sequence[Warning] = (),
     ceilings: Ceilings | None = None,
 ) -> Measurement:
-    """The contender beside the others of its `row`, on `machine`, under its `ceilings`."""
+    """The contender beside the others of its `row`, with its `warnings`, under the `ceilings`."""
     samples = contender.samples_s
     n = len(samples)
     center = stats.median(samples) if n else None
@@ -60,7 +59,7 @@ def measurement(
         clocks=_clocks(contender),
         call_overhead_s=contender.call_overhead_s,
         against=against(contender, row),
-        warnings=trust_warnings(contender, machine),
+        warnings=list(warnings),
     )
 
 

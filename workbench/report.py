@@ -23,6 +23,7 @@ from .document import (
     Warning,
 )
 from .measurements import measurement
+from .trust import trust_warnings
 
 
 @dataclass
@@ -160,9 +161,20 @@ class Report:
         return measurement(
             contender,
             row=self.rows[contender.scenario].contenders,
-            machine=self.machine,
+            warnings=self.trust(contender),
             ceilings=self.ceilings,
         )
+
+    def disturbances(self, row: Row) -> list[Warning]:
+        """What weakens every result of this row: something happened on the machine meanwhile."""
+        return [warning for warning in self.warnings if warning.subject == row.plan.scenario]
+
+    def trust(self, contender: Contender) -> list[Warning]:
+        """All that weakens this contender's result; empty without a sample."""
+        if not contender.blocks:
+            return []
+        row = self.rows[contender.scenario]
+        return [*self.disturbances(row), *trust_warnings(contender, self.machine)]
 
     @property
     def measurements(self) -> list[Measurement]:

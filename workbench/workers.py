@@ -27,6 +27,7 @@ from .confine import confine
 from .control import Control
 from .document import Reason
 from .guardian import RUN_ID_VARIABLE
+from .machine.software import PRECISION_VARIABLES
 
 HERE = Path(__file__).resolve().parent
 CAN_FREEZE = hasattr(signal, "SIGSTOP")
@@ -104,6 +105,8 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         device = "cpu" if key.device.startswith("fake:") else key.device
         environment = dict(os.environ)
+        for name in PRECISION_VARIABLES:
+            environment.pop(name, None)
         environment.update(dict.fromkeys(THREAD_VARIABLES, str(key.threads or threads)))
         environment.update({"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id})
         with theirs:

@@ -139,6 +139,11 @@ def test_the_log_line_of_each_kind_of_event(kind: type, expected: list[str | Non
     assert spoken_of(kind) == expected
 
 
+def test_a_plain_run_tells_what_disturbed_it_below_its_contenders() -> None:
+    run = Report.of([e for e in eventful() if not isinstance(e, ev.VerdictReached)])
+    assert "  ! busy; wait\n" in run_text(run)
+
+
 def test_the_log_line_of_a_verdict_is_the_choice_and_its_first_reason() -> None:
     first, second = spoken_of(ev.VerdictReached)
     assert "-> gpu: The GPU is 3.00x" in first

@@ -10,6 +10,7 @@ from workbench.document import (
     Cpu,
     CudaDriver,
     Gpu,
+    GpuProcess,
     Isa,
     Machine,
     Memory,
@@ -130,11 +131,39 @@ def test_fewer_cores_name_their_limit() -> None:
     assert "2 of 8" in message and "2.5" in message and "cpu.max" in message
 
 
-def test_thread_variables() -> None:
-    stack = msgspec.structs.replace(torch("CPU build"), environment={"OMP_NUM_THREADS": "1"})
-    assert (
-        "OMP_NUM_THREADS=1" in only(hardware_warnings(machine(), stack), "thread_variable").message
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("OMP_NUM_THREADS", "1", "thread_variable"),
+        ("ONEDNN_MAX_CPU_ISA", "AVX2", "isa_variable"),
+        ("NVIDIA_TF32_OVERRIDE", "1", "precision_variable"),
+        ("CUDA_LAUNCH_BLOCKING", "1", "debug_variable"),
+    ],
+)
+def test_variables_that_change_results(name: str, value: str, code: str) -> None:
+    stack = msgspec.structs.replace(torch("CPU build"), environment={name: value})
+    warning = only(hardware_warnings(machine(), stack), code)
+    assert f"{name}={value}" in warning.message
+    assert f"unset {name}" in warning.remedy
+
+
+def test_a_variable_that_is_switched_off_changes_nothing() -> None:
+    off = msgspec.structs.replace(torch("CPU build"), environment={"CUDA_LAUNCH_BLOCKING": "0"})
+    assert hardware_warnings(machine(), off) == []
+
+
+def test_debug_builds() -> None:
+    stack = msgspec.structs.replace(torch("CPU build"), debug_builds=["torch"])
+    assert "torch" in only(hardware_warnings(machine(), stack), "debug_build").message
+
+
+def test_a_gpu_that_somebody_else_works_on() -> None:
+    busy = msgspec.structs.replace(
+        GPU, processes=[GpuProcess(4711, None)], utilization_percent=37.0
     )
+    warning = only(hardware_warnings(machine(busy), torch("CUDA 13.0")), "busy_gpu")
+    assert warning.message == "another program is on NVIDIA H200 (cuda:0, 37 % busy)"
+    assert warning.subject == "GPU-1"
 
 
 def test_two_builds_of_onnxruntime() -> None:

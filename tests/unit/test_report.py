@@ -261,6 +261,13 @@ def test_an_unstable_median_is_told() -> None:
     assert "unstable" in [w.code for w in measured.warnings]
 
 
+def test_what_disturbed_a_row_marks_all_its_measured_contenders_and_no_others() -> None:
+    document = Report.of(eventful()).document()
+    marked = {m.id for m in document.measurements if "busy_machine" in [w.code for w in m.warnings]}
+    assert marked == {m.id for m in document.measurements if m.scenario == "row" and m.n}
+    assert marked
+
+
 def test_a_discarded_block_counts_nowhere() -> None:
     discarded = ev.BlockDiscarded(
         at_s=5.0, case=CPU.id, reason=ev.Reason("suspended", "the machine slept")

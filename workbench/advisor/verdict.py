@@ -71,7 +71,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         crossover=None,
         reasons=reasons(row, scenario, evidence),
         warnings=[
-            *(warning for warning in report.warnings if warning.subject == scenario.id),
+            *report.disturbances(row),
             *unsettled(pick, runner_up, pick_ratio),
             *chain.from_iterable(trust_warnings(c, machine) for c in unique),
         ],

@@ -49,7 +49,7 @@ def run_text(report: Report) -> str:
     parts = []
     if report.verdicts:
         parts += [verdict_table(report.verdicts), *map(_reasons, report.verdicts)]
-    parts += [_row_text(row) for row in report.rows.values()]
+    parts += [_row_text(row, report) for row in report.rows.values()]
     return "\n\n".join(parts)
 
 
@@ -87,16 +87,17 @@ def _reasons(verdict: Verdict) -> str:
     return "\n".join([*wrapped, f"  $ {verdict.reproduce}"])
 
 
-def _row_text(row: Row) -> str:
+def _row_text(row: Row, report: Report) -> str:
     header = ("contender", "median", "+-", "rate", "n", "accuracy", "")
-    rows = [_contender_cells(contender) for contender in row.contenders]
+    rows = [_contender_cells(c, report.machine) for c in row.contenders]
     inner = row.contenders[0].case.id.partition("/")[0] if row.contenders else ""
-    return f"{row.plan.title} ({inner})\n" + textwrap.indent(
-        table(header, rows, {1, 2, 3, 4}), "  "
-    )
+    lines = [table(header, rows, {1, 2, 3, 4})]
+    if row.verdict is None:  # whose reasons tell it above
+        lines += [f"! {w.message}; {w.remedy}" for w in report.disturbances(row)]
+    return f"{row.plan.title} ({inner})\n" + textwrap.indent("\n".join(lines), "  ")
 
 
-def _contender_cells(contender: Contender) -> tuple[str, ...]:
+def _contender_cells(contender: Contender, machine: Machine | None) -> tuple[str, ...]:
     samples = contender.samples_s
     center = stats.median(samples) if samples else None
     width = stats.relative_half_width(center or 0.0, contender.interval)
@@ -108,12 +109,12 @@ def _contender_cells(contender: Contender) -> tuple[str, ...]:
         rate_text(contender),
         str(len(samples)),
         units.figure(accuracy.value) if accuracy else "-",
-        _remark(contender),
+        _remark(contender, machine),
     )
 
 
-def _remark(contender: Contender) -> str:
-    words = [w.message for w in trust_warnings(contender)]
+def _remark(contender: Contender, machine: Machine | None) -> str:
+    words = [w.message for w in trust_warnings(contender, machine)]
     if contender.reason is not None:
         state = "" if contender.state == "ok" else f"{contender.state}: "
         words.insert(0, state + contender.reason.message)

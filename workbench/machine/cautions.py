@@ -6,8 +6,45 @@ from collections.abc import Iterator
 
 from ..document import Gpu, Machine, Software, Warning
 from .reasons import ABSENT, missing_capability
+from .software import PRECISION_VARIABLES
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# What a variable does to results -> those that do it; `{}` stands for NAME=VALUE.
+_VARIABLES = {
+    "thread_variable": (
+        "{} is set and may cap the threads of a backend",
+        "`unset {}`; workbench sets the threads of each case itself",
+        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    ),
+    "isa_variable": (
+        "{} is set and may keep a library below this CPU's instruction set",
+        "`unset {}` to measure what the CPU can do",
+        (
+            "ATEN_CPU_CAPABILITY",
+            "DNNL_MAX_CPU_ISA",
+            "MKL_DEBUG_CPU_TYPE",
+            "MKL_ENABLE_INSTRUCTIONS",
+            "NPY_DISABLE_CPU_FEATURES",
+            "ONEDNN_MAX_CPU_ISA",
+            "OPENBLAS_CORETYPE",
+        ),
+    ),
+    "precision_variable": (
+        "{} changes the precision of products behind a program's back; it is not passed on to"
+        " the workers, so these results hold without it",
+        "`unset {}`, or expect other figures under it",
+        PRECISION_VARIABLES,
+    ),
+    "debug_variable": (
+        "{} is set: it is made for finding errors and slows the work down",
+        "`unset {}`",
+        (
+            "CUDA_LAUNCH_BLOCKING",
+            "PYTHONDEVMODE",
+            "PYTHONMALLOC",
+            "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        ),
+    ),
+}
 _CUDA_BUILD = "CUDA "
 _ORT = "onnxruntime"
 _ORT_OTHERS = (
@@ -124,6 +161,21 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
                 "look at it with `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`",
                 _subject(gpu),
             )
+        elif gpu.processes:
+            yield _busy(gpu)
+
+
+def _busy(gpu: Gpu) -> Warning:
+    """Nothing of ours runs yet: whoever is on the GPU now is somebody else."""
+    count = len(gpu.processes or ())
+    who = "another program is" if count == 1 else f"{count} other programs are"
+    used = f", {gpu.utilization_percent:.0f} % busy" if gpu.utilization_percent else ""
+    return Warning(
+        "busy_gpu",
+        f"{who} on {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
+        "see whose with `nvidia-smi`; wait, or choose another with --device",
+        _subject(gpu),
+    )
 
 
 def _subject(gpu: Gpu) -> str:
@@ -144,13 +196,18 @@ def _cores(machine: Machine) -> Iterator[Warning]:
 
 
 def _environment(software: Software) -> Iterator[Warning]:
-    for name in _THREAD_VARIABLES:
-        if name in software.environment:
-            yield Warning(
-                "thread_variable",
-                f"{name}={software.environment[name]} is set and may cap the threads of a backend",
-                f"`unset {name}`; workbench sets the threads of each case itself",
-            )
+    """Variables that change speed or results, and builds that do."""
+    for code, (message, remedy, names) in _VARIABLES.items():
+        for name in names:
+            value = software.environment.get(name, "")
+            if value not in ("", "0"):
+                yield Warning(code, message.format(f"{name}={value}"), remedy.format(name))
+    for build in software.debug_builds:
+        yield Warning(
+            "debug_build",
+            f"{build} is a debug build and slower than the one people use",
+            "install a release build",
+        )
 
 
 def _packages(software: Software) -> Iterator[Warning]:

@@ -18,6 +18,9 @@ _FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system 
 # These two belong to this program's own interpreter, whichever runs the workers.
 _OWN = ("textual", "nvidia-ml-py")
 
+# These act behind a program's back; a case names its own precision, so workers run without them.
+PRECISION_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+
 # Variables that change results or what can be seen.  Values are shown as they are, so none
 # that usually holds a path, a token or a name belongs here; `LD_PRELOAD` is cut to file names.
 VARIABLES = (
@@ -32,10 +35,13 @@ VARIABLES = (
     "MKL_NUM_THREADS",
     "MKL_DYNAMIC",
     "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_DEBUG_CPU_TYPE",
     "OPENBLAS_NUM_THREADS",
     "OPENBLAS_CORETYPE",
     "NUMEXPR_NUM_THREADS",
+    "NPY_DISABLE_CPU_FEATURES",
     "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
     "ATEN_CPU_CAPABILITY",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
@@ -43,9 +49,12 @@ VARIABLES = (
     "CUDA_MODULE_LOADING",
     "NVIDIA_VISIBLE_DEVICES",
     "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_TF32_OVERRIDE",
+    *PRECISION_VARIABLES,
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "PYTHONDEVMODE",
+    "PYTHONMALLOC",
     "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
     "ZE_AFFINITY_MASK",
@@ -65,6 +74,7 @@ class _Stack(msgspec.Struct, frozen=True):
     python: str
     executable: str
     packages: dict[str, Package]
+    debug_builds: list[str]
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -100,14 +110,14 @@ class StackQuery:
         if isinstance(stack, _Stack):
             own_packages = {name: own.packages[name] for name in _OWN}
             return _software(
-                _Stack(stack.python, stack.executable, {**stack.packages, **own_packages})
+                msgspec.structs.replace(stack, packages={**stack.packages, **own_packages})
             )
         given = shorten_home(self._python or "")
         reason = f"{given} {stack.message}"
         unknown = Package(version=None, detail="unknown: the interpreter did not answer")
         packages = {name: unknown for name in stack_query.CORE if name not in _OWN}
         packages |= {name: own.packages[name] for name in _OWN}
-        failed = _software(_Stack("", given, packages))
+        failed = _software(_Stack("", given, packages, []))
         return msgspec.structs.replace(failed, unavailable={"python": reason, "packages": reason})
 
 
@@ -128,4 +138,5 @@ def _software(stack: _Stack) -> Software:
         executable=shorten_home(stack.executable or sys.executable),
         packages=stack.packages,
         environment=environment(),
+        debug_builds=stack.debug_builds,
     )

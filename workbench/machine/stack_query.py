@@ -32,7 +32,7 @@ FURTHER = (
 
 
 def query() -> dict[str, Any]:
-    """`{"python", "executable", "packages": {name: {"version", "detail"}}}`."""
+    """`{"python", "executable", "packages": {name: {"version", "detail"}}, "debug_builds"}`."""
     packages: dict[str, dict[str, str | None]] = {}
     for name in CORE + FURTHER:
         version = _version(name)
@@ -46,7 +46,11 @@ def query() -> dict[str, Any]:
     for name in packages:
         if name.startswith("onnxruntime") and packages[name]["version"]:
             packages[name]["detail"] = onnxruntime_build(build, name)
+    debug = ["Python"] if hasattr(sys, "gettotalrefcount") else []
+    if re.search(r"^debug\s*=\s*True", torch, re.MULTILINE):
+        debug.append("torch")
     return {
+        "debug_builds": debug,
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": packages,
