@@ -6,7 +6,7 @@ from textual.content import Content
 
 from workbench import units
 from workbench.contender import Contender
-from workbench.document import Crossover, EqualPrecision, Measurement, Verdict
+from workbench.document import Crossover, EqualPrecision, Measurement, Telemetry, Verdict
 from workbench.report import Row
 
 from .figures import Figures, choice_word
@@ -148,7 +148,24 @@ def _speed(found: Measurement) -> list[Fact]:
                 f"queueing {units.duration(told.issue_s)}; the {told.counted}'s counts",
             )
         )
+    if found.telemetry is not None:
+        facts.append(fact("gpu", _telemetry(found.telemetry)))
     return facts
+
+
+def _telemetry(found: Telemetry) -> str:
+    parts = []
+    if found.sm_clock_mhz is not None:
+        beside = (("before", found.sm_clock_before_mhz), ("after", found.sm_clock_after_mhz))
+        others = ", ".join(f"{mhz:.0f} {when}" for when, mhz in beside if mhz is not None)
+        parts.append(f"{found.sm_clock_mhz:.0f} MHz" + (f" ({others})" if others else ""))
+    if found.power_w is not None:
+        parts.append(f"{found.power_w:.0f} W")
+    if found.temperature_c is not None:
+        parts.append(f"{found.temperature_c:.0f} C")
+    for cause, share in found.slowed.items():
+        parts.append(f"{cause.replace('_', ' ')} {units.percent(share)} of the time")
+    return ", ".join(parts) or "no reading fell into its blocks"
 
 
 def equal_precision_facts(verdict: Verdict, figures: Figures) -> list[Fact]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from . import events as ev
 from .advisor.objective import block_value
 from .contract import Case, Work
-from .document import AccuracyResult, BlockShape, Clocks, Reason, SetupTimes, WarmUp
+from .document import AccuracyResult, BlockShape, Clocks, Reason, SetupTimes, Telemetry, WarmUp
 from .measure import statistics as stats
 
 ENDED = ("ok", "skipped", "failed", "cancelled")
@@ -40,6 +40,7 @@ class Contender:
     blocks: list[Block] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)
     dropped: ev.CaseDropped | None = None
+    telemetry: Telemetry | None = None
 
     @property
     def samples_s(self) -> list[float]:

@@ -107,6 +107,22 @@ class GpuProcess(msgspec.Struct, frozen=True):
     used_memory_bytes: int | None
 
 
+class GpuReading(msgspec.Struct, frozen=True):
+    """What changes on a GPU from one moment to the next; None where it could not be read."""
+
+    index: int  # NVML's number of the GPU
+    utilization_percent: float | None = None
+    memory_used_bytes: int | None = None
+    power_w: float | None = None  # a mean over the last second on most cards since Ampere
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    clock_event_reasons: list[str] | None = None
+    energy_j: float | None = None  # since the driver was loaded
+    slowed_s: dict[str, float] | None = None  # time held back by heat or power, by cause, so far
+    processes: list[GpuProcess] | None = None  # every few seconds only: the call is slow
+    unavailable: dict[str, str] = {}
+
+
 class Gpu(msgspec.Struct, frozen=True):
     """One GPU as NVML and CUDA see it; `unavailable` explains each None."""
 
@@ -255,6 +271,18 @@ class Roofline(msgspec.Struct, frozen=True):
     limited_by: str  # "compute", "memory" or "cache"
 
 
+class Telemetry(msgspec.Struct, frozen=True):
+    """How the GPU was while it was measured, from the readings that fell into its blocks."""
+
+    readings: int
+    sm_clock_before_mhz: float | None
+    sm_clock_mhz: float | None  # median
+    sm_clock_after_mhz: float | None
+    power_w: float | None  # mean
+    temperature_c: float | None  # highest
+    slowed: dict[str, float]  # share of the race's time on this GPU, by cause
+
+
 class Measurement(msgspec.Struct):
     """One case, its raw samples and what derives from them."""
 
@@ -283,7 +311,7 @@ class Measurement(msgspec.Struct):
     accuracy: AccuracyResult | None
     memory_peak_bytes: int | None
     energy_j: float | None
-    telemetry: dict[str, float] | None
+    telemetry: Telemetry | None  # None on a CPU, and where the GPU cannot be watched
     simulated: bool
     loss: list[float]  # one value per block, where something is trained
     warnings: list[Warning]

@@ -13,11 +13,13 @@ from .document import (
     AccuracyResult,
     Ceilings,
     Clocks,
+    GpuReading,
     Machine,
     Overhead,
     Reason,
     SetupTimes,
     Software,
+    Telemetry,
     Tool,
     Verdict,
     WarmUp,
@@ -130,6 +132,14 @@ class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
     scenario: str
     status: str  # "ok", "skipped", "failed", "cancelled"
     reason: Reason | None
+    telemetry: Telemetry | None = None
+
+
+class GpusRead(Event, frozen=True, kw_only=True, tag=True):
+    """One look at the GPUs in use; `gap` says why none came for a while."""
+
+    gpus: list[GpuReading]
+    gap: Reason | None = None
 
 
 class VerdictReached(Event, frozen=True, kw_only=True, tag=True):
@@ -163,6 +173,7 @@ AnyEvent = (
     | BlockDiscarded
     | CaseDropped
     | CaseFinished
+    | GpusRead
     | VerdictReached
     | StatusChanged
     | RunFinished

@@ -52,7 +52,7 @@ def measurement(
         accuracy=contender.accuracy,
         memory_peak_bytes=contender.memory_peak_bytes,
         energy_j=None,
-        telemetry=None,
+        telemetry=contender.telemetry,
         simulated=contender.simulated,
         loss=list(contender.loss),
         outliers=len(stats.outliers(samples)),

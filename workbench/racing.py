@@ -21,6 +21,7 @@ from .measure import statistics as stats
 from .overhead import OverheadMeter
 from .report import Report
 from .request import RowPlan
+from .telemetry import GpuTelemetry
 from .workers import Answer, Pool, WorkerFailed, WorkerKey
 
 BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
@@ -80,6 +81,7 @@ class Race:
         seed: int,
         decide: bool,
         overhead: OverheadMeter,
+        telemetry: GpuTelemetry,
     ) -> None:
         self._plan = plan
         self._scenario = plan.scenario
@@ -93,6 +95,7 @@ class Race:
         self._seed = seed
         self._decide = decide
         self._overhead = overhead
+        self._telemetry = telemetry
         self._latency = plan.scenario.objective == "latency_p99"
         self._active: list[Runner] = []
 
@@ -106,6 +109,7 @@ class Race:
         machine = self._report.machine
         watch = SystemWatch(machine.cpu.effective_cores if machine else 1)
         watch.start(self._pool.process_ids())
+        self._telemetry.begin()
         number = 0
         while self._active and number < MOST_ROUNDS and self._may_go_on(number):
             self._round(number)
@@ -114,7 +118,10 @@ class Race:
             if self._is_over(number):
                 break
         if number:
-            for warning in watch.warnings(self._pool.process_ids(), self._scenario.id):
+            own = self._pool.process_ids()
+            subject = self._scenario.id
+            told = [*watch.warnings(own, subject), *self._telemetry.warnings(subject, own)]
+            for warning in told:
                 self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
         for runner in self._active:
             self._finish(runner, "ok", None)
@@ -275,6 +282,9 @@ class Race:
             self._finish(runner, "failed", Reason("bad_clock", str(error), "run it again"))
             return False
         runner.step_s = stats.median(result["samples_s"])
+        now = self._control.now()
+        took_s = sum(result["samples_s"]) * runner.iterations
+        self._telemetry.measured(runner.case.id, runner.case.device, now - took_s, now)
         self._emit(
             ev.BlockMeasured(
                 at_s=self._control.now(),
@@ -396,6 +406,7 @@ class Race:
                 scenario=self._scenario.id,
                 status=status,
                 reason=reason,
+                telemetry=self._telemetry.of_case(runner.case.id, runner.case.device),
             )
         )
 

@@ -143,4 +143,5 @@ def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
         scenario=scenario,
         status=measured.status,
         reason=measured.reason,
+        telemetry=measured.telemetry,
     )

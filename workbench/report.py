@@ -15,6 +15,7 @@ from .document import (
     SCHEMA_VERSION,
     Ceilings,
     Document,
+    GpuReading,
     Machine,
     Measurement,
     Run,
@@ -60,6 +61,7 @@ class Report:
     warnings: list[Warning] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
     contenders: dict[str, Contender] = field(default_factory=dict)  # by case id, in plan order
+    gpus: dict[int, GpuReading] = field(default_factory=dict)  # the latest, by NVML's number
     workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)
     current_row: str | None = None
     last_row: str | None = None  # the one raced last, also after the end
@@ -122,6 +124,9 @@ class Report:
             case ev.CaseFinished():
                 contender = self.contenders[event.case]
                 contender.state, contender.reason = event.status, event.reason
+                contender.telemetry = event.telemetry
+            case ev.GpusRead():
+                self.gpus |= {reading.index: reading for reading in event.gpus}
             case ev.VerdictReached():
                 self.rows[event.verdict.scenario].verdict = event.verdict
             case ev.StatusChanged():

@@ -2,6 +2,7 @@
  *
  * NVML_STUB        the faults, see stub.h
  * NVML_STUB_GPUS   how many GPUs there are (1)
+ * NVML_STUB_SLOWED_NS   how long heat holds the clock back between two readings (0)
  * OLD_DRIVER       defined by the compiler: only what a driver of 2019 had
  */
 #include "stub.h"
@@ -183,5 +184,27 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device handle, unsigned *count, stru
     return processes(count, list);
 }
 UNSIGNED(nvmlDeviceGetEnforcedPowerLimit, 700000)
+int nvmlDeviceGetTotalEnergyConsumption(device handle, unsigned long long *millijoules) {
+    static unsigned long long used = 5000;
+    FAULT(handle);
+    *millijoules = used += 1500;
+    return OK;
+}
+struct field_value {
+    unsigned field, scope;
+    long long timestamp, latency;
+    unsigned type, status;
+    unsigned long long value;
+};
+int nvmlDeviceGetFieldValues(device handle, int count, struct field_value *values) {
+    static unsigned long long slowed;
+    FAULT(handle);
+    slowed += strtoull(stub_setting("NVML_STUB_SLOWED_NS", "0"), NULL, 10);
+    for (int i = 0; i < count; i++) {
+        values[i].status = values[i].field == 271 ? 3 /* NVML_ERROR_NOT_SUPPORTED */ : OK;
+        values[i].value = values[i].field == 269 ? slowed : 0;
+    }
+    return OK;
+}
 PAIR(nvmlDeviceGetMigMode, 0, 1)
 #endif

@@ -1,7 +1,8 @@
 /* What both stub libraries share: how faults are asked for, and the identity of GPU number i.
  *
- * A fault list such as "nvmlInitWithFlags=9;nvmlDeviceGetName@2=segv" stands in an environment
- * variable: function, optionally @ the GPU's number, then an error code or one of
+ * A fault list such as "nvmlInitWithFlags=9;nvmlDeviceGetName@2=segv;nvmlDeviceGetUUID@0+3=15"
+ * stands in an environment variable: function, optionally @ the GPU's number, optionally + how
+ * many calls go well first, then an error code or one of
  * abort, segv, hang, zero, novalue, badutf8, mig.
  */
 #include <signal.h>
@@ -22,15 +23,23 @@ static const char *stub_setting(const char *variable, const char *fallback) {
 }
 
 static int stub_fault(const char *variable, const char *function, int gpu) {
+    static unsigned calls[64]; /* of each entry of the list */
     const char *entry = stub_setting(variable, "");
-    char one[80], all[80];
-    snprintf(one, sizeof one, "%s@%d=", function, gpu);
-    snprintf(all, sizeof all, "%s=", function);
-    while (*entry) {
+    char one[80];
+    snprintf(one, sizeof one, "%s@%d", function, gpu);
+    for (unsigned number = 0; *entry; number++) {
         const char *action = NULL;
-        if (!strncmp(entry, one, strlen(one))) action = entry + strlen(one);
-        else if (!strncmp(entry, all, strlen(all))) action = entry + strlen(all);
+        size_t length = strlen(one), plain = strlen(function);
+        if (!strncmp(entry, one, length) && strchr("=+", entry[length])) action = entry + length;
+        else if (!strncmp(entry, function, plain) && strchr("=+", entry[plain]))
+            action = entry + plain;
+        if (action && *action == '+') {
+            char *end;
+            unsigned well = (unsigned)strtoul(action + 1, &end, 10);
+            action = calls[number % 64]++ < well ? NULL : end;
+        }
         if (action) {
+            action++;
             if (!strncmp(action, "abort", 5)) abort();
             if (!strncmp(action, "segv", 4)) raise(SIGSEGV);
             if (!strncmp(action, "hang", 4)) for (;;) pause();

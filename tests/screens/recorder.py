@@ -19,6 +19,7 @@ from workbench.document import (
     Machine,
     Reason,
     Software,
+    Telemetry,
     Tool,
     Verdict,
     WarmUp,
@@ -29,6 +30,17 @@ from workbench.measure.statistics import Ratio, paired_ratio
 ROUNDS = 8
 BUDGET_S = 60.0
 TOLERANCE = 1.05
+
+
+WATCHED = Telemetry(
+    readings=5,
+    sm_clock_before_mhz=345.0,
+    sm_clock_mhz=1965.0,
+    sm_clock_after_mhz=1980.0,
+    power_w=612.0,
+    temperature_c=58.0,
+    slowed={"sw_power_cap": 0.31},
+)
 
 
 @dataclass
@@ -206,6 +218,7 @@ class Recorder:
                         scenario=scenario.id,
                         status="ok",
                         reason=None,
+                        telemetry=WATCHED if "/cuda:" in case_id else None,
                     )
                 )
         verdict = self.verdict(scenario, entries, list(warnings))

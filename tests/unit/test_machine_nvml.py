@@ -276,7 +276,7 @@ def test_rows_after_a_failure(
     def start(*arguments: str, environ: Any) -> Script:
         return next(waiting)
 
-    monkeypatch.setattr(probes, "_start", start)
+    monkeypatch.setattr(probes, "start_probe", start)
     _, gpus = NvmlProbe().collect()
     assert [gpu.name for gpu in gpus] == names
     unread = [gpu for gpu in gpus if gpu.name is None]

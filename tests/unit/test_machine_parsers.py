@@ -14,7 +14,7 @@ from workbench.machine import cgroup, cpuinfo, memory, topology
 from workbench.machine.cpu import slurm_limit, tightest
 from workbench.machine.files import parse_cpulist, parse_int, shown
 from workbench.machine.gpurow import normalise_bus_id
-from workbench.machine.nvml import clock_event_names
+from workbench.machine.nvml_row import clock_event_names
 
 anything = st.text()
 lines = st.lists(

@@ -55,6 +55,8 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"  {_name(event.case, report)} {event.status}{why}"
         case ev.CaseFinished() if event.status == "ok":
             return _finished(event, report)
+        case ev.GpusRead() if event.gap is not None:
+            return f"GPU readings: {event.gap.message}"
         case ev.VerdictReached():
             verdict = event.verdict
             return f"  -> {verdict.choice}: {' '.join(verdict.reasons[:1])}"

@@ -58,10 +58,24 @@ class Helper:
         except queue.Empty:
             self.close()
             return Ended("silent", f"no answer within {deadline_s:g} s")
-        if line is None:
-            _reap(self._process)
-            return Ended("crashed", _death(self._process.returncode))
-        return line
+        return self._told(line)
+
+    def poll(self) -> bytes | Ended | None:
+        """The next line if it is there already, None if not."""
+        if self._process is None:
+            return Ended("not_started", self._failure)
+        try:
+            line = self._lines.get_nowait()
+        except queue.Empty:
+            return None
+        return self._told(line)
+
+    def _told(self, line: bytes | None) -> bytes | Ended:
+        if line is not None:
+            return line
+        process = cast("subprocess.Popen[bytes]", self._process)
+        _reap(process)
+        return Ended("crashed", _death(process.returncode))
 
     def close(self) -> None:
         """Kill the child if it still runs."""

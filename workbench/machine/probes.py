@@ -52,7 +52,8 @@ def missing(library: str, *, in_container: bool) -> Reason | None:
     return None
 
 
-def _start(*arguments: str, environ: Mapping[str, str] | None) -> Helper:
+def start_probe(*arguments: str, environ: Mapping[str, str] | None) -> Helper:
+    """The child of `probe`, with these arguments."""
     argv = [sys.executable, "-c", _BOOT, os.pathsep.join(sys.path), *arguments]
     return Helper(argv, environ=environ)
 
@@ -70,6 +71,11 @@ def _answer(
         return Ended("crashed", "gave an answer that cannot be read")
 
 
+def nvml_reason_of(ended: Ended) -> Reason:
+    """Why the process that asks NVML gave no answer."""
+    return _reason("NVML", ended)
+
+
 def _reason(api: str, ended: Ended) -> Reason:
     code = f"{api.lower()}_{_ENDINGS[ended.kind]}"
     return Reason(code, f"the process that asks {api} {ended.message}", _LOST_GPU)
@@ -80,7 +86,7 @@ class NvmlProbe:
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = environ
-        self._helper = _start("nvml", environ=environ)
+        self._helper = start_probe("nvml", environ=environ)
 
     def collect(self, deadline_s: float = DEADLINE_S) -> tuple[Nvml, list[Gpu]]:
         """Waits at most `deadline_s` for each answer; a crash costs one GPU's row only."""
@@ -92,14 +98,14 @@ class NvmlProbe:
     def _collect(self, deadline_s: float) -> tuple[Nvml, list[Gpu]]:
         header = _answer(self._helper, _decode_header, deadline_s)
         if isinstance(header, Ended):
-            return Nvml(available=False, reason=_reason("NVML", header)), []
+            return Nvml(available=False, reason=nvml_reason_of(header)), []
         rows: list[Gpu] = []
         while len(rows) < header.count:
             row = _answer(self._helper, _decode_gpu, deadline_s)
             if isinstance(row, Gpu):
                 rows.append(row)
                 continue
-            rows.append(_unread(len(rows), f"{_reason('NVML', row).message} on this GPU"))
+            rows.append(_unread(len(rows), f"{nvml_reason_of(row).message} on this GPU"))
             if row.kind == "silent" or not self._restart(len(rows), deadline_s):
                 text = "not read: NVML failed on an earlier GPU"
                 rows += [_unread(index, text) for index in range(len(rows), header.count)]
@@ -107,7 +113,7 @@ class NvmlProbe:
 
     def _restart(self, first: int, deadline_s: float) -> bool:
         """Go on with GPU number `first` in a fresh process."""
-        self._helper = _start("nvml", str(first), environ=self._environ)
+        self._helper = start_probe("nvml", str(first), environ=self._environ)
         header = _answer(self._helper, _decode_header, deadline_s)
         return not isinstance(header, Ended) and header.nvml.available
 
@@ -120,7 +126,7 @@ class CudaProbe:
     """One question to libcuda: begun at once, collected later."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        self._helper = _start("cuda", environ=environ)
+        self._helper = start_probe("cuda", environ=environ)
 
     def collect(self, deadline_s: float = DEADLINE_S) -> CudaAnswer:
         answer = _answer(self._helper, _decode_cuda, deadline_s)

@@ -1,0 +1,164 @@
+"""What the readings of a GPU say of those who were measured on it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from workbench import events as ev
+from workbench.document import GpuProcess, GpuReading, Reason
+from workbench.machine.nvml import Pulse
+from workbench.telemetry import GpuTelemetry
+
+CASE = "w/cuda:0/torch/fp32"
+
+
+class Script:
+    """A sampler whose readings a test lays down, each at a time of the run's clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: list[Pulse] = []
+
+    def read(self, at_s: float, **values: Any) -> None:
+        ago = self._clock.now_s - at_s
+        self._waiting.append(Pulse(time.monotonic() - ago, [GpuReading(0, **values)]))
+
+    def fail(self) -> None:
+        self._waiting.append(Pulse(time.monotonic(), [], Reason("nvml_crashed", "it died")))
+
+    def drain(self) -> Iterator[Pulse]:
+        while self._waiting:
+            yield self._waiting.pop(0)
+
+    def close(self) -> None:
+        pass
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def told() -> list[ev.AnyEvent]:
+    return []
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(Clock())
+
+
+@pytest.fixture
+def telemetry(script: Script, told: list[ev.AnyEvent]) -> GpuTelemetry:
+    return GpuTelemetry(script, {"cuda:0": 0}, now=script._clock, emit=told.append)  # type: ignore[arg-type]
+
+
+def codes(telemetry: GpuTelemetry) -> list[str]:
+    return [w.code for w in telemetry.warnings("row", [os.getpid()])]
+
+
+def test_a_contender_is_told_by_the_readings_within_its_blocks(
+    telemetry: GpuTelemetry, script: Script, told: list[ev.AnyEvent]
+) -> None:
+    script.read(10.0, sm_clock_mhz=345.0)
+    telemetry.begin()
+    for at_s, clock, power, heat in (
+        (11.5, 1900.0, 500.0, 60.0),
+        (12.5, 345.0, 90.0, 80.0),  # between its blocks
+        (13.5, 1980.0, 700.0, 65.0),
+        (14.5, 1200.0, 120.0, 50.0),  # after them
+    ):
+        script.read(at_s, sm_clock_mhz=clock, power_w=power, temperature_c=heat)
+    telemetry.measured(CASE, "cuda:0", 11.0, 12.0)
+    telemetry.measured(CASE, "cuda:0", 13.0, 14.0)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None
+    assert (found.readings, found.power_w, found.temperature_c) == (2, 600.0, 65.0)
+    assert found.sm_clock_before_mhz == 345.0
+    assert found.sm_clock_mhz == 1940.0
+    assert found.sm_clock_after_mhz == 1200.0
+    assert codes(telemetry) == []
+    assert [event.at_s for event in told] == pytest.approx([10.0, 11.5, 12.5, 13.5, 14.5], abs=0.1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:1"])
+def test_what_no_reading_belongs_to_has_none(telemetry: GpuTelemetry, device: str) -> None:
+    telemetry.begin()
+    telemetry.measured(CASE, device, 11.0, 12.0)
+    assert telemetry.of_case(CASE, device) is None
+
+
+def test_a_gpu_held_back_by_heat_is_told_with_its_share_and_a_power_cap_is_only_recorded(
+    telemetry: GpuTelemetry, script: Script
+) -> None:
+    script.read(10.0, slowed_s={"sw_power_cap": 5.0, "hw_thermal_slowdown": 1.0})
+    telemetry.begin()
+    script.read(20.0, slowed_s={"sw_power_cap": 6.0, "hw_thermal_slowdown": 1.5})
+    telemetry.measured(CASE, "cuda:0", 18.0, 20.0)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None
+    assert found.slowed == {"sw_power_cap": 0.5, "hw_thermal_slowdown": 0.25}
+    [warning] = telemetry.warnings("row", [])
+    assert (warning.code, warning.subject) == ("gpu_throttled", "row")
+    assert "25%" in warning.message and "thermal" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("clocks", "expected"),
+    [
+        ([1980.0, 1975.0, 1900.0, 1980.0], []),
+        ([1980.0, 1900.0, 1500.0, 1200.0], ["gpu_clock_moved"]),
+    ],
+)
+def test_a_clock_that_moves_while_one_contender_is_measured(
+    telemetry: GpuTelemetry, script: Script, clocks: list[float], expected: list[str]
+) -> None:
+    telemetry.begin()
+    for position, clock in enumerate(clocks):
+        script.read(10.0 + position, sm_clock_mhz=clock)
+    telemetry.measured(CASE, "cuda:0", 9.0, 20.0)
+    assert codes(telemetry) == expected
+
+
+def test_a_process_that_comes_is_told_once_and_our_own_never(
+    telemetry: GpuTelemetry, script: Script
+) -> None:
+    nobody = 2**22 + 1  # above the kernel's largest process id: the host's number, in a container
+    telemetry.begin()
+    there = [GpuProcess(pid, None) for pid in (os.getpid(), os.getppid(), nobody)]
+    script.read(11.0, processes=there)
+    telemetry.measured(CASE, "cuda:0", 10.0, 12.0)
+    assert codes(telemetry) == ["busy_gpu"]
+    telemetry.begin()
+    script.read(13.0, processes=there)
+    telemetry.measured(CASE, "cuda:0", 12.5, 14.0)
+    assert codes(telemetry) == []
+
+
+def test_a_race_begins_afresh_but_for_the_last_look(
+    telemetry: GpuTelemetry, script: Script
+) -> None:
+    script.read(10.0, slowed_s={"hw_thermal_slowdown": 0.0})
+    script.read(11.0, slowed_s={"hw_thermal_slowdown": 9.0})
+    telemetry.begin()
+    script.read(12.0, slowed_s={"hw_thermal_slowdown": 9.0})
+    telemetry.measured(CASE, "cuda:0", 11.0, 12.0)
+    assert codes(telemetry) == []
+
+
+def test_a_gap_is_an_event_with_its_reason(
+    telemetry: GpuTelemetry, script: Script, told: list[ev.AnyEvent]
+) -> None:
+    script.fail()
+    telemetry.begin()
+    [event] = told
+    assert isinstance(event, ev.GpusRead)
+    assert event.gap == Reason("nvml_crashed", "it died") and event.gpus == []

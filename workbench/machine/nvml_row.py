@@ -1,0 +1,236 @@
+"""One GPU read through NVML: every reading by itself, a value or the reason why not.
+
+Units are those of nvml.h, converted where they are read (mW to W).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..document import Gpu, GpuProcess, GpuReading, Pcie
+from .memory import system_memory
+from .nvml_query import Call, Query
+from .reasons import NVML_NOT_SUPPORTED, nvml_text
+
+_MW_PER_W = 1000
+_MJ_PER_J = 1000
+_NS_PER_S = 1e9
+_SM = 1  # NVML_CLOCK_SM
+_GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
+_NOT_AVAILABLE = 0xFFFFFFFF  # NVML_VALUE_NOT_AVAILABLE as an unsigned int
+_NO_VALUE = "NVML gives no value"
+_SHARED_MEMORY = "the GPU has no memory of its own to report; this is the system's, which it shares"
+
+# nvml.h nvmlClocksEventReason*; the last two only under their older name *ThrottleReason*.
+_CLOCK_EVENTS = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+
+# nvml.h NVML_FI_DEV_PERF_POLICY_POWER and NVML_FI_DEV_CLOCKS_EVENT_REASON_*: nanoseconds.
+_SLOWED_FIELDS = {
+    74: "sw_power_cap",
+    269: "sw_thermal_slowdown",
+    270: "hw_thermal_slowdown",
+    271: "hw_power_brake_slowdown",
+}
+
+
+def clock_event_names(mask: int) -> list[str]:
+    """The names of the bits that are set; a bit without a name shows as `bit_0x800`."""
+    bits = [1 << shift for shift in range(mask.bit_length()) if mask >> shift & 1]
+    return [_CLOCK_EVENTS.get(bit, f"bit_{bit:#x}") for bit in bits]
+
+
+class Row:
+    """Reads one GPU through a valid handle, collecting the reasons on the way."""
+
+    def __init__(self, query: Query, handle: Any) -> None:
+        self._query = query
+        self._handle = handle
+        self._reasons: dict[str, str] = {}
+
+    def take(
+        self, field: str, *names: str, extra: Call = (), convert: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """One reading by the first of the functions `names` that this driver has."""
+        forms: list[Call] = [(name, self._handle, *extra) for name in names]
+        value, reason = self._query.ask(*forms)
+        if reason is None and value == _NOT_AVAILABLE:
+            value, reason = None, _NO_VALUE
+        if reason is not None:
+            self._reasons[field] = reason
+            return None
+        return value if convert is None else convert(value)
+
+    def read(self, index: int, driver: str | None, driver_reason: str | None) -> Gpu:
+        if driver_reason is not None:
+            self._reasons["driver_version"] = driver_reason
+        total, used = self._memory()
+        return Gpu(
+            index=index,
+            device=None,
+            uuid=self.take("uuid", "nvmlDeviceGetUUID"),
+            pci_bus_id=self.take("pci_bus_id", "nvmlDeviceGetPciInfo", convert=_bus_id),
+            name=self.take("name", "nvmlDeviceGetName"),
+            memory_total_bytes=total,
+            memory_used_bytes=used,
+            compute_capability=self.take(
+                "compute_capability",
+                "nvmlDeviceGetCudaComputeCapability",
+                convert=lambda pair: f"{pair[0]}.{pair[1]}",
+            ),
+            driver_version=driver,
+            pcie=self._pcie(),
+            power_w=self._power(),
+            power_limit_w=self.take(
+                "power_limit_w",
+                "nvmlDeviceGetEnforcedPowerLimit",
+                "nvmlDeviceGetPowerManagementLimit",
+                convert=_watts,
+            ),
+            temperature_c=self._temperature(),
+            utilization_percent=self._utilization(),
+            sm_clock_mhz=self._sm_clock(),
+            max_sm_clock_mhz=self.take(
+                "max_sm_clock_mhz", "nvmlDeviceGetMaxClockInfo", extra=(_SM,), convert=float
+            ),
+            clock_event_reasons=self._clock_events(),
+            ecc=self.take("ecc", "nvmlDeviceGetEccMode", convert=_current_mode),
+            mig=self.take("mig", "nvmlDeviceGetMigMode", convert=_current_mode),
+            persistence=self.take("persistence", "nvmlDeviceGetPersistenceMode", convert=bool),
+            processes=self._processes(),
+            unavailable=self._reasons,
+        )
+
+    def pulse(self, index: int, *, slow: bool) -> GpuReading:
+        """What changes; the `slow` readings take milliseconds (A2: 4.5 ms for processes)."""
+        self._reasons = {}
+        _, used = self._memory()
+        return GpuReading(
+            index=index,
+            utilization_percent=self._utilization(),
+            memory_used_bytes=used,
+            power_w=self._power(),
+            temperature_c=self._temperature(),
+            sm_clock_mhz=self._sm_clock(),
+            clock_event_reasons=self._clock_events(),
+            energy_j=self.take(
+                "energy_j",
+                "nvmlDeviceGetTotalEnergyConsumption",
+                convert=lambda millijoules: millijoules / _MJ_PER_J,
+            ),
+            slowed_s=self._slowed(),
+            processes=self._processes() if slow else None,
+            unavailable=self._reasons,
+        )
+
+    def _power(self) -> float | None:
+        watts: float | None = self.take("power_w", "nvmlDeviceGetPowerUsage", convert=_watts)
+        return watts
+
+    def _temperature(self) -> float | None:
+        celsius: float | None = self.take(
+            "temperature_c",
+            "nvmlDeviceGetTemperatureV",
+            "nvmlDeviceGetTemperature",
+            extra=(_GPU_SENSOR,),
+            convert=float,
+        )
+        return celsius
+
+    def _utilization(self) -> float | None:
+        percent: float | None = self.take(
+            "utilization_percent",
+            "nvmlDeviceGetUtilizationRates",
+            convert=lambda rates: float(rates.gpu),
+        )
+        return percent
+
+    def _sm_clock(self) -> float | None:
+        mhz: float | None = self.take(
+            "sm_clock_mhz", "nvmlDeviceGetClockInfo", extra=(_SM,), convert=float
+        )
+        return mhz
+
+    def _clock_events(self) -> list[str] | None:
+        names: list[str] | None = self.take(
+            "clock_event_reasons",
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+            convert=clock_event_names,
+        )
+        return names
+
+    def _processes(self) -> list[GpuProcess] | None:
+        found: list[GpuProcess] | None = self.take(
+            "processes",
+            "nvmlDeviceGetComputeRunningProcesses_v3",
+            "nvmlDeviceGetComputeRunningProcesses_v2",
+            convert=lambda found: [GpuProcess(p.pid, p.usedGpuMemory) for p in found],
+        )
+        return found
+
+    def _slowed(self) -> dict[str, float] | None:
+        """Seconds by cause; each field value carries a return code of its own."""
+        values = self.take("slowed_s", "nvmlDeviceGetFieldValues", extra=(list(_SLOWED_FIELDS),))
+        if values is None:
+            return None
+        found = {
+            _SLOWED_FIELDS[value.fieldId]: value.value.ullVal / _NS_PER_S
+            for value in values
+            if value.nvmlReturn == 0
+        }
+        if not found:
+            self._reasons["slowed_s"] = nvml_text(values[0].nvmlReturn)
+        return found or None
+
+    def _memory(self) -> tuple[int | None, int | None]:
+        """Total and used bytes; v2 keeps the driver's reserve out of `used`, v1 does not."""
+        version = 0x02000028  # nvmlMemory_v2: the struct's size and, in the top byte, its version
+        info, failure = self._query.ask_code(
+            ("nvmlDeviceGetMemoryInfo", self._handle, version),
+            ("nvmlDeviceGetMemoryInfo", self._handle),
+        )
+        if failure is None and info.total:
+            return int(info.total), int(info.used)
+        # GB10 and Jetson answer "not supported", or success with a total of 0.
+        shared = system_memory() if failure in (None, NVML_NOT_SUPPORTED) else None
+        reason = nvml_text(failure) if isinstance(failure, int) else failure or "NVML says 0"
+        if shared is not None:
+            reason = f"{reason}: {_SHARED_MEMORY}"
+        self._reasons["memory_total_bytes"] = self._reasons["memory_used_bytes"] = reason
+        return (None, None) if shared is None else (shared[0], shared[0] - shared[1])
+
+    def _pcie(self) -> Pcie:
+        """The link now (it drops when idle) and the most that card and slot allow."""
+        return Pcie(
+            generation=self.take("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+            width=self.take("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
+            max_generation=self.take("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration"),
+            max_width=self.take("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
+        )
+
+
+def _bus_id(info: Any) -> str:
+    """From the numbers: the struct's text field is bytes or str, as nvidia-ml-py's age has it."""
+    return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
+
+
+def _watts(milliwatts: int) -> float:
+    return milliwatts / _MW_PER_W
+
+
+def _current_mode(modes: list[int]) -> bool:
+    """The first of `[current, pending]`: the second applies from the next reboot on."""
+    return bool(modes[0])
