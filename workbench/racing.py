@@ -380,7 +380,9 @@ class Race:
         least = stats.MIN_PAIRS if self._decide else ROUNDS_TO_MEASURE
         if rounds < least or not all(map(standings.is_steady, field)):
             return False
-        return not self._decide or standings.is_decided(field, self._scenario)
+        if not self._decide:
+            return all(map(standings.repeats, field))
+        return standings.is_decided(field, self._scenario)
 
     # ---------------------------------------------------------------- ends
 

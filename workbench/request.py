@@ -260,6 +260,11 @@ def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> N
     for row in rows:
         row.cases = _cases(row, request, machine, gpus, with_cpu=with_cpu)
         if not row.cases:
+            if not gpus and all(v.device_kind == "gpu" for v in row.workload.variants):
+                raise UsageError(
+                    f"{row.scenario.id} needs a GPU, and there is none here that can be used;"
+                    " see workbench detect"
+                )
             offered = sorted(
                 {f"{v.device_kind}/{v.backend}/{v.precision}" for v in row.workload.variants}
             )

@@ -271,6 +271,11 @@ def test_gpu_without_one_is_refused() -> None:
         plan(Request(scenarios=("floating_point",), devices=("gpu",)))
 
 
+def test_a_workload_of_gpus_alone_says_that_it_needs_one() -> None:
+    with pytest.raises(UsageError, match="transfer needs a GPU"):
+        plan(Request(workloads=("transfer",)))
+
+
 def test_what_is_named_twice_is_raced_once() -> None:
     rows = plan(Request(scenarios=("training", "branching", "training")))
     assert [row.scenario.id for row in rows] == ["training", "branching"]

@@ -74,6 +74,15 @@ def test_steady_is_narrow_or_as_narrow_as_it_gets() -> None:
     assert standings.is_steady(plateau)
 
 
+def test_a_figure_repeats_when_both_halves_of_the_time_agree_on_it() -> None:
+    (level,) = field({A: steady(1.0, 10)})
+    (wandering,) = field({A: [[1.0] * 5] * 5 + [[1.03] * 5] * 5})
+    (single,) = field({A: [[1.0] * 5]})
+    assert standings.repeats(level)
+    assert not standings.repeats(wandering)
+    assert not standings.repeats(single)
+
+
 def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
     emulated, native = case("cpu-a", "fp16"), case("cpu-a", "bf16")
     contenders = field({A: [[1.0]], emulated: [[200.0]], native: [[0.5]]})

@@ -18,6 +18,7 @@ STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sam
 ENOUGH_SAMPLES = 10
 ROUNDS_FOR_PLATEAU = 10
 PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
+REPEATS = 0.01  # between the 10th percentiles of the two halves
 HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
 
 
@@ -134,6 +135,19 @@ def is_steady(contender: Contender) -> bool:
     earlier = _width(contender.blocks[: len(contender.blocks) // 2])
     enough_rounds = len(contender.blocks) >= ROUNDS_FOR_PLATEAU
     return enough_rounds and earlier is not None and width > PLATEAU * earlier
+
+
+def repeats(contender: Contender) -> bool:
+    """Whether both halves of the time measured agree on what the machine can do at its best."""
+    half = len(contender.blocks) // 2
+    if not half:
+        return False
+    halves = (contender.blocks[:half], contender.blocks[half:])
+    first, second = (
+        stats.quantile([sample for block in blocks for sample in block.samples_s], 0.10)
+        for blocks in halves
+    )
+    return abs(first / second - 1) <= REPEATS
 
 
 def _width(blocks: Sequence[Block]) -> float | None:
