@@ -324,3 +324,16 @@ def test_lower_precisions_differ_from_fp32_on_the_cpu_but_not_on_the_simulated_g
         case = Case("matmul", device, "torch", "bf16", threads=1, params={"n": 32})
         errors[device] = prepared(case).check().value
     assert errors["cpu"] > 1e-3 > 1e-5 > errors["fake:0"]
+
+
+def test_tensors_made_from_numpy_lie_where_torch_would_have_put_them() -> None:
+    from workloads._torch import aligned
+
+    raw = np.zeros(64 + 4, dtype=np.float32)
+    odd = raw[1:] if raw.ctypes.data % 64 == 0 else raw
+    tensor = torch.from_numpy(odd)
+    assert tensor.data_ptr() % 64 != 0
+    assert aligned(tensor).data_ptr() % 64 == 0
+    assert aligned(tensor).equal(tensor)
+    already = torch.zeros(4)
+    assert aligned(already) is already
