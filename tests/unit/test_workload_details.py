@@ -327,6 +327,8 @@ def test_lower_precisions_differ_from_fp32_on_the_cpu_but_not_on_the_simulated_g
 
 
 def test_tensors_made_from_numpy_lie_where_torch_would_have_put_them() -> None:
+    import torch
+
     from workloads._torch import aligned
 
     raw = np.zeros(64 + 4, dtype=np.float32)
