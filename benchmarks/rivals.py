@@ -24,7 +24,8 @@ def product(precision: str, n: int, threads: int) -> Call:
     torch.set_num_threads(threads)
     if precision == "int8":
         a, b = (torch.randint(-127, 128, (n, n), dtype=torch.int8) for _ in range(2))
-        return lambda: torch._int_mm(a, b)
+        whole = torch.empty(n, n, dtype=torch.int32)
+        return lambda: torch._int_mm(a, b, out=whole)
     kinds = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16}
     x, y = (torch.randn(n, n).to(kinds[precision]) for _ in range(2))
     out = torch.empty_like(x)

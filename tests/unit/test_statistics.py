@@ -356,3 +356,30 @@ def test_the_blocked_interval_holds_the_plain_one(blocks) -> None:
     assert (plain is None) == (found is None)
     if plain is not None:
         assert found[0] <= plain[0] <= stats.median(samples) <= plain[1] <= found[1]
+
+
+@given(st.floats(0.01, 100), st.floats(1, 1.5), st.floats(1, 1.5), st.floats(0, 0.1))
+def test_a_widened_ratio_holds_the_one_it_came_from(
+    value: float, down: float, up: float, log_sd: float
+) -> None:
+    ratio = stats.Ratio(value, value / down, value * up, 8)
+    wide = ratio.widened(log_sd)
+    assert wide.low <= ratio.low * (1 + 1e-9) and wide.high >= ratio.high * (1 - 1e-9)
+    assert (wide.value, wide.pairs) == (value, 8)
+    inverse = ratio.inverse().widened(log_sd)
+    assert inverse.low == pytest.approx(1 / wide.high)
+
+
+def test_an_error_from_run_to_run_is_covered_only_by_the_widened_interval() -> None:
+    rng = np.random.default_rng(11)
+    held = {False: 0, True: 0}
+    for _ in range(1000):
+        run = float(np.exp(rng.normal(0, 0.01)))
+        times = np.exp(rng.normal(0, 0.01, (2, 12)))
+        ratio = stats.paired_ratio(list(run * times[0]), list(times[1]))
+        assert ratio is not None
+        for wide in held:
+            told = ratio.widened(0.01) if wide else ratio
+            held[wide] += told.low <= 1 <= told.high
+    assert held[False] < 700
+    assert 920 <= held[True] <= 980

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, pairwise
+from statistics import NormalDist
 
 MIN_SAMPLES_FOR_INTERVAL = 6  # below, no pair of order statistics covers the median at 95 %
 MIN_SAMPLES_FOR_P99 = 100
@@ -193,6 +194,13 @@ class Ratio:
 
     def inverse(self) -> Ratio:
         return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.pairs)
+
+    def widened(self, log_sd: float, confidence: float = 0.95) -> Ratio:
+        """With an independent error of this standard deviation (of the logarithm) taken in."""
+        further = NormalDist().inv_cdf(0.5 + confidence / 2) * log_sd
+        down = math.hypot(math.log(self.value / self.low), further)
+        up = math.hypot(math.log(self.high / self.value), further)
+        return replace(self, low=self.value * math.exp(-down), high=self.value * math.exp(up))
 
     def word(self, tolerance: float) -> str:
         """The first against the second: same, faster, slower or ambiguous.
