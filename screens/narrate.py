@@ -75,7 +75,7 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
         case ev.RunFinished():
             tone = "" if event.status == "done" else "warn"
             return LogLine(at, event.status, f"after {units.duration(event.duration_s)}", tone)
-        case ev.GpusRead():
+        case ev.MachineRead():
             return LogLine(at, "telemetry", reason_text(event.gap), "warn") if event.gap else None
         case ev.BlockMeasured():
             return None

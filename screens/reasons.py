@@ -149,16 +149,16 @@ def _speed(found: Measurement) -> list[Fact]:
             )
         )
     if found.telemetry is not None:
-        facts.append(fact("gpu", _telemetry(found.telemetry)))
+        facts.append(fact("device", _telemetry(found.telemetry)))
     return facts
 
 
 def _telemetry(found: Telemetry) -> str:
     parts = []
-    if found.sm_clock_mhz is not None:
-        beside = (("before", found.sm_clock_before_mhz), ("after", found.sm_clock_after_mhz))
+    if found.clock_mhz is not None:
+        beside = (("before", found.clock_before_mhz), ("after", found.clock_after_mhz))
         others = ", ".join(f"{mhz:.0f} {when}" for when, mhz in beside if mhz is not None)
-        parts.append(f"{found.sm_clock_mhz:.0f} MHz" + (f" ({others})" if others else ""))
+        parts.append(f"{found.clock_mhz:.0f} MHz" + (f" ({others})" if others else ""))
     if found.power_w is not None:
         parts.append(f"{found.power_w:.0f} W")
     if found.temperature_c is not None:

@@ -83,6 +83,9 @@ class Cpu(msgspec.Struct, frozen=True):
     isa: Isa
     caches: list[Cache]
     max_frequency_mhz: float | None
+    numa_nodes: int | None = None
+    smt: bool | None = None  # more than one thread a core
+    efficiency_cores: int | None = None  # logical cores of the slower kind; 0: all are alike
     unavailable: dict[str, str] = {}
 
 
@@ -98,13 +101,27 @@ class Memory(msgspec.Struct, frozen=True):
 class Pcie(msgspec.Struct, frozen=True):
     generation: int | None = None
     width: int | None = None
-    max_generation: int | None = None
+    max_generation: int | None = None  # of card and slot together
     max_width: int | None = None
+    gpu_max_generation: int | None = None  # of the card alone
 
 
 class GpuProcess(msgspec.Struct, frozen=True):
     pid: int
     used_memory_bytes: int | None
+    name: str | None = None  # of the program, never its command line
+    user: str | None = None  # None: not a process here, as for others' in a container
+
+
+class HostReading(msgspec.Struct, frozen=True):
+    """The processor and memory at one moment; None where it could not be read."""
+
+    utilization_percent: float | None = None  # of the cores this process may use, since the last
+    frequency_mhz: float | None = None  # mean of these cores
+    temperature_c: float | None = None  # warmest sensor
+    power_w: float | None = None  # mean of all packages since the last reading
+    memory_available_bytes: int | None = None
+    unavailable: dict[str, str] = {}
 
 
 class GpuReading(msgspec.Struct, frozen=True):
@@ -138,6 +155,7 @@ class Gpu(msgspec.Struct, frozen=True):
     pcie: Pcie = Pcie()
     power_w: float | None = None
     power_limit_w: float | None = None
+    power_default_w: float | None = None  # the limit it leaves the factory with
     temperature_c: float | None = None
     utilization_percent: float | None = None
     sm_clock_mhz: float | None = None
@@ -146,6 +164,9 @@ class Gpu(msgspec.Struct, frozen=True):
     ecc: bool | None = None
     mig: bool | None = None
     persistence: bool | None = None
+    ecc_uncorrected: int | None = None  # memory errors since the driver was loaded
+    nvlinks: int | None = None  # active links
+    virtualization: str | None = None  # "none", "passthrough", "vgpu", ...
     processes: list[GpuProcess] | None = None
     visible: bool = True  # False: hidden by CUDA_VISIBLE_DEVICES
     simulated: bool = False  # True only for the test device `fake:N`
@@ -272,15 +293,15 @@ class Roofline(msgspec.Struct, frozen=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True):
-    """How the GPU was while it was measured, from the readings that fell into its blocks."""
+    """How the device was while a case was measured on it, from the readings within its blocks."""
 
     readings: int
-    sm_clock_before_mhz: float | None
-    sm_clock_mhz: float | None  # median
-    sm_clock_after_mhz: float | None
+    clock_before_mhz: float | None  # of a GPU's SMs, of a CPU's cores
+    clock_mhz: float | None  # median
+    clock_after_mhz: float | None
     power_w: float | None  # mean
     temperature_c: float | None  # highest
-    slowed: dict[str, float]  # share of the race's time on this GPU, by cause
+    slowed: dict[str, float]  # on a GPU: share of the race's time on it, by cause
 
 
 class Measurement(msgspec.Struct):
@@ -311,7 +332,7 @@ class Measurement(msgspec.Struct):
     accuracy: AccuracyResult | None
     memory_peak_bytes: int | None
     energy_j: float | None
-    telemetry: Telemetry | None  # None on a CPU, and where the GPU cannot be watched
+    telemetry: Telemetry | None  # None where no reading fell into its blocks
     simulated: bool
     loss: list[float]  # one value per block, where something is trained
     warnings: list[Warning]

@@ -36,7 +36,7 @@ from .overhead import OverheadMeter
 from .racing import BUDGET, SLACK_S, Race
 from .report import Report
 from .request import Request, RowPlan, UsageError, fake_devices, fill_cases, gpu_devices
-from .telemetry import GpuTelemetry
+from .telemetry import MachineTelemetry
 from .workers import Pool, WorkerFailed, WorkerKey
 
 CEILINGS_FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
@@ -69,7 +69,7 @@ class Engine:
         self._journal: Journal | None = None
         self._pool: Pool | None = None
         self._overhead = OverheadMeter(control.front_end)
-        self._telemetry = GpuTelemetry(None, {}, now=control.now, emit=self._emit)
+        self._telemetry = MachineTelemetry(None, {}, now=control.now, emit=self._emit)
         self.report = report
         self.run_id = new_run_id()
 
@@ -190,7 +190,9 @@ class Engine:
         for row in self._rows:
             self._emit(self._planned(row))
         devices = {case.device for row in self._rows for case in row.cases}
-        self._telemetry = GpuTelemetry.of(machine, devices, now=self._control.now, emit=self._emit)
+        self._telemetry = MachineTelemetry.of(
+            machine, devices, now=self._control.now, emit=self._emit
+        )
         if not self._request.ceilings:
             self._know_ceilings(mark, detected)
         end_s = self._request.budget - SLACK_S

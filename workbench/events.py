@@ -14,6 +14,7 @@ from .document import (
     Ceilings,
     Clocks,
     GpuReading,
+    HostReading,
     Machine,
     Overhead,
     Reason,
@@ -135,10 +136,11 @@ class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
     telemetry: Telemetry | None = None
 
 
-class GpusRead(Event, frozen=True, kw_only=True, tag=True):
-    """One look at the GPUs in use; `gap` says why none came for a while."""
+class MachineRead(Event, frozen=True, kw_only=True, tag=True):
+    """One look at the processor, or at the GPUs in use; `gap`: why none came from the GPUs."""
 
-    gpus: list[GpuReading]
+    host: HostReading | None = None
+    gpus: list[GpuReading] = []
     gap: Reason | None = None
 
 
@@ -173,7 +175,7 @@ AnyEvent = (
     | BlockDiscarded
     | CaseDropped
     | CaseFinished
-    | GpusRead
+    | MachineRead
     | VerdictReached
     | StatusChanged
     | RunFinished

@@ -21,7 +21,7 @@ from .measure import statistics as stats
 from .overhead import OverheadMeter
 from .report import Report
 from .request import RowPlan
-from .telemetry import GpuTelemetry
+from .telemetry import MachineTelemetry
 from .workers import Answer, Pool, WorkerFailed, WorkerKey
 
 BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
@@ -81,7 +81,7 @@ class Race:
         seed: int,
         decide: bool,
         overhead: OverheadMeter,
-        telemetry: GpuTelemetry,
+        telemetry: MachineTelemetry,
     ) -> None:
         self._plan = plan
         self._scenario = plan.scenario

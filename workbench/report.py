@@ -16,6 +16,7 @@ from .document import (
     Ceilings,
     Document,
     GpuReading,
+    HostReading,
     Machine,
     Measurement,
     Run,
@@ -61,6 +62,7 @@ class Report:
     warnings: list[Warning] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
     contenders: dict[str, Contender] = field(default_factory=dict)  # by case id, in plan order
+    host: HostReading | None = None  # the latest
     gpus: dict[int, GpuReading] = field(default_factory=dict)  # the latest, by NVML's number
     workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)
     current_row: str | None = None
@@ -125,7 +127,8 @@ class Report:
                 contender = self.contenders[event.case]
                 contender.state, contender.reason = event.status, event.reason
                 contender.telemetry = event.telemetry
-            case ev.GpusRead():
+            case ev.MachineRead():
+                self.host = event.host or self.host
                 self.gpus |= {reading.index: reading for reading in event.gpus}
             case ev.VerdictReached():
                 self.rows[event.verdict.scenario].verdict = event.verdict

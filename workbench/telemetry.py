@@ -1,4 +1,4 @@
-"""The GPUs while they are measured: readings into the run's stream, and what they say of each
+"""The machine while it is measured: readings into the run's stream, and what they say of each
 contender."""
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 import psutil
 
 from . import events as ev
-from .document import GpuReading, Machine, Telemetry, Warning
+from .document import GpuReading, HostReading, Machine, Telemetry, Warning
+from .machine.host import HostReader
 from .machine.sampler import GpuSampler
 from .measure import statistics as stats
 
+HOST_EVERY_S = 0.5
 SLOWED = 0.02  # of the time measured on a GPU
 CLOCK_MOVED = 0.15  # the lowest clock under the highest, within one contender's blocks
 ENOUGH_CLOCKS = 4  # readings, before their spread says anything
@@ -21,18 +23,48 @@ ENOUGH_CLOCKS = 4  # readings, before their spread says anything
 NORMAL = frozenset({"sw_power_cap"})
 
 
+@dataclass(frozen=True)
+class _Look:
+    """What matters of one reading of either kind of device."""
+
+    at_s: float  # by the run's clock
+    clock_mhz: float | None
+    power_w: float | None
+    temperature_c: float | None
+    slowed_s: Mapping[str, float] | None = None
+    processes: frozenset[int] = frozenset()
+
+    @classmethod
+    def at_gpu(cls, at_s: float, found: GpuReading) -> _Look:
+        there = frozenset(process.pid for process in found.processes or ())
+        return cls(
+            *(at_s, found.sm_clock_mhz, found.power_w, found.temperature_c, found.slowed_s), there
+        )
+
+    @classmethod
+    def at_host(cls, at_s: float, found: HostReading) -> _Look:
+        return cls(at_s, found.frequency_mhz, found.power_w, found.temperature_c)
+
+
 @dataclass
 class _Watched:
-    """One GPU in the current race."""
+    """One device in the current race."""
 
-    index: int
-    readings: list[tuple[float, GpuReading]] = field(default_factory=list)  # by the run's clock
+    looks: list[_Look] = field(default_factory=list)
     blocks: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # begin, end
     known: set[int] = field(default_factory=set)  # processes already told of
 
+    def within(self, blocks: list[tuple[float, float]]) -> Iterator[_Look]:
+        for look in self.looks:
+            if any(began_s < look.at_s <= ended_s for began_s, ended_s in blocks):
+                yield look
 
-class GpuTelemetry:
-    """Follows the GPUs in use, by device name such as `cuda:0`; nothing where NVML sees none."""
+
+class MachineTelemetry:
+    """Follows the processor and the GPUs in use, by device name such as `cpu`, `cuda:0`.
+
+    The processor is read here, between turns; the GPUs in a process of their own.
+    """
 
     def __init__(
         self,
@@ -41,11 +73,15 @@ class GpuTelemetry:
         *,
         now: Callable[[], float],
         emit: Callable[[ev.AnyEvent], None],
+        host: HostReader | None = None,
     ) -> None:
         self._sampler = sampler
+        self._indices = indices
+        self._host = host
+        self._host_at_s = 0.0
         self._now = now
         self._emit = emit
-        self._watched = {device: _Watched(index) for device, index in indices.items()}
+        self._watched = {device: _Watched() for device in ("cpu", *indices)}
 
     @classmethod
     def of(
@@ -55,15 +91,16 @@ class GpuTelemetry:
         *,
         now: Callable[[], float],
         emit: Callable[[ev.AnyEvent], None],
-    ) -> GpuTelemetry:
-        """Begin to watch those of `devices` that NVML knows."""
+    ) -> MachineTelemetry:
+        """Begin to watch the processor and those of `devices` that NVML knows."""
         gpus = [g for g in machine.gpus if g.device in devices and g.index is not None]
         indices = {gpu.device: gpu.index for gpu in gpus if gpu.device and gpu.index is not None}
-        usable = indices and machine.nvml.available
-        sampler = GpuSampler(sorted(indices.values())) if usable else None
-        telemetry = cls(sampler, indices if usable else {}, now=now, emit=emit)
+        if not machine.nvml.available:
+            indices = {}
+        sampler = GpuSampler(sorted(indices.values())) if indices else None
+        telemetry = cls(sampler, indices, now=now, emit=emit, host=HostReader())
         for gpu in gpus:
-            if gpu.device in telemetry._watched:
+            if gpu.device in indices:
                 told = {process.pid for process in gpu.processes or ()}
                 telemetry._watched[gpu.device].known = told
         return telemetry
@@ -74,77 +111,74 @@ class GpuTelemetry:
 
     def begin(self) -> None:
         """A new race: of what was read before, only the last look still matters."""
-        self.drain()
+        self._read_host(self._now())
+        self._read_gpus()
         for watched in self._watched.values():
-            watched.readings = watched.readings[-1:]
+            watched.looks = watched.looks[-1:]
             watched.blocks = {}
 
-    def drain(self) -> None:
-        """Take in what was read since; called between turns, never within one."""
+    def _read_host(self, at_s: float) -> None:
+        if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
+            host, self._host_at_s = self._host.read(), at_s
+            self._watched["cpu"].looks.append(_Look.at_host(at_s, host))
+            self._emit(ev.MachineRead(at_s=at_s, host=host))
+
+    def _read_gpus(self) -> None:
+        """Take in what the sampler has read since."""
         if self._sampler is None:
             return
         for pulse in self._sampler.drain():
             at_s = max(0.0, round(self._now() - (time.monotonic() - pulse.monotonic_s), 4))
-            for watched in self._watched.values():
-                watched.readings += [(at_s, r) for r in pulse.gpus if r.index == watched.index]
-            self._emit(ev.GpusRead(at_s=at_s, gpus=pulse.gpus, gap=pulse.reason))
+            readings = {reading.index: reading for reading in pulse.gpus}
+            for device, index in self._indices.items():
+                if index in readings:
+                    look = _Look.at_gpu(at_s, readings[index])
+                    self._watched[device].looks.append(look)
+            self._emit(ev.MachineRead(at_s=at_s, gpus=pulse.gpus, gap=pulse.reason))
 
     def measured(self, case_id: str, device: str, began_s: float, ended_s: float) -> None:
-        """A block of this case ran on `device` during this time."""
+        """A block of this case ran on `device` during this time, and has just ended."""
         watched = self._watched.get(device)
         if watched is not None:
             watched.blocks.setdefault(case_id, []).append((began_s, ended_s))
-        self.drain()
+        self._read_host(ended_s)  # between two turns: what it says is still of the one before
+        self._read_gpus()
 
     def of_case(self, case_id: str, device: str) -> Telemetry | None:
-        """How the GPU was in the blocks of this case."""
+        """How the device was in the blocks of this case; None if no reading fell into them."""
         watched = self._watched.get(device)
         blocks = watched.blocks.get(case_id) if watched else None
-        if watched is None or not watched.readings or not blocks:
+        within = list(watched.within(blocks)) if watched and blocks else []
+        if not watched or not blocks or not within:
             return None
         begin, end = blocks[0][0], blocks[-1][1]
-        within = list(_within(watched.readings, blocks))
-        powers = [r.power_w for r in within if r.power_w is not None]
-        heats = [r.temperature_c for r in within if r.temperature_c is not None]
-        clocks = [r.sm_clock_mhz for r in within if r.sm_clock_mhz is not None]
-        before = [r for at_s, r in watched.readings if at_s < begin]
-        after = [r for at_s, r in watched.readings if at_s > end]
+        powers = [look.power_w for look in within if look.power_w is not None]
+        heats = [look.temperature_c for look in within if look.temperature_c is not None]
+        clocks = [look.clock_mhz for look in within if look.clock_mhz is not None]
+        before = [look for look in watched.looks if look.at_s <= begin]
+        after = [look for look in watched.looks if look.at_s > end]
         return Telemetry(
             readings=len(within),
-            sm_clock_before_mhz=before[-1].sm_clock_mhz if before else None,
-            sm_clock_mhz=stats.median(clocks) if clocks else None,
-            sm_clock_after_mhz=after[0].sm_clock_mhz if after else None,
+            clock_before_mhz=before[-1].clock_mhz if before else None,
+            clock_mhz=stats.median(clocks) if clocks else None,
+            clock_after_mhz=after[0].clock_mhz if after else None,
             power_w=sum(powers) / len(powers) if powers else None,
             temperature_c=max(heats, default=None),
             slowed=_slowed(watched),
         )
 
     def warnings(self, subject: str, own: Collection[int]) -> list[Warning]:
-        """What was wrong with the GPUs during the race for `subject`."""
-        found = [
-            told
-            for device, watched in self._watched.items()
-            for told in (*_throttled(device, watched), *_moved(device, watched))
-        ]
-        found += [
-            told
-            for device, watched in self._watched.items()
-            for told in _intruders(device, watched, own)
-        ]
+        """What was wrong with the devices during the race for `subject`."""
+        found = []
+        for device, watched in self._watched.items():
+            found += [*_throttled(device, watched), *_moved(device, watched)]
+            found += _intruders(device, watched, own)
         return [Warning(code, message, remedy, subject) for code, message, remedy in found]
-
-
-def _within(
-    readings: list[tuple[float, GpuReading]], blocks: list[tuple[float, float]]
-) -> Iterator[GpuReading]:
-    for at_s, reading in readings:
-        if any(began_s <= at_s <= ended_s for began_s, ended_s in blocks):
-            yield reading
 
 
 def _slowed(watched: _Watched) -> dict[str, float]:
     """By cause, the share of the race's time on this GPU; from the driver's own counters."""
-    counted = [reading.slowed_s for _, reading in watched.readings if reading.slowed_s]
+    counted = [look.slowed_s for look in watched.looks if look.slowed_s]
     busy_s = sum(end - begin for blocks in watched.blocks.values() for begin, end in blocks)
     if len(counted) < 2 or not busy_s:
         return {}
@@ -164,11 +198,11 @@ def _throttled(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]
 
 def _moved(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]:
     for blocks in watched.blocks.values():
-        clocks = [r.sm_clock_mhz for r in _within(watched.readings, blocks) if r.sm_clock_mhz]
+        clocks = [look.clock_mhz for look in watched.within(blocks) if look.clock_mhz]
         if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
             message = f"the clock of {device} moved from {span} while it was measured"
-            yield "gpu_clock_moved", message, "let it cool, or give it a larger --budget"
+            yield "clock_moved", message, "let it cool, or give it a larger --budget"
             return
 
 
@@ -180,7 +214,7 @@ def _intruders(
     In a container NVML may give the host's numbers, under which our own workers look foreign:
     only a number that is a process here counts.
     """
-    seen = {p.pid for _, reading in watched.readings for p in reading.processes or ()}
+    seen = {pid for look in watched.looks for pid in look.processes}
     new = {pid for pid in seen - watched.known - set(own) if psutil.pid_exists(pid)}
     watched.known |= new
     if new:

@@ -34,9 +34,9 @@ TOLERANCE = 1.05
 
 WATCHED = Telemetry(
     readings=5,
-    sm_clock_before_mhz=345.0,
-    sm_clock_mhz=1965.0,
-    sm_clock_after_mhz=1980.0,
+    clock_before_mhz=345.0,
+    clock_mhz=1965.0,
+    clock_after_mhz=1980.0,
     power_w=612.0,
     temperature_c=58.0,
     slowed={"sw_power_cap": 0.31},

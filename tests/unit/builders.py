@@ -233,7 +233,7 @@ def eventful() -> list[ev.AnyEvent]:
         ev.CasePreparing(at_s=0.49, case=a.id),
         ev.BlockDiscarded(at_s=0.5, case=a.id, reason=Reason("suspended", "it slept")),
     ]
-    middle.append(ev.GpusRead(at_s=0.51, gpus=[GpuReading(0, power_w=76.5)]))
+    middle.append(ev.MachineRead(at_s=0.51, gpus=[GpuReading(0, power_w=76.5)]))
     middle.append(ev.CeilingsKnown(at_s=0.51, ceilings=ceilings("cpu", "cuda:0")))
     found: list[ev.AnyEvent] = []
     for event in [*first[:4], *middle, *first[4:], *rest]:

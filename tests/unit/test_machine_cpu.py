@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from workbench.document import Cpu, Isa
+from workbench.machine import topology
 from workbench.machine.cgroup import cpu_quota
 from workbench.machine.cpu import read_cpu
 from workbench.machine.system import container
@@ -51,6 +52,8 @@ def x86(cpus: int, *, per_core: int = 2, sockets: int = 1) -> dict[str, str]:
         )
     files["proc/cpuinfo"] = "\n".join(blocks) + "\n"
     files["sys/devices/system/cpu/cpufreq/policy0/cpuinfo_max_freq"] = "3800000\n"
+    files["sys/devices/system/cpu/smt/active"] = f"{int(per_core > 1)}\n"
+    files["sys/devices/system/node/online"] = f"0-{sockets - 1}\n" if sockets > 1 else "0\n"
     return files
 
 
@@ -70,6 +73,7 @@ def test_a_regular_server_is_read_completely(tmp_path: Path) -> None:
         (3, "unified", 32 * 1024**2, 1),
     ]
     assert cpu.max_frequency_mhz == 3800
+    assert (cpu.numa_nodes, cpu.smt, cpu.efficiency_cores) == (2, True, 0)
     assert cpu.unavailable == {}
 
 
@@ -243,3 +247,31 @@ def test_containers(
     tmp_path: Path, files: dict[str, str], environ: dict[str, str], expected: str | None
 ) -> None:
     assert container(write(tmp_path, files), environ) == expected
+
+
+def test_memory_nodes_threads_and_slower_cores_are_counted(tmp_path: Path) -> None:
+    files = {
+        "sys/devices/system/node/online": "0-3\n",
+        "sys/devices/system/cpu/smt/active": "1\n",
+        "sys/devices/cpu_atom/cpus": "16-23\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert topology.numa_nodes(tmp_path) == 4
+    assert topology.smt(tmp_path) is True
+    assert topology.efficiency_cores(tmp_path) == 8
+
+
+def test_an_arm_with_two_kinds_of_cores_tells_them_by_capacity(tmp_path: Path) -> None:
+    cpus = tmp_path / "sys/devices/system/cpu"
+    for cpu, capacity in enumerate([446, 446, 1024, 1024, 1024]):
+        (cpus / f"cpu{cpu}").mkdir(parents=True)
+        (cpus / f"cpu{cpu}/cpu_capacity").write_text(f"{capacity}\n")
+    (cpus / "online").write_text("0-4\n")
+    assert topology.efficiency_cores(tmp_path) == 2
+
+
+def test_what_the_kernel_does_not_say_is_not_counted(tmp_path: Path) -> None:
+    assert topology.numa_nodes(tmp_path) is topology.smt(tmp_path) is None
+    assert topology.efficiency_cores(tmp_path) is None

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from workbench import events as ev
-from workbench.document import GpuProcess, GpuReading, Reason
+from workbench.document import GpuProcess, GpuReading, HostReading, Reason
 from workbench.machine.nvml import Pulse
-from workbench.telemetry import GpuTelemetry
+from workbench.telemetry import MachineTelemetry
 
 CASE = "w/cuda:0/torch/fp32"
 
@@ -57,16 +57,16 @@ def script() -> Script:
 
 
 @pytest.fixture
-def telemetry(script: Script, told: list[ev.AnyEvent]) -> GpuTelemetry:
-    return GpuTelemetry(script, {"cuda:0": 0}, now=script._clock, emit=told.append)  # type: ignore[arg-type]
+def telemetry(script: Script, told: list[ev.AnyEvent]) -> MachineTelemetry:
+    return MachineTelemetry(script, {"cuda:0": 0}, now=script._clock, emit=told.append)  # type: ignore[arg-type]
 
 
-def codes(telemetry: GpuTelemetry) -> list[str]:
+def codes(telemetry: MachineTelemetry) -> list[str]:
     return [w.code for w in telemetry.warnings("row", [os.getpid()])]
 
 
 def test_a_contender_is_told_by_the_readings_within_its_blocks(
-    telemetry: GpuTelemetry, script: Script, told: list[ev.AnyEvent]
+    telemetry: MachineTelemetry, script: Script, told: list[ev.AnyEvent]
 ) -> None:
     script.read(10.0, sm_clock_mhz=345.0)
     telemetry.begin()
@@ -82,22 +82,22 @@ def test_a_contender_is_told_by_the_readings_within_its_blocks(
     found = telemetry.of_case(CASE, "cuda:0")
     assert found is not None
     assert (found.readings, found.power_w, found.temperature_c) == (2, 600.0, 65.0)
-    assert found.sm_clock_before_mhz == 345.0
-    assert found.sm_clock_mhz == 1940.0
-    assert found.sm_clock_after_mhz == 1200.0
+    assert found.clock_before_mhz == 345.0
+    assert found.clock_mhz == 1940.0
+    assert found.clock_after_mhz == 1200.0
     assert codes(telemetry) == []
     assert [event.at_s for event in told] == pytest.approx([10.0, 11.5, 12.5, 13.5, 14.5], abs=0.1)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:1"])
-def test_what_no_reading_belongs_to_has_none(telemetry: GpuTelemetry, device: str) -> None:
+def test_what_no_reading_belongs_to_has_none(telemetry: MachineTelemetry, device: str) -> None:
     telemetry.begin()
     telemetry.measured(CASE, device, 11.0, 12.0)
     assert telemetry.of_case(CASE, device) is None
 
 
 def test_a_gpu_held_back_by_heat_is_told_with_its_share_and_a_power_cap_is_only_recorded(
-    telemetry: GpuTelemetry, script: Script
+    telemetry: MachineTelemetry, script: Script
 ) -> None:
     script.read(10.0, slowed_s={"sw_power_cap": 5.0, "hw_thermal_slowdown": 1.0})
     telemetry.begin()
@@ -115,11 +115,11 @@ def test_a_gpu_held_back_by_heat_is_told_with_its_share_and_a_power_cap_is_only_
     ("clocks", "expected"),
     [
         ([1980.0, 1975.0, 1900.0, 1980.0], []),
-        ([1980.0, 1900.0, 1500.0, 1200.0], ["gpu_clock_moved"]),
+        ([1980.0, 1900.0, 1500.0, 1200.0], ["clock_moved"]),
     ],
 )
 def test_a_clock_that_moves_while_one_contender_is_measured(
-    telemetry: GpuTelemetry, script: Script, clocks: list[float], expected: list[str]
+    telemetry: MachineTelemetry, script: Script, clocks: list[float], expected: list[str]
 ) -> None:
     telemetry.begin()
     for position, clock in enumerate(clocks):
@@ -129,7 +129,7 @@ def test_a_clock_that_moves_while_one_contender_is_measured(
 
 
 def test_a_process_that_comes_is_told_once_and_our_own_never(
-    telemetry: GpuTelemetry, script: Script
+    telemetry: MachineTelemetry, script: Script
 ) -> None:
     nobody = 2**22 + 1  # above the kernel's largest process id: the host's number, in a container
     telemetry.begin()
@@ -144,7 +144,7 @@ def test_a_process_that_comes_is_told_once_and_our_own_never(
 
 
 def test_a_race_begins_afresh_but_for_the_last_look(
-    telemetry: GpuTelemetry, script: Script
+    telemetry: MachineTelemetry, script: Script
 ) -> None:
     script.read(10.0, slowed_s={"hw_thermal_slowdown": 0.0})
     script.read(11.0, slowed_s={"hw_thermal_slowdown": 9.0})
@@ -154,11 +154,29 @@ def test_a_race_begins_afresh_but_for_the_last_look(
     assert codes(telemetry) == []
 
 
+def test_the_processor_is_read_after_a_block_and_no_more_than_twice_a_second(
+    told: list[ev.AnyEvent],
+) -> None:
+    class Host:
+        def read(self) -> HostReading:
+            return HostReading(frequency_mhz=2500.0, temperature_c=55.0, power_w=80.0)
+
+    telemetry = MachineTelemetry(None, {}, now=Clock(), emit=told.append, host=Host())  # type: ignore[arg-type]
+    telemetry.begin()
+    for end_s in (100.2, 100.4, 100.6, 100.8, 101.2):
+        telemetry.measured("w/cpu/torch/fp32/t2", "cpu", end_s - 0.2, end_s)
+    assert [event.at_s for event in told] == [100.0, 100.6, 101.2]
+    found = telemetry.of_case("w/cpu/torch/fp32/t2", "cpu")
+    assert found is not None
+    assert (found.readings, found.clock_mhz, found.temperature_c) == (2, 2500.0, 55.0)
+    assert (found.power_w, found.clock_before_mhz, found.clock_after_mhz) == (80.0, 2500.0, None)
+
+
 def test_a_gap_is_an_event_with_its_reason(
-    telemetry: GpuTelemetry, script: Script, told: list[ev.AnyEvent]
+    telemetry: MachineTelemetry, script: Script, told: list[ev.AnyEvent]
 ) -> None:
     script.fail()
     telemetry.begin()
     [event] = told
-    assert isinstance(event, ev.GpusRead)
+    assert isinstance(event, ev.MachineRead)
     assert event.gap == Reason("nvml_crashed", "it died") and event.gpus == []

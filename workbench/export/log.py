@@ -55,7 +55,7 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"  {_name(event.case, report)} {event.status}{why}"
         case ev.CaseFinished() if event.status == "ok":
             return _finished(event, report)
-        case ev.GpusRead() if event.gap is not None:
+        case ev.MachineRead() if event.gap is not None:
             return f"GPU readings: {event.gap.message}"
         case ev.VerdictReached():
             verdict = event.verdict

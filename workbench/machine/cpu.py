@@ -120,6 +120,9 @@ def read_cpu(
         isa=cpuinfo.isa(blocks) or Isa(),
         caches=topology.caches(root, cpus),
         max_frequency_mhz=topology.max_frequency_mhz(root),
+        numa_nodes=topology.numa_nodes(root),
+        smt=topology.smt(root),
+        efficiency_cores=topology.efficiency_cores(root),
     )
     if not (root / "proc").is_dir():
         cpu = _ask_psutil(cpu)
@@ -157,5 +160,8 @@ def _absences(cpu: Cpu, *, has_cpuinfo: bool) -> dict[str, str]:
         "isa": (None if cpu.isa == Isa() else cpu.isa, unsaid),
         "caches": (cpu.caches or None, hidden),
         "max_frequency_mhz": (cpu.max_frequency_mhz, hidden),
+        "numa_nodes": (cpu.numa_nodes, hidden),
+        "smt": (cpu.smt, hidden),
+        "efficiency_cores": (cpu.efficiency_cores, hidden),
     }
     return {name: reason for name, (value, reason) in reasons.items() if value is None}

@@ -11,13 +11,19 @@ from typing import Any
 from ..document import Gpu, GpuProcess, GpuReading, Pcie
 from .memory import system_memory
 from .nvml_query import Call, Query
-from .reasons import NVML_NOT_SUPPORTED, nvml_text
+from .owners import gpu_process
+from .reasons import NVML_INVALID_ARGUMENT, NVML_NOT_SUPPORTED, nvml_text
 
 _MW_PER_W = 1000
 _MJ_PER_J = 1000
 _NS_PER_S = 1e9
 _SM = 1  # NVML_CLOCK_SM
 _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
+_UNCORRECTED = 1  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+_SINCE_DRIVER_LOAD = 0  # NVML_VOLATILE_ECC
+# nvml.h nvmlGpuVirtualizationMode_t
+_VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+_MOST_NVLINKS = 18  # nvml.h NVML_NVLINK_MAX_LINKS
 _NOT_AVAILABLE = 0xFFFFFFFF  # NVML_VALUE_NOT_AVAILABLE as an unsigned int
 _NO_VALUE = "NVML gives no value"
 _SHARED_MEMORY = "the GPU has no memory of its own to report; this is the system's, which it shares"
@@ -99,6 +105,9 @@ class Row:
                 "nvmlDeviceGetPowerManagementLimit",
                 convert=_watts,
             ),
+            power_default_w=self.take(
+                "power_default_w", "nvmlDeviceGetPowerManagementDefaultLimit", convert=_watts
+            ),
             temperature_c=self._temperature(),
             utilization_percent=self._utilization(),
             sm_clock_mhz=self._sm_clock(),
@@ -109,6 +118,17 @@ class Row:
             ecc=self.take("ecc", "nvmlDeviceGetEccMode", convert=_current_mode),
             mig=self.take("mig", "nvmlDeviceGetMigMode", convert=_current_mode),
             persistence=self.take("persistence", "nvmlDeviceGetPersistenceMode", convert=bool),
+            ecc_uncorrected=self.take(
+                "ecc_uncorrected",
+                "nvmlDeviceGetTotalEccErrors",
+                extra=(_UNCORRECTED, _SINCE_DRIVER_LOAD),
+            ),
+            nvlinks=self._nvlinks(),
+            virtualization=self.take(
+                "virtualization",
+                "nvmlDeviceGetVirtualizationMode",
+                convert=lambda mode: _VIRTUALIZATION.get(mode, f"mode_{mode}"),
+            ),
             processes=self._processes(),
             unavailable=self._reasons,
         )
@@ -177,7 +197,7 @@ class Row:
             "processes",
             "nvmlDeviceGetComputeRunningProcesses_v3",
             "nvmlDeviceGetComputeRunningProcesses_v2",
-            convert=lambda found: [GpuProcess(p.pid, p.usedGpuMemory) for p in found],
+            convert=lambda found: [gpu_process(p.pid, p.usedGpuMemory) for p in found],
         )
         return found
 
@@ -219,7 +239,24 @@ class Row:
             width=self.take("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
             max_generation=self.take("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration"),
             max_width=self.take("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
+            gpu_max_generation=self.take(
+                "pcie.gpu_max_generation", "nvmlDeviceGetGpuMaxPcieLinkGeneration"
+            ),
         )
+
+    def _nvlinks(self) -> int | None:
+        """Active links; a card without NVLink refuses the first, one with fewer a later one."""
+        active = 0
+        for link in range(_MOST_NVLINKS):
+            state, failure = self._query.ask_code(("nvmlDeviceGetNvLinkState", self._handle, link))
+            if failure in (NVML_NOT_SUPPORTED, NVML_INVALID_ARGUMENT):
+                break
+            if failure is not None:
+                told = nvml_text(failure) if isinstance(failure, int) else failure
+                self._reasons["nvlinks"] = told
+                return None
+            active += bool(state)
+        return active
 
 
 def _bus_id(info: Any) -> str:

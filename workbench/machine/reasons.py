@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..document import Reason
 
+NVML_INVALID_ARGUMENT = 2
 NVML_NOT_SUPPORTED = 3
 NVML_FUNCTION_NOT_FOUND = 13
 NVML_ARGUMENT_VERSION_MISMATCH = 25

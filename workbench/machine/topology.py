@@ -79,6 +79,35 @@ def parse_size(text: str | None) -> int | None:
     return value * unit if value is not None and value > 0 else None
 
 
+def numa_nodes(root: Path) -> int | None:
+    """Memory nodes; None where the kernel does not say."""
+    nodes = parse_cpulist(read_text(root / "sys/devices/system/node/online"))
+    return len(nodes) if nodes else None
+
+
+def smt(root: Path) -> bool | None:
+    """Whether cores run more than one thread."""
+    active = read_int(root / _CPUS / "smt/active")
+    return None if active is None else active == 1
+
+
+def efficiency_cores(root: Path) -> int | None:
+    """Logical CPUs of the slower kind: Intel's by their own PMU, arm64's by lower capacity.
+
+    Sources: kernel docs ABI/testing/sysfs-devices-system-cpu (cpu_capacity), and the event
+    sources cpu_core and cpu_atom of Intel's hybrid processors.
+    """
+    atoms = parse_cpulist(read_text(root / "sys/devices/cpu_atom/cpus"))
+    if atoms is not None:
+        return len(atoms)
+    online = online_cpus(root)
+    if online is None:
+        return None
+    told = [read_int(root / _CPUS / f"cpu{cpu}/cpu_capacity") for cpu in online]
+    capacities = [capacity for capacity in told if capacity is not None]
+    return sum(capacity < max(capacities) for capacity in capacities)
+
+
 def max_frequency_mhz(root: Path) -> float | None:
     """The highest clock that any core may reach; virtual machines rarely tell."""
     try:

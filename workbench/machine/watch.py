@@ -15,8 +15,9 @@ from pathlib import Path
 
 from ..document import Warning
 from .cgroup import groups, stat_value
-from .files import parse_int, read_int, read_text
+from .files import read_int, read_text
 from .load import LoadMeter, allowed_cores, disturbs
+from .procstat import Ticks, parse_ticks
 
 STOLEN = 0.02  # of the time of our cores
 THROTTLED_PERIODS = 0.02  # of the quota's periods
@@ -27,7 +28,7 @@ SWAPPED_PAGES = 256  # 1 MiB of 4 KiB pages; a page or two are moved at any time
 class _Counters:
     """The kernel's counts since boot; one that is missing here counts nothing."""
 
-    stolen: dict[str, tuple[int, int]]  # by cpu: time stolen, time of every kind; in ticks
+    ticks: dict[str, Ticks]  # by cpu
     quota: dict[str, tuple[int, int]]  # by control group: periods throttled, periods
     swapped_pages: int
     thermal_events: int
@@ -73,9 +74,9 @@ class SystemWatch:
             yield "busy_machine", message, "stop them and run it again"
 
     def _read(self) -> _Counters:
-        ticks = parse_stolen(read_text(self._root / "proc/stat"))
+        ticks = parse_ticks(read_text(self._root / "proc/stat"))
         return _Counters(
-            stolen={cpu: counts for cpu, counts in ticks.items() if cpu in self._allowed},
+            ticks={cpu: counts for cpu, counts in ticks.items() if cpu in self._allowed},
             quota=self._quota(),
             swapped_pages=parse_swapped(read_text(self._root / "proc/vmstat")),
             thermal_events=self._thermal_events(),
@@ -95,20 +96,6 @@ class SystemWatch:
         return sum(read_int(count) or 0 for count in counts)
 
 
-def parse_stolen(text: str | None) -> dict[str, tuple[int, int]]:
-    """By cpu of /proc/stat: ticks stolen by a hypervisor, and ticks of every kind."""
-    found = {}
-    for line in (text or "").splitlines():
-        name, _, rest = line.partition(" ")
-        if not name.startswith("cpu") or name == "cpu":
-            continue
-        # user nice system idle iowait irq softirq steal; guest time is part of user time
-        ticks = [parse_int(field) for field in rest.split()[:8]]
-        if len(ticks) == 8 and None not in ticks:
-            found[name] = (ticks[7] or 0, sum(tick or 0 for tick in ticks))
-    return found
-
-
 def parse_swapped(text: str | None) -> int:
     """Pages moved to or from swap, of /proc/vmstat."""
     return stat_value(text, "pswpin") + stat_value(text, "pswpout")
@@ -116,10 +103,10 @@ def parse_swapped(text: str | None) -> int:
 
 def _stolen(before: _Counters, now: _Counters) -> Iterator[tuple[str, str, str]]:
     stolen = total = 0
-    for cpu, (was_stolen, was_total) in before.stolen.items():
-        is_stolen, is_total = now.stolen.get(cpu, (was_stolen, was_total))
-        stolen += max(0, is_stolen - was_stolen)
-        total += max(0, is_total - was_total)
+    for cpu, was in before.ticks.items():
+        ticks = now.ticks.get(cpu, was)
+        stolen += max(0, ticks.steal - was.steal)
+        total += max(0, ticks.total - was.total)
     if total and stolen / total >= STOLEN:
         message = f"the hypervisor gave {stolen / total:.0%} of the cores' time to other machines"
         yield "stolen_time", message, "measure at a quieter hour, or on a host of your own"

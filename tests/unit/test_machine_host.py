@@ -1,0 +1,91 @@
+"""The processor's readings from a kernel's files, there or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench.machine import host
+from workbench.machine.host import HostReader
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def stat(busy: int, idle: int) -> str:
+    return f"cpu  1 1 1 1 1 1 1 1\ncpu0 {busy} 0 0 {idle} 0 0 0 0\ncpu1 {busy} 0 0 {idle} 0 0 0 0\n"
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Path:
+    """A machine of two cores that shows everything."""
+    write(
+        tmp_path,
+        {
+            "proc/stat": stat(100, 100),
+            "proc/meminfo": "MemTotal: 1000 kB\nMemAvailable: 400 kB\n",
+            "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "3000000\n",
+            "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "2000000\n",
+            "sys/class/hwmon/hwmon0/name": "nvme\n",
+            "sys/class/hwmon/hwmon0/temp1_input": "99000\n",
+            "sys/class/hwmon/hwmon1/name": "coretemp\n",
+            "sys/class/hwmon/hwmon1/temp1_input": "51000\n",
+            "sys/class/hwmon/hwmon1/temp2_input": "55000\n",
+            "sys/class/powercap/intel-rapl:0/energy_uj": "1000000\n",
+            "sys/class/powercap/intel-rapl:0:0/energy_uj": "77\n",
+            "sys/class/powercap/intel-rapl:1/energy_uj": "2000000\n",
+        },
+    )
+    return tmp_path
+
+
+def test_everything_that_is_shown_is_read(full: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr(host.time, "monotonic", lambda: next(clock))
+    reader = HostReader(root=full, allowed=[0, 1])
+    write(
+        full,
+        {
+            "proc/stat": stat(130, 170),
+            "sys/class/powercap/intel-rapl:0/energy_uj": "61000000\n",
+            "sys/class/powercap/intel-rapl:1/energy_uj": "42000000\n",
+        },
+    )
+    found = reader.read()
+    assert found.unavailable == {}
+    assert found.utilization_percent == pytest.approx(30.0)
+    assert found.frequency_mhz == 2500.0
+    assert found.temperature_c == 55.0
+    assert found.power_w == pytest.approx(50.0)
+    assert found.memory_available_bytes == 400 * 1024
+
+
+def test_only_our_cores_count(full: Path) -> None:
+    reader = HostReader(root=full, allowed=[0])
+    write(full, {"proc/stat": "cpu0 100 0 0 200 0 0 0 0\ncpu1 999 0 0 100 0 0 0 0\n"})
+    found = reader.read()
+    assert (found.utilization_percent, found.frequency_mhz) == (0.0, 3000.0)
+
+
+def test_each_absence_has_its_reason(tmp_path: Path) -> None:
+    found = HostReader(root=tmp_path, allowed=[0]).read()
+    readings = [f for f in found.__struct_fields__ if f != "unavailable"]
+    assert all(getattr(found, field) is None for field in readings)
+    assert set(found.unavailable) == set(readings)
+
+
+def test_an_energy_counter_that_wraps_is_no_negative_power(full: Path) -> None:
+    reader = HostReader(root=full, allowed=[0])
+    write(full, {"sys/class/powercap/intel-rapl:0/energy_uj": "5\n"})
+    found = reader.read()
+    assert found.power_w is None and "anew" in found.unavailable["power_w"]
+
+
+def test_this_machine_can_be_read() -> None:
+    found = HostReader().read()
+    assert found.utilization_percent is None or 0 <= found.utilization_percent <= 100
+    assert found.memory_available_bytes or "memory_available_bytes" in found.unavailable

@@ -1,0 +1,20 @@
+"""Whose a process is."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from pathlib import Path
+
+from workbench.machine.owners import gpu_process
+
+
+def test_a_process_of_this_machine_has_a_name_and_a_user() -> None:
+    found = gpu_process(os.getpid(), 5)
+    assert (found.pid, found.used_memory_bytes) == (os.getpid(), 5)
+    assert found.name and found.user == getpass.getuser()
+
+
+def test_a_number_of_another_namespace_has_neither(tmp_path: Path) -> None:
+    found = gpu_process(4711, None, tmp_path)
+    assert (found.name, found.user) == (None, None)

@@ -1,0 +1,109 @@
+"""How busy, fast and warm the processor is now: small files, read between turns.
+
+Sources: kernel docs admin-guide/pm/cpufreq.rst (scaling_cur_freq), hwmon/sysfs-interface.rst,
+power/powercap/powercap.rst (energy_uj).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..document import HostReading
+from .files import read_int, read_text
+from .load import allowed_cores
+from .memory import system_memory
+from .procstat import Ticks, parse_ticks
+
+_CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
+_UJ_PER_J = 1e6
+_NOT_LINUX = "read from /proc and /sys, which only Linux has"
+_ROOT_ONLY = "only root may read it on this kernel (since CVE-2020-8694)"
+
+
+class HostReader:
+    """Reads again and again; what counts up is told since the last reading."""
+
+    def __init__(self, *, root: Path = Path("/"), allowed: Iterable[int] | None = None) -> None:
+        """`allowed` are the cores that count, those this process may run on unless given."""
+        self._root = root
+        self._allowed = [f"cpu{n}" for n in (allowed_cores() if allowed is None else allowed)]
+        self._ticks = self._read_ticks()
+        self._energy_j, self._at = self._read_energy()[0], time.monotonic()
+
+    def read(self) -> HostReading:
+        reasons: dict[str, str] = {}
+        memory = system_memory(self._root)
+        if memory is None:
+            reasons["memory_available_bytes"] = _NOT_LINUX
+        return HostReading(
+            utilization_percent=self._utilization(reasons),
+            frequency_mhz=self._frequency(reasons),
+            temperature_c=self._temperature(reasons),
+            power_w=self._power(reasons),
+            memory_available_bytes=memory[1] if memory else None,
+            unavailable=reasons,
+        )
+
+    def _read_ticks(self) -> dict[str, Ticks]:
+        ticks = parse_ticks(read_text(self._root / "proc/stat"))
+        return {cpu: ticks[cpu] for cpu in self._allowed if cpu in ticks}
+
+    def _utilization(self, reasons: dict[str, str]) -> float | None:
+        before, now = self._ticks, self._read_ticks()
+        self._ticks = now
+        pairs = [(before[cpu], ticks) for cpu, ticks in now.items() if cpu in before]
+        total = sum(new.total - old.total for old, new in pairs)
+        if total <= 0:
+            reasons["utilization_percent"] = "no time has passed" if now else _NOT_LINUX
+            return None
+        busy = sum(new.busy - old.busy for old, new in pairs)
+        return 100.0 * min(1.0, max(0.0, busy / total))
+
+    def _frequency(self, reasons: dict[str, str]) -> float | None:
+        """Mean over the cores that count."""
+        cpus = self._root / "sys/devices/system/cpu"
+        files = [cpus / cpu / "cpufreq/scaling_cur_freq" for cpu in self._allowed]
+        clocks = [khz for khz in map(read_int, files) if khz]
+        if not clocks:
+            reasons["frequency_mhz"] = "the kernel has no cpufreq here, as in most virtual machines"
+            return None
+        return sum(clocks) / len(clocks) / 1000
+
+    def _temperature(self, reasons: dict[str, str]) -> float | None:
+        """The warmest sensor of the processor."""
+        found: list[int] = []
+        for sensor in (self._root / "sys/class/hwmon").glob("hwmon*"):
+            if (read_text(sensor / "name") or "").strip() in _CPU_SENSORS:
+                found += [t for t in map(read_int, sensor.glob("temp*_input")) if t is not None]
+        if not found:
+            reasons["temperature_c"] = "no sensor of the processor is shown here"
+            return None
+        return max(found) / 1000
+
+    def _power(self, reasons: dict[str, str]) -> float | None:
+        """Of all packages since the last reading."""
+        energy, why = self._read_energy()
+        now = time.monotonic()
+        before, began = self._energy_j, self._at
+        self._energy_j, self._at = energy, now
+        if energy is None:
+            reasons["power_w"] = why
+        elif before is None or energy < before or now <= began:  # the counter wraps around
+            reasons["power_w"] = "the energy counter began anew"
+        else:
+            return (energy - before) / (now - began)
+        return None
+
+    def _read_energy(self) -> tuple[float | None, str]:
+        """Joules of all packages, and why not where there are none."""
+        zones = sorted((self._root / "sys/class/powercap").glob("intel-rapl:[0-9]*"))
+        packages = [zone for zone in zones if zone.name.count(":") == 1]
+        if not packages:
+            return None, "the kernel shows no RAPL energy counter here"
+        read = [read_int(package / "energy_uj") for package in packages]
+        known = [value for value in read if value is not None]
+        if len(known) < len(packages):
+            return None, _ROOT_ONLY
+        return sum(known) / _UJ_PER_J, ""

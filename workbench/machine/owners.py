@@ -1,0 +1,24 @@
+"""Whose a process is: its program's name and user, as far as this system shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..document import GpuProcess
+from .files import read_text
+
+
+def gpu_process(pid: int, used_memory_bytes: int | None, root: Path = Path("/")) -> GpuProcess:
+    """The process with what /proc tells of it: nothing for a number of another namespace."""
+    folder = root / "proc" / str(pid)
+    name = (read_text(folder / "comm") or "").strip() or None
+    return GpuProcess(pid, used_memory_bytes, name, _user(folder) if name else None)
+
+
+def _user(folder: Path) -> str | None:
+    try:
+        import pwd  # not on Windows
+
+        return pwd.getpwuid(folder.stat().st_uid).pw_name
+    except (ImportError, KeyError, OSError):  # KeyError: a number without a name
+        return None
