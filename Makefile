@@ -6,7 +6,7 @@ VENV ?= .venv
 ARGS ?=
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint snapshots benchmark clean
+.PHONY: run test lint campaign snapshots benchmark clean
 
 run: $(VENV)/.ready
 	@$(VENV)/bin/workbench $(ARGS)
@@ -21,6 +21,9 @@ lint: $(VENV)/.ready-dev
 
 benchmark: $(VENV)/.ready
 	$(VENV)/bin/python benchmarks/campaign.py
+
+campaign: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m pytest -m campaign
 
 snapshots: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest tests/screens --snapshot-update

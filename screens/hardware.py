@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -47,7 +48,9 @@ class HardwareScreen(ViewScreen):
             return
         known = report.ceilings
         left.show(lambda width, _: sections(processor_sections(machine, software, known), width))
-        right.show(lambda width, _: sections(accelerator_sections(machine, known), width))
+        gpus = [text.with_reading(gpu, report.gpus) for gpu in machine.gpus]
+        now = msgspec.structs.replace(machine, gpus=gpus)
+        right.show(lambda width, _: sections(accelerator_sections(now, known), width))
 
 
 def _waiting(session: Session) -> str:

@@ -13,6 +13,7 @@ from workbench.document import (
     Ceilings,
     Cpu,
     Gpu,
+    GpuReading,
     Isa,
     Machine,
     Memory,
@@ -67,7 +68,10 @@ def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
         return []
     alone = msgspec.structs.replace(found, devices=named)
     rows = (row for row in ceiling_rows(alone) if row[0] not in ("name", "threads"))
-    facts = [fact(label, cell) for label, cell in rows]
+    facts = []
+    for label, cell, *sheet in rows:
+        beside = f"  of {sheet[0]} by its datasheet" if sheet and sheet[0] != "-" else ""
+        facts.append(fact(label, cell + beside))
     return [*facts, fact("measured", found.measured_at[:10])]
 
 
@@ -102,9 +106,12 @@ def _cores(found: Cpu) -> str:
         (found.physical_cores, "physical"),
         (found.logical_cores, "logical"),
     )
-    return ", ".join(
-        f"{units.NOT_AVAILABLE if count is None else count} {noun}" for count, noun in parts
-    )
+    told = [f"{units.NOT_AVAILABLE if count is None else count} {noun}" for count, noun in parts]
+    if found.numa_nodes is not None and found.numa_nodes > 1:
+        told.append(f"{found.numa_nodes} NUMA nodes")
+    if found.efficiency_cores:
+        told.append(f"{found.efficiency_cores} of the slower kind")
+    return ", ".join(told)
 
 
 def _limit(name: str, cores: float, source: str) -> str:
@@ -154,6 +161,21 @@ def memory(found: Memory) -> list[Fact]:
     return facts + missing(found.unavailable)
 
 
+def with_reading(found: Gpu, latest: Mapping[int, GpuReading]) -> Gpu:
+    """The card with what was read of it last, while a run goes on."""
+    now = latest.get(found.index) if found.index is not None else None
+    if now is None:
+        return found
+    read = {
+        field: value
+        for field in GpuReading.__struct_fields__
+        if field in Gpu.__struct_fields__ and field not in ("index", "unavailable")
+        for value in [getattr(now, field)]
+        if value is not None
+    }
+    return msgspec.structs.replace(found, **read)
+
+
 def gpu_title(found: Gpu) -> str:
     device = found.device or "hidden"
     number = "" if found.index is None else f" {found.index}"
@@ -181,6 +203,7 @@ def gpu(found: Gpu) -> list[Fact]:
         Fact("clock events", _events(found.clock_event_reasons)),
         Fact("processes", _processes(found)),
         Fact("modes", _modes(found)),
+        Fact("NVLink", reading(None if found.nvlinks is None else f"{found.nvlinks} links active")),
     ]
     return facts + missing(found.unavailable)
 
@@ -227,7 +250,9 @@ def _processes(found: Gpu) -> Content:
         return reading(None)
     count = len(found.processes)
     held = sum(process.used_memory_bytes or 0 for process in found.processes)
-    return Content(f"{count}, holding {units.size(held)}" if count else "none")
+    names = sorted({f"{p.name} of {p.user or '?'}" for p in found.processes if p.name})
+    whose = f" ({', '.join(names)})" if names else ""
+    return Content(f"{count}, holding {units.size(held)}{whose}" if count else "none")
 
 
 def _modes(found: Gpu) -> Content:

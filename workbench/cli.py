@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from . import __version__
 from .advisor.scenarios import ScenarioError
 from .contract import WorkloadError
-from .events import AnyEvent
+from .events import AnyEvent, encode
 from .journal import JournalError
 from .options import examples, json_option, run_options
 from .request import Request, UsageError
 
+if TYPE_CHECKING:
+    from .document import Machine
+    from .machine.nvml import Links
+    from .report import Report
+
 USAGE, FAILED = 2, 1
+ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it
 DEFAULT = click.core.ParameterSource.DEFAULT
 
 
@@ -98,6 +106,91 @@ def detect(python: str | None, as_json: bool) -> None:
 
 @cli.command(
     epilog=examples(
+        "workbench doctor",
+        "workbench doctor --json > report.json    names nobody: made for a bug report",
+    )
+)
+@click.option("--python", metavar="PATH", help="Interpreter whose packages are tried.")
+@click.option(
+    "--all-gpus", is_flag=True, help="Also race one product on every GPU, and show their links."
+)
+@json_option
+def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
+    """Check hardware, driver and packages; say what is wrong and what helps.
+
+    Tries torch and ONNX Runtime on every device.  Exits 1 if something cannot work.
+    """
+    from . import ceilings as ceilings_of
+    from . import doctor as doctors
+    from . import machine
+    from .document import SCHEMA_VERSION, Tool
+    from .export.doctor import doctor_text, private_words
+    from .export.json import dump
+    from .machine.trials import try_packages
+
+    check_python(python)
+    found, software = machine.detect(python)
+    silent = "python" in software.unavailable
+    installed = [n for n in ("torch", "onnxruntime") if doctors.is_installed(n, software)]
+    trials = try_packages([] if silent else installed, python)
+    known = ceilings_of.load(ceilings_of.fingerprint(found, software))
+    examined = doctors.examine(found, software, trials, known)
+    if all_gpus:
+        report, links = all_gpus_report(found, python)
+        examined = examined.with_all_gpus(report, links)
+    if as_json:
+        head = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, "doctor")}
+        parts = {**head, **msgspec.structs.asdict(examined), "trials": trials}
+        told = dump({**parts, "machine": doctors.nameless(found), "software": software})
+        click.echo(doctors.scrub(told, private=private_words(found)))
+    else:
+        click.echo(doctor_text(examined))
+    sys.exit(FAILED if examined.failed else 0)
+
+
+@cli.command(
+    epilog=examples(
+        "workbench watch",
+        "workbench watch --json --every 5 --count 12 | jq .gpus[].power_w",
+    )
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(0.5, 3600),
+    default=1.0,
+    metavar="SECONDS",
+    help="Between two looks; default 1, at least 0.5.",
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N looks.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--plain", is_flag=True, help="Text, even in a terminal.")
+def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
+    """Watch processor and GPUs: use, clocks, power, temperature, what holds them back.
+
+    Ends with Ctrl-C or q.
+    """
+    from . import machine
+    from .export.watching import header, line
+    from .watching import looks
+
+    found, _ = machine.detect()
+    if not as_json and not plain and count is None and in_terminal():
+        from screens.watch import run_watch  # noqa: TID251
+
+        sys.exit(run_watch(found, every_s=every_s))
+    try:
+        if not as_json:
+            click.echo("\n".join(header(found)))
+        for look in islice(looks(found, every_s=every_s), count):
+            text = encode(look).decode() if as_json else line(look)
+            click.echo(text)
+    except KeyboardInterrupt:
+        pass  # the way to end it
+
+
+@cli.command(
+    epilog=examples(
         "workbench ceilings",
         "workbench ceilings --again --budget 120",
         "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
@@ -117,6 +210,7 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     """
     from . import ceilings as kept
     from . import machine
+    from .datasheets import load as datasheets
     from .document import SCHEMA_VERSION, Tool
     from .export.ceilings import ceilings_text
     from .export.json import dump
@@ -137,7 +231,10 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
             "schema_version": SCHEMA_VERSION,
             "tool": Tool("workbench", __version__, "ceilings"),
         }
-        click.echo(dump({**head, "machine": found, "software": software, "ceilings": known}))
+        names = [device.name for device in known.devices] if known else []
+        sheets = {name: sheet for name, sheet in datasheets().items() if name in names}
+        parts = {**head, "machine": found, "software": software, "ceilings": known}
+        click.echo(dump({**parts, "datasheets": sheets}))
     elif known is not None:
         click.echo(ceilings_text(known))
     sys.exit(code)
@@ -190,6 +287,26 @@ def open_(run: str, as_json: bool, plain: bool) -> None:
     click.echo(dump(report.document()) if as_json else run_text(report))
 
 
+def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
+    """The same product on every GPU in turns, and how the GPUs are linked."""
+    from .headless import run_quietly
+    from .machine.probes import gpu_links
+    from .request import resolve
+
+    devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)
+    if not devices:
+        raise UsageError("--all-gpus: there is no GPU here that CUDA can use; see workbench detect")
+    request = Request(
+        workloads=("matmul",),
+        devices=devices,
+        precisions=("fp16",),
+        budget_s=ALL_GPUS_S + EACH_GPU_S * len(devices),
+        python=python,
+    )
+    report, _ = run_quietly(request, resolve(request, {}))
+    return report, gpu_links()
+
+
 # ------------------------------------------------------------------ a run
 
 
@@ -227,7 +344,6 @@ def show_live(request: Request, output: Path | None) -> int:
 
     from .export.json import dump
     from .headless import write_atomically
-    from .report import Report
 
     argv = [sys.executable, "-m", "workbench", *request.arguments(), "--jsonl", "--control"]
 

@@ -40,11 +40,11 @@ def run_headless(
     return code
 
 
-def run_quietly(request: Request) -> tuple[Report, int]:
+def run_quietly(request: Request, rows: list[RowPlan] | None = None) -> tuple[Report, int]:
     """A run with its log on stderr and nothing on stdout; its report and exit code."""
     control, report = Control(), Report()
     with control.signals():
-        code = Engine(request, [], control, report, log_writer(report)).run()
+        code = Engine(request, rows or [], control, report, log_writer(report)).run()
     return report, code
 
 

@@ -247,10 +247,13 @@ def gpu_devices(request: Request, machine: Machine) -> list[str]:
                 raise UsageError(f"there is no {device} here. Choices: {', '.join(choices)}")
     if request.devices and "gpu" not in request.devices:
         return explicit
-    one_of_each = {gpu.name: gpu.device for gpu in reversed(available) if gpu.device}
+    one_of_each: dict[str | None, str | None] = {}
+    for gpu in sorted(available, key=lambda gpu: bool(gpu.processes)):  # one that nobody works on
+        one_of_each.setdefault(gpu.name, gpu.device)
     if "gpu" in request.devices and not one_of_each:
         raise UsageError("there is no GPU here that CUDA can use; see workbench detect")
-    return list(dict.fromkeys([*explicit, *reversed(one_of_each.values())]))
+    chosen = [gpu.device for gpu in available if gpu.device in one_of_each.values() and gpu.device]
+    return list(dict.fromkeys([*explicit, *chosen]))
 
 
 def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> None:

@@ -3,6 +3,7 @@
  * NVML_STUB        the faults, see stub.h
  * NVML_STUB_GPUS   how many GPUs there are (1)
  * NVML_STUB_SLOWED_NS   how long heat holds the clock back between two readings (0)
+ * NVML_STUB_ECC    uncorrected memory errors (0)
  * OLD_DRIVER       defined by the compiler: only what a driver of 2019 had
  */
 #include "stub.h"
@@ -99,6 +100,7 @@ UNSIGNED(nvmlDeviceGetMaxPcieLinkGeneration, 5)
 UNSIGNED(nvmlDeviceGetMaxPcieLinkWidth, 16)
 UNSIGNED(nvmlDeviceGetPowerUsage, 76500)
 UNSIGNED(nvmlDeviceGetPowerManagementLimit, 690000)
+UNSIGNED(nvmlDeviceGetPowerManagementDefaultLimit, 700000)
 UNSIGNED(nvmlDeviceGetPersistenceMode, 1)
 
 #define PAIR(function, first, second)                                \
@@ -108,7 +110,37 @@ UNSIGNED(nvmlDeviceGetPersistenceMode, 1)
         *next = second;                                              \
         return OK;                                                   \
     }
+int nvmlDeviceGetVirtualizationMode(device handle, int *mode) {
+    FAULT(handle);
+    *mode = 1;
+    return OK;
+}
 PAIR(nvmlDeviceGetEccMode, 1, 1)
+
+int nvmlDeviceGetTotalEccErrors(device handle, int kind, int since, unsigned long long *count) {
+    FAULT(handle);
+    *count = kind == 1 && since == 0 ? strtoull(stub_setting("NVML_STUB_ECC", "0"), NULL, 10) : 7;
+    return OK;
+}
+int nvmlDeviceGetNvLinkState(device handle, unsigned link, unsigned *active) {
+    FAULT(handle);
+    if (link >= 18) return 2; /* NVML_ERROR_INVALID_ARGUMENT */
+    *active = link < 17;
+    return OK;
+}
+
+/* GPUs 0 and 1 are joined by NVLink, 2 and 3 share a PCIe switch, others are far apart. */
+int nvmlDeviceGetP2PStatus(device one, device two, int capability, int *status) {
+    FAULT(one);
+    int pair = gpu_of(one) / 2 == gpu_of(two) / 2 ? gpu_of(one) / 2 : -1;
+    *status = pair == 0 || (pair == 1 && capability == 0) ? 0 : 1;
+    return OK;
+}
+int nvmlDeviceGetTopologyCommonAncestor(device one, device two, int *level) {
+    FAULT(one);
+    *level = gpu_of(one) / 2 == gpu_of(two) / 2 ? 10 : 50;
+    return OK;
+}
 
 struct utilization { unsigned gpu, memory; };
 int nvmlDeviceGetUtilizationRates(device handle, struct utilization *rates) {
@@ -160,6 +192,7 @@ int nvmlDeviceGetComputeRunningProcesses_v2(device handle, unsigned *count, stru
 }
 
 #ifndef OLD_DRIVER
+UNSIGNED(nvmlDeviceGetGpuMaxPcieLinkGeneration, 5)
 struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
 int nvmlDeviceGetMemoryInfo_v2(device handle, struct memory_v2 *info) {
     FAULT(handle);

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
+import stub_driver
 from stub_driver import StubDriver, build, compiler
 
 from workbench.document import Gpu, Nvml
@@ -105,7 +110,8 @@ def test_an_old_driver_is_read_by_the_older_calls(stub: StubDriver) -> None:
     assert gpu.power_limit_w == 690
     assert gpu.clock_event_reasons == ["gpu_idle", "sw_power_cap", "bit_0x800"]
     assert gpu.processes is not None and len(gpu.processes) == 2
-    assert gpu.unavailable == {"mig": "this driver lacks the function (NVML 13)"}
+    lacking = "this driver lacks the function (NVML 13)"
+    assert gpu.unavailable == {"mig": lacking, "pcie.gpu_max_generation": lacking}
 
 
 @pytest.mark.parametrize(
@@ -289,3 +295,38 @@ def test_an_interpreter_that_cannot_start_is_a_reason(monkeypatch: pytest.Monkey
     nvml, gpus = NvmlProbe().collect()
     assert gpus == []
     assert nvml.reason is not None and nvml.reason.code == "nvml_not_started"
+
+
+def test_how_the_gpus_are_linked(stub: StubDriver) -> None:
+    found = probes.gpu_links(stub.environ("nvml", NVML_STUB_GPUS="5"))
+    assert found.reason is None
+    assert found.matrix[0] == ["", "NVLink", "SYS", "SYS", "SYS"]
+    assert found.matrix[2] == ["SYS", "SYS", "", "PIX+P2P", "SYS"]
+
+
+def test_links_that_cannot_be_asked(stub: StubDriver) -> None:
+    refused = "nvmlDeviceGetP2PStatus=3;nvmlDeviceGetTopologyCommonAncestor=3"
+    found = probes.gpu_links(stub.environ("nvml", NVML_STUB_GPUS="2", NVML_STUB=refused))
+    assert found.matrix == [["", "?"], ["?", ""]]
+    crashed = probes.gpu_links(stub.environ("nvml", NVML_STUB="nvmlInitWithFlags=segv"))
+    assert crashed.reason is not None and crashed.reason.code == "nvml_crashed"
+
+
+SOURCE = (Path(stub_driver.__file__).parent / "nvml.c").read_text()
+FUNCTIONS = sorted(set(re.findall(r"\bnvmlDeviceGet\w+", SOURCE)) - {"nvmlDeviceGetCount_v2"})
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(FUNCTIONS), st.sampled_from(["3", "4", "13", "15", "999", "novalue"])
+    )
+)
+def test_any_readings_may_fail_together_and_each_absence_is_explained(
+    stub: StubDriver, faults: dict[str, str]
+) -> None:
+    listed = ";".join(f"{function}={fault}" for function, fault in faults.items())
+    nvml, [gpu] = ask_nvml(stub, NVML_STUB=listed)
+    assert nvml.available
+    assert_complete(gpu)
+    assert msgspec.json.decode(msgspec.json.encode(gpu), type=Gpu) == gpu

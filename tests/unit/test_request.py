@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from workbench import catalog, cli
 from workbench.advisor import scenarios
 from workbench.contract import Parameter
+from workbench.document import GpuProcess
 from workbench.request import (
     Request,
     UsageError,
@@ -269,6 +270,15 @@ def test_what_this_machine_cannot_meet_is_refused_too(request_: Request, told: s
 def test_gpu_without_one_is_refused() -> None:
     with pytest.raises(UsageError, match="no GPU here"):
         plan(Request(scenarios=("floating_point",), devices=("gpu",)))
+
+
+def test_of_several_alike_the_one_that_nobody_works_on_is_raced() -> None:
+    rows = resolve(Request(scenarios=("floating_point",)), SHIPPED)
+    found = machine("cuda:0", "cuda:1")
+    busy = msgspec.structs.replace(found.gpus[0], processes=[GpuProcess(1, None)])
+    fill_cases(rows, Request(), msgspec.structs.replace(found, gpus=[busy, found.gpus[1]]))
+    used = {case.device for row in rows for case in row.cases}
+    assert used == {"cpu", "cuda:1"}
 
 
 def test_a_workload_of_gpus_alone_says_that_it_needs_one() -> None:

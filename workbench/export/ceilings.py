@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from .. import units
 from ..contract import PRECISIONS
+from ..datasheets import columns
 from ..document import Ceilings, DeviceCeilings
 from .text import table
 
@@ -24,10 +25,10 @@ TRANSFERS = {
 
 def ceilings_text(ceilings: Ceilings) -> str:
     """What `workbench ceilings` prints."""
-    devices = ceilings.devices
+    devices, beside = ceilings.devices, columns(ceilings)
     parts = [
         f"measured {ceilings.measured_at[:16].replace('T', ' ')} UTC, the best tenth of samples",
-        table(("", *(d.device for d in devices)), rows(ceilings), set(range(1, len(devices) + 1))),
+        table(("", *(d.device for d in beside)), rows(ceilings), set(range(1, len(beside) + 1))),
     ]
     missing = [f"{d.device} {what}: {why}" for d in devices for what, why in d.unavailable.items()]
     parts += ["\n".join(missing)] if missing else []
@@ -36,14 +37,14 @@ def ceilings_text(ceilings: Ceilings) -> str:
 
 
 def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
-    """One line per figure, one column per device; a figure that no device has is left out."""
-    devices = ceilings.devices
+    """One line per figure, one column per device and datasheet; empty lines are left out."""
+    devices = columns(ceilings)
 
     def line(label: str, cell: Callable[[DeviceCeilings], str]) -> tuple[str, ...]:
         return (label, *(cell(device) for device in devices))
 
     found = [
-        line("name", lambda d: d.name or "unknown"),
+        line("name", lambda d: d.name or "-"),
         line("threads", lambda d: str(d.threads) if d.threads else "-"),
     ]
     for precision in PRECISIONS:

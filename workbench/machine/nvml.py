@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from ..document import Gpu, GpuReading, Nvml, Reason
 from .gpurow import with_reasons
-from .nvml_query import connect
+from .nvml_query import Query, connect
 from .nvml_row import Row
 from .reasons import nvml_reason
 from .system import container
@@ -62,6 +63,45 @@ def _handle_failure(failure: int | str | None, in_container: bool) -> str:
         return failure or "NVML gives no handle"
     reason = nvml_reason(failure, in_container=in_container)
     return f"{reason.message}; {reason.hint}" if reason.hint else reason.message
+
+
+class Links(msgspec.Struct, frozen=True):
+    """How each GPU reaches each other one: "NVLink", or the way over PCIe with "+P2P" where they
+    can read each other's memory; `reason` where that cannot be asked."""
+
+    matrix: list[list[str]]  # by NVML's numbers; "" on the diagonal, "?" where NVML did not say
+    reason: Reason | None = None
+
+
+# nvml.h nvmlGpuTopologyLevel_t, with the words of nvidia-smi topo
+_WAYS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+_P2P_READ, _P2P_NVLINK = 0, 2  # nvml.h nvmlGpuP2PCapsIndex_t
+
+
+def links() -> Links:
+    """The way from every GPU to every other."""
+    connected = connect(in_container=container() is not None)
+    if isinstance(connected, Reason):
+        return Links([], connected)
+    query, count = connected
+    handles = [query.ask(("nvmlDeviceGetHandleByIndex", index))[0] for index in range(count)]
+    return Links([[_way(query, one, two) for two in handles] for one in handles])
+
+
+def _way(query: Query, one: Any, two: Any) -> str:
+    if one is two:
+        return ""
+    if one is None or two is None:
+        return "?"
+    by_nvlink, by_read = (
+        query.ask(("nvmlDeviceGetP2PStatus", one, two, capability))[0] == 0
+        for capability in (_P2P_NVLINK, _P2P_READ)
+    )
+    if by_nvlink:
+        return "NVLink"
+    level, _ = query.ask(("nvmlDeviceGetTopologyCommonAncestor", one, two))
+    way = "?" if level is None else _WAYS.get(level, "?")
+    return f"{way}+P2P" if by_read else way
 
 
 def pulses(indices: Sequence[int], *, every_s: float) -> Iterator[Pulse]:

@@ -1,9 +1,9 @@
-"""The child that speaks to the driver: `probe nvml [FIRST] | cuda | pulse SECONDS INDEX...`.
+"""The child that speaks to the driver: `nvml [FIRST]`, `links`, `cuda`, `pulse SECONDS INDEX...`.
 
 One JSON line per answer, written as soon as it is known, so that what was read before a
 crash is kept.  For `nvml` an `NvmlHeader` and then a `Gpu` per line, from number FIRST on;
-for `cuda` one `CudaAnswer`; for `pulse` a `Pulse` of these GPUs every so many seconds, until it
-is killed or nobody reads.
+for `links` one `Links`, for `cuda` one `CudaAnswer`; for `pulse` a `Pulse` of these GPUs
+every so many seconds, until it is killed or nobody reads.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     topic, *further = sys.argv[1:]
-    lines: Iterator[nvml.NvmlHeader | Gpu | nvml.Pulse | cuda.CudaAnswer]
+    lines: Iterator[nvml.NvmlHeader | Gpu | nvml.Pulse | nvml.Links | cuda.CudaAnswer]
     if topic == "nvml":
         lines = nvml.survey(int(further[0]) if further else 0)
+    elif topic == "links":
+        lines = iter((nvml.links(),))
     elif topic == "pulse":
         lines = nvml.pulses([int(index) for index in further[1:]], every_s=float(further[0]))
     else:

@@ -19,7 +19,7 @@ from .cuda import LIBRARY as CUDA_LIBRARY
 from .cuda import CudaAnswer, loading_failure
 from .gpurow import with_reasons
 from .helper import Ended, Helper
-from .nvml import NvmlHeader
+from .nvml import Links, NvmlHeader
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
 # For each answer: the first call after boot takes seconds per GPU without persistence mode.
@@ -35,6 +35,7 @@ _LOST_GPU = "a lost GPU can do this: read the kernel log (`dmesg | grep -iE 'nvr
 
 _Answer = TypeVar("_Answer")
 _decode_header = msgspec.json.Decoder(NvmlHeader).decode
+_decode_links = msgspec.json.Decoder(Links).decode
 _decode_gpu = msgspec.json.Decoder(Gpu).decode
 _decode_cuda = msgspec.json.Decoder(CudaAnswer).decode
 
@@ -120,6 +121,14 @@ class NvmlProbe:
 
 def _unread(index: int, reason: str) -> Gpu:
     return with_reasons(Gpu(index, None, None, None, None), reason)
+
+
+def gpu_links(environ: Mapping[str, str] | None = None, deadline_s: float = DEADLINE_S) -> Links:
+    """How the GPUs reach one another, asked in a process of its own."""
+    helper = start_probe("links", environ=environ)
+    answer = _answer(helper, _decode_links, deadline_s)
+    helper.close()
+    return Links([], nvml_reason_of(answer)) if isinstance(answer, Ended) else answer
 
 
 class CudaProbe:

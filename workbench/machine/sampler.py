@@ -20,8 +20,14 @@ _decode = msgspec.json.Decoder(Pulse).decode
 class GpuSampler:
     """Looks at the GPUs numbered `indices` (NVML's numbers); a crash costs a gap, not the run."""
 
-    def __init__(self, indices: Sequence[int], *, environ: Mapping[str, str] | None = None) -> None:
-        self._arguments = ["pulse", f"{EVERY_S:g}", *map(str, indices)]
+    def __init__(
+        self,
+        indices: Sequence[int],
+        *,
+        every_s: float | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._arguments = ["pulse", f"{every_s or EVERY_S:g}", *map(str, indices)]
         self._environ = environ
         self._restarts = 0
         self._over = False

@@ -1,0 +1,210 @@
+"""The machine, live: each reading with its course over the last minutes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Footer
+from textual.worker import get_current_worker
+
+from workbench import units
+from workbench.document import Gpu, GpuReading, HostReading, Machine
+from workbench.watching import Look, looks
+
+from . import drawing
+from .machine_text import gpu_title, missing
+from .theme import DARK, SIXTEEN
+from .widgets.text import Drawn, Fact, facts_lines, heading, joined
+
+KEPT = 600  # looks: ten minutes at one a second
+VALUE_WIDTH = 22
+
+Course = deque[float | None]
+
+
+class WatchApp(App[None]):
+    """Shows what `looks` yields until the user leaves."""
+
+    TITLE = "workbench watch"
+    CSS_PATH: ClassVar[list[str]] = ["app.tcss"]  # type: ignore[assignment]
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c,ctrl+q,escape", "quit", "Quit", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False),
+    ]
+
+    def __init__(
+        self, machine: Machine, looks: Iterator[Look], *, stop: Callable[[], None] | None = None
+    ) -> None:
+        """`stop` wakes `looks` from its sleep when the user leaves."""
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        self._machine = machine
+        self._looks = looks
+        self._stop = stop
+        self.finished = False  # no look will come any more
+        self._look: Look | None = None
+        self._courses: dict[tuple[str, str], Course] = {}
+        self.animation_level = "none"
+        self.register_theme(DARK)
+        self.register_theme(SIXTEEN)
+        few = self.no_color or self.console.color_system in ("standard", "windows", None)
+        self.theme = SIXTEEN.name if few else DARK.name
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="body"):
+            yield Drawn(id="readings")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._paint()
+        self._follow()
+
+    def on_unmount(self) -> None:
+        if self._stop is not None:
+            self._stop()
+
+    @work(thread=True, exit_on_error=True)
+    def _follow(self) -> None:
+        """Take looks as they come; the generator sleeps in between, so in a thread."""
+        worker = get_current_worker()
+        for look in self._looks:
+            if worker.is_cancelled or not self.is_running:
+                break
+            self.call_from_thread(self._take, look)
+        self.finished = True
+
+    def _take(self, look: Look) -> None:
+        self._look = look
+        for name, value in _host_values(look.host, self._machine.memory.total_bytes).items():
+            self._course("cpu", name).append(value)
+        for reading in look.gpus:
+            for name, value in _gpu_values(reading).items():
+                self._course(f"gpu {reading.index}", name).append(value)
+        self._paint()
+
+    def _course(self, device: str, name: str) -> Course:
+        return self._courses.setdefault((device, name), deque(maxlen=KEPT))
+
+    def _paint(self) -> None:
+        self.query_one("#readings", Drawn).show(lambda width, _: self._text(width))
+
+    def _text(self, width: int) -> Content:
+        look, cpu = self._look, self._machine.cpu
+        title = f"CPU  {cpu.model or units.NOT_AVAILABLE}  ({cpu.effective_cores} cores)"
+        lines = [heading(title, width, "bold $cpu")]
+        if look is None:
+            return joined([*lines, Content.styled("the first look is on its way", "dim")])
+        lines += facts_lines(self._host_facts(look.host, width), width)
+        readings = {reading.index: reading for reading in look.gpus}
+        for gpu in self._machine.gpus:
+            lines += [Content(""), heading(gpu_title(gpu), width, "bold $gpu")]
+            reading = readings.get(gpu.index) if gpu.index is not None else None
+            if reading is None:
+                why = look.gap.message if look.gap else "no reading yet"
+                lines.append(Content.styled(why, "$warning" if look.gap else "dim"))
+            else:
+                lines += facts_lines(self._gpu_facts(gpu, reading, width), width)
+        if not self._machine.gpus:
+            reason = self._machine.nvml.reason
+            why = f": {reason.message}" if reason else ""
+            lines += [Content(""), Content.styled(f"No GPU to watch{why}.", "dim")]
+        return joined(lines)
+
+    def _host_facts(self, found: HostReading, width: int) -> list[Fact]:
+        total = self._machine.memory.total_bytes
+        free = found.memory_available_bytes
+        memory = None if free is None else f"{units.size(total - free)} of {units.size(total)}"
+        draw = self._drawer("cpu", "$cpu", width)
+        facts = [
+            draw("busy", _text(found.utilization_percent, "%"), 100.0),
+            draw("clock", _text(found.frequency_mhz, "MHz"), self._machine.cpu.max_frequency_mhz),
+            draw("power", _text(found.power_w, "W"), None),
+            draw("temperature", _text(found.temperature_c, "°C"), 100.0),
+            draw("memory", memory, float(total)),
+        ]
+        return [*facts, *missing(found.unavailable)]
+
+    def _gpu_facts(self, gpu: Gpu, found: GpuReading, width: int) -> list[Fact]:
+        total = gpu.memory_total_bytes
+        held = found.memory_used_bytes
+        memory = None if held is None else units.size(held)
+        if memory is not None and total:
+            memory += f" of {units.size(total)}"
+        draw = self._drawer(f"gpu {found.index}", "$gpu", width)
+        facts = [
+            draw("busy", _text(found.utilization_percent, "%"), 100.0),
+            draw("SM clock", _text(found.sm_clock_mhz, "MHz"), gpu.max_sm_clock_mhz),
+            draw("power", _text(found.power_w, "W", gpu.power_limit_w), gpu.power_limit_w),
+            draw("temperature", _text(found.temperature_c, "°C"), 100.0),
+            draw("memory", memory, float(total) if total else None),
+        ]
+        events = [reason for reason in found.clock_event_reasons or () if reason != "gpu_idle"]
+        if events:
+            told = ", ".join(events).replace("_", " ")
+            facts.append(Fact("held back", Content.styled(told, "$warning")))
+        return [*facts, *missing(found.unavailable)]
+
+    def _drawer(
+        self, device: str, style: str, width: int
+    ) -> Callable[[str, str | None, float | None], Fact]:
+        """Makes the line of one reading: its value now, and its course up to `most`."""
+
+        def draw(name: str, text: str | None, most: float | None) -> Fact:
+            if text is None:
+                return Fact(name, Content.styled(units.NOT_AVAILABLE, "dim"))
+            course = [value for value in self._course(device, name) if value is not None]
+            room = max(0, width - 14 - VALUE_WIDTH)
+            # One cell a look, the newest at the right edge: the course moves and never stretches.
+            shown = course[-room:] if room else []
+            high = most or max(shown, default=1.0) or 1.0
+            line = drawing.sparkline(shown, len(shown), 0.0, high)
+            value = text.ljust(VALUE_WIDTH)
+            return Fact(name, Content.assemble(value, (line.rjust(room), style)))
+
+        return draw
+
+
+def _host_values(found: HostReading, total_bytes: int) -> dict[str, float | None]:
+    free = found.memory_available_bytes
+    return {
+        "busy": found.utilization_percent,
+        "clock": found.frequency_mhz,
+        "power": found.power_w,
+        "temperature": found.temperature_c,
+        "memory": None if free is None else float(total_bytes - free),
+    }
+
+
+def _gpu_values(found: GpuReading) -> dict[str, float | None]:
+    return {
+        "busy": found.utilization_percent,
+        "SM clock": found.sm_clock_mhz,
+        "power": found.power_w,
+        "temperature": found.temperature_c,
+        "memory": None if found.memory_used_bytes is None else float(found.memory_used_bytes),
+    }
+
+
+def _text(value: float | None, unit: str, most: float | None = None) -> str | None:
+    if value is None:
+        return None
+    return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
+
+
+def run_watch(machine: Machine, *, every_s: float) -> int:
+    """Watch until the user leaves; returns the exit code."""
+    left = threading.Event()
+    stream = looks(machine, every_s=every_s, sleep=left.wait)
+    app = WatchApp(machine, stream, stop=left.set)
+    app.run()
+    return app.return_code or 0

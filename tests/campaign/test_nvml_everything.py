@@ -1,0 +1,50 @@
+"""Every reading of NVML failing in every way: the answer stays complete, each absence explained.
+
+Minutes long, so marked `campaign`: `make campaign`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
+import stub_driver
+from stub_driver import StubDriver, build, compiler
+
+from workbench.machine.gpurow import missing_fields
+from workbench.machine.probes import NvmlProbe
+
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver"),
+]
+SOURCE = Path(stub_driver.__file__).parent / "nvml.c"
+FUNCTIONS = sorted(set(re.findall(r"\bnvmlDeviceGet\w+", SOURCE.read_text())))
+FAULTS = ["2", "3", "4", "6", "7", "13", "15", "17", "25", "26", "77", "999", "novalue", "badutf8",
+          "zero", "segv", "abort"]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
+    return build(tmp_path_factory.getbasetemp() / "stub_driver")
+
+
+@pytest.mark.parametrize("library", ["nvml", "old_nvml"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_reading_that_fails_in_any_way_leaves_a_complete_answer(
+    stub: StubDriver, library: str, function: str
+) -> None:
+    for fault in FAULTS:
+        environ = stub.environ(library, NVML_STUB_GPUS="2", NVML_STUB=f"{function}@1={fault}")
+        nvml, gpus = NvmlProbe(environ).collect()
+        assert nvml.available, fault
+        if function == "nvmlDeviceGetCount_v2":
+            continue
+        assert [gpu.index for gpu in gpus] == [0, 1], fault
+        for gpu in gpus:
+            assert set(missing_fields(gpu)) <= set(gpu.unavailable), (fault, gpu)
+        assert gpus[0].name == "NVIDIA H200", fault

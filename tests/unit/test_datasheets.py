@@ -1,0 +1,58 @@
+"""The vendors' figures are whole, and stand beside what was measured."""
+
+from __future__ import annotations
+
+import msgspec
+from builders import ceilings as build_ceilings
+from builders import machine
+
+from workbench import datasheets
+from workbench.contract import PRECISIONS
+from workbench.doctor import examine
+from workbench.document import Ceilings, Software
+from workbench.export.ceilings import ceilings_text
+
+
+def of_card(name: str, peak: float, bandwidth: float) -> Ceilings:
+    found = build_ceilings("cuda:0", peak=peak, bandwidth=bandwidth)
+    [device] = found.devices
+    return msgspec.structs.replace(found, devices=[msgspec.structs.replace(device, name=name)])
+
+
+def test_every_card_is_described_with_its_source() -> None:
+    sheets = datasheets.load()
+    assert len(sheets) >= 10
+    for name, sheet in sheets.items():
+        assert set(sheet.peak_ops_per_s) <= set(PRECISIONS), name
+        assert all(1e12 < peak < 1e16 for peak in sheet.peak_ops_per_s.values()), name
+        assert 1e11 < sheet.memory_bytes_per_s < 1e13 and 30 < sheet.power_w < 2000, name
+        assert sheet.source and sheet.quoted_by
+
+
+def test_a_narrower_type_is_never_slower() -> None:
+    for name, sheet in datasheets.load().items():
+        peaks = sheet.peak_ops_per_s
+        known = [peaks[p] for p in ("fp64", "fp32", "tf32", "fp16", "int8") if p in peaks]
+        assert known == sorted(known), name
+
+
+def test_the_table_has_the_datasheet_beside_the_card() -> None:
+    text = ceilings_text(of_card("NVIDIA L40S", 8e13, 7e11))
+    assert "cuda:0 datasheet" in text
+    [fp32] = [line for line in text.splitlines() if line.startswith("FP32")]
+    assert "80.0 TFLOP/s" in fp32 and "91.6 TFLOP/s" in fp32
+
+
+def test_a_card_far_below_its_kind_is_told_by_the_doctor_and_a_good_one_is_not() -> None:
+    slow, good = of_card("NVIDIA L40S", 2e13, 7e11), of_card("NVIDIA L40S", 8e13, 7e11)
+    assert list(datasheets.shortfalls(slow)) == [
+        ("cuda:0", "fp32 products reach 22 % of the datasheet"),
+        ("cuda:0", "bf16 products reach 11 % of the datasheet"),
+    ]
+    told = examine(machine(), Software("3.11", "python", {}, {}), {}, slow).checks
+    assert [c.status for c in told if c.name == "cuda:0 ceilings"] == ["warn", "warn"]
+    assert ("cuda:0", "fp32") not in [(d, w[:4]) for d, w in datasheets.shortfalls(good)]
+
+
+def test_a_card_that_nobody_describes_is_no_shortfall() -> None:
+    assert list(datasheets.shortfalls(of_card("Some GPU", 1.0, 1.0))) == []

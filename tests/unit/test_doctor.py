@@ -1,0 +1,252 @@
+"""What the doctor says of a machine and its stack, from good to broken."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from builders import case, events, steady
+from builders import machine as build_machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import doctor
+from workbench.doctor import Check, Examination, examine, scrub
+from workbench.document import (
+    CudaDriver,
+    Gpu,
+    GpuProcess,
+    Machine,
+    Memory,
+    Nvml,
+    Package,
+    Pcie,
+    Reason,
+    Software,
+)
+from workbench.export.doctor import doctor_text
+from workbench.machine.nvml import Links
+from workbench.machine.trials import Trial
+from workbench.report import Report
+
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
+WORKING = {
+    "torch": Trial("2.13.0", {"CUDA": None}, {"cpu": None}),
+    "onnxruntime": Trial("1.31.1", {}, {CPU: None}),
+}
+ON_GPU = {
+    "torch": Trial("2.13.0", {"CUDA": "13.0", "cuDNN": "9.10.2"}, {"cpu": None, "cuda:0": None}),
+    "onnxruntime": Trial("1.31.1", {}, {CPU: None, CUDA: None}),
+}
+HEALTHY = Gpu(
+    index=0,
+    device="cuda:0",
+    uuid="GPU-1",
+    pci_bus_id="0000:18:00.0",
+    name="NVIDIA H200",
+    memory_total_bytes=100,
+    memory_used_bytes=1,
+    compute_capability="9.0",
+    power_limit_w=700.0,
+    power_default_w=700.0,
+    clock_event_reasons=["gpu_idle", "sw_power_cap"],
+    ecc_uncorrected=0,
+    persistence=True,
+    pcie=Pcie(1, 16, 5, 16, 5),
+    processes=[],
+)
+
+
+def software(detail: str = "CPU build", ort: str = "CPU build", **changes: Any) -> Software:
+    packages = {"torch": Package("2.13.0", detail), "onnxruntime": Package("1.31.1", ort)}
+    found = Software("3.11.7", "~/v/bin/python", packages, {})
+    return msgspec.structs.replace(found, **changes)
+
+
+def with_gpu(gpu: Gpu = HEALTHY, **changes: Any) -> Machine:
+    return msgspec.structs.replace(
+        build_machine(),
+        gpus=[gpu],
+        nvml=Nvml(True, None, "580.1", "13.580.1"),
+        cuda=CudaDriver(True, 1, None, "13.0"),
+        **changes,
+    )
+
+
+def bad(found: Examination) -> dict[str, Check]:
+    """By name, the checks that did not pass."""
+    return {check.name: check for check in found.checks if check.status != doctor.OK}
+
+
+def test_a_machine_without_a_gpu_can_be_in_order() -> None:
+    found = examine(build_machine(), software(), WORKING)
+    assert bad(found) == {} and not found.failed
+    assert doctor_text(found).endswith("Everything is in order.")
+
+
+def test_a_machine_with_a_gpu_can_be_in_order() -> None:
+    found = examine(with_gpu(), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert bad(found) == {}
+    assert [(level.name, level.found, level.status) for level in found.stack] == [
+        ("python", "3.11.7", "ok"),
+        ("torch", "2.13.0, CUDA 13.0", "ok"),
+        ("CUDA", "13.0", "ok"),
+        ("cuDNN", "9.10.2", "ok"),
+        ("onnxruntime", "1.31.1, CUDA 13.0", "ok"),
+        ("driver", "580.1, CUDA 13.0", "ok"),
+        ("GPU", "NVIDIA H200", "ok"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trials", "name", "told"),
+    [
+        ({"torch": Trial(failure="died of SIGILL")}, "torch", "SIGILL"),
+        ({"torch": Trial("2.13", {}, {"cpu": "it computes wrong results"})}, "torch", "wrong"),
+        ({"onnxruntime": Trial("1.31", {}, {CPU: "no"})}, "onnxruntime", "no"),
+    ],
+)
+def test_a_package_that_does_not_work_fails_with_a_command_to_paste(
+    trials: dict[str, Trial], name: str, told: str
+) -> None:
+    found = examine(build_machine(), software(), {**WORKING, **trials})
+    check = bad(found)[name]
+    assert found.failed and told in check.message
+    assert check.remedy == f"~/v/bin/python -m pip install --force-reinstall {name}"
+
+
+def test_a_package_that_is_not_there_fails_and_stands_in_the_stack() -> None:
+    found = examine(build_machine(), software(), {"onnxruntime": WORKING["onnxruntime"]})
+    assert bad(found)["torch"].message == "not installed"
+    assert next(level for level in found.stack if level.name == "torch").status == "fail"
+
+
+def test_a_cpu_build_beside_a_gpu_is_where_the_chain_breaks() -> None:
+    found = examine(with_gpu(), software(), WORKING)
+    assert found.failed
+    assert "CPU build" in bad(found)["torch on the GPU"].message
+    assert "onnxruntime-gpu" in (bad(found)["onnxruntime on the GPU"].remedy or "")
+
+
+def test_a_gpu_that_torch_cannot_start_is_told_with_torchs_own_words() -> None:
+    trial = Trial("2.13.0", {"CUDA": "13.0"}, {"cpu": None, "cuda": "CUDA unknown error"})
+    found = examine(with_gpu(), software("CUDA 13.0"), {**ON_GPU, "torch": trial})
+    assert bad(found)["torch on the GPU"].message == "cuda: CUDA unknown error"
+    level = next(level for level in found.stack if level.name == "torch")
+    assert (level.status, level.note) == ("warn", "computes on cpu; not on cuda")
+
+
+def test_a_provider_that_is_compiled_in_but_falls_back_fails() -> None:
+    trial = Trial("1.31.1", {}, {CPU: None, CUDA: f"it falls back to {CPU} without an error"})
+    found = examine(with_gpu(), software("CUDA 13.0"), {**ON_GPU, "onnxruntime": trial})
+    assert "falls back" in bad(found)["onnxruntime on the GPU"].message
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "told"),
+    [
+        ({"memory_used_bytes": 95}, "warn", "5 B of 100 B are free"),
+        ({"power_limit_w": 500.0}, "warn", "500 W, by default 700 W"),
+        ({"clock_event_reasons": ["hw_thermal_slowdown"]}, "warn", "hw thermal slowdown"),
+        ({"ecc_uncorrected": 3}, "fail", "3 uncorrected"),
+        ({"persistence": False}, "warn", "persistence"),
+        ({"pcie": Pcie(4, 8, 4, 16, 4)}, "warn", "8 of 16 lanes"),
+        ({"pcie": Pcie(4, 16, 4, 16, 5)}, "warn", "PCIe 4.0, the card could do 5.0"),
+        ({"processes": [GpuProcess(1, None)]}, "warn", "another program"),
+        ({"device": None, "visible": False}, "warn", "left out"),
+    ],
+)
+def test_each_sign_of_a_card_that_is_not_as_it_should_be(
+    changes: dict[str, Any], status: str, told: str
+) -> None:
+    card = msgspec.structs.replace(HEALTHY, **changes)
+    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    check = bad(found)[card.device or "gpu 0"]
+    assert check.status == status and told in check.message and check.remedy
+
+
+def test_readings_that_are_missing_are_no_complaint() -> None:
+    blank = Gpu(0, "cuda:0", "GPU-1", None, "NVIDIA GB10", compute_capability="12.1")
+    found = examine(with_gpu(blank), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert bad(found) == {}
+
+
+def test_a_broken_driver_fails_and_an_absent_one_does_not() -> None:
+    mismatch = Reason("version_mismatch", "versions differ", "reboot")
+    broken = msgspec.structs.replace(build_machine(), nvml=Nvml(False, mismatch))
+    found = examine(broken, software(), WORKING)
+    assert found.failed and bad(found)["driver"].remedy == "reboot"
+    naked = Reason("gpu_without_driver", "an NVIDIA GPU without a driver", "install it")
+    found = examine(
+        msgspec.structs.replace(build_machine(), nvml=Nvml(False, naked)), software(), WORKING
+    )
+    assert bad(found)["driver"].remedy == "install it"
+
+
+def test_little_memory_and_variables_are_worth_a_look() -> None:
+    full = msgspec.structs.replace(build_machine(), memory=Memory(100, 5, None, 0, 0))
+    found = examine(full, software(environment={"OMP_NUM_THREADS": "1"}), WORKING)
+    assert set(bad(found)) == {"memory", "environment"}
+    assert not found.failed
+
+
+def test_a_silent_interpreter_is_one_failure_not_four() -> None:
+    silent = software(unavailable={"python": "~/p ended"}, python="")
+    found = examine(build_machine(), silent, {})
+    assert [c.name for c in found.checks if c.status == doctor.FAIL] == ["python"]
+
+
+def test_the_text_shows_stack_checks_and_remedies() -> None:
+    text = doctor_text(examine(with_gpu(), software(), WORKING))
+    assert re.search(r"^  python +3\.11\.7 +ok", text, re.MULTILINE)
+    assert re.search(r"^    torch +2\.13\.0, CPU build +ok +computes on cpu", text, re.MULTILINE)
+    assert re.search(r"^  FAIL  torch on the GPU", text, re.MULTILINE)
+    assert "-> ~/v/bin/python -m pip install" in text
+    assert text.endswith("1 failed, 1 to look at.")
+    assert max(map(len, text.splitlines())) <= 100 or "://" in text
+
+
+def two_gpus(second_s: float, *, alike: bool = True) -> Report:
+    a, b = case("cuda:0-a"), case("cuda:1-a")
+    found = Report.of(events({a: steady(1.0), b: steady(second_s)}, gpus=["cuda:0", "cuda:1"]))
+    if not alike:
+        first, second = found.machine.gpus
+        other = msgspec.structs.replace(second, name="Another GPU")
+        found.machine = msgspec.structs.replace(found.machine, gpus=[first, other])
+    return found
+
+
+def test_of_gpus_alike_the_slower_is_named_and_one_as_fast_is_not() -> None:
+    slow = {check.name: check for check in doctor.stragglers(two_gpus(1.4))}
+    assert slow["cuda:0 product"].status == "ok"
+    assert slow["cuda:1 product"].status == "warn"
+    assert "1.40x slower than cuda:0" in slow["cuda:1 product"].message
+    assert {check.status for check in doctor.stragglers(two_gpus(1.01))} == {"ok"}
+    assert {check.status for check in doctor.stragglers(two_gpus(1.4, alike=False))} == {"ok"}
+
+
+def test_the_links_are_a_table() -> None:
+    found = examine(with_gpu(), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    joined = Links([["", "NVLink"], ["NVLink", ""]])
+    text = doctor_text(found.with_all_gpus(two_gpus(1.0), joined))
+    assert re.search(r"^  GPU 0 +NVLink$", text, re.MULTILINE)
+    unknown = Links([], Reason("library_missing", "no NVML"))
+    assert "not known: no NVML" in doctor_text(found.with_all_gpus(two_gpus(1.0), unknown))
+
+
+words = st.text(alphabet="abcdefgh-_/.", min_size=3, max_size=12)
+
+
+@given(st.lists(words), words, words)
+def test_no_private_word_survives(text: list[str], user: str, host: str) -> None:
+    private = {user: "X", host: "Y"}
+    scrubbed = scrub(" ".join([*text, user, f"/home/{user}/x", host]), private=private)
+    assert user not in scrubbed.split() and host not in scrubbed.split()
+
+
+def test_what_scrubbing_leaves_alone() -> None:
+    text = "GPU-12345678-1111-2222-3333-444444444444 on box, toolbox; ~ann"
+    assert scrub(text, private={"box": "host", "": "never"}) == "GPU-... on host, toolbox; ~ann"

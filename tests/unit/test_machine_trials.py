@@ -1,0 +1,54 @@
+"""Trying the installed packages, in real processes."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.checker
+import pytest
+
+from workbench.machine import trials
+from workbench.machine.stack_trial import _cudnn, doubling_model
+from workbench.machine.trials import try_packages
+
+
+def test_what_is_installed_here_computes_on_the_cpu() -> None:
+    found = try_packages(["torch", "onnxruntime"])
+    assert found["torch"].failure is None and found["torch"].version
+    assert found["torch"].devices["cpu"] is None
+    assert found["onnxruntime"].failure is None
+    assert found["onnxruntime"].devices["CPUExecutionProvider"] is None
+
+
+def test_the_model_written_by_hand_is_onnx() -> None:
+    model = onnx.load_model_from_string(doubling_model())
+    onnx.checker.check_model(model)
+    assert [node.op_type for node in model.graph.node] == ["Add"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(91002, "9.10.2"), (90100, "9.1.0"), (8907, "8.9.7"), (8200, "8.2.0")]
+)
+def test_cudnns_number_is_its_version(number: int, text: str) -> None:
+    assert _cudnn(number) == text
+
+
+def test_a_package_that_is_not_there_is_a_failure_in_words(tmp_path) -> None:
+    bare = tmp_path / "python"
+    import sys
+
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    found = try_packages(["torch"], str(bare))
+    assert found["torch"].failure == "No module named 'torch'"
+
+
+def test_a_crash_and_a_hang_are_failures_too(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crash = tmp_path / "crash"
+    crash.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    crash.chmod(0o755)
+    assert "SIGSEGV" in (try_packages(["torch"], str(crash))["torch"].failure or "")
+    monkeypatch.setattr(trials, "DEADLINE_S", 0.2)
+    hang = tmp_path / "hang"
+    hang.write_text("#!/bin/sh\nexec sleep 60\n")
+    hang.chmod(0o755)
+    assert "no answer" in (try_packages(["torch"], str(hang))["torch"].failure or "")

@@ -1,0 +1,73 @@
+"""Looks at the machine, one after the other, and the line of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+import pytest
+from builders import machine
+
+from workbench import watching
+from workbench.document import GpuReading, HostReading, Reason
+from workbench.export.watching import header, line
+from workbench.machine.nvml import Pulse
+from workbench.watching import Look, looks
+
+LOST = Reason("nvml_crashed", "the process that asks NVML died of SIGSEGV")
+
+
+class Sampler:
+    """Gives one batch of pulses at each look."""
+
+    batches: list[list[Pulse]]
+    closed = False
+
+    def __init__(self, indices: list[int], *, every_s: float) -> None:
+        self.asked = (indices, every_s)
+
+    def drain(self) -> Iterator[Pulse]:
+        yield from self.batches.pop(0)
+
+    def close(self) -> None:
+        Sampler.closed = True
+
+
+def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    early, late = GpuReading(0, power_w=100.0), GpuReading(0, power_w=200.0)
+    Sampler.batches = [[Pulse(1.0, [early]), Pulse(2.0, [late])], [], [Pulse(3.0, [], LOST)]]
+    monkeypatch.setattr(watching, "GpuSampler", Sampler)
+    slept: list[float] = []
+    stream = looks(machine("cuda:0"), every_s=2.0, sleep=slept.append)
+    first, second, third = islice(stream, 3)
+    assert first.gpus == second.gpus == [late]
+    assert (third.gpus, third.gap) == ([], LOST)
+    assert slept == [watching.FIRST_S, 2.0, 2.0]
+    stream.close()  # type: ignore[attr-defined]
+    assert Sampler.closed
+
+
+def test_without_a_gpu_the_processor_is_watched_alone() -> None:
+    [look] = islice(looks(machine(), every_s=0.5, sleep=lambda _: None), 1)
+    assert look.gpus == [] and look.gap is None
+    assert look.time.endswith("Z") and isinstance(look.host, HostReading)
+    msgspec.json.decode(msgspec.json.encode(look), type=Look)
+
+
+def test_a_line_tells_what_is_known() -> None:
+    host = HostReading(37.2, 2500.0, None, None, 2**30)
+    gpu = GpuReading(0, 98.0, 2**31, 650.0, 61.0, 1980.0, ["gpu_idle", "sw_power_cap"])
+    look = Look("2026-11-21T12:00:01.250Z", host, [gpu])
+    assert line(look) == (
+        "12:00:01  cpu 37 %, 2500 MHz, 1 GiB free"
+        " | gpu 0 98 %, 1980 MHz, 650 W, 61 C, 2 GiB used, sw power cap"
+    )
+    gone = Look("2026-11-21T12:00:02.250Z", HostReading(), [], LOST)
+    assert line(gone) == f"12:00:02  cpu n/a | GPUs: {LOST.message}"
+
+
+def test_the_header_names_what_is_watched() -> None:
+    assert header(machine("cuda:0")) == ["cpu: Test CPU, 8 cores", "gpu 0: Test GPU"]

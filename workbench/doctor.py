@@ -1,0 +1,357 @@
+"""Is everything in order?  The stack level by level, and checks, each with the remedy to paste.
+
+Pure functions of what was detected and tried: `examine` decides, `scrub` makes the result safe
+to show to others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from . import units
+from .datasheets import shortfalls
+from .document import Ceilings, Gpu, Machine, Package, Software, Warning
+from .machine import hardware_warnings
+from .machine.nvml import Links
+from .machine.reasons import ABSENT
+from .machine.trials import Trial
+from .report import Report
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+LEAST_FREE = 0.10  # of memory, on the host and on each GPU
+_ORT = "onnxruntime"
+_ORT_CUDA = "CUDAExecutionProvider"
+# Warnings of a detection that mean: what is here cannot be used as it is.
+_FATAL = frozenset(
+    {
+        "torch_without_cuda",
+        "driver_too_old",
+        "nvml_without_cuda",
+        "gpu_unreadable",
+        "gpu_without_driver",
+        "python_silent",
+        "version_mismatch",
+    }
+)
+_SLOWING = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing looked at; `name` is stable, for scripts."""
+
+    name: str
+    status: str  # "ok", "warn", "fail"
+    message: str
+    remedy: str | None = None
+
+
+class Level(msgspec.Struct, frozen=True):
+    """One line of the stack as it is drawn: from python down to the GPU."""
+
+    depth: int
+    name: str
+    found: str
+    status: str | None  # None: not there, and nothing misses it
+    note: str = ""
+
+
+class Examination(msgspec.Struct, frozen=True):
+    stack: list[Level]
+    checks: list[Check]
+    links: Links | None = None  # between GPUs, where that was asked
+
+    @property
+    def failed(self) -> bool:
+        return any(check.status == FAIL for check in self.checks)
+
+    def with_all_gpus(self, report: Report, links: Links) -> Examination:
+        """And what a product on every GPU showed."""
+        return Examination(self.stack, [*self.checks, *stragglers(report)], links)
+
+
+def examine(
+    machine: Machine,
+    software: Software,
+    trials: Mapping[str, Trial],
+    ceilings: Ceilings | None = None,
+) -> Examination:
+    """Everything that can be said without a measurement; `trials` by package, `ceilings` as they
+    were measured before."""
+    told = hardware_warnings(machine, software)
+    checks = [
+        *_host(machine, software, told),
+        *_packages(machine, software, trials, told),
+        *_driver(machine, told),
+        *(check for gpu in machine.gpus if not gpu.simulated for check in _gpu(gpu, told)),
+        *_reached(ceilings),
+    ]
+    return Examination(stack(machine, software, trials), checks)
+
+
+def is_installed(name: str, software: Software) -> bool:
+    """Whether an import of `name` would find something: onnxruntime has several packages."""
+    packages = software.packages
+    return any(
+        package.version is not None
+        for known, package in packages.items()
+        if known == name or (name == _ORT and known.startswith(f"{_ORT}-"))
+    )
+
+
+def _from(
+    told: Sequence[Warning], *codes: str, name: str, subject: str | None = None
+) -> list[Check]:
+    """The warnings with these codes as checks of that name."""
+    return [
+        Check(name, FAIL if w.code in _FATAL else WARN, w.message, w.remedy)
+        for w in told
+        if w.code in codes and (subject is None or w.subject == subject)
+    ]
+
+
+# --------------------------------------------------------------------- host
+
+
+def _host(machine: Machine, software: Software, told: Sequence[Warning]) -> Iterator[Check]:
+    cpu, memory = machine.cpu, machine.memory
+    yield from _from(told, "fewer_cores", name="cores") or [
+        Check("cores", OK, f"{cpu.effective_cores} cores, all there are")
+    ]
+    free = f"{units.size(memory.available_bytes)} of {units.size(memory.total_bytes)} free"
+    if memory.available_bytes < LEAST_FREE * memory.total_bytes:
+        yield Check("memory", WARN, f"only {free}", "stop other programs, or measure small sizes")
+    else:
+        yield Check("memory", OK, free)
+    codes = ("thread_variable", "isa_variable", "precision_variable", "debug_variable")
+    yield from _from(told, *codes, name="environment") or [
+        Check("environment", OK, "no variable is set that changes speed or results")
+    ]
+
+
+# ----------------------------------------------------------------- packages
+
+
+def _packages(
+    machine: Machine,
+    software: Software,
+    trials: Mapping[str, Trial],
+    told: Sequence[Warning],
+) -> Iterator[Check]:
+    silent = _from(told, "python_silent", name="python")
+    yield from silent or [Check("python", OK, f"Python {software.python}")]
+    yield from _from(told, "debug_build", "two_onnxruntimes", name="packages")
+    for name in ("torch", _ORT):
+        if not silent:
+            yield _works(name, software, trials.get(name))
+    if any(gpu.visible and not gpu.simulated for gpu in machine.gpus) and not silent:
+        yield from _torch_gpu(trials.get("torch"), told)
+        yield from _ort_gpu(software, trials.get(_ORT))
+
+
+def _works(name: str, software: Software, trial: Trial | None) -> Check:
+    """Whether the package computes on the CPU."""
+    if trial is None:
+        return Check(name, FAIL, "not installed", f"{software.executable} -m pip install {name}")
+    cpu = "CPUExecutionProvider" if name == _ORT else "cpu"
+    why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
+    if why is not None:
+        remedy = f"{software.executable} -m pip install --force-reinstall {name}"
+        return Check(name, FAIL, f"it does not work: {why}", remedy)
+    return Check(name, OK, f"{trial.version} computes right on the CPU")
+
+
+def _torch_gpu(trial: Trial | None, told: Sequence[Warning]) -> Iterator[Check]:
+    name = "torch on the GPU"
+    if known := _from(told, "torch_without_cuda", "driver_too_old", name=name):
+        yield from known
+        return
+    devices = {d: why for d, why in (trial.devices if trial else {}).items() if d != "cpu"}
+    for device, why in devices.items():
+        if why is not None:
+            yield Check(name, FAIL, f"{device}: {why}", "look at the driver's checks below")
+    working = [device for device, why in devices.items() if why is None]
+    if working:
+        yield Check(name, OK, f"computes right on {', '.join(working)}")
+
+
+def _ort_gpu(software: Software, trial: Trial | None) -> Iterator[Check]:
+    name = "onnxruntime on the GPU"
+    if trial is None or trial.failure is not None:
+        return
+    if _ORT_CUDA not in trial.devices:
+        pip = f"{software.executable} -m pip"
+        remedy = f"{pip} uninstall -y onnxruntime; {pip} install onnxruntime-gpu"
+        yield Check(name, WARN, "this build computes on the CPU only", remedy)
+    elif why := trial.devices[_ORT_CUDA]:
+        remedy = "give it the CUDA and cuDNN it was built for: onnxruntime-gpu[cuda,cudnn]"
+        yield Check(name, FAIL, f"compiled in but not usable: {why}", remedy)
+    else:
+        yield Check(name, OK, "computes right")
+
+
+# ------------------------------------------------------------ driver, cards
+
+
+def _driver(machine: Machine, told: Sequence[Warning]) -> Iterator[Check]:
+    reason = machine.nvml.reason
+    codes = ["cuda_without_nvml", "nvml_without_cuda"]
+    if reason is not None and reason.code not in ABSENT:
+        codes.append(reason.code)
+    if found := _from(told, *codes, name="driver"):
+        yield from found
+    elif reason is not None and reason.code == "gpu_without_driver":
+        yield Check("driver", FAIL, reason.message, reason.hint)
+    elif machine.nvml.available:
+        yield Check("driver", OK, f"{machine.nvml.driver_version}, CUDA {_api(machine)}")
+    else:
+        yield Check("driver", OK, "no NVIDIA driver, and no NVIDIA GPU to need one")
+
+
+def _api(machine: Machine) -> str:
+    return machine.cuda.api_version or "unknown"
+
+
+def _gpu(gpu: Gpu, told: Sequence[Warning]) -> Iterator[Check]:
+    name = gpu.device or f"gpu {gpu.index}"
+    subject = gpu.uuid or gpu.pci_bus_id or f"gpu {gpu.index}"
+    codes = ("gpu_hidden", "gpu_unreadable", "busy_gpu")
+    found = [*_from(told, *codes, name=name, subject=subject), *_health(gpu, name)]
+    yield from found or [Check(name, OK, f"{gpu.name or 'GPU'}, nothing to complain of")]
+
+
+def _health(gpu: Gpu, name: str) -> Iterator[Check]:
+    """Readings that a healthy card does not show; what could not be read says nothing."""
+    total, used = gpu.memory_total_bytes, gpu.memory_used_bytes
+    if total and used is not None and total - used < LEAST_FREE * total:
+        message = f"only {units.size(total - used)} of {units.size(total)} are free"
+        yield Check(name, WARN, message, "see who holds it with `nvidia-smi`")
+    limit, default = gpu.power_limit_w, gpu.power_default_w
+    if limit and default and limit < default:
+        message = f"its power limit is {limit:.0f} W, by default {default:.0f} W"
+        remedy = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}, if it is not meant so"
+        yield Check(name, WARN, message, remedy)
+    if slowed := [event for event in gpu.clock_event_reasons or () if event in _SLOWING]:
+        message = f"its clock is held back: {', '.join(slowed).replace('_', ' ')}"
+        yield Check(name, WARN, message, "check cooling and power: `nvidia-smi -q -d PERFORMANCE`")
+    if gpu.ecc_uncorrected:
+        message = f"{gpu.ecc_uncorrected} uncorrected memory errors since the driver was loaded"
+        yield Check(name, FAIL, message, "reset or replace the card: `nvidia-smi -q -d ECC`")
+    if gpu.persistence is False:
+        message = "persistence mode is off: the first use after a pause takes seconds"
+        yield Check(name, WARN, message, "sudo nvidia-smi -pm 1, or run nvidia-persistenced")
+    link = gpu.pcie
+    if link.width and link.max_width and link.width < link.max_width:
+        message = f"its PCIe link has {link.width} of {link.max_width} lanes"
+        yield Check(name, WARN, message, "reseat the card, or use another slot")
+    slot, card = link.max_generation, link.gpu_max_generation
+    if slot and card and slot < card:
+        message = f"its slot is PCIe {slot}.0, the card could do {card}.0"
+        yield Check(name, WARN, message, "use a faster slot, or look at the BIOS settings")
+
+
+def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
+    """Whether the cards reach what their kind does, where that was measured and is known."""
+    if ceilings is None:
+        return
+    for device, what in shortfalls(ceilings):
+        remedy = "look for other work, heat and power limits, then: workbench ceilings --again"
+        yield Check(f"{device} ceilings", WARN, what, remedy)
+
+
+def stragglers(report: Report) -> Iterator[Check]:
+    """Of GPUs alike that did the same product in turns: who is slower, beyond doubt."""
+    names = {gpu.device: gpu.name for gpu in report.machine.gpus} if report.machine else {}
+    for measured in report.measurements:
+        device, beside = measured.case.device, measured.against
+        if measured.median_s is None:
+            why = measured.reason.message if measured.reason else "no reason given"
+            hint = measured.reason.hint if measured.reason else None
+            yield Check(f"{device} product", FAIL, f"not measured: {why}", hint)
+            continue
+        fastest = beside.id.split("/")[1] if beside else device
+        text = f"{units.duration(measured.median_s)} for the product that all do"
+        if beside and beside.word == "slower" and names.get(fastest) == names.get(device):
+            text += f", {units.ratio(beside.ratio)} slower than {fastest}"
+            remedy = "compare its clocks, heat and power with the others': workbench watch"
+            yield Check(f"{device} product", WARN, text, remedy)
+        else:
+            yield Check(f"{device} product", OK, text)
+
+
+# -------------------------------------------------------------------- stack
+
+
+def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:
+    """From the interpreter down to the cards, with the version found at each level."""
+    levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
+    for name in ("torch", _ORT):
+        levels += _package_levels(name, software.packages.get(name), trials.get(name))
+    return [*levels, *_driver_levels(machine)]
+
+
+def _package_levels(name: str, package: Package | None, trial: Trial | None) -> Iterator[Level]:
+    if trial is None:
+        yield Level(1, name, "not installed", FAIL)
+        return
+    version = trial.version or (package.version if package else None) or "unknown"
+    broken = [d for d, why in trial.devices.items() if why is not None]
+    working = [d for d, why in trial.devices.items() if why is None]
+    status = FAIL if trial.failure or not working else WARN if broken else OK
+    note = trial.failure or ("computes on " + ", ".join(working) if working else "")
+    if broken:
+        note += f"{'; ' if note else ''}not on {', '.join(broken)}"
+    found = f"{version}, {package.detail}" if package and package.detail else version
+    yield Level(1, name, found, status, note)
+    for library, linked in trial.libraries.items():
+        if linked is not None:
+            yield Level(2, library, linked, OK)
+
+
+def _driver_levels(machine: Machine) -> Iterator[Level]:
+    nvml, cuda = machine.nvml, machine.cuda
+    reason = nvml.reason or cuda.reason
+    if nvml.available or cuda.available:
+        status = OK if nvml.available and cuda.available else WARN
+        found = f"{nvml.driver_version or 'unknown'}, CUDA {_api(machine)}"
+        yield Level(0, "driver", found, status, reason.message if reason else "")
+    else:
+        missing = reason is None or reason.code in ABSENT
+        why = reason.message if reason else ""
+        yield Level(0, "driver", "none", None if missing else FAIL, why)
+    cards = [gpu for gpu in machine.gpus if not gpu.simulated]
+    for gpu in cards:
+        status = OK if gpu.device else WARN
+        yield Level(0, "GPU", gpu.name or "unreadable", status, gpu.device or "not usable")
+    if not cards:
+        yield Level(0, "GPU", "none", None)
+
+
+# ------------------------------------------------------------------ privacy
+
+
+def nameless(machine: Machine) -> Machine:
+    """The machine without what only its users know: whose processes are on the GPUs."""
+    gpus = [
+        msgspec.structs.replace(
+            gpu,
+            processes=gpu.processes
+            and [msgspec.structs.replace(p, name=None, user=None) for p in gpu.processes],
+        )
+        for gpu in machine.gpus
+    ]
+    return msgspec.structs.replace(machine, gpus=gpus)
+
+
+_UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+
+
+def scrub(text: str, *, private: Mapping[str, str]) -> str:
+    """`text` without what names a person or a machine: each key of `private` gives way to its
+    value, and the serial part of a GPU's UUID to dots."""
+    for secret in sorted(filter(None, private), key=len, reverse=True):
+        alone = rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])"
+        text = re.sub(alone, private[secret], text)
+    return _UUID.sub(r"\1-...", text)
