@@ -90,7 +90,7 @@ def speed(rounds: int = 5) -> Row:
     for kind, precision, size in jobs:
         against: dict[str, list[float]] = {}
         ours, snippet = [], []
-        budget = "12" if size == 4096 else "5"
+        budget = "20" if size == 4096 else "5"
         for _ in range(rounds):
             parameter = "n" if kind == "matmul" else "image"
             backend = "torch" if kind == "matmul" else "onnxruntime"
