@@ -21,6 +21,7 @@ lint: $(VENV)/.ready-dev
 
 benchmark: $(VENV)/.ready
 	$(VENV)/bin/python benchmarks/campaign.py
+	$(VENV)/bin/python benchmarks/detection.py
 
 campaign: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest -m campaign

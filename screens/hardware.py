@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 
-from workbench.document import Ceilings, Machine, Software
+from workbench.document import Ceilings, HostReading, Machine, Software
 
 from . import machine_text as text
 from .base import ViewScreen
@@ -47,8 +47,12 @@ class HardwareScreen(ViewScreen):
             right.show(lambda *_: Content(""))
             return
         known = report.ceilings
-        left.show(lambda width, _: sections(processor_sections(machine, software, known), width))
-        gpus = [text.with_reading(gpu, report.gpus) for gpu in machine.gpus]
+        host = report.host if session.going else None
+        left.show(
+            lambda width, _: sections(processor_sections(machine, software, known, host), width)
+        )
+        latest = report.gpus if session.going else {}
+        gpus = [text.with_reading(gpu, latest) for gpu in machine.gpus]
         now = msgspec.structs.replace(machine, gpus=gpus)
         right.show(lambda width, _: sections(accelerator_sections(now, known), width))
 
@@ -66,11 +70,11 @@ Section = tuple[str, str, list[Fact]]  # title, style, facts
 
 
 def processor_sections(
-    machine: Machine, software: Software, known: Ceilings | None
+    machine: Machine, software: Software, known: Ceilings | None, host: HostReading | None
 ) -> list[Section]:
     reached = text.ceilings(known, "cpu")
     return [
-        ("CPU", "bold $cpu", text.cpu(machine.cpu)),
+        ("CPU", "bold $cpu", [*text.cpu(machine.cpu), *text.now(host)]),
         *([("CPU ceilings", "bold $cpu", reached)] if reached else []),
         ("Memory", "bold", text.memory(machine.memory)),
         ("Software", "bold", text.software(software, machine.os)),

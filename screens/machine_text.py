@@ -14,6 +14,7 @@ from workbench.document import (
     Cpu,
     Gpu,
     GpuReading,
+    HostReading,
     Isa,
     Machine,
     Memory,
@@ -98,6 +99,20 @@ def cpu(found: Cpu) -> list[Fact]:
         Fact("caches", [Content(_cache(cache)) for cache in found.caches] or reading(None)),
     ]
     return facts + missing(found.unavailable)
+
+
+def now(found: HostReading | None) -> list[Fact]:
+    """What was read last, while a run goes on; empty otherwise."""
+    if found is None:
+        return []
+    readings = (
+        _number(found.utilization_percent, "% busy"),
+        _number(found.frequency_mhz, "MHz"),
+        _number(found.temperature_c, "°C"),
+        _number(found.power_w, "W"),
+    )
+    told = ", ".join(reading for reading in readings if reading is not None)
+    return [fact("now", told)] if told else []
 
 
 def _cores(found: Cpu) -> str:

@@ -159,7 +159,9 @@ def _telemetry(found: Telemetry) -> str:
         beside = (("before", found.clock_before_mhz), ("after", found.clock_after_mhz))
         others = ", ".join(f"{mhz:.0f} {when}" for when, mhz in beside if mhz is not None)
         parts.append(f"{found.clock_mhz:.0f} MHz" + (f" ({others})" if others else ""))
-    if found.power_w is not None:
+    if found.counted_power_w is not None:
+        parts.append(f"{found.counted_power_w:.0f} W by its counter")
+    elif found.power_w is not None:
         parts.append(f"{found.power_w:.0f} W")
     if found.temperature_c is not None:
         parts.append(f"{found.temperature_c:.0f} C")

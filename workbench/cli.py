@@ -87,18 +87,20 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
 def detect(python: str | None, as_json: bool) -> None:
     """Show the hardware and software that a run would use."""
     from . import machine
-    from .document import SCHEMA_VERSION, Tool
-    from .export.json import dump
-    from .export.log import warning_line
-    from .export.text import machine_text
 
     check_python(python)
     found, software = machine.detect(python)
     warnings = machine.hardware_warnings(found, software)
     if as_json:
+        from .document import SCHEMA_VERSION, Tool
+        from .export.json import dump
+
         head = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, "detect")}
         click.echo(dump({**head, "machine": found, "software": software, "warnings": warnings}))
         return
+    from .export.log import warning_line
+    from .export.text import machine_text
+
     click.echo(machine_text(found, software))
     for warning in warnings:
         click.echo(warning_line(warning), err=True)

@@ -146,9 +146,13 @@ def _packages(
     for name in ("torch", _ORT):
         if not silent:
             yield _works(name, software, trials.get(name))
-    if any(gpu.visible and not gpu.simulated for gpu in machine.gpus) and not silent:
+    if _has_gpu(machine) and not silent:
         yield from _torch_gpu(trials.get("torch"), told)
         yield from _ort_gpu(software, trials.get(_ORT))
+
+
+def _has_gpu(machine: Machine) -> bool:
+    return any(gpu.visible and not gpu.simulated for gpu in machine.gpus)
 
 
 def _works(name: str, software: Software, trial: Trial | None) -> Check:
@@ -288,11 +292,15 @@ def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> 
     """From the interpreter down to the cards, with the version found at each level."""
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
     for name in ("torch", _ORT):
-        levels += _package_levels(name, software.packages.get(name), trials.get(name))
+        levels += _package_levels(
+            name, software.packages.get(name), trials.get(name), has_gpu=_has_gpu(machine)
+        )
     return [*levels, *_driver_levels(machine)]
 
 
-def _package_levels(name: str, package: Package | None, trial: Trial | None) -> Iterator[Level]:
+def _package_levels(
+    name: str, package: Package | None, trial: Trial | None, *, has_gpu: bool
+) -> Iterator[Level]:
     if trial is None:
         yield Level(1, name, "not installed", FAIL)
         return
@@ -303,6 +311,8 @@ def _package_levels(name: str, package: Package | None, trial: Trial | None) -> 
     note = trial.failure or ("computes on " + ", ".join(working) if working else "")
     if broken:
         note += f"{'; ' if note else ''}not on {', '.join(broken)}"
+    if has_gpu and working and not broken and len(trial.devices) == 1:
+        status, note = WARN, f"{note}; not on the GPU"  # the chain breaks here
     found = f"{version}, {package.detail}" if package and package.detail else version
     yield Level(1, name, found, status, note)
     for library, linked in trial.libraries.items():

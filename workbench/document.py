@@ -133,10 +133,13 @@ class GpuReading(msgspec.Struct, frozen=True):
     power_w: float | None = None  # a mean over the last second on most cards since Ampere
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
+    pcie_generation: int | None = None  # of the link now: it rises under load
+    pcie_width: int | None = None
     clock_event_reasons: list[str] | None = None
     energy_j: float | None = None  # since the driver was loaded
     slowed_s: dict[str, float] | None = None  # time held back by heat or power, by cause, so far
-    processes: list[GpuProcess] | None = None  # every few seconds only: the call is slow
+    fan_percent: float | None = None  # this and the next every few looks only: slow calls
+    processes: list[GpuProcess] | None = None
     unavailable: dict[str, str] = {}
 
 
@@ -302,6 +305,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     power_w: float | None  # mean
     temperature_c: float | None  # highest
     slowed: dict[str, float]  # on a GPU: share of the race's time on it, by cause
+    counted_power_w: float | None = None  # by the energy counter, over stretches of this case alone
 
 
 class Measurement(msgspec.Struct):
@@ -331,7 +335,7 @@ class Measurement(msgspec.Struct):
     setup: SetupTimes
     accuracy: AccuracyResult | None
     memory_peak_bytes: int | None
-    energy_j: float | None
+    energy_j: float | None  # of one step; None unless the GPU's counter ran over this case alone
     telemetry: Telemetry | None  # None where no reading fell into its blocks
     simulated: bool
     loss: list[float]  # one value per block, where something is trained

@@ -23,6 +23,7 @@ def measurement(
     n = len(samples)
     center = stats.median(samples) if n else None
     fast = stats.quantile(samples, 0.10) if n else None
+    power = contender.telemetry.counted_power_w if contender.telemetry else None
     rate = contender.work.flops / center if center and contender.work.flops else None
     return Measurement(
         id=contender.case.id,
@@ -51,7 +52,7 @@ def measurement(
         setup=contender.setup,
         accuracy=contender.accuracy,
         memory_peak_bytes=contender.memory_peak_bytes,
-        energy_j=None,
+        energy_j=power * center if power and center else None,
         telemetry=contender.telemetry,
         simulated=contender.simulated,
         loss=list(contender.loss),

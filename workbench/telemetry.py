@@ -6,11 +6,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import psutil
 
 from . import events as ev
-from .document import GpuReading, HostReading, Machine, Telemetry, Warning
+from .document import Gpu, GpuReading, HostReading, Machine, Telemetry, Warning
 from .machine.host import HostReader
 from .machine.sampler import GpuSampler
 from .measure import statistics as stats
@@ -18,6 +19,8 @@ from .measure import statistics as stats
 HOST_EVERY_S = 0.5
 SLOWED = 0.02  # of the time measured on a GPU
 CLOCK_MOVED = 0.15  # the lowest clock under the highest, within one contender's blocks
+CLOCK_LOW = 0.5  # of the card's highest, under load
+OWN_SHARE = 0.9  # of the time between two looks, for their energy to be one case's
 ENOUGH_CLOCKS = 4  # readings, before their spread says anything
 # Running at its power limit is a card's normal state under full load: told, but not warned of.
 NORMAL = frozenset({"sw_power_cap"})
@@ -32,13 +35,22 @@ class _Look:
     power_w: float | None
     temperature_c: float | None
     slowed_s: Mapping[str, float] | None = None
+    link: tuple[int | None, int | None] = (None, None)  # PCIe generation and lanes
     processes: frozenset[int] = frozenset()
+    energy_j: float | None = None
 
     @classmethod
     def at_gpu(cls, at_s: float, found: GpuReading) -> _Look:
         there = frozenset(process.pid for process in found.processes or ())
         return cls(
-            *(at_s, found.sm_clock_mhz, found.power_w, found.temperature_c, found.slowed_s), there
+            at_s=at_s,
+            clock_mhz=found.sm_clock_mhz,
+            power_w=found.power_w,
+            temperature_c=found.temperature_c,
+            slowed_s=found.slowed_s,
+            link=(found.pcie_generation, found.pcie_width),
+            processes=there,
+            energy_j=found.energy_j,
         )
 
     @classmethod
@@ -53,6 +65,7 @@ class _Watched:
     looks: list[_Look] = field(default_factory=list)
     blocks: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # begin, end
     known: set[int] = field(default_factory=set)  # processes already told of
+    card: Gpu | None = None  # as it was detected
 
     def within(self, blocks: list[tuple[float, float]]) -> Iterator[_Look]:
         for look in self.looks:
@@ -101,8 +114,9 @@ class MachineTelemetry:
         telemetry = cls(sampler, indices, now=now, emit=emit, host=HostReader())
         for gpu in gpus:
             if gpu.device in indices:
-                told = {process.pid for process in gpu.processes or ()}
-                telemetry._watched[gpu.device].known = told
+                watched = telemetry._watched[gpu.device]
+                watched.card = gpu
+                watched.known = {process.pid for process in gpu.processes or ()}
         return telemetry
 
     def close(self) -> None:
@@ -165,6 +179,7 @@ class MachineTelemetry:
             power_w=sum(powers) / len(powers) if powers else None,
             temperature_c=max(heats, default=None),
             slowed=_slowed(watched),
+            counted_power_w=_counted_power(watched.looks, blocks),
         )
 
     def warnings(self, subject: str, own: Collection[int]) -> list[Warning]:
@@ -172,8 +187,20 @@ class MachineTelemetry:
         found = []
         for device, watched in self._watched.items():
             found += [*_throttled(device, watched), *_moved(device, watched)]
-            found += _intruders(device, watched, own)
+            found += [*_intruders(device, watched, own), *_held_low(device, watched)]
         return [Warning(code, message, remedy, subject) for code, message, remedy in found]
+
+
+def _counted_power(looks: list[_Look], blocks: list[tuple[float, float]]) -> float | None:
+    """Mean power between looks that have nearly nothing but these blocks between them."""
+    energy_j = time_s = 0.0
+    for one, two in pairwise(look for look in looks if look.energy_j is not None):
+        between = two.at_s - one.at_s
+        own = sum(max(0.0, min(two.at_s, end) - max(one.at_s, begin)) for begin, end in blocks)
+        if between > 0 and own >= OWN_SHARE * between:
+            energy_j += (two.energy_j or 0.0) - (one.energy_j or 0.0)
+            time_s += between
+    return energy_j / time_s if time_s else None
 
 
 def _slowed(watched: _Watched) -> dict[str, float]:
@@ -204,6 +231,28 @@ def _moved(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]:
             message = f"the clock of {device} moved from {span} while it was measured"
             yield "clock_moved", message, "let it cool, or give it a larger --budget"
             return
+
+
+def _held_low(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]:
+    """Clock and link under load, where an idle card's would prove nothing."""
+    card = watched.card
+    busy = [look for blocks in watched.blocks.values() for look in watched.within(blocks)]
+    if card is None or len(busy) < ENOUGH_CLOCKS:
+        return
+    highest = max((look.clock_mhz for look in busy if look.clock_mhz), default=None)
+    if highest and card.max_sm_clock_mhz and highest < CLOCK_LOW * card.max_sm_clock_mhz:
+        message = (
+            f"the clock of {device} stayed at {highest:.0f} of {card.max_sm_clock_mhz:.0f} MHz"
+        )
+        yield "clock_low", message, "look for locked clocks or a low power limit: `nvidia-smi -q`"
+    for what, place, most in (
+        ("generation", 0, card.pcie.max_generation),
+        ("lanes", 1, card.pcie.max_width),
+    ):
+        best = max((look.link[place] or 0 for look in busy), default=0)
+        if best and most and best < most:
+            message = f"the PCIe link of {device} stayed at {best} of {most} {what} under load"
+            yield "pcie_slow", message, "reseat the card, or use another slot; look at the BIOS"
 
 
 def _intruders(

@@ -102,6 +102,7 @@ UNSIGNED(nvmlDeviceGetPowerUsage, 76500)
 UNSIGNED(nvmlDeviceGetPowerManagementLimit, 690000)
 UNSIGNED(nvmlDeviceGetPowerManagementDefaultLimit, 700000)
 UNSIGNED(nvmlDeviceGetPersistenceMode, 1)
+UNSIGNED(nvmlDeviceGetFanSpeed, 30)
 
 #define PAIR(function, first, second)                                \
     int function(device handle, unsigned *current, unsigned *next) { \

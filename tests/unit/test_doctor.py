@@ -202,7 +202,8 @@ def test_a_silent_interpreter_is_one_failure_not_four() -> None:
 def test_the_text_shows_stack_checks_and_remedies() -> None:
     text = doctor_text(examine(with_gpu(), software(), WORKING))
     assert re.search(r"^  python +3\.11\.7 +ok", text, re.MULTILINE)
-    assert re.search(r"^    torch +2\.13\.0, CPU build +ok +computes on cpu", text, re.MULTILINE)
+    broken = r"^    torch +2\.13\.0, CPU build +WARN +computes on cpu; not on the GPU$"
+    assert re.search(broken, text, re.MULTILINE)
     assert re.search(r"^  FAIL  torch on the GPU", text, re.MULTILINE)
     assert "-> ~/v/bin/python -m pip install" in text
     assert text.endswith("1 failed, 1 to look at.")

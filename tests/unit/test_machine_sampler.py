@@ -54,7 +54,7 @@ def test_a_look_at_a_healthy_gpu_is_complete(stub: StubDriver) -> None:
     assert (reading.power_w, reading.temperature_c, reading.sm_clock_mhz) == (76.5, 32.0, 345.0)
     assert (reading.utilization_percent, reading.memory_used_bytes) == (37.0, 512)
     assert reading.clock_event_reasons == ["gpu_idle", "sw_power_cap", "bit_0x800"]
-    assert reading.energy_j == 6.5
+    assert (reading.energy_j, reading.fan_percent) == (6.5, 30.0)
     assert reading.slowed_s == {
         "sw_power_cap": 0.0,
         "sw_thermal_slowdown": 0.0,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workbench import events as ev
-from workbench.document import GpuProcess, GpuReading, HostReading, Reason
+from workbench.document import Gpu, GpuProcess, GpuReading, HostReading, Pcie, Reason
 from workbench.machine.nvml import Pulse
 from workbench.telemetry import MachineTelemetry
 
@@ -126,6 +126,44 @@ def test_a_clock_that_moves_while_one_contender_is_measured(
         script.read(10.0 + position, sm_clock_mhz=clock)
     telemetry.measured(CASE, "cuda:0", 9.0, 20.0)
     assert codes(telemetry) == expected
+
+
+@pytest.mark.parametrize(
+    ("reading", "expected"),
+    [
+        ({"sm_clock_mhz": 1900.0, "pcie_generation": 5, "pcie_width": 16}, []),
+        ({"sm_clock_mhz": 800.0}, ["clock_low"]),
+        ({"pcie_generation": 3, "pcie_width": 16}, ["pcie_slow"]),
+        ({"pcie_generation": 5, "pcie_width": 8}, ["pcie_slow"]),
+        ({}, []),
+    ],
+)
+def test_clock_and_link_that_stay_low_under_load(
+    telemetry: MachineTelemetry, script: Script, reading: dict[str, Any], expected: list[str]
+) -> None:
+    telemetry._watched["cuda:0"].card = Gpu(
+        *(0, "cuda:0", None, None, "Test"), max_sm_clock_mhz=1980.0, pcie=Pcie(1, 16, 5, 16, 5)
+    )
+    telemetry.begin()
+    for position in range(4):
+        script.read(10.0 + position, **reading)
+    script.read(50.0, sm_clock_mhz=345.0, pcie_generation=1)  # idle again
+    telemetry.measured(CASE, "cuda:0", 9.0, 20.0)
+    assert codes(telemetry) == expected
+
+
+def test_energy_is_a_cases_own_only_where_nothing_else_ran_between_two_looks(
+    telemetry: MachineTelemetry, script: Script
+) -> None:
+    telemetry.begin()
+    for at_s, energy_j in ((10.0, 0.0), (10.5, 300.0), (11.0, 350.0), (11.5, 640.0)):
+        script.read(at_s, energy_j=energy_j)
+    telemetry.measured(CASE, "cuda:0", 9.9, 10.5)
+    telemetry.measured("another", "cuda:0", 10.5, 10.8)
+    telemetry.measured(CASE, "cuda:0", 10.98, 11.6)
+    found, other = (telemetry.of_case(case, "cuda:0") for case in (CASE, "another"))
+    assert found is not None and found.counted_power_w == pytest.approx((300 + 290) / 1.0)
+    assert other is None or other.counted_power_w is None
 
 
 def test_a_process_that_comes_is_told_once_and_our_own_never(

@@ -144,6 +144,8 @@ class Row:
             power_w=self._power(),
             temperature_c=self._temperature(),
             sm_clock_mhz=self._sm_clock(),
+            pcie_generation=self._link("generation", "pcie_generation"),
+            pcie_width=self._link("width", "pcie_width"),
             clock_event_reasons=self._clock_events(),
             energy_j=self.take(
                 "energy_j",
@@ -151,6 +153,9 @@ class Row:
                 convert=lambda millijoules: millijoules / _MJ_PER_J,
             ),
             slowed_s=self._slowed(),
+            fan_percent=self.take("fan_percent", "nvmlDeviceGetFanSpeed", convert=float)
+            if slow
+            else None,
             processes=self._processes() if slow else None,
             unavailable=self._reasons,
         )
@@ -235,14 +240,18 @@ class Row:
     def _pcie(self) -> Pcie:
         """The link now (it drops when idle) and the most that card and slot allow."""
         return Pcie(
-            generation=self.take("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
-            width=self.take("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
+            generation=self._link("generation", "pcie.generation"),
+            width=self._link("width", "pcie.width"),
             max_generation=self.take("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration"),
             max_width=self.take("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
             gpu_max_generation=self.take(
                 "pcie.gpu_max_generation", "nvmlDeviceGetGpuMaxPcieLinkGeneration"
             ),
         )
+
+    def _link(self, what: str, field: str) -> int | None:
+        value: int | None = self.take(field, f"nvmlDeviceGetCurrPcieLink{what.capitalize()}")
+        return value
 
     def _nvlinks(self) -> int | None:
         """Active links; a card without NVLink refuses the first, one with fewer a later one."""
