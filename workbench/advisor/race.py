@@ -81,26 +81,36 @@ def beaten(rounds: Mapping[str, Rounds], *, look: int, pairs: int) -> list[Beate
 
 
 def ranking(rounds: Mapping[str, Rounds]) -> list[str]:
-    """Contenders from fastest to slowest, by their paired ratio to a common rival.
+    """Contenders from fastest to slowest, each pair compared in the rounds both took part in.
 
-    Contenders that dropped out took part in fewer rounds, maybe at a noisier time; comparing
-    each with one that was there throughout is fairer than comparing medians.
+    Contenders that dropped out took part in fewer rounds, maybe at a noisier time, so medians
+    mislead, and so does a common rival whose own time jumped.  Next comes whoever loses least to
+    any of those left (minimax, as in Condorcet voting).
     """
-    measured = {case: r for case, r in rounds.items() if r}
-    if not measured:
-        return []
-    anchor = max(measured, key=lambda case: len(measured[case]))
-    return sorted(measured, key=lambda case: _relative(measured[case], measured[anchor]))
+    left = [case for case, measured in rounds.items() if measured]
+    times: dict[tuple[str, str], float] = {}
+    for one, two in combinations(left, 2):
+        times[one, two] = _relative(rounds[one], rounds[two])
+        times[two, one] = 1 / times[one, two]
+    order: list[str] = []
+    while left:
+        losses = {
+            one: max((times[one, two] for two in left if two != one), default=0.0) for one in left
+        }
+        order.append(min(left, key=losses.__getitem__))
+        left.remove(order[-1])
+    return order
 
 
-def _relative(rounds: Rounds, anchor: Rounds) -> float:
-    ratio = ratio_between(rounds, anchor)
+def _relative(first: Rounds, second: Rounds) -> float:
+    """Time of the first over time of the second, however few rounds there are."""
+    ratio = ratio_between(first, second)
     if ratio is not None:
         return ratio.value
-    common = sorted(rounds.keys() & anchor.keys())
+    common = sorted(first.keys() & second.keys())
     if not common:
-        return median(list(rounds.values())) / median(list(anchor.values()))
-    return median([rounds[r] / anchor[r] for r in common])
+        return median(list(first.values())) / median(list(second.values()))
+    return median([first[r] / second[r] for r in common])
 
 
 def is_tie(ratio: Ratio) -> bool:
