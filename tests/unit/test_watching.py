@@ -59,7 +59,9 @@ def test_without_a_gpu_the_processor_is_watched_alone() -> None:
 
 def test_a_line_tells_what_is_known() -> None:
     host = HostReading(37.2, 2500.0, None, None, 2**30)
-    gpu = GpuReading(0, 98.0, 2**31, 650.0, 61.0, 1980.0, ["gpu_idle", "sw_power_cap"])
+    gpu = GpuReading(
+        *(0, 98.0, 2**31, 650.0, 61.0, 1980.0), clock_event_reasons=["gpu_idle", "sw_power_cap"]
+    )
     look = Look("2026-11-21T12:00:01.250Z", host, [gpu])
     assert line(look) == (
         "12:00:01  cpu 37 %, 2500 MHz, 1 GiB free"
