@@ -304,20 +304,18 @@ ROWS: dict[str, Callable[[], Row]] = {
 
 def main() -> None:
     wanted = sys.argv[1:] or list(ROWS)
-    rows = []
     for name in wanted:
         tell(name)
-        rows.append(ROWS[name]())
-        tell(f"  {rows[-1].found} (goal {rows[-1].goal}); {rows[-1].detail}")
-    before, _, rest = PAGE.read_text().partition(BEGIN)
-    old, _, after = rest.partition(END)
-    text = table(rows, kept=[line for line in old.splitlines() if line.startswith("| ")][1:])
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
-    print(text)
+        row = ROWS[name]()
+        tell(f"  {row.found} (goal {row.goal}); {row.detail}")
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        old, _, after = rest.partition(END)
+        text = table(row, kept=[line for line in old.splitlines() if line.startswith("| ")][1:])
+        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
-def table(rows: Sequence[Row], kept: Sequence[str]) -> str:
-    """The rows just measured, and of `kept`, lines of an earlier table, the others."""
+def table(row: Row, kept: Sequence[str]) -> str:
+    """`kept`, the lines of an earlier table, with the row just measured in its place."""
     machine = json.loads(
         subprocess.run(
             [sys.executable, "-m", "workbench", "detect", "--json"],
@@ -334,13 +332,10 @@ def table(rows: Sequence[Row], kept: Sequence[str]) -> str:
         "| what | found | goal | reached | beside it, in the same run |",
         "|---|---|---|---|---|",
     ]
-    fresh = {
-        row.what: f"| {row.what} | {row.found} | {row.goal} | {'yes' if row.reached else 'no'} "
-        f"| {row.detail} |"
-        for row in rows
-    }
-    earlier = {line.split(" | ")[0].removeprefix("| "): line for line in kept}
-    lines += (earlier | fresh).values()
+    reached = "yes" if row.reached else "no"
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in kept}
+    rows[row.what] = f"| {row.what} | {row.found} | {row.goal} | {reached} | {row.detail} |"
+    lines += rows.values()
     return "\n".join(lines)
 
 
