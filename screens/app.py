@@ -24,7 +24,7 @@ from .hardware import HardwareScreen
 from .help import HelpScreen
 from .run import RunScreen
 from .session import EXIT_CUT_SHORT, Failure, Session
-from .theme import DARK, SIXTEEN
+from .theme import dress
 
 REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
 TICK_S = 1.0  # the time left moves on even when no event comes
@@ -80,11 +80,7 @@ class WorkbenchApp(App[None]):
         self._able: tuple[object, ...] = ()
         self._resume_later = False  # we paused the run for a suspend
         self.session = Session(replay=replay, monotonic=monotonic)
-        self.animation_level = "none"
-        self.register_theme(DARK)
-        self.register_theme(SIXTEEN)
-        few = self.no_color or self.console.color_system in ("standard", "windows", None)
-        self.theme = SIXTEEN.name if few else DARK.name
+        dress(self)
 
     # ----------------------------------------------------------- the run
 

@@ -7,7 +7,9 @@ at all, or another eye lose nothing.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from textual.app import App
 from textual.theme import BUILTIN_THEMES, Theme
 
 # Exact members of the 256-colour palette: over SSH, where COLORTERM is not forwarded, nothing
@@ -53,3 +55,12 @@ SIXTEEN = replace(
         "footer-description-foreground": "ansi_default",
     },
 )
+
+
+def dress(app: App[Any]) -> None:
+    """Give `app` the palette that its terminal can show, and nothing that moves by itself."""
+    app.animation_level = "none"
+    app.register_theme(DARK)
+    app.register_theme(SIXTEEN)
+    few = app.no_color or app.console.color_system in ("standard", "windows", None)
+    app.theme = SIXTEEN.name if few else DARK.name

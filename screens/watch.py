@@ -22,7 +22,7 @@ from workbench.watching import Look, looks
 
 from . import drawing
 from .machine_text import gpu_title, missing
-from .theme import DARK, SIXTEEN
+from .theme import dress
 from .widgets.text import Drawn, Fact, facts_lines, heading, joined
 
 KEPT = 600  # looks: ten minutes at one a second
@@ -54,11 +54,7 @@ class WatchApp(App[None]):
         self.finished = False  # no look will come any more
         self._look: Look | None = None
         self._courses: dict[tuple[str, str], Course] = {}
-        self.animation_level = "none"
-        self.register_theme(DARK)
-        self.register_theme(SIXTEEN)
-        few = self.no_color or self.console.color_system in ("standard", "windows", None)
-        self.theme = SIXTEEN.name if few else DARK.name
+        dress(self)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="body"):
