@@ -19,7 +19,7 @@ ALPHA = 0.05
 # How far a ratio differs from run to run though each run repeats within itself: memory lies
 # elsewhere, the host is in another state (Mytkowicz et al. 2009; Kalibera and Jones 2013).  The
 # standard deviation of its logarithm; `make benchmark` (coverage) shows whether it is enough.
-RUN_TO_RUN = 0.008
+RUN_TO_RUN = 0.004
 TOLERANCE = 0.05  # closer than this is a tie: not worth a user's second thought
 
 Rounds = Mapping[int, float]  # round number to the block's value, seconds
