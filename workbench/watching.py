@@ -13,6 +13,7 @@ from .machine.host import HostReader
 from .machine.sampler import GpuSampler
 
 FIRST_S = 0.2  # a share of use needs two readings
+GPUS_AT_MOST_S = 5.0  # between readings: the process that takes them is given up when it is silent
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -33,7 +34,9 @@ def looks(
     """A look every `every_s` seconds until the caller stops asking."""
     indices = [gpu.index for gpu in machine.gpus if gpu.index is not None]
     host = HostReader()
-    sampler = GpuSampler(indices, every_s=every_s) if indices and machine.nvml.available else None
+    sampler = None
+    if indices and machine.nvml.available:
+        sampler = GpuSampler(indices, every_s=min(every_s, GPUS_AT_MOST_S))
     try:
         sleep(min(every_s, FIRST_S))
         readings: dict[int, GpuReading] = {}

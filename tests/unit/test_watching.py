@@ -13,6 +13,7 @@ from workbench import watching
 from workbench.document import GpuReading, HostReading, Reason
 from workbench.export.watching import header, line
 from workbench.machine.nvml import Pulse
+from workbench.machine.sampler import SILENT_S
 from workbench.watching import Look, looks
 
 LOST = Reason("nvml_crashed", "the process that asks NVML died of SIGSEGV")
@@ -24,8 +25,10 @@ class Sampler:
     batches: list[list[Pulse]]
     closed = False
 
+    asked_s: float
+
     def __init__(self, indices: list[int], *, every_s: float) -> None:
-        self.asked = (indices, every_s)
+        Sampler.asked_s = every_s
 
     def drain(self) -> Iterator[Pulse]:
         yield from self.batches.pop(0)
@@ -48,6 +51,15 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
     assert slept == [watching.FIRST_S, 2.0, 2.0]
     stream.close()  # type: ignore[attr-defined]
     assert Sampler.closed
+
+
+def test_gpus_are_read_often_enough_for_silence_to_mean_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Sampler.batches = [[]]
+    monkeypatch.setattr(watching, "GpuSampler", Sampler)
+    next(looks(machine("cuda:0"), every_s=3600.0, sleep=lambda _: None))
+    assert Sampler.asked_s < SILENT_S
 
 
 def test_without_a_gpu_the_processor_is_watched_alone() -> None:
