@@ -19,6 +19,7 @@ class Block:
     samples_s: list[float]
     lead_in_s: list[float]
     clocks: Clocks | None = None
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass

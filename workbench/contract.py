@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 BACKENDS = ("numpy", "torch", "onnxruntime")
-PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "int8")
+PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 DEVICE_KINDS = ("cpu", "gpu")
 DEFAULT_CACHE_BYTES = 64 << 20  # where the machine does not tell its last-level cache
 
@@ -47,23 +47,25 @@ class Case:
     threads: int | None = None  # CPU threads; None where the device is a GPU
     batch: int | None = None
     params: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
-    layout: str | None = None  # "nhwc" for channels-last; None: the backend's usual order
+    mode: str | None = None  # how the backend does it, where not as usual: "nhwc", "compile"
+    tuning: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)  # see Parameter
 
     @property
     def id(self) -> str:
         """Readable and stable, such as `matmul[n=4096]/cpu/torch/bf16/t16`."""
         inner = {} if self.batch is None else {"batch": self.batch}
         inner.update(self.params)  # type: ignore[arg-type]
-        listed = ",".join(f"{name}={value}" for name, value in inner.items())
-        return f"{self.workload}[{listed}]/{self.label}"
+        return f"{self.workload}[{_listed(inner)}]/{self.label}"
 
     @property
     def label(self) -> str:
         """The contender without its workload: `cpu/torch/bf16/t16`."""
         precision = f"{self.precision}-{self.quantization}" if self.quantization else self.precision
         parts = [self.device, self.backend, precision]
-        if self.layout is not None:
-            parts.append(self.layout)
+        if self.mode is not None:
+            parts.append(self.mode)
+        if self.tuning:
+            parts.append(_listed(self.tuning))
         if self.threads is not None:
             parts.append(f"t{self.threads}")
         return "/".join(parts)
@@ -74,9 +76,18 @@ class Case:
         return "cpu" if self.device == "cpu" else "gpu"
 
 
+def _listed(values: Mapping[str, ParameterValue]) -> str:
+    """`n=64,m=8`; of a path only its last part, since `/` divides an id."""
+    return ",".join(f"{name}={str(value).rpartition('/')[2]}" for name, value in values.items())
+
+
 @dataclass(frozen=True)
 class Parameter:
-    """One knob of a workload, declared once for `--set`, `--help`, the TUI and the JSON."""
+    """One knob of a workload, declared once for `--set`, `--help`, the TUI and the JSON.
+
+    Most say what the job is; several values make several rows.  A `tuning` one says how the same
+    job is done: its values race against one another in one row.
+    """
 
     name: str
     default: ParameterValue
@@ -85,6 +96,7 @@ class Parameter:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     unit: str = ""
+    tuning: bool = False
 
     def parse(self, text: str) -> ParameterValue:
         """The value that `text` spells, of the default's type; ValueError says what is allowed."""
@@ -123,7 +135,15 @@ class Variant:
     backend: str
     precision: str
     quantization: str | None = None
-    layout: str | None = None  # as in `Case`
+    mode: str | None = None  # as in `Case`
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a workload may want to know of the machine to propose values for its tuning."""
+
+    cores: int  # usable
+    gpus: int
 
 
 @dataclass(frozen=True)
@@ -151,6 +171,28 @@ class Accuracy:
     reference: str
     limit: float
     passed: bool
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One kind of operation in a profile; `self_s` is without what it called."""
+
+    name: str
+    calls: int
+    self_s: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A short profiled pass.
+
+    `events` are those of the Trace Event Format (Google, "Trace Event Format", 2016): complete
+    ones with `name`, `ph`, `ts` and `dur` in microseconds, `pid`, `tid`.
+    """
+
+    events: list[dict[str, Any]]
+    operators: list[Operator]  # longest first
+    device: str  # whose time `self_s` is: "cpu" or "gpu"
 
 
 class Setup:
@@ -220,6 +262,19 @@ class Task(ABC):
         """The latest training loss, or None where nothing is trained."""
         return None
 
+    def figures(self) -> dict[str, float]:
+        """What only this task can tell, such as `waiting_fraction`: asked after each block, about
+        that block; units stand in the names."""
+        return {}
+
+    def profile(self, steps: int) -> Profile:
+        """Run `steps` steps under the backend's profiler; never called while anything is timed."""
+        raise WorkloadError(
+            "this backend has no profiler",
+            code="no_profiler",
+            hint="perf record -g on the worker's process shows where its time goes",
+        )
+
     def close(self) -> None:  # noqa: B027 - garbage collection is enough for most
         """Give back memory, files and child processes."""
 
@@ -232,8 +287,13 @@ class Workload(ABC):
     teaches: ClassVar[str]  # one sentence: what a learner sees here
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     default_batch: ClassVar[int | None] = None
+    quick: ClassVar[Mapping[str, ParameterValue]] = {}  # smaller values, "batch" too, for --quick
     latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
     variants: ClassVar[tuple[Variant, ...]]
+
+    def tuning(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+        """The tuning parameters likewise."""
+        return {p.name: given.get(p.name, p.default) for p in self.parameters if p.tuning}
 
     @abstractmethod
     def work(self, case: Case) -> Work:
@@ -251,9 +311,14 @@ class Workload(ABC):
         """
         return None
 
+    def candidates(self, parameter: str, host: Host, device_kind: str) -> Sequence[ParameterValue]:
+        """The values of a tuning parameter to race unless some are asked for."""
+        return [next(p.default for p in self.parameters if p.name == parameter)]
+
     def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-        """The parameters with their defaults filled in, in their declared order."""
-        return {p.name: given.get(p.name, p.default) for p in self.parameters}
+        """The parameters of the job with their defaults filled in, in their declared order."""
+        job = (p for p in self.parameters if not p.tuning)
+        return {p.name: given.get(p.name, p.default) for p in job}
 
 
 def decode_case(fields: Mapping[str, Any]) -> Case:

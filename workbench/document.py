@@ -346,6 +346,7 @@ class Measurement(msgspec.Struct):
     call_overhead_s: float | None = None  # of each step's time, the timing loop's own part
     against: Against | None = None  # None for the fastest of its row
     roofline: Roofline | None = None
+    figures: dict[str, float] = {}  # of this workload alone, median over blocks; units in the names
 
 
 # --------------------------------------------------------------- ceilings

@@ -108,6 +108,7 @@ class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
     lead_in_s: list[float]
     loss: float | None
     clocks: Clocks | None = None
+    figures: dict[str, float] = {}
 
 
 class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):

@@ -60,6 +60,7 @@ def measurement(
         clocks=_clocks(contender),
         call_overhead_s=contender.call_overhead_s,
         against=against(contender, row),
+        figures=_figures(contender),
         warnings=list(warnings),
     )
 
@@ -74,6 +75,14 @@ def against(contender: Contender, row: Sequence[Contender]) -> Against | None:
     if fastest == contender.case.id or ratio is None:
         return None
     return Against(fastest, ratio.value, ratio.interval, ratio.word(race.TOLERANCE))
+
+
+def _figures(contender: Contender) -> dict[str, float]:
+    names = dict.fromkeys(name for block in contender.blocks for name in block.figures)
+    return {
+        name: stats.median([b.figures[name] for b in contender.blocks if name in b.figures])
+        for name in names
+    }
 
 
 def _clocks(contender: Contender) -> Clocks | None:

@@ -295,6 +295,7 @@ class Race:
                 lead_in_s=[value / speed for value in result["lead_in_s"]],
                 loss=result["loss"],
                 clocks=msgspec.convert(result["clocks"], Clocks | None),
+                figures=result["figures"],
             )
         )
         if impossible := self._impossible(runner):

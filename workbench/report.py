@@ -112,7 +112,13 @@ class Report:
             case ev.BlockMeasured():
                 contender = self.contenders[event.case]
                 contender.blocks.append(
-                    Block(event.round, event.samples_s, event.lead_in_s, event.clocks)
+                    Block(
+                        event.round,
+                        event.samples_s,
+                        event.lead_in_s,
+                        event.clocks,
+                        event.figures,
+                    )
                 )
                 contender.state = "measuring"
                 if event.loss is not None:

@@ -183,6 +183,7 @@ def _ad_hoc(name: str, request: Request) -> RowPlan:
         workload=name,
         objective="latency_p99" if workload.latency else "throughput",
         precisions=tuple(dict.fromkeys(v.precision for v in workload.variants)),
+        modes=None,
         params=workload.values({}),
         batch=workload.default_batch,
     )
@@ -285,6 +286,8 @@ def _cases(
     for variant in row.workload.variants:
         if variant.precision not in wanted:
             continue
+        if scenario.modes is not None and variant.mode not in (None, *scenario.modes):
+            continue
         if request.precisions and variant.precision not in request.precisions:
             continue
         if request.backends and variant.backend not in request.backends:
@@ -295,7 +298,7 @@ def _cases(
             backend=variant.backend,
             precision=variant.precision,
             quantization=variant.quantization,
-            layout=variant.layout,
+            mode=variant.mode,
             batch=scenario.batch,
             params=scenario.params,
         )

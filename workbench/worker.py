@@ -110,8 +110,7 @@ class Worker:
             latency=prepared.latency,
             settle_s=GPU_SETTLE_S if self._on_gpu else 0.0,
         )
-        loss = prepared.task.loss()
-        return {**answer, "loss": loss}
+        return {**answer, "loss": prepared.task.loss(), "figures": prepared.task.figures()}
 
     def scout(self, case: dict[str, Any], beside: dict[str, Any], seed: int) -> dict[str, Any]:
         """Seconds per step of two small cases, to find a precision that is only emulated here."""

@@ -11,6 +11,13 @@ from workbench.contract import Case, DeviceTimer, Setup, Task, WorkloadError
 from ._network import Conv, Layer, Pool
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
+# What torch._inductor says without g++, Triton or gcc (torch/_inductor/exc.py, cpp_builder.py).
+NO_COMPILER_MARKS = (
+    "No working C++ compiler",
+    "Cannot find a working triton",
+    "Failed to find C compiler",
+    "is not a working C++ compiler",
+)
 TENSOR_CORE_GENERATION = 8  # TF32 and BF16 came with compute capability 8.0 (Ampere)
 
 
@@ -139,6 +146,30 @@ def aligned(thing: Any) -> Any:
     if isinstance(thing, torch.Tensor) and thing.data_ptr() % TORCH_ALIGNMENT_BYTES:
         return thing.clone(memory_format=torch.preserve_format)
     return thing
+
+
+def compiled(setup: Setup, function: Any, *example: Any) -> Any:
+    """`function`, or a module, through torch.compile; called once on `example`, where it compiles.
+
+    torch keeps what it compiled in a cache on disk (TORCHINDUCTOR_CACHE_DIR): a second run is
+    faster.  WorkloadError "no_compiler" where the C++ compiler or Triton it needs is missing.
+    """
+    import torch
+
+    torch._dynamo.reset()  # what other cases compiled counts against its limit of recompilations
+    with setup.phase("compile"):
+        made = torch.compile(function)
+        try:
+            made(*example)
+        except Exception as error:
+            if not any(mark in str(error) for mark in NO_COMPILER_MARKS):
+                raise
+            raise WorkloadError(
+                "torch.compile finds no working compiler here",
+                code="no_compiler",
+                hint="install g++ (and, for a GPU, triton and the Python headers)",
+            ) from error
+    return made
 
 
 def time_to_host(case: Case, result: Any) -> float | None:

@@ -25,7 +25,7 @@ CORNER = 10  # rows and columns of the check
 class ConvLayers(Workload):
     """64 to 128 to 256 channels, 3x3, ReLU after each; gradients of the input and all weights.
 
-    Layout "nhwc" keeps the channels of a pixel together (channels-last), as tensor cores like it.
+    Mode "nhwc" keeps the channels of a pixel together (channels-last), as tensor cores like it.
     """
 
     name = "conv_layers"
@@ -38,11 +38,11 @@ class ConvLayers(Workload):
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("cpu", "torch", "bf16"),
-        Variant("cpu", "torch", "bf16", layout="nhwc"),
+        Variant("cpu", "torch", "bf16", mode="nhwc"),
         Variant("gpu", "torch", "fp32"),
         Variant("gpu", "torch", "tf32"),
         Variant("gpu", "torch", "bf16"),
-        Variant("gpu", "torch", "bf16", layout="nhwc"),
+        Variant("gpu", "torch", "bf16", mode="nhwc"),
     )
 
     def work(self, case: Case) -> Work:
@@ -86,7 +86,7 @@ class ConvStep(TorchTask):
                 normal(middle, low, 3, 3, fan_in=9 * low),
                 normal(high, middle, 3, 3, fan_in=9 * middle),
             )
-            order = torch.channels_last if case.layout == "nhwc" else torch.contiguous_format
+            order = torch.channels_last if case.mode == "nhwc" else torch.contiguous_format
             tensors = [
                 torch.from_numpy(array).to(dtype_of(case)).contiguous(memory_format=order)
                 for array in self.arrays

@@ -58,10 +58,11 @@ def case_of(name: str, variant: Variant, device: str = "cpu") -> Case:
         backend=variant.backend,
         precision=variant.precision,
         quantization=variant.quantization,
-        layout=variant.layout,
+        mode=variant.mode,
         threads=1 if device == "cpu" else None,
         batch=BATCH.get(name),
         params=BUILT_IN[name].values(SMALL[name]),
+        tuning=BUILT_IN[name].tuning(SMALL[name]),
     )
 
 
@@ -73,7 +74,7 @@ def prepared(case: Case) -> Task:
 
 def ident(value: object) -> str:
     if isinstance(value, Variant):
-        parts = (value.backend, value.precision, value.quantization, value.layout)
+        parts = (value.backend, value.precision, value.quantization, value.mode)
         return "-".join(part for part in parts if part)
     return str(value)
 

@@ -35,6 +35,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     params: dict[str, int | float | str] = {}
     batch: int | None = None
     apart: tuple[str, ...] = ()
+    modes: tuple[str, ...] | None = ()  # None: all
     max_error: Share | None = None
     threads: tuple[Threads, ...] = ("all",)
     weight: Share = 1.0

@@ -81,7 +81,8 @@ def slower_precisions(contenders: Sequence[Contender], cpu: Cpu | None) -> Itera
 
 
 def _but_precision(case: Case) -> tuple[object, ...]:
-    return case.workload, case.device, case.backend, case.threads, case.batch, case.layout
+    tuning = tuple(case.tuning.items())
+    return case.workload, case.device, case.backend, case.threads, case.batch, case.mode, tuning
 
 
 def hopeless(
