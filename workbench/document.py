@@ -431,6 +431,48 @@ class Verdict(msgspec.Struct, frozen=True):
     reproduce: str
 
 
+# ----------------------------------------------------------------- curves
+
+Value = int | float | str
+
+
+class CurvePoint(msgspec.Struct, frozen=True):
+    at: dict[str, Value]  # parameter, or "batch", to its value
+    id: str
+    median_s: float | None
+    ci95_s: tuple[float, float] | None
+    rate: float | None  # None where nothing valid was measured; the measurement says why
+    memory_peak_bytes: int | None
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """One contender over all points of a sweep."""
+
+    contender: str
+    unit: str  # of `rate`
+    points: list[CurvePoint]
+    knee: Value | None  # over batch: the smallest with 90 % of the curve's best rate
+
+
+class LeadChange(msgspec.Struct, frozen=True):
+    """Between two neighbouring points another contender becomes the fastest."""
+
+    parameter: str
+    between: tuple[Value, Value]
+    from_contender: str
+    to_contender: str
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """A workload measured at several sizes or batches."""
+
+    workload: str
+    axes: dict[str, list[Value]]
+    curves: list[Curve]
+    best: str | None  # the case with the highest rate anywhere
+    lead_changes: list[LeadChange]  # over a single parameter only
+
+
 # --------------------------------------------------------------- document
 
 
@@ -469,3 +511,4 @@ class Document(msgspec.Struct):
     verdicts: list[Verdict]
     warnings: list[Warning]
     ceilings: Ceilings | None = None  # None: not measured on this machine yet
+    sweeps: list[Sweep] = []

@@ -16,7 +16,6 @@ import msgspec
 
 from . import __version__, ceilings
 from . import events as ev
-from .advisor.scenarios import Scenario
 from .advisor.verdict import decide
 from .control import Cancelled, Control
 from .document import (
@@ -33,9 +32,10 @@ from .document import (
 from .journal import Journal, new_run_id, runs_folder
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
+from .plan import RowPlan, fill_cases, gpu_devices
 from .racing import BUDGET, SLACK_S, Race
 from .report import Report
-from .request import Request, RowPlan, UsageError, fake_devices, fill_cases, gpu_devices
+from .request import Request, UsageError, fake_devices
 from .telemetry import MachineTelemetry
 from .workers import Pool, WorkerFailed, WorkerKey
 
@@ -167,7 +167,8 @@ class Engine:
             measured = any(c.blocks for c in row.contenders)
             failed = any(c.state == "failed" for c in row.contenders)
             # In a table one contender may fail and the row still answers; a plain run owes each.
-            if not measured or (failed and row.plan.textbook is None):
+            owed = not self._request.every or failed  # of all, some need what is not here
+            if (not measured and owed) or (failed and row.plan.textbook is None):
                 return FAILED
         document = self.report.document()
         untrusted = document.warnings or any(m.warnings for m in document.measurements)
@@ -187,6 +188,7 @@ class Engine:
         for warning in hardware_warnings(machine, software):
             self._warn(warning)
         mark = ceilings.fingerprint(machine, software)
+        self._rows = [row for row in self._rows if row.cases]
         for row in self._rows:
             self._emit(self._planned(row))
         devices = {case.device for row in self._rows for case in row.cases}
@@ -262,7 +264,9 @@ class Engine:
         devices = [d for d in gpu_devices(request, machine) if not d.startswith("fake:")]
         if not request.devices or "cpu" in request.devices:
             devices = ["cpu", *devices]
-        return ceilings.plan(machine, devices, threads=request.threads, brief=brief)
+        return ceilings.plan(
+            machine, devices, threads=max(request.threads, default=None), brief=brief
+        )
 
     def _know_ceilings(self, mark: str, detected: ev.HardwareDetected) -> None:
         """Those kept for this machine; before a table, where the budget has room, measured."""
@@ -310,18 +314,28 @@ class Engine:
             textbook=scenario.textbook,
             objective=scenario.objective,
             apart=list(scenario.apart),
-            reproduce=self._reproduce(scenario),
+            reproduce=self._reproduce(row),
             cases=row.cases,
             work={case.id: row.workload.work(case) for case in row.cases},
+            workload=row.workload.name,
+            point=dict(row.point),
         )
 
-    def _reproduce(self, scenario: Scenario) -> str:
-        request = self._request
-        only = (scenario.id,)
-        alone = replace(request, budget_s=request.budget)
-        alone = (
-            replace(alone, workloads=only) if request.workloads else replace(alone, scenarios=only)
-        )
+    def _reproduce(self, row: RowPlan) -> str:
+        """The command that measures this row alone, in the same time."""
+        request = replace(self._request, budget_s=self._request.budget, every=False)
+        if not (self._request.workloads or self._request.every):
+            alone = replace(request, scenarios=(row.scenario.id,))
+        else:
+            point = dict(row.point)
+            batch = point.pop("batch", None)
+            settings = [s for s in request.settings if s.partition("=")[0] not in point]
+            alone = replace(
+                request,
+                workloads=(row.workload.name,),
+                batch=request.batch if batch is None else (int(batch),),
+                settings=(*settings, *(f"{name}={value}" for name, value in point.items())),
+            )
         return shlex.join(["workbench", *alone.arguments()])
 
     def _with_fakes(self, machine: Machine) -> Machine:
@@ -346,7 +360,7 @@ class Engine:
             control=self._control,
             run_id=self.run_id,
             python=self._request.python or sys.executable,
-            threads=self._request.threads or machine.cpu.effective_cores,
+            threads=max(self._request.threads, default=machine.cpu.effective_cores),
             memory_bytes=machine.memory.available_bytes,
             on_start=self._worker_started,
             on_end=self._worker_ended,

@@ -67,6 +67,8 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     reproduce: str  # the command that measures this row again
     cases: list[Case]
     work: dict[str, Work]  # of one step, by case id
+    workload: str = ""
+    point: dict[str, int | float | str] = {}  # of a sweep: where this row lies
 
 
 class RaceStarted(Event, frozen=True, kw_only=True, tag=True):

@@ -60,7 +60,7 @@ def measurement(
         clocks=_clocks(contender),
         call_overhead_s=contender.call_overhead_s,
         against=against(contender, row),
-        figures=_figures(contender),
+        figures=figures_of(contender),
         warnings=list(warnings),
     )
 
@@ -77,7 +77,8 @@ def against(contender: Contender, row: Sequence[Contender]) -> Against | None:
     return Against(fastest, ratio.value, ratio.interval, ratio.word(race.TOLERANCE))
 
 
-def _figures(contender: Contender) -> dict[str, float]:
+def figures_of(contender: Contender) -> dict[str, float]:
+    """What the workload itself tells, the median over its blocks."""
     names = dict.fromkeys(name for block in contender.blocks for name in block.figures)
     return {
         name: stats.median([b.figures[name] for b in contender.blocks if name in b.figures])

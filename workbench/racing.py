@@ -19,8 +19,8 @@ from .document import AccuracyResult, Clocks, Reason, SetupTimes, WarmUp
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
 from .overhead import OverheadMeter
+from .plan import RowPlan
 from .report import Report
-from .request import RowPlan
 from .telemetry import MachineTelemetry
 from .workers import Answer, Pool, WorkerFailed, WorkerKey
 

@@ -21,10 +21,12 @@ from .document import (
     Measurement,
     Run,
     Software,
+    Sweep,
     Verdict,
     Warning,
 )
 from .measurements import measurement
+from .sweeps import sweeps
 from .trust import trust_warnings
 
 
@@ -195,6 +197,10 @@ class Report:
         return [self.measurement(contender) for contender in self.contenders.values()]
 
     @property
+    def sweeps(self) -> list[Sweep]:
+        return sweeps(list(self.rows.values()))
+
+    @property
     def verdicts(self) -> list[Verdict]:
         return [row.verdict for row in self.rows.values() if row.verdict is not None]
 
@@ -222,4 +228,5 @@ class Report:
             verdicts=self.verdicts,
             warnings=list(self.warnings),
             ceilings=self.ceilings,
+            sweeps=self.sweeps,
         )

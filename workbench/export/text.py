@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .. import units
 from ..advisor.explain import short
@@ -12,25 +12,13 @@ from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
 from ..document import CudaDriver, Gpu, Machine, Nvml, Software, Verdict
 from ..measure import statistics as stats
+from ..measurements import figures_of
 from ..report import Report, Row
 from ..trust import trust_warnings
+from .curves import sweep_text, value_text
+from .tables import table
 
 WIDTH = 100
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int]) -> str:
-    """Columns padded to their widest cell; those numbered in `right` are right-aligned."""
-    lines = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-
-    def render(cells: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        return "  ".join(padded).rstrip()
-
-    return "\n".join(render(line) for line in lines)
 
 
 def rate_text(contender: Contender) -> str:
@@ -49,7 +37,10 @@ def run_text(report: Report) -> str:
     parts = []
     if report.verdicts:
         parts += [verdict_table(report.verdicts), *map(_reasons, report.verdicts)]
-    parts += [_row_text(row, report) for row in report.rows.values()]
+    parts += [_row_text(row, report) for row in report.rows.values() if not row.plan.point]
+    for sweep in report.sweeps:
+        rows = [row for row in report.rows.values() if row.plan.workload == sweep.workload]
+        parts.append("\n".join([sweep_text(sweep), *_sweep_remarks(rows, report.machine)]))
     return "\n\n".join(parts)
 
 
@@ -93,8 +84,38 @@ def _row_text(row: Row, report: Report) -> str:
     inner = row.contenders[0].case.id.partition("/")[0] if row.contenders else ""
     lines = [table(header, rows, {1, 2, 3, 4})]
     if row.verdict is None:  # whose reasons tell it above
+        lines += _fastest(row, report)
         lines += [f"! {w.message}; {w.remedy}" for w in report.disturbances(row)]
     return f"{row.plan.title} ({inner})\n" + textwrap.indent("\n".join(lines), "  ")
+
+
+def _fastest(row: Row, report: Report) -> Iterator[str]:
+    """The first of a plain run, and how far it is ahead of the next."""
+    measured = [report.measurement(c) for c in row.contenders if c.blocks and c.state != "failed"]
+    behind = {m.against.ratio: m for m in measured if m.against is not None}
+    if not behind:
+        return
+    second = behind[min(behind)]
+    lead = second.against
+    assert lead is not None  # noqa: S101 - so it was chosen
+    first = report.contenders[lead.id].case
+    ahead = f"{units.ratio(lead.ratio, lead.ci95)} ahead of {short(second.case)}"
+    close = f"no telling it from {short(second.case)}"
+    yield f"fastest: {short(first)}, {ahead if lead.word == 'slower' else close}"
+
+
+def _sweep_remarks(rows: Sequence[Row], machine: Machine | None) -> list[str]:
+    """What was not measured and what weakens the rest, each remark once with its places."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        place = ", ".join(f"{name}={value_text(v)}" for name, v in row.plan.point.items())
+        for contender in row.contenders:
+            if remark := _remark(contender, machine, figures=False):
+                found.setdefault((short(contender.case), remark), []).append(place)
+    return [
+        f"! {name}: {remark} (at {', '.join(places[:3])}{' ...' if places[3:] else ''})"
+        for (name, remark), places in found.items()
+    ]
 
 
 def _contender_cells(contender: Contender, machine: Machine | None) -> tuple[str, ...]:
@@ -113,8 +134,10 @@ def _contender_cells(contender: Contender, machine: Machine | None) -> tuple[str
     )
 
 
-def _remark(contender: Contender, machine: Machine | None) -> str:
+def _remark(contender: Contender, machine: Machine | None, *, figures: bool = True) -> str:
     words = [w.message for w in trust_warnings(contender, machine)]
+    if figures:
+        words = [units.named(*item) for item in figures_of(contender).items()] + words
     if contender.reason is not None:
         state = "" if contender.state == "ok" else f"{contender.state}: "
         words.insert(0, state + contender.reason.message)
