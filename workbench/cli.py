@@ -73,11 +73,18 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
         "workbench run digits --precision fp32 --json",
         "workbench run train_cnn --batch 8..128 --device cpu",
         "workbench run matmul --set n=64..4096 --precision fp32,bf16",
+        "workbench run train_cnn --largest-batch --device gpu",
         "workbench run --all --quick",
     )
 )
 @click.argument("workloads", nargs=-1, metavar="WORKLOAD...")
 @click.option("--all", "every", is_flag=True, help="Every workload; 900 s, 180 with --quick.")
+@click.option(
+    "--largest-batch",
+    is_flag=True,
+    help="Instead of racing, find the largest batch that fits into memory.",
+)
+@click.option("--force", is_flag=True, help="Do so on a GPU that others are using, too.")
 @run_options
 def run(workloads: tuple[str, ...], **options: Any) -> None:
     """Measure every way of doing a workload, side by side.
@@ -336,7 +343,8 @@ def start(
     if as_json and as_jsonl:
         raise UsageError("--json and --jsonl exclude each other")
     check_python(options["python"])
-    check_output(output)
+    check_output("--output", output)
+    check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
     request = Request(scenarios=scenarios, workloads=workloads, **options)
     rows = resolve(request, rows_of.load())
     if not (as_json or as_jsonl or plain) and in_terminal():
@@ -384,10 +392,12 @@ def check_python(path: str | None) -> None:
         raise UsageError(f"--python: {path} is not an executable file")
 
 
-def check_output(path: Path | None) -> None:
+def check_output(option: str, path: Path | None) -> None:
     """Find out before the run, not after it, that its result cannot be written."""
-    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"--output: {path} cannot be written")
+    if path is None:
+        return
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{option}: {path} cannot be written")
 
 
 def main() -> None:

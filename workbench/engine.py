@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
@@ -27,8 +28,11 @@ from .document import (
     Reason,
     Software,
     Tool,
+    Trace,
     Warning,
 )
+from .export.trace import TraceFile
+from .fitting import Fitting, check_alone
 from .journal import Journal, new_run_id, runs_folder
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
@@ -41,6 +45,7 @@ from .workers import Pool, WorkerFailed, WorkerKey
 
 CEILINGS_FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
 CEILINGS_SHARE = 0.12  # of the budget
+PROFILE_SHARE = 0.25  # of a row's time, with --trace
 OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
 
 Listener = Callable[[ev.AnyEvent], None]
@@ -69,6 +74,7 @@ class Engine:
         self._journal: Journal | None = None
         self._pool: Pool | None = None
         self._overhead = OverheadMeter(control.front_end)
+        self._trace = TraceFile()
         self._telemetry = MachineTelemetry(None, {}, now=control.now, emit=self._emit)
         self.report = report
         self.run_id = new_run_id()
@@ -163,6 +169,9 @@ class Engine:
             return CUT_SHORT
         if status == "failed":
             return FAILED
+        if self._request.largest_batch:
+            found = [each.batch for each in self.report.largest_batches]
+            return OK if all(found) else FAILED
         for row in self.report.rows.values():
             measured = any(c.blocks for c in row.contenders)
             failed = any(c.state == "failed" for c in row.contenders)
@@ -195,11 +204,31 @@ class Engine:
         self._telemetry = MachineTelemetry.of(
             machine, devices, now=self._control.now, emit=self._emit
         )
+        end_s = self._request.budget - SLACK_S
+        if self._request.largest_batch:
+            self._find_largest_batches(machine, end_s)
+            return
         if not self._request.ceilings:
             self._know_ceilings(mark, detected)
-        end_s = self._request.budget - SLACK_S
         self._race(self._rows, report=self.report, emit=self._emit, end_s=end_s)
         self._keep_ceilings(mark)
+        self._write_trace()
+
+    def _write_trace(self) -> None:
+        request = self._request
+        if request.trace is None:
+            return
+        try:
+            Path(request.trace).write_bytes(self._trace.dump())
+        except OSError as error:
+            text = f"{request.trace} could not be written: {error.strerror}"
+            self._warn(Warning("no_trace", text, "choose another --trace"))
+            return
+        on_gpu = any(c.case.device.startswith("cuda") for c in self.report.contenders.values())
+        command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
+        nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
+        trace = Trace(file=request.trace, nsys=nsys if on_gpu else None)
+        self._emit(ev.TraceWritten(at_s=self._control.now(), trace=trace))
 
     def _race(self, rows: list[RowPlan], *, report: Report, emit: Listener, end_s: float) -> None:
         assert self._pool is not None  # noqa: S101 - made just before
@@ -211,6 +240,8 @@ class Engine:
             now = self._control.now()
             weights = [r.scenario.weight for r in lightest_first[position:]]
             share = max(0.0, end_s - now) * weights[0] / sum(weights)
+            if self._request.trace is not None:
+                share *= 1 - PROFILE_SHARE
             emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share))
             if race is not None:
                 race.release()
@@ -230,8 +261,26 @@ class Engine:
             )
             race.run()
             self._decide(row)
+            if self._request.trace is not None and report is self.report:
+                race.profile(self._trace)
         if race is not None and report is not self.report:
             race.release()
+
+    def _find_largest_batches(self, machine: Machine, end_s: float) -> None:
+        assert self._pool is not None  # noqa: S101 - made just before
+        cases = [case for row in self._rows for case in row.cases]
+        check_alone(machine, cases, forced=self._request.force)
+        fitting = Fitting(
+            pool=self._pool,
+            control=self._control,
+            emit=self._emit,
+            seed=self._request.seed,
+            end_s=end_s,
+        )
+        for position, case in enumerate(cases):
+            self._control.check()
+            now = self._control.now()
+            fitting.search(case, now + max(0.0, end_s - now) / (len(cases) - position))
 
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:
@@ -323,7 +372,7 @@ class Engine:
 
     def _reproduce(self, row: RowPlan) -> str:
         """The command that measures this row alone, in the same time."""
-        request = replace(self._request, budget_s=self._request.budget, every=False)
+        request = replace(self._request, budget_s=self._request.budget, every=False, trace=None)
         if not (self._request.workloads or self._request.every):
             alone = replace(request, scenarios=(row.scenario.id,))
         else:

@@ -61,6 +61,7 @@ def measurement(
         call_overhead_s=contender.call_overhead_s,
         against=against(contender, row),
         figures=figures_of(contender),
+        operators=contender.operators,
         warnings=list(warnings),
     )
 

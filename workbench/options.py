@@ -86,6 +86,11 @@ SHARED = [
         metavar="N",
         help="Seed of data and weights.",
     ),
+    click.option(
+        "--trace",
+        metavar="FILE",
+        help="Then profile a few steps of each contender: a Chrome or Perfetto trace.",
+    ),
     click.option("--strict", is_flag=True, help="Exit 3 if a result carries a warning."),
     json_option,
     click.option("--jsonl", "as_jsonl", is_flag=True, help="Events on stdout, one a line."),

@@ -34,6 +34,15 @@ class RowPlan:
     )  # where several were asked for
 
 
+def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
+    """The rows in which a largest batch can be looked for."""
+    found = [row for row in rows if row.scenario.batch is not None]
+    if not found:
+        names = ", ".join(row.workload.name for row in rows)
+        raise UsageError(f"--largest-batch: there is no batch in {names}")
+    return found
+
+
 def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan]:
     """The rows a request names, with parameters checked; cases come once the machine is known."""
     check(request)
@@ -42,13 +51,14 @@ def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan
     if request.every:
         if request.workloads or request.settings or request.batch:
             raise UsageError("--all stands for every workload as it is: no names, --set or --batch")
-        return [_ad_hoc(name, request) for name in catalog.files()]
+        rows = [_ad_hoc(name, request) for name in catalog.files()]
+        return _with_batch(rows) if request.largest_batch else rows
     if request.workloads:
         names = dict.fromkeys(request.workloads)
         rows = [row for name in names for row in _spread(_ad_hoc(name, request), request)]
         if len(rows) > MOST_ROWS:
             raise UsageError(f"that makes {len(rows)} rows; {MOST_ROWS} at most")
-        return rows
+        return _with_batch(rows) if request.largest_batch else rows
     chosen = dict.fromkeys(request.scenarios or scenarios)
     rows = [_row(name, request, scenarios) for name in chosen]
     spread = [_spread(row, request) for row in rows]

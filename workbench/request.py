@@ -38,6 +38,9 @@ class Request:
     settings: tuple[str, ...] = ()  # "name=value", "name=64,100" or "name=64..4096"
     python: str | None = None
     seed: int = 0
+    largest_batch: bool = False
+    force: bool = False  # with it: even beside other people's processes
+    trace: str | None = None  # the file to write
     strict: bool = False
     ceilings: bool = False  # of `ceilings`: measure what the machine can reach
 
@@ -63,26 +66,30 @@ class Request:
             found = ["ceilings", "--again"]
         elif self.scenarios:
             found = ["advise", *self.scenarios]
-        if self.budget_s is not None:
-            found += ["--budget", str(self.budget_s).removesuffix(".0")]
-        flags = {"--quick": self.quick, "--thorough": self.thorough, "--strict": self.strict}
+        flags = {
+            "--quick": self.quick,
+            "--thorough": self.thorough,
+            "--largest-batch": self.largest_batch,
+            "--force": self.force,
+            "--strict": self.strict,
+        }
         found += [name for name, is_set in flags.items() if is_set]
-        repeated = {
+        budget = [] if self.budget_s is None else [str(self.budget_s).removesuffix(".0")]
+        given: dict[str, Iterable[str | None]] = {
+            "--budget": budget,
             "--device": self.devices,
             "--backend": self.backends,
             "--precision": self.precisions,
             "--set": self.settings,
+            "--threads": [",".join(map(str, self.threads)) or None],
+            "--batch": [",".join(map(str, self.batch)) or None],
+            "--python": [self.python],
+            "--trace": [self.trace],
+            "--seed": [str(self.seed) if self.seed else None],
         }
-        for name, texts in repeated.items():
-            for value in texts:
-                found += [name, value]
-        for name, several in {"--threads": self.threads, "--batch": self.batch}.items():
-            if several:
-                found += [name, ",".join(map(str, several))]
-        if self.python is not None:
-            found += ["--python", self.python]
-        if self.seed:
-            found += ["--seed", str(self.seed)]
+        for name, texts in given.items():
+            for text in texts:
+                found += [] if text is None else [name, text]
         return found
 
 

@@ -11,7 +11,8 @@ from ..document import Curve, Sweep, Value
 from .tables import table
 
 MARKS = "*o+x#@%&$~"  # one for each curve; further ones begin again
-WIDTH, HEIGHT = 64, 14
+WIDTH, HEIGHT = 64, 14  # of the plot
+LABEL = 19  # columns before it
 
 
 def sweep_text(sweep: Sweep) -> str:
@@ -69,8 +70,8 @@ def findings(sweep: Sweep) -> Iterator[str]:
 def chart_lines(sweep: Sweep, width: int, height: int) -> list[str]:
     """The curves over one number, both axes logarithmic; empty where there is no such curve.
 
-    `width` and `height` are of the plot alone; labels take 15 columns more, the legend a line for
-    each curve.
+    `width` and `height` are of the plot alone; labels take `LABEL` columns more, the axis two
+    lines, the legend one for each curve.
     """
     curves = {MARKS[i % len(MARKS)]: (curve, _line(curve)) for i, curve in enumerate(sweep.curves)}
     places = [place for _, line in curves.values() for place in line]
@@ -88,8 +89,9 @@ def chart_lines(sweep: Sweep, width: int, height: int) -> list[str]:
     for number, cells in enumerate(grid):
         rate = 10 ** (top - number * (top - bottom) / max(1, height - 1))
         label = units.rate(rate, unit) if number % 4 == 0 else ""
-        lines.append(f"{label:>13} |{''.join(cells).rstrip()}")
-    lines += [" " * 14 + "+" + "-" * width, " " * 15 + _axis(sweep, left, right, width)]
+        lines.append(f"{label:>{LABEL - 2}} |{''.join(cells).rstrip()}")
+    lines += [" " * (LABEL - 1) + "+" + "-" * width]
+    lines += [" " * LABEL + _axis(sweep, left, right, width)]
     return [*lines, *(f"  {mark} {curve.contender}" for mark, (curve, _) in curves.items())]
 
 

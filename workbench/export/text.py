@@ -10,7 +10,7 @@ from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
 from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
-from ..document import CudaDriver, Gpu, Machine, Nvml, Software, Verdict
+from ..document import CudaDriver, Gpu, LargestBatch, Machine, Nvml, Software, Trace, Verdict
 from ..measure import statistics as stats
 from ..measurements import figures_of
 from ..report import Report, Row
@@ -19,6 +19,7 @@ from .curves import sweep_text, value_text
 from .tables import table
 
 WIDTH = 100
+TOP_OPERATORS = 5
 
 
 def rate_text(contender: Contender) -> str:
@@ -37,11 +38,45 @@ def run_text(report: Report) -> str:
     parts = []
     if report.verdicts:
         parts += [verdict_table(report.verdicts), *map(_reasons, report.verdicts)]
-    parts += [_row_text(row, report) for row in report.rows.values() if not row.plan.point]
+    if report.largest_batches:
+        parts.append(largest_batch_table(report.largest_batches))
+    for row in report.rows.values():
+        raced = not report.largest_batches or any(c.blocks for c in row.contenders)
+        if raced and not row.plan.point:
+            parts.append(_row_text(row, report))
     for sweep in report.sweeps:
         rows = [row for row in report.rows.values() if row.plan.workload == sweep.workload]
         parts.append("\n".join([sweep_text(sweep), *_sweep_remarks(rows, report.machine)]))
+    if report.trace is not None:
+        parts.append("\n".join(trace_lines(report.trace)))
     return "\n\n".join(parts)
+
+
+def trace_lines(trace: Trace) -> Iterator[str]:
+    yield f"trace: {trace.file}, for ui.perfetto.dev or chrome://tracing"
+    if trace.nsys is not None:
+        yield f"the same with Nsight Systems: {trace.nsys}"
+
+
+def largest_batch_table(found: Sequence[LargestBatch]) -> str:
+    """Per contender the largest batch that fitted, and what ended the search."""
+    header = ("contender", "largest batch", "step", "memory", "ended by", "")
+    rows = []
+    for each in found:
+        fitted = [attempt for attempt in each.attempts if attempt.batch == each.batch]
+        at_least = ">= " if each.ended_by in ("budget", "range") else ""
+        reason = next((a.reason for a in reversed(each.attempts) if a.reason), None)
+        rows.append(
+            (
+                each.case.partition("/")[2],
+                "-" if each.batch is None else f"{at_least}{each.batch:,}",
+                units.duration(fitted[0].step_s) if fitted else "-",
+                units.size(fitted[0].memory_peak_bytes) if fitted else "-",
+                each.ended_by,
+                "" if reason is None else reason.message,
+            )
+        )
+    return table(header, rows, {1, 2, 3})
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
@@ -86,7 +121,14 @@ def _row_text(row: Row, report: Report) -> str:
     if row.verdict is None:  # whose reasons tell it above
         lines += _fastest(row, report)
         lines += [f"! {w.message}; {w.remedy}" for w in report.disturbances(row)]
+    lines += [_operators(contender) for contender in row.contenders if contender.operators]
     return f"{row.plan.title} ({inner})\n" + textwrap.indent("\n".join(lines), "  ")
+
+
+def _operators(contender: Contender) -> str:
+    top = contender.operators[:TOP_OPERATORS]
+    listed = ", ".join(f"{found.name} {units.percent(found.share)}" for found in top)
+    return f"profile of {short(contender.case)}: {listed}"
 
 
 def _fastest(row: Row, report: Report) -> Iterator[str]:
