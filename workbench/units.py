@@ -131,5 +131,9 @@ def named(name: str, value: float) -> str:
         "_bytes_per_s": lambda number: rate(number, "B/s"),
         "_bytes": size,
         "_s": duration,
-    }.get(ending, significant)(value)
+    }.get(ending, _plain)(value)
     return f"{name.removesuffix(ending).replace('_', ' ')} {text}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else significant(value)

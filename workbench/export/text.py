@@ -115,7 +115,7 @@ def _reasons(verdict: Verdict) -> str:
 
 def _row_text(row: Row, report: Report) -> str:
     header = ("contender", "median", "+-", "rate", "n", "accuracy", "")
-    rows = [_contender_cells(c, report.machine) for c in row.contenders]
+    rows = [_contender_cells(c, row, report.machine) for c in row.contenders]
     inner = row.contenders[0].case.id.partition("/")[0] if row.contenders else ""
     lines = [table(header, rows, {1, 2, 3, 4})]
     if row.verdict is None:  # whose reasons tell it above
@@ -152,7 +152,7 @@ def _sweep_remarks(rows: Sequence[Row], machine: Machine | None) -> list[str]:
     for row in rows:
         place = ", ".join(f"{name}={value_text(v)}" for name, v in row.plan.point.items())
         for contender in row.contenders:
-            if remark := _remark(contender, machine, figures=False):
+            if remark := "; ".join(_remarks(contender, machine)):
                 found.setdefault((short(contender.case), remark), []).append(place)
     return [
         f"! {name}: {remark} (at {', '.join(places[:3])}{' ...' if places[3:] else ''})"
@@ -160,7 +160,7 @@ def _sweep_remarks(rows: Sequence[Row], machine: Machine | None) -> list[str]:
     ]
 
 
-def _contender_cells(contender: Contender, machine: Machine | None) -> tuple[str, ...]:
+def _contender_cells(contender: Contender, row: Row, machine: Machine | None) -> tuple[str, ...]:
     samples = contender.samples_s
     center = stats.median(samples) if samples else None
     width = stats.relative_half_width(center or 0.0, contender.interval)
@@ -172,20 +172,22 @@ def _contender_cells(contender: Contender, machine: Machine | None) -> tuple[str
         rate_text(contender),
         str(len(samples)),
         units.figure(accuracy.value) if accuracy else "-",
-        _remark(contender, machine),
+        "; ".join([*_figures(contender, row), *_remarks(contender, machine)]),
     )
 
 
-def _remark(contender: Contender, machine: Machine | None, *, figures: bool = True) -> str:
+def _figures(contender: Contender, row: Row) -> list[str]:
+    return [units.named(*item) for item in figures_of(contender, row.contenders).items()]
+
+
+def _remarks(contender: Contender, machine: Machine | None) -> list[str]:
     words = [w.message for w in trust_warnings(contender, machine)]
-    if figures:
-        words = [units.named(*item) for item in figures_of(contender).items()] + words
     if contender.reason is not None:
         state = "" if contender.state == "ok" else f"{contender.state}: "
         words.insert(0, state + contender.reason.message)
     if contender.simulated:
         words.insert(0, "simulated")
-    return "; ".join(words)
+    return words
 
 
 # --------------------------------------------------------- detect and list
