@@ -1,0 +1,48 @@
+"""Runs the commands that docs/workloads.md names and puts what they print below them.
+
+`make tables`, or `python benchmarks/tables.py [WORD...]` for the commands that contain a word.
+One at a time, so that nothing disturbs them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "workloads.md"
+BLOCK = re.compile(r"<!-- \$ (?P<command>.+?) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def output_of(command: str) -> str:
+    """What `workbench ...` prints; its log stays on stderr."""
+    program, *arguments = shlex.split(command)
+    if program != "workbench":
+        raise SystemExit(f"not a command of ours: {command}")
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", *arguments, "--plain"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{command} ended with {done.returncode}")
+    return done.stdout.rstrip()
+
+
+def main() -> None:
+    text = PAGE.read_text()
+    words = sys.argv[1:]
+    for block in BLOCK.finditer(text):
+        command = block["command"]
+        if words and not any(word in command for word in words):
+            continue
+        print(f"$ {command}", file=sys.stderr, flush=True)
+        new = f"<!-- $ {command} -->\n```text\n$ {command}\n{output_of(command)}\n```\n<!-- end -->"
+        PAGE.write_text(PAGE.read_text().replace(block[0], new))
+
+
+if __name__ == "__main__":
+    main()

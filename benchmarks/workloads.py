@@ -1,0 +1,118 @@
+"""Each workload beside a straight script that does the same work, in turns in one process.
+
+`make workloads`, or `python benchmarks/workloads.py [WORKLOAD...]` for some.  The ratio is the
+script's time over the workload's: 1 means that nothing is lost, below 0.98 something is.  Results
+go into docs/workloads.md.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from straight import SCRIPTS
+
+from workbench import catalog
+from workbench.contract import Case, Setup
+from workbench.machine import effective_cores
+from workbench.measure.statistics import paired_ratio
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "workloads.md"
+BEGIN, END = "<!-- written by make workloads -->", "<!-- end of it -->"
+GOAL = 0.98
+TURNS, TURN_S = 40, 0.1
+
+
+def case_of(name: str, backend: str, precision: str) -> Case:
+    """The workload at its --quick size on the CPU."""
+    workload = catalog.load(name)
+    batch = workload.quick.get("batch", workload.default_batch)
+    return Case(
+        workload=name,
+        device="cpu",
+        backend=backend,
+        precision=precision,
+        threads=effective_cores(),
+        batch=None if batch is None else int(batch),
+        params=workload.values(workload.quick),
+        tuning=workload.tuning(workload.quick),
+    )
+
+
+def turn(call: Callable[[], Any], number: int) -> float:
+    """Seconds per call."""
+    began = time.perf_counter()
+    for _ in range(number):
+        call()
+    return (time.perf_counter() - began) / number
+
+
+def compare(name: str) -> dict[str, Any]:
+    """The paired ratio of one workload; runs in a process of its own."""
+    backend, precision, build = SCRIPTS[name]
+    case = case_of(name, backend, precision)
+    task = catalog.load(name).prepare(case, Setup())
+    task.activate()
+    script = build(case, task)
+    calls = {"ours": task.step, "theirs": script}
+    numbers = {}
+    for side, call in calls.items():
+        call()
+        each = min(turn(call, 1) for _ in range(3))
+        numbers[side] = max(1, round(TURN_S / each))
+    found: dict[str, list[float]] = {side: [] for side in calls}
+    for number in range(TURNS):
+        order = list(calls) if number % 2 == 0 else list(reversed(calls))
+        for side in order:
+            turn(calls[side], 1)  # what the other left in the caches
+            found[side].append(turn(calls[side], numbers[side]))
+    task.close()
+    ratio = paired_ratio(found["theirs"], found["ours"])
+    assert ratio is not None
+    return {**asdict(ratio), "step_s": median(found["ours"]), "case": case.id}
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(compare(sys.argv[2])))
+        return
+    kept = {line.split(" | ")[0]: line for line in table_lines()}
+    for name in sys.argv[1:] or SCRIPTS:
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", name], stdout=subprocess.PIPE, text=True, check=True
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+        reached = "yes" if found["high"] >= GOAL else "no"
+        line = (
+            f"| `{name}` | `{found['case'].partition('/')[2]}` | {found['step_s'] * 1e3:.3g} ms | "
+            f"{found['value']:.3f} ({found['low']:.3f}-{found['high']:.3f}) | {reached} |"
+        )
+        print(line, file=sys.stderr, flush=True)
+        kept[line.split(" | ")[0]] = line
+        write(sorted(kept.values()))
+
+
+def table_lines() -> list[str]:
+    _, _, rest = PAGE.read_text().partition(BEGIN)
+    return [line for line in rest.partition(END)[0].splitlines() if line.startswith("| `")]
+
+
+def write(lines: list[str]) -> None:
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    head = [
+        "| workload | contender | step | script / workload (95 %) | >= 0.98 |",
+        "|---|---|---|---|---|",
+    ]
+    PAGE.write_text("\n".join([before + BEGIN, *head, *lines, END + after]))
+
+
+if __name__ == "__main__":
+    main()

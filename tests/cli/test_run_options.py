@@ -1,0 +1,70 @@
+"""Curves, the largest batch and traces, by the real command line with real workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import psutil
+
+
+def test_several_sizes_are_measured_and_drawn(cli) -> None:
+    arguments = ("run", "spin", "--set", "ms=1..4", "--precision", "fp32", "--budget", "6")
+    done = cli(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (sweep,) = document["sweeps"]
+    assert sweep["axes"] == {"ms": [1.0, 2.0, 4.0]}
+    (curve,) = sweep["curves"]
+    rates = [point["rate"] for point in curve["points"]]
+    assert rates == sorted(rates, reverse=True)
+    assert "row 3 of 3" in done.stderr
+    shown = cli("open", "last", "--plain")
+    assert "spin over ms" in shown.stdout
+    assert "*" in shown.stdout
+
+
+def test_tuning_races_and_its_best_setting_is_told(cli) -> None:
+    done = cli("run", "tuned", "--set", "hands=1,2", "--budget", "5")
+    assert done.returncode == 0, done.stderr
+    assert "cpu numpy fp32 hands=1" in done.stdout
+    assert "fastest: cpu numpy fp32 hands=" in done.stdout
+
+
+def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None:
+    free = psutil.virtual_memory().available >> 30
+    done = cli("run", "hungry", "--largest-batch", "--budget", "40", "--json")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["largest_batches"]
+    codes = {a["reason"] and a["reason"]["code"] for a in found["attempts"]}
+    assert found["ended_by"] == ("memory" if free < 32 else "unsupported")
+    assert 1 <= found["batch"] <= free + 1
+    assert codes >= {None, "no_memory" if free < 32 else "unsupported"}
+    assert "batch 2: fits" in done.stderr
+    assert "largest batch" in cli("open", "last", "--plain").stdout
+
+
+def test_a_trace_holds_the_contenders_and_their_operators(cli, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    done = cli("run", "launch", "--device", "cpu", "--budget", "10", "--trace", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["trace"] == {"file": str(file), "nsys": None}
+    (measured,) = document["measurements"]
+    assert "aten::add_" in [operator["name"] for operator in measured["operators"]]
+    shares = [operator["share"] for operator in measured["operators"]]
+    assert shares == sorted(shares, reverse=True)
+    assert 0.5 < sum(shares) <= 1.0001
+    events = json.loads(file.read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert names == {measured["id"]}
+    assert any(event["name"] == "aten::add_" for event in events)
+    assert "--trace" not in measured["id"] + document["tool"]["command"].partition("--trace")[0]
+
+
+def test_a_backend_without_a_profiler_says_so_and_the_run_is_whole(cli, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    done = cli("run", "spin", "--precision", "fp32", "--budget", "4", "--trace", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "not profiled: this backend has no profiler" in done.stderr
+    assert json.loads(file.read_text())["traceEvents"] == []
