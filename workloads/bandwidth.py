@@ -29,7 +29,10 @@ class Bandwidth(Workload):
         Parameter("mib", 256.0, "size of each array", 0.004, 65_536, unit="MiB"),
     )
     quick: ClassVar = {"mib": 64.0}
-    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+    variants: ClassVar[tuple[Variant, ...]] = (
+        Variant("cpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32"),
+    )
 
     def work(self, case: Case) -> Work:
         kernel = str(case.params["kernel"])

@@ -103,27 +103,19 @@ class NumpyForest(Task):
         return check(self.forest, self.batches[0], self.predict(self.batches[0]))
 
 
-class OnnxForest(Task):
+class OnnxForest(NumpyForest):
     """By ONNX Runtime's own operator."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
+        super().__init__(forest, batches)
         with setup.phase("build"):
             model = ensemble(forest, case.batch or 1)
         with setup.phase("compile"):
             self.session = open_session(model, case)
-        self.forest, self.batches = forest, batches
-        self.feeds = cycle(batches)
-
-    def step(self) -> None:
-        self.predict(next(self.feeds))
 
     def predict(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The forest's answers (batch) to `batch` (batch, features)."""
-        answers: NDArray[np.float32] = self.session.run(None, {"input": batch})[0][:, 0]
-        return answers
-
-    def check(self) -> Accuracy:
-        return check(self.forest, self.batches[0], self.predict(self.batches[0]))
+        answers: NDArray[np.float32] = self.session.run(None, {"input": batch})[0]
+        return answers[:, 0]
 
 
 class TorchForest(TorchTask):

@@ -13,27 +13,23 @@ from workbench.contract import (
     Setup,
     Task,
     Variant,
-    Work,
-    Workload,
     WorkloadError,
 )
 
 from ._nodes import Node, bound, farthest, nodes, pages_by_node, usable
+from .bandwidth import ARRAYS, BYTES, SCALAR, Bandwidth, elements_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-ARRAYS = {"copy": 2, "triad": 3}
-SCALAR = 3.0
-BYTES = 4  # of one element
 PERIOD = 1 << 20  # elements drawn; arrays repeat them
 CHUNK = 1 << 16  # elements: what lies between the triad's two operations stays in a core's cache
 LIMIT = 1e-6
 
 
-class Numa(Workload):
-    """copy: a = b; triad: a = b + 3 c, by NumPy on one thread, bytes counted as in `bandwidth`.
+class Numa(Bandwidth):
+    """The kernels of `bandwidth` by NumPy on one thread, on memory of either node.
 
     Linux puts a page on the node of the core that writes it first (kernel docs, "NUMA Memory
     Policy"): the arrays are filled by a core of the node that they shall lie on, and worked on by
@@ -52,10 +48,6 @@ class Numa(Workload):
         Variant("cpu", "numpy", "fp32", mode="near"),
         Variant("cpu", "numpy", "fp32", mode="far"),
     )
-
-    def work(self, case: Case) -> Work:
-        moved = float(ARRAYS[str(case.params["kernel"])] * elements_of(case) * BYTES)
-        return Work(None, moved, items=moved, item="bytes", memory_bytes=moved + PERIOD * BYTES)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         found = usable(nodes())
@@ -83,7 +75,7 @@ class NumaTask(Task):
             self.target, *self.sources = (
                 pages(size, rng) for _ in range(ARRAYS[str(case.params["kernel"])])
             )
-            self.scaled = np.empty(CHUNK, np.float32)
+        self.scaled = np.empty(CHUNK, np.float32)
         self._require_home()
 
     def _require_home(self) -> None:
@@ -126,10 +118,6 @@ class NumaTask(Task):
             errors.append(difference.max() / np.abs(expected).max())
         error = float(np.max(errors))  # NaN if one of them is
         return Accuracy("relative_error", error, "float64", LIMIT, error <= LIMIT)
-
-
-def elements_of(case: Case) -> int:
-    return int(float(case.params["mib"]) * 2**20) // BYTES
 
 
 def pages(size: int, rng: Any) -> NDArray[np.float32]:

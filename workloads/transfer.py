@@ -20,9 +20,8 @@ from workbench.contract import (
 
 from ._product import LIMITS, Probe, draw
 from ._torch import TorchTask, to_device
-from .bandwidth import random_array
+from .bandwidth import BYTES, elements_of, random_array
 
-BYTES = 4  # of one element
 WAYS = {  # from where to where
     "to_device": (("host", "device"),),
     "to_host": (("device", "host"),),
@@ -67,7 +66,10 @@ class Transfer(Workload):
 
     def work(self, case: Case) -> Work:
         ways = WAYS[str(case.params["direction"])]
-        copied = float(elements_of(case) * BYTES * len(ways))
+        size = float(elements_of(case) * BYTES)
+        copied = size * len(ways)
+        ends = [end for way in ways for end in way]
+        on_device = ends.count("device") if case.device.startswith("cuda") else len(ends)
         over_link = case.device_kind == "gpu" and ways != WAYS["within"]
         n = side_of(case)
         return Work(
@@ -75,7 +77,7 @@ class Transfer(Workload):
             bytes_moved=copied if over_link else 2 * copied,  # within memory: read and written
             items=copied,
             item="bytes",
-            memory_bytes=2 * copied + 3 * n * n * BYTES,
+            memory_bytes=size * on_device + 3 * n * n * BYTES,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
@@ -86,10 +88,6 @@ class Transfer(Workload):
                 hint="the contender without a mode does it",
             )
         return TransferTask(case, setup)
-
-
-def elements_of(case: Case) -> int:
-    return max(1, int(float(case.params["mib"]) * 2**20) // BYTES)
 
 
 def side_of(case: Case) -> int:
