@@ -125,7 +125,8 @@ def pages(size: int, rng: Any) -> NDArray[np.float32]:
     import numpy as np
 
     drawn = rng.standard_normal(min(size, PERIOD), dtype=np.float32)
-    array = np.frombuffer(mmap.mmap(-1, size * BYTES), np.float32)
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # as malloc's: large pages where offered
+    array = np.frombuffer(mmap.mmap(-1, size * BYTES, flags=private), np.float32)
     for start in range(0, size, len(drawn)):
         part = array[start : start + len(drawn)]
         part[:] = drawn[: len(part)]
