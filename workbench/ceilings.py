@@ -31,10 +31,10 @@ FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 r
 OUT_OF_CACHE = 4  # times the last-level cache, per array
 IN_CACHE = 1 / 8  # of the last-level cache, per array: three of them fit with room to spare
 LARGE_MIB = 128.0
-TRANSFERS = (
-    ("to_device", "pageable"),
+TRANSFERS = (  # which way, and the mode; without one: pageable
+    ("to_device", None),
     ("to_device", "pinned"),
-    ("to_host", "pageable"),
+    ("to_host", None),
     ("to_host", "pinned"),
     ("both", "pinned"),
 )
@@ -55,7 +55,9 @@ def plan(
     settings: dict[str, list[dict[str, ParameterValue]]] = {
         PRODUCT: [{}],
         MEMORY: _bandwidths(machine, ("triad",) if brief else ("copy", "triad")),
-        TRANSFER: [{"direction": way, "memory": kind, "mib": LARGE_MIB} for way, kind in TRANSFERS],
+        TRANSFER: [
+            {"direction": way, "mib": LARGE_MIB} for way in dict.fromkeys(w for w, _ in TRANSFERS)
+        ],
         LAUNCH: [{"wait": "no"}, {"wait": "yes"}],
     }
     wanted = (PRODUCT, MEMORY) if brief else tuple(settings)
@@ -96,6 +98,10 @@ def _row(
             for setting in settings:
                 if name == MEMORY and kind == "gpu" and setting["mib"] != settings[0]["mib"]:
                     continue  # a CPU's cache size means nothing to a GPU
+                if name == TRANSFER and (
+                    kind == "cpu" or (setting["direction"], variant.mode) not in TRANSFERS
+                ):
+                    continue
                 size = {"n": _product_size(kind, variant.precision, cores, brief)}
                 given = size if name == PRODUCT else setting
                 cases.append(
@@ -104,6 +110,7 @@ def _row(
                         device=device,
                         backend=variant.backend,
                         precision=variant.precision,
+                        mode=variant.mode,
                         threads=cores if kind == "cpu" else None,
                         params=workload.values(given),
                     )
@@ -174,7 +181,9 @@ def _device(device: str, group: Sequence[Contender], machine: Machine) -> Device
         cache_bytes=last_level_cache(machine) if gpu is None else None,
         cache_bytes_per_s=cached,
         transfer_bytes_per_s={
-            f"{c.case.params['direction']}/{c.case.params['memory']}": _per_s(c, c.work.bytes_moved)
+            f"{c.case.params['direction']}/{c.case.mode or 'pageable'}": _per_s(
+                c, c.work.bytes_moved
+            )
             for c in of(TRANSFER)
         },
         launch_s=launches.get("no"),

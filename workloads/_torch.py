@@ -18,7 +18,8 @@ NO_COMPILER_MARKS = (
     "Failed to find C compiler",
     "is not a working C++ compiler",
 )
-TENSOR_CORE_GENERATION = 8  # TF32 and BF16 came with compute capability 8.0 (Ampere)
+# The compute capability that brought each precision: Ampere, then Ada and Hopper.
+CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
 
 
 def device_of(case: Case) -> Any:
@@ -34,12 +35,14 @@ def device_of(case: Case) -> Any:
             code="no_device",
             hint="a CPU build of torch sees no GPU: install a CUDA build, or use --device cpu",
         )
-    generation = torch.cuda.get_device_capability(device)[0]
-    if case.precision in ("tf32", "bf16") and generation < TENSOR_CORE_GENERATION:
+    major, minor = torch.cuda.get_device_capability(device)
+    needed = CAPABILITIES.get(case.precision, (0, 0))
+    if (major, minor) < needed:
         raise WorkloadError(
-            f"{case.device} has no {case.precision}: its compute capability is {generation}.x",
+            f"{case.device} has no {case.precision}: its compute capability is {major}.{minor}",
             code="unsupported_precision",
-            hint=f"{case.precision} needs compute capability 8.0; use fp32 or fp16",
+            hint=f"{case.precision} needs compute capability {needed[0]}.{needed[1]};"
+            " use fp32 or fp16",
         )
     return device
 

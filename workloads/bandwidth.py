@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
@@ -28,7 +28,11 @@ class Bandwidth(Workload):
         Parameter("kernel", "triad", "what is done", choices=tuple(ARRAYS)),
         Parameter("mib", 256.0, "size of each array", 0.004, 65_536, unit="MiB"),
     )
-    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+    quick: ClassVar = {"mib": 64.0}
+    variants: ClassVar[tuple[Variant, ...]] = (
+        Variant("cpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32"),
+    )
 
     def work(self, case: Case) -> Work:
         kernel = str(case.params["kernel"])

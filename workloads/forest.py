@@ -1,31 +1,31 @@
 """Inference of a decision forest: every sample takes its own path through every tree.
 
-All contenders walk all (sample, tree) pairs level by level, gathering each pair's node: the
+NumPy and torch walk all (sample, tree) pairs level by level, gathering each pair's node: the
 "tree traversal" strategy of Nakandala et al., "A Tensor Compiler for Unified Machine Learning
 Prediction Serving", OSDI 2020 (Hummingbird).
+ONNX Runtime follows one path after the other, as compiled code can.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._network import relative_error
+from ._forest import FEATURES, Forest, check, ensemble, grow, nodes_on_paths
+from ._onnx import open_session
 from ._torch import TorchTask, time_to_host, to_device
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FEATURES = 20
-EARLY_LEAVES = 0.15  # share of the inner nodes that are leaves already: paths differ in length
 BATCHES = 8
-CHECKED = 8  # samples
-LIMIT = 1e-5
 NODE_BYTES = 8 + 4 + 16 + 4
+# At the peak, measured: of a node while the forest grows (and is moved), and of a visit.
+PEAK_BYTES = {"numpy": (56, 40), "onnxruntime": (56, 8), "torch": (76, 90)}
+MODEL_PEAK_BYTES = 640  # of a node that a path can reach, while its model is made and loaded
 
 
 class ForestInference(Workload):
@@ -39,8 +39,10 @@ class ForestInference(Workload):
         Parameter("depth", 8, "decisions on the longest path", minimum=1, maximum=16),
     )
     default_batch = 32
+    quick: ClassVar = {"trees": 20}
     variants = (
         Variant("cpu", "numpy", "fp32"),
+        Variant("cpu", "onnxruntime", "fp32"),
         Variant("cpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32"),
     )
@@ -49,12 +51,15 @@ class ForestInference(Workload):
         trees, depth, batch = int(case.params["trees"]), int(case.params["depth"]), case.batch or 1
         nodes = trees * (2 ** (depth + 1) - 1)
         visits = batch * trees * depth
+        of_node, of_visit = PEAK_BYTES[case.backend]
+        model = nodes_on_paths(trees, depth) if case.backend == "onnxruntime" else 0
+        held = nodes * of_node + model * MODEL_PEAK_BYTES
         return Work(
             flops=None,  # it compares and gathers
             bytes_moved=float(min(visits, nodes) * NODE_BYTES + 4 * batch * FEATURES),
             items=batch,
             item="samples",
-            memory_bytes=float(nodes * NODE_BYTES + batch * (trees * 40 + BATCHES * FEATURES * 4)),
+            memory_bytes=float(held + batch * (trees * of_visit + 3 * BATCHES * FEATURES * 4)),
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
@@ -67,60 +72,9 @@ class ForestInference(Workload):
             batches = rng.standard_normal(shape, dtype=np.float32)
         if case.backend == "numpy":
             return NumpyForest(forest, batches)
+        if case.backend == "onnxruntime":
+            return OnnxForest(case, setup, forest, batches)
         return TorchForest(case, setup, forest, batches)
-
-
-@dataclass(frozen=True)
-class Forest:
-    """All trees' nodes in one numbering, heap order within a tree; a leaf is its own child."""
-
-    depth: int
-    roots: NDArray[np.int64]  # (trees)
-    feature: NDArray[np.int64]  # (nodes)
-    threshold: NDArray[np.float32]  # (nodes); a larger feature goes right
-    children: NDArray[np.int64]  # (2 * nodes): left and right of each node in turn
-    value: NDArray[np.float32]  # (nodes); what counts is where the path ends
-
-
-def grow(trees: int, depth: int, seed: int) -> Forest:
-    """Random trees: normal thresholds on random features, leaves before `depth` here and there."""
-    import numpy as np
-
-    rng = np.random.default_rng(seed)
-    size = 2 ** (depth + 1) - 1
-    inner = np.arange(size) < 2**depth - 1
-    inner = inner & ((rng.random((trees, size)) >= EARLY_LEAVES) | (np.arange(size) == 0))
-    own = np.arange(size)
-    left, right = (np.where(inner, 2 * own + side, own) for side in (1, 2))
-    roots = np.arange(trees) * size
-    children = np.stack([left, right], axis=-1) + roots[:, None, None]
-    return Forest(
-        depth=depth,
-        roots=roots,
-        feature=rng.integers(0, FEATURES, trees * size),
-        threshold=rng.standard_normal(trees * size, dtype=np.float32),
-        children=children.ravel(),
-        value=rng.standard_normal(trees * size, dtype=np.float32),
-    )
-
-
-def check(forest: Forest, batch: NDArray[np.float32], predictions: NDArray[np.float32]) -> Accuracy:
-    """Compare the first samples with one walk per tree in plain Python and float64."""
-    import numpy as np
-
-    expected = []
-    for sample in batch[:CHECKED].astype(np.float64).tolist():
-        total = 0.0
-        for root in forest.roots.tolist():
-            node = root
-            while forest.children[2 * node] != node:
-                right = sample[forest.feature[node]] > float(forest.threshold[node])
-                node = int(forest.children[2 * node + right])
-            total += float(forest.value[node])
-        expected.append(total)
-    error = relative_error(predictions[:CHECKED], np.array(expected))
-    reference = f"{len(expected)} samples walked in plain Python, float64"
-    return Accuracy("relative_error", error, reference, LIMIT, error <= LIMIT)
 
 
 class NumpyForest(Task):
@@ -147,6 +101,21 @@ class NumpyForest(Task):
 
     def check(self) -> Accuracy:
         return check(self.forest, self.batches[0], self.predict(self.batches[0]))
+
+
+class OnnxForest(NumpyForest):
+    """By ONNX Runtime's own operator."""
+
+    def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
+        super().__init__(forest, batches)
+        with setup.phase("build"):
+            model = ensemble(forest, case.batch or 1)
+        with setup.phase("compile"):
+            self.session = open_session(model, case)
+
+    def predict(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
+        answers: NDArray[np.float32] = self.session.run(None, {"input": batch})[0]
+        return answers[:, 0]
 
 
 class TorchForest(TorchTask):

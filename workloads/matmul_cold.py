@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from itertools import cycle
-from typing import Any
+from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
 
-from .matmul import Matmul, NumpyProduct, Probe, TorchProduct, draw
+from ._product import NumpyProduct, Probe, TorchProduct
+from .matmul import Matmul
 
 OVERFLOW = 2  # times the last-level cache: what all sets of operands together take
 
@@ -22,6 +23,7 @@ class MatmulCold(Matmul):
     title = "Matrix product, cold cache"
     teaches = "A benchmark that reuses its data measures the cache; real programs often do not."
     parameters = (Parameter("n", 512, "rows and columns of the matrices", 64, 65_536),)
+    quick: ClassVar = {"n": 256}
     variants = tuple(
         Variant(kind, backend, precision)
         for kind, backend, precision in (
@@ -40,10 +42,7 @@ class MatmulCold(Matmul):
         return Work(one.flops, one.bytes_moved, one.items, one.item, one.memory_bytes + copies)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        n = int(case.params["n"])
-        with setup.phase("build"):
-            a, b = (draw(n, case.precision, setup.seed + which) for which in (0, 1))
-        probe = Probe(a, b, setup.seed + 2)
+        a, b, probe = self.draw(case, setup)
         if case.backend == "numpy":
             return ColdNumpy(case, probe, a, b, setup.cache_bytes)
         return ColdTorch(case, setup, probe, a, b)

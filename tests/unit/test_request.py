@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from workbench import catalog, cli
 from workbench.advisor import scenarios
-from workbench.contract import Parameter
+from workbench.contract import Parameter, Variant
 from workbench.document import GpuProcess
 from workbench.plan import fill_cases, parse_settings, resolve
 from workbench.request import Request, UsageError, check_device, fake_devices
@@ -284,9 +284,16 @@ def test_of_several_alike_the_one_that_nobody_works_on_is_raced() -> None:
     assert used == {"cpu", "cuda:1"}
 
 
-def test_a_workload_of_gpus_alone_says_that_it_needs_one() -> None:
+def test_a_workload_of_gpus_alone_says_that_it_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    transfer = type(catalog.load("transfer"))
+    monkeypatch.setattr(transfer, "variants", (Variant("gpu", "torch", "fp32"),))
     with pytest.raises(UsageError, match="transfer needs a GPU"):
         plan(Request(workloads=("transfer",)))
+
+
+def test_copies_are_raced_without_a_gpu_too() -> None:
+    (row,) = plan(Request(workloads=("transfer",)))
+    assert {case.device for case in row.cases} == {"cpu"}
 
 
 def test_what_is_named_twice_is_raced_once() -> None:

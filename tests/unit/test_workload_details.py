@@ -14,9 +14,9 @@ import pytest
 from workbench import assets
 from workbench.contract import Case, Setup, Task, WorkloadError
 from workloads import _digits, _mlp, _network, _onnx
+from workloads._forest import grow
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS
-from workloads.forest import grow
 from workloads.infer_cnn import WORKLOAD as INFER_CNN
 from workloads.infer_mlp import WORKLOAD as INFER_MLP
 from workloads.train_cnn import WORKLOAD as TRAIN_CNN

@@ -1,4 +1,4 @@
-"""The workloads that measure the machine itself: cold products, bandwidth, transfers, launches."""
+"""The workloads that measure the machine itself: cold products, bandwidth, launches."""
 
 from __future__ import annotations
 
@@ -145,42 +145,11 @@ def test_arrays_longer_than_the_drawn_ones_hold_no_zeros() -> None:
     assert len(task.target) == 20 * 2**20 // 4
 
 
-@pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
-def test_a_transfer_that_lost_something_is_found(direction: str) -> None:
-    task = prepared(case_of("transfer", "fake:0", direction=direction, mib=0.1))
-    assert task.check().passed
-    step = task.step
-
-    def lose() -> None:
-        step()
-        task.copies[0][0][7] = 1e9
-
-    task.step = lose
-    assert not task.check().passed
-
-
-def test_both_ways_move_twice_the_bytes() -> None:
-    transfer = catalog.load("transfer")
-    one, two = (
-        transfer.work(case_of("transfer", "cuda:0", direction=way, mib=4.0))
-        for way in ("to_host", "both")
-    )
-    assert (one.bytes_moved, two.bytes_moved) == (4 * 2**20, 8 * 2**20)
-
-
 def test_a_launch_that_did_nothing_is_found() -> None:
     task = prepared(case_of("launch"))
     assert task.check().passed
     task.step = lambda: None
     assert not task.check().passed
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
-@pytest.mark.parametrize("memory", ["pageable", "pinned"])
-def test_transfers_on_a_real_gpu(direction: str, memory: str) -> None:
-    task = prepared(case_of("transfer", "cuda:0", direction=direction, memory=memory, mib=8.0))
-    assert task.check().passed
 
 
 @pytest.mark.cuda

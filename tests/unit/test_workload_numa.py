@@ -1,0 +1,166 @@
+"""Near and far memory: reading the nodes, going to one and coming back, and what lies where."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench import catalog
+from workbench.contract import Case, Setup, Task, WorkloadError
+from workloads import _nodes, numa
+from workloads._nodes import Node
+
+NUMA = catalog.load("numa")
+HERE = sorted(os.sched_getaffinity(0))
+TWO = [Node(0, frozenset({HERE[0]}), {0: 10, 1: 21}), Node(1, frozenset({HERE[-1]}))]
+
+
+def case_of(mode: str, kernel: str = "triad", mib: float = 1.5) -> Case:
+    params = {"kernel": kernel, "mib": mib}
+    return Case("numa", "cpu", "numpy", "fp32", threads=1, mode=mode, params=params)
+
+
+def prepared(case: Case, seed: int = 0) -> Task:
+    return NUMA.prepare(case, Setup(seed=seed))
+
+
+def machine(root: Path, *found: tuple[int, str, str, int]) -> Path:
+    """A sysfs with nodes of (number, cores, distances, kB of memory)."""
+    for number, cpus, distances, memory in found:
+        folder = root / _nodes.NODES / f"node{number}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(f"{cpus}\n")
+        (folder / "distance").write_text(f"{distances}\n")
+        (folder / "meminfo").write_text(f"Node {number} MemTotal:   {memory} kB\n")
+    return root
+
+
+def test_nodes_are_read_with_their_cores_and_distances(tmp_path: Path) -> None:
+    machine(tmp_path, (0, "0-3,8-11", "10 21", 1000), (10, "4-7", "21 10", 1000))
+    near, far = _nodes.nodes(tmp_path)
+    assert (near.number, far.number) == (0, 10)
+    assert near.cpus == {0, 1, 2, 3, 8, 9, 10, 11}
+    assert near.distances == {0: 10, 10: 21}
+
+
+def test_nodes_without_cores_or_memory_are_none_to_work_on(tmp_path: Path) -> None:
+    machine(
+        tmp_path,
+        (0, "0-1", "10 14 40", 1000),
+        (1, "", "14 10 40", 1000),  # memory expansion
+        (2, "2-3", "40 40 10", 0),
+    )
+    assert [node.number for node in _nodes.nodes(tmp_path)] == [0]
+
+
+@pytest.mark.parametrize("text", ["x", "0-", "10 y"])
+def test_a_node_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
+    machine(tmp_path, (0, "0", "10", 1000))
+    for name in ("cpulist", "distance"):
+        file = tmp_path / _nodes.NODES / "node0" / name
+        file.write_text(text)
+    assert _nodes.nodes(tmp_path) == []
+
+
+def test_without_sysfs_there_are_no_nodes(tmp_path: Path) -> None:
+    assert _nodes.nodes(tmp_path) == []
+
+
+def test_only_cores_that_are_ours_count() -> None:
+    none_of_ours = Node(1, frozenset({9999}))
+    assert _nodes.usable([TWO[0], none_of_ours]) == [TWO[0]]
+
+
+def test_far_is_the_node_with_the_longest_way(tmp_path: Path) -> None:
+    machine(
+        tmp_path,
+        *((n, str(n), d, 9) for n, d in enumerate(("10 12 32 30", "12 10 1 1", "1 1 1 1", "2 2"))),
+    )
+    assert _nodes.farthest(_nodes.nodes(tmp_path)).number == 2
+
+
+def test_a_thread_comes_back_from_a_node_whatever_happens() -> None:
+    before = os.sched_getaffinity(0)
+    with pytest.raises(ValueError, match="inside"), _nodes.bound(TWO[0]):
+        assert os.sched_getaffinity(0) == {HERE[0]}
+        raise ValueError("inside")
+    assert os.sched_getaffinity(0) == before
+
+
+def test_pages_are_those_of_the_mapping_that_holds_the_address(tmp_path: Path) -> None:
+    maps = tmp_path / "numa_maps"
+    maps.write_text(
+        "1000 default file=/bin/x mapped=3 N0=3\n"
+        "7f0000000000 default anon=20 dirty=20 active=0 N0=2 N1=18 kernelpagesize_kB=4\n"
+        "7fff00000000 default stack anon=1 N0=1\n"
+    )
+    assert _nodes.pages_by_node(0x7F0000001000, maps) == {0: 2, 1: 18}
+    assert _nodes.pages_by_node(0x7FFF00000000, maps) == {0: 1}
+    assert _nodes.pages_by_node(0x10, maps) == {}
+    assert _nodes.pages_by_node(0x1000, tmp_path / "none") == {}
+
+
+# ---------------------------------------------------------------- the task
+
+
+@pytest.mark.parametrize("kernel", ["copy", "triad"])
+def test_a_kernel_that_skipped_an_element_is_found(kernel: str) -> None:
+    task: Any = prepared(case_of("near", kernel))
+    assert task.check().passed
+    assert all(np.count_nonzero(array) == array.size for array in (task.target, *task.sources))
+    step = task.step
+
+    def skip() -> None:
+        step()
+        task.target[-1] += 1
+
+    task.step = skip
+    assert not task.check().passed
+
+
+def test_far_memory_of_one_node_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in ([], TWO[:1]):
+        monkeypatch.setattr(numa, "nodes", lambda found=found: found)
+        assert prepared(case_of("near")).check().passed
+        with pytest.raises(WorkloadError, match="one memory node") as caught:
+            prepared(case_of("far"))
+        assert caught.value.hint
+
+
+def test_far_pages_are_written_far_and_worked_on_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numa, "nodes", lambda: TWO)
+    monkeypatch.setattr(numa, "pages_by_node", lambda address: {1: 9, 0: 1})
+    filled: list[set[int]] = []
+    pages = numa.pages
+    monkeypatch.setattr(
+        numa, "pages", lambda *given: (filled.append(os.sched_getaffinity(0)), pages(*given))[1]
+    )
+    task: Any = prepared(case_of("far"))
+    assert filled == [{HERE[-1]}] * 3
+    worked: list[set[int]] = []
+    work = task._work
+    task._work = lambda: (worked.append(os.sched_getaffinity(0)), work())
+    before = os.sched_getaffinity(0)
+    assert task.check().passed
+    assert worked == [{HERE[0]}]
+    assert os.sched_getaffinity(0) == before
+
+
+def test_pages_that_a_memory_policy_put_elsewhere_are_not_called_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(numa, "nodes", lambda: TWO)
+    monkeypatch.setattr(numa, "pages_by_node", lambda address: {0: 9, 1: 1})
+    with pytest.raises(WorkloadError, match="not put on memory node 1") as caught:
+        prepared(case_of("far"))
+    assert "numactl" in (caught.value.hint or "")
+
+
+def test_the_same_seed_gives_the_same_arrays() -> None:
+    first, same, other = (prepared(case_of("near"), seed) for seed in (1, 1, 2))
+    assert np.array_equal(first.sources[0], same.sources[0])  # type: ignore[attr-defined]
+    assert not np.array_equal(first.sources[0], other.sources[0])  # type: ignore[attr-defined]

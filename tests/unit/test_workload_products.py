@@ -1,0 +1,183 @@
+"""Products of any shape, batched products, and FP8 as far as a CPU can tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from workbench import catalog
+from workbench.contract import Case, Setup, Task, WorkloadError
+from workloads import _product
+
+GEMM = catalog.load("gemm")
+SHAPES = [(1, 1, 1, 1), (1, 1, 300, 200), (1, 40, 1, 30), (3, 5, 7, 9), (20, 32, 16, 64)]
+
+
+def gemm(precision: str, batch: int, m: int, n: int, k: int, device: str = "cpu") -> Case:
+    params = {"m": m, "n": n, "k": k}
+    threads = 1 if device == "cpu" else None
+    return Case("gemm", device, "torch", precision, threads=threads, batch=batch, params=params)
+
+
+def prepared(case: Case, seed: int = 0) -> Task:
+    task = catalog.load(case.workload).prepare(case, Setup(seed=seed))
+    task.activate()
+    return task
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_products_of_any_shape_are_right_and_a_wrong_one_is_found(
+    shape: tuple[int, ...], backend: str
+) -> None:
+    task = prepared(replace(gemm("fp32", *shape), backend=backend))
+    assert task.check().passed
+    product = np.asarray(task.product)
+    a, b = np.asarray(task.a, np.float64), np.asarray(task.b, np.float64)
+    assert np.allclose(product, a @ b, rtol=1e-4, atol=1e-4)
+    assert product.shape[-2:] == shape[1:3]
+    product += 0.01 * np.abs(product).max() + 1e-3
+    assert not task.probe.check(task.case, product).passed
+
+
+def test_a_wrong_product_of_a_batch_is_found_though_all_others_are_right() -> None:
+    task = prepared(gemm("fp32", 20, 8, 8, 8))
+    task.step()
+    task.product[13] = task.product[12]
+    assert not task.probe.check(task.case, task.product.numpy()).passed
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_single_sum_that_nearly_cancels_is_no_error(seed: int) -> None:
+    assert prepared(gemm("bf16", 1, 1, 1, 64), seed).check().passed
+
+
+def test_blocks_of_the_check_cover_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    one, several = rng.standard_normal((50, 7)), rng.standard_normal((9, 5, 7))
+    shared, own = rng.standard_normal((7, 4)), rng.standard_normal((9, 7, 4))
+    monkeypatch.setattr(_product, "BLOCK_BYTES", 8 * 7 * 12)
+    assert np.allclose(_product.project(one, shared), one @ shared)
+    assert np.allclose(_product.project(several, shared), several @ shared)
+    assert np.allclose(_product.project(several, own), several @ own)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp8"])
+def test_eight_bits_are_multiplied_one_by_one_only(precision: str) -> None:
+    with pytest.raises(WorkloadError, match=precision) as caught:
+        prepared(gemm(precision, 2, 16, 16, 16, "fake:0"))
+    assert caught.value.code == "unsupported"
+    assert "--batch 1" in (caught.value.hint or "")
+
+
+def test_the_miniature_of_a_thin_product_is_thin() -> None:
+    small = GEMM.miniature(gemm("fp16", 64, 1, 4096, 300))
+    assert (small.batch, dict(small.params)) == (64, {"m": 1, "n": 512, "k": 300})
+    assert GEMM.miniature(small) is None
+    many = GEMM.miniature(gemm("fp16", 1_000_000, 8, 8, 8))
+    assert (many.batch, dict(many.params)) == (31_250, {"m": 8, "n": 8, "k": 8})
+    assert GEMM.miniature(gemm("bf16", 1, 1, 4096, 4096)) is None, "its steps are short as it is"
+
+
+def test_costs_of_a_batch_are_those_of_its_products() -> None:
+    one, three = (GEMM.work(gemm("fp32", batch, 2, 3, 5)) for batch in (1, 3))
+    assert one.flops == 2 * 2 * 3 * 5
+    assert one.bytes_moved == 4 * (2 * 5 + 5 * 3 + 2 * 3)
+    assert (three.flops, three.items) == (3 * one.flops, 3)
+    assert three.bytes_moved == 3 * one.bytes_moved
+
+
+def test_int8_sums_cannot_overflow_at_any_inner_size_offered() -> None:
+    inner = next(p for p in GEMM.parameters if p.name == "k")
+    assert inner.maximum * 127 * 127 < 2**31
+
+
+# ------------------------------------------------------------------- FP8
+
+
+def fp8(m: int = 64, n: int = 48, k: int = 256) -> Task:
+    """An FP8 product by torch on the CPU, which computes it though it is not offered there."""
+    try:
+        return prepared(gemm("fp8", 1, m, n, k))
+    except (RuntimeError, NotImplementedError):
+        pytest.skip("this torch multiplies no FP8 on a CPU")
+
+
+@pytest.mark.parametrize("shape", [(64, 48, 256), (1, 16, 4096), (512, 256, 512)])
+def test_fp8_rounds_to_three_bits_and_is_far_from_its_limit(shape: tuple[int, int, int]) -> None:
+    found = fp8(*shape).check()
+    assert 0.01 < found.value < _product.LIMITS["fp8"] / 2
+    assert found.passed
+
+
+def test_a_wrong_fp8_product_is_found() -> None:
+    task = fp8()
+    right = task.multiply
+    for wrong in (lambda a, b, out: out.zero_(), lambda a, b, out: right(a, b, out=out).mul_(1.3)):
+        task.multiply = wrong
+        assert not task.check().passed
+
+
+def test_fp8_takes_its_right_operand_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As cuBLASLt wants it; moving it to the device keeps the order."""
+    monkeypatch.setattr(_product, "arithmetic", lambda case: case.precision)
+    try:
+        task = prepared(gemm("fp8", 1, 32, 48, 64, "fake:0"))
+    except (RuntimeError, NotImplementedError):
+        pytest.skip("this torch multiplies no FP8 on a CPU")
+    assert task.a.stride() == (64, 1)
+    assert task.b.stride() == (1, 64)
+    assert str(task.product.dtype) == "torch.bfloat16"
+    assert task.check().passed
+
+
+def test_sizes_that_torch_refuses_are_a_reason_with_a_remedy() -> None:
+    task = fp8()
+
+    def refuse(a: object, b: object, out: object) -> None:
+        raise RuntimeError("mat2 shape (17x20) must be divisible by 16")
+
+    task.multiply = refuse
+    with pytest.raises(WorkloadError, match="divisible by 16") as caught:
+        task._try()
+    assert caught.value.code == "unsupported_precision"
+    assert "16" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("precision", "capability", "offered"),
+    [
+        ("fp8", (8, 6), False),
+        ("fp8", (8, 9), True),
+        ("fp8", (9, 0), True),
+        ("bf16", (7, 5), False),
+        ("tf32", (8, 0), True),
+        ("fp16", (6, 1), True),
+    ],
+)
+def test_a_gpu_offers_a_precision_from_its_generation_on(
+    monkeypatch: pytest.MonkeyPatch, precision: str, capability: tuple[int, int], offered: bool
+) -> None:
+    import torch
+
+    from workloads._torch import device_of
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    case = gemm(precision, 1, 16, 16, 16, "cuda:0")
+    if offered:
+        assert device_of(case).type == "cuda"
+        return
+    with pytest.raises(WorkloadError, match=precision) as caught:
+        device_of(case)
+    assert caught.value.code == "unsupported_precision"
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["fp8", "int8", "bf16"])
+def test_products_on_a_real_gpu(precision: str) -> None:
+    for batch, m, n, k in ((1, 64, 512, 1024), (8 if precision == "bf16" else 1, 32, 64, 128)):
+        assert prepared(gemm(precision, batch, m, n, k, "cuda:0")).check().passed

@@ -1,0 +1,180 @@
+"""Copies in every direction and mode; what overlaps, and what there is nothing to copy with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workbench import catalog, ceilings
+from workbench.contract import Case, Setup, Task, WorkloadError
+from workloads.transfer import MODES, WAYS, side_of
+
+TRANSFER = catalog.load("transfer")
+FROM_ONE_DEVICE = [way for way in WAYS if way != "peer"]
+
+
+def case_of(device: str = "fake:0", mode: str | None = None, mib: float = 0.1, **params) -> Case:
+    threads = 1 if device == "cpu" else None
+    values = TRANSFER.values({"mib": mib, **params})
+    return Case("transfer", device, "torch", "fp32", threads=threads, mode=mode, params=values)
+
+
+def prepared(case: Case) -> Task:
+    task = TRANSFER.prepare(case, Setup(seed=0))
+    task.activate()
+    return task
+
+
+@pytest.mark.parametrize("compute", ["no", "yes"])
+@pytest.mark.parametrize("device", ["cpu", "fake:0"])
+@pytest.mark.parametrize("direction", FROM_ONE_DEVICE)
+def test_a_transfer_that_lost_something_is_found(direction: str, device: str, compute: str) -> None:
+    task: Any = prepared(case_of(device, direction=direction, compute=compute))
+    assert task.check().passed
+    for target, source in task.copies:
+        assert target.data_ptr() != source.data_ptr()
+        assert source.count_nonzero() == len(source)
+    step = task.step
+
+    def lose() -> None:
+        step()
+        task.copies[-1][0][7] = 1e9
+
+    task.step = lose
+    assert not task.check().passed
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
+def test_every_mode_carries_host_memory(direction: str, mode: str | None) -> None:
+    assert prepared(case_of(direction=direction, mode=mode)).check().passed
+
+
+@pytest.mark.parametrize("direction", ["within", "peer"])
+def test_without_host_memory_there_is_one_way_only(direction: str) -> None:
+    with pytest.raises(WorkloadError, match="no host memory") as caught:
+        prepared(case_of(direction=direction, mode="pinned"))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("device", ["cpu", "fake:0"])
+def test_a_peer_that_is_not_there_is_a_reason(device: str) -> None:
+    with pytest.raises(WorkloadError, match="no second GPU") as caught:
+        prepared(case_of(device, direction="peer"))
+    assert caught.value.code == "no_device"
+    assert caught.value.hint
+
+
+def test_what_crosses_the_link_counts_once_and_what_stays_is_read_and_written() -> None:
+    mib = 4 * 2**20
+    moved = {
+        way: TRANSFER.work(case_of("cuda:0", mib=4.0, direction=way)).bytes_moved for way in WAYS
+    }
+    assert moved == {
+        "to_device": mib,
+        "to_host": mib,
+        "both": 2 * mib,
+        "within": 2 * mib,
+        "peer": mib,
+    }
+    on_cpu = TRANSFER.work(case_of("cpu", mib=4.0))
+    assert (on_cpu.bytes_moved, on_cpu.items) == (2 * mib, mib)
+
+
+@pytest.mark.parametrize("size", ["0.00390625", "1024", "16384"])
+def test_sizes_from_4_kib_on(size: str) -> None:
+    mib = next(p for p in TRANSFER.parameters if p.name == "mib")
+    assert mib.parse(size) == float(size)
+    for absurd in ("0", "-1", "0.003", "1e9", "nan"):
+        with pytest.raises(ValueError, match="mib lies between"):
+            mib.parse(absurd)
+
+
+# --------------------------------------------------------------- overlap
+
+
+def test_a_product_runs_beside_the_copy_and_is_counted() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    case = case_of(compute="yes")
+    task: Any = prepared(case)
+    with FlopCounterMode(display=False) as counter:
+        task.step()
+    assert counter.get_total_flops() == TRANSFER.work(case).flops == 2 * side_of(case) ** 3
+    assert TRANSFER.work(case_of()).flops is None
+
+
+def test_a_wrong_product_beside_a_right_copy_is_found() -> None:
+    task: Any = prepared(case_of(compute="yes"))
+    step = task.step
+
+    def spoil() -> None:
+        step()
+        task.product[3] *= 1.1
+
+    task.step = spoil
+    assert not task.check().passed
+
+
+@pytest.mark.parametrize(
+    ("copy_s", "product_s", "both_s", "hidden"),
+    [(2.0, 1.0, 2.0, 1.0), (1.0, 4.0, 5.0, 0.0), (2.0, 2.0, 3.0, 0.5), (1.0, 1.0, 2.2, 0.0)],
+)
+def test_the_overlap_is_the_share_of_the_shorter_part_that_was_hidden(
+    copy_s: float, product_s: float, both_s: float, hidden: float
+) -> None:
+    task: Any = prepared(case_of(compute="yes"))
+    known = {(True, False): copy_s, (False, True): product_s, (True, True): both_s}
+    task._fastest = lambda *, copy, multiply: known[copy, multiply]
+    assert task.figures() == {
+        "overlap_fraction": hidden,
+        "copy_alone_s": copy_s,
+        "product_alone_s": product_s,
+    }
+
+
+def test_what_is_measured_for_the_overlap_is_each_part_alone() -> None:
+    task: Any = prepared(case_of(compute="yes"))
+    target, source = task.copies[0]
+    target.zero_()
+    task.product.zero_()
+    task._fastest(copy=False, multiply=True)
+    assert target.count_nonzero() == 0
+    assert task.product.count_nonzero() > 0
+    task.product.zero_()
+    task._fastest(copy=True, multiply=False)
+    assert target.equal(source)
+    assert task.product.count_nonzero() == 0
+    assert 0 <= task.figures()["overlap_fraction"] <= 1
+
+
+def test_without_a_product_there_is_no_overlap_to_tell() -> None:
+    assert prepared(case_of()).figures() == {}
+
+
+# -------------------------------------------------------------- ceilings
+
+
+def test_ceilings_take_pageable_and_pinned_copies_of_gpus_alone() -> None:
+    row = ceilings._row(
+        "transfer",
+        [{"direction": way, "mib": 1.0} for way in ("to_device", "to_host", "both")],
+        ["cpu", "cuda:0"],
+        cores=2,
+        brief=False,
+    )
+    found = [(case.device, case.params["direction"], case.mode) for case in row.cases]
+    assert sorted(found, key=str) == sorted(
+        (("cuda:0", *transfer) for transfer in ceilings.TRANSFERS), key=str
+    )
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("compute", ["no", "yes"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
+def test_transfers_on_a_real_gpu(direction: str, mode: str | None, compute: str) -> None:
+    task = prepared(case_of("cuda:0", mode, 8.0, direction=direction, compute=compute))
+    assert task.check().passed
+    assert all(0 <= value < 10 for value in task.figures().values())

@@ -1,0 +1,136 @@
+"""Memory of the near and of the far NUMA node, read and written by one core of the near one."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Variant,
+    WorkloadError,
+)
+
+from ._nodes import Node, bound, farthest, nodes, pages_by_node, usable
+from .bandwidth import ARRAYS, BYTES, SCALAR, Bandwidth, elements_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PERIOD = 1 << 20  # elements drawn; arrays repeat them
+CHUNK = 1 << 16  # elements: what lies between the triad's two operations stays in a core's cache
+LIMIT = 1e-6
+
+
+class Numa(Bandwidth):
+    """The kernels of `bandwidth` by NumPy on one thread, on memory of either node.
+
+    Linux puts a page on the node of the core that writes it first (kernel docs, "NUMA Memory
+    Policy"): the arrays are filled by a core of the node that they shall lie on, and worked on by
+    a core of the first node.
+    """
+
+    name = "numa"
+    title = "Near and far memory"
+    teaches = "Memory of another socket is slower: threads belong where their data is."
+    parameters = (
+        Parameter("kernel", "triad", "what is done", choices=tuple(ARRAYS)),
+        Parameter("mib", 256.0, "size of each array", 1, 65_536, unit="MiB"),
+    )
+    quick: ClassVar = {"mib": 64.0}
+    variants = (
+        Variant("cpu", "numpy", "fp32", mode="near"),
+        Variant("cpu", "numpy", "fp32", mode="far"),
+    )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        found = usable(nodes())
+        if case.mode == "far" and len(found) < 2:
+            raise WorkloadError(
+                "this machine has one memory node",
+                hint="far memory takes two sockets, or a processor split into nodes, and the right"
+                " to use cores of both",
+            )
+        return NumaTask(case, setup, found)
+
+
+class NumaTask(Task):
+    """Between steps the thread is free again: nothing is left for other tasks of the process."""
+
+    def __init__(self, case: Case, setup: Setup, found: Sequence[Node]) -> None:
+        import numpy as np
+
+        self.case = case
+        self.near = found[0] if found else None
+        self.home = farthest(found) if case.mode == "far" else self.near
+        rng = np.random.default_rng(setup.seed)
+        size = elements_of(case)
+        with setup.phase("build"), bound(self.home):
+            self.target, *self.sources = (
+                pages(size, rng) for _ in range(ARRAYS[str(case.params["kernel"])])
+            )
+        self.scaled = np.empty(CHUNK, np.float32)
+        self._require_home()
+
+    def _require_home(self) -> None:
+        """Refuse to call far what a memory policy put elsewhere."""
+        placed = pages_by_node(self.target.ctypes.data)
+        if self.home is None or not placed:
+            return
+        if placed.get(self.home.number, 0) < sum(placed.values()) / 2:
+            raise WorkloadError(
+                f"its pages were not put on memory node {self.home.number}",
+                hint="a memory policy is in force: run it without numactl, and with memory of both"
+                " nodes in its cpuset",
+            )
+
+    def step(self) -> None:
+        with bound(self.near):
+            self._work()
+
+    def _work(self) -> None:
+        import numpy as np
+
+        if len(self.sources) == 1:
+            np.copyto(self.target, self.sources[0])
+            return
+        b, c = self.sources
+        for start in range(0, len(b), CHUNK):
+            part = slice(start, start + CHUNK)
+            scaled = np.multiply(c[part], SCALAR, out=self.scaled[: len(c[part])])
+            np.add(b[part], scaled, out=self.target[part])
+
+    def check(self) -> Accuracy:
+        import numpy as np
+
+        self.step()
+        errors = []
+        for start in range(0, len(self.target), PERIOD):
+            wide = [x[start : start + PERIOD].astype(np.float64) for x in self.sources]
+            expected = wide[0] if len(wide) == 1 else wide[0] + SCALAR * wide[1]
+            difference = np.abs(self.target[start : start + PERIOD] - expected)
+            errors.append(difference.max() / np.abs(expected).max())
+        error = float(np.max(errors))  # NaN if one of them is
+        return Accuracy("relative_error", error, "float64", LIMIT, error <= LIMIT)
+
+
+def pages(size: int, rng: Any) -> NDArray[np.float32]:
+    """`size` normal random numbers on fresh pages, written first by the calling thread."""
+    import numpy as np
+
+    drawn = rng.standard_normal(min(size, PERIOD), dtype=np.float32)
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # as malloc's: large pages where offered
+    array = np.frombuffer(mmap.mmap(-1, size * BYTES, flags=private), np.float32)
+    for start in range(0, size, len(drawn)):
+        part = array[start : start + len(drawn)]
+        part[:] = drawn[: len(part)]
+    return array
+
+
+WORKLOAD = Numa()

@@ -1,0 +1,148 @@
+"""A loop that cannot be batched: each branch depends on the result of the iteration before it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+
+from ._torch import TorchTask, to_device
+
+HALVINGS = 30  # of each root: from a bracket of 2 to one of 2e-9
+BRACKET = (0.0, 2.0)  # holds every root, since 0 < target < 3
+BITS = 40  # enough for the start and for all halvings
+START_BITS = 20
+
+
+class Sequential(Workload):
+    """Roots of x^3 + x = c by bisection, one after the other: the next c is made of the last root.
+
+    Each halving looks which side the root lies on before it knows where to look next.  NumPy
+    computes with its scalars, `python` with plain floats; torch with tensors of one element, whose
+    sign the host reads each time; `select` leaves the choice to the device (`torch.where`), which
+    then never waits for the host.
+    """
+
+    name = "sequential"
+    title = "Sequential, data-dependent loop"
+    teaches = "Where each step needs the result of the last, latency decides, not throughput."
+    parameters = (Parameter("iterations", 300, "halvings, each decided by the last", 1, 100_000),)
+    quick: ClassVar = {"iterations": 90}
+    variants = (
+        Variant("cpu", "numpy", "fp64"),
+        Variant("cpu", "numpy", "fp64", mode="python"),
+        Variant("cpu", "torch", "fp64"),
+        Variant("gpu", "torch", "fp64"),
+        Variant("gpu", "torch", "fp64", mode="select"),
+    )
+
+    def work(self, case: Case) -> Work:
+        iterations = float(case.params["iterations"])
+        return Work(None, None, items=iterations, item="iterations", memory_bytes=1024.0)
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        import numpy as np
+
+        # Of few digits, so that sums with a root are exact and all take the same branches.
+        units = np.random.default_rng(setup.seed).integers(1, 2**START_BITS)
+        first = int(units) / 2**START_BITS
+        if case.backend == "torch":
+            return TorchRoots(case, setup, first)
+        return ScalarRoots(case, first)
+
+
+def bisect(iterations: int, first: Any, low: Any, high: Any) -> Any:
+    """The last point tried after so many halvings, in the arithmetic of the arguments."""
+    last, target, bottom, top = low, first, low, high
+    for iteration in range(iterations):
+        if iteration % HALVINGS == 0:
+            target, bottom, top = first + last, low, high
+        last = (bottom + top) * 0.5
+        if last * last * last + last > target:
+            top = last
+        else:
+            bottom = last
+    return last
+
+
+def select(iterations: int, first: Any, low: Any, high: Any) -> Any:
+    """The same on torch tensors, both branches taken and one result kept."""
+    import torch
+
+    last, target, bottom, top = low, first, low, high
+    for iteration in range(iterations):
+        if iteration % HALVINGS == 0:
+            target, bottom, top = first + last, low, high
+        last = (bottom + top) * 0.5
+        above = last * last * last + last > target
+        bottom, top = torch.where(above, bottom, last), torch.where(above, last, top)
+    return last
+
+
+def exact(first: float, iterations: int) -> float:
+    """The same in whole numbers of 2**-BITS, in which nothing is rounded."""
+    unit = 1 << BITS
+    start = int(first * unit)
+    last, target, bottom, top = 0, start, 0, 0
+    for iteration in range(iterations):
+        if iteration % HALVINGS == 0:
+            target, bottom, top = start + last, *(int(end * unit) for end in BRACKET)
+        last = (bottom + top) // 2
+        if last**3 + last * unit**2 > target * unit**2:
+            top = last
+        else:
+            bottom = last
+    return last / unit
+
+
+def judged(case: Case, first: float, root: float) -> Accuracy:
+    """Every contender must take the very same branches."""
+    expected = exact(first, int(case.params["iterations"]))
+    error = abs(root - expected) / expected
+    return Accuracy("relative_error", error, "the same in whole numbers", 0.0, error == 0)
+
+
+class ScalarRoots(Task):
+    """In the interpreter, by NumPy's scalars or by plain floats."""
+
+    def __init__(self, case: Case, first: float) -> None:
+        import numpy as np
+
+        self.case, self.first = case, first
+        kind = float if case.mode == "python" else np.float64
+        self.numbers = [kind(number) for number in (first, *BRACKET)]
+        self.root: Any = None
+
+    def step(self) -> None:
+        self.root = bisect(int(self.case.params["iterations"]), *self.numbers)
+
+    def check(self) -> Accuracy:
+        self.step()
+        return judged(self.case, self.first, float(self.root))
+
+
+class TorchRoots(TorchTask):
+    """By torch, one element at a time."""
+
+    def __init__(self, case: Case, setup: Setup, first: float) -> None:
+        import torch
+
+        super().__init__(case)
+        self.first = first
+        hosted = [torch.tensor(number, dtype=torch.float64) for number in (first, *BRACKET)]
+        self.numbers = to_device(setup, case, *hosted)
+        self.search = select if case.mode == "select" else bisect
+        self.root: Any = None
+
+    def step(self) -> None:
+        import torch
+
+        with torch.inference_mode():
+            self.root = self.search(int(self.case.params["iterations"]), *self.numbers)
+
+    def check(self) -> Accuracy:
+        self.step()
+        return judged(self.case, self.first, float(self.root))
+
+
+WORKLOAD = Sequential()
