@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Gradient = tuple[float, NDArray[np.floating[Any]]]  # a loss, and all its gradients in a row
+    Gradient = tuple[float, list[NDArray[np.floating[Any]]]]  # a loss, and that of each parameter
 
 IGNORED = -100  # the target that torch's cross_entropy leaves out of loss and gradient
 
@@ -110,15 +110,12 @@ class TrainingTask(TorchTask):
 
     def gradient(self, inputs: Any, targets: Any) -> Gradient:
         """Loss and gradient; where FP16 overflows the loss scale is lowered, as in training."""
-        import torch
-
         while True:
             with self._unchanged():
                 loss, scale = self._backward(inputs, targets), self.scaler.get_scale()
-                parts = [p.grad.ravel().float() / scale for p in self.network.parameters()]
-            gradient = torch.cat(parts)
-            if scale <= 1 or bool(gradient.isfinite().all()):
-                return float(loss.item()), gradient.cpu().numpy()
+                parts = [p.grad.float() / scale for p in self.network.parameters()]
+            if scale <= 1 or all(bool(part.isfinite().all()) for part in parts):
+                return float(loss.item()), [part.cpu().numpy() for part in parts]
             self.scaler.update(scale / 2)
 
     @contextmanager
@@ -147,13 +144,24 @@ def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
     inputs = inputs.cpu().double() if inputs.is_floating_point() else inputs.cpu()
     loss = torch.nn.functional.cross_entropy(network(inputs), targets.cpu())
     loss.backward()
-    gradient = torch.cat([p.grad.ravel() for p in network.parameters()])
-    return float(loss.item()), gradient.numpy()
+    return float(loss.item()), [p.grad.numpy() for p in network.parameters()]
 
 
 def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -> Accuracy:
-    """The larger of the relative errors of loss and gradient."""
-    error = max(abs(found[0] / expected[0] - 1), relative_error(found[1], expected[1]))
+    """The largest relative error: of the loss, of the gradient of each matrix or kernel, and of
+    that of all vectors (biases, scales) together, since single ones may hardly differ from zero.
+    """
+    import numpy as np
+
+    error = abs(found[0] / expected[0] - 1)
+    vectors: tuple[list[Any], list[Any]] = [], []
+    for result, right in zip(found[1], expected[1], strict=True):
+        if right.ndim > 1:
+            error = max(error, relative_error(result, right))
+        else:
+            vectors[0].append(result)
+            vectors[1].append(right)
+    error = max(error, relative_error(*map(np.concatenate, vectors)))
     return Accuracy("relative_error", error, reference, limit, error <= limit)
 
 
