@@ -180,6 +180,11 @@ class ShuffledBatches:
         self.epoch = 0  # the one that the latest batch belongs to, from 1
         self.left: list[Any] = []
 
+    @property
+    def finished(self) -> bool:
+        """The epoch has no batch left."""
+        return not self.left
+
     def __next__(self) -> Any:
         import torch
 

@@ -39,7 +39,7 @@ LEARNING_RATE = 1e-3
 CHECKED = 2  # sequences
 CHECKED_TOKENS = 256
 # The gradient's relative error; several times what is measured on the initial network.
-LIMITS = {"fp32": 1e-4, "tf32": 2e-2, "bf16": 0.1, "fp16": 2e-2}
+LIMITS = {"fp32": 1e-5, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
 
 
 class TrainGpt(Workload):
@@ -116,14 +116,15 @@ class GptTraining(TrainingTask):
         self.batches = ShuffledBatches(
             len(self.sequences), case.batch or 1, setup.seed, self.device
         )
-        self.compile(setup, *self._split(self.sequences[: case.batch or 1]))
+        self.compile(setup, *self._take(slice(case.batch)))
 
     def batch(self) -> tuple[Any, Any]:
-        return self._split(self.sequences[next(self.batches)])
+        return self._take(next(self.batches))
 
-    def _split(self, sequences: Any) -> tuple[Any, Any]:
+    def _take(self, rows: Any) -> tuple[Any, Any]:
         """Inputs (batch, tokens), and as targets (batch * tokens) the token after each."""
-        return sequences[:, :-1], sequences[:, 1:].reshape(-1)
+        sequences = self.sequences[rows]
+        return sequences[:, :-1].contiguous(), sequences[:, 1:].flatten()
 
     def check(self) -> Accuracy:
         """Loss and gradient at the initial weights, of the first tokens of the first sequences.
@@ -133,8 +134,8 @@ class GptTraining(TrainingTask):
         """
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        inputs, targets = self._split(self.sequences[: self.case.batch or 1])
-        targets = targets.view(inputs.shape).clone()
+        inputs, targets = self._take(slice(self.case.batch))
+        targets = targets.view(inputs.shape).clone()  # it may be a view of the stream
         targets[CHECKED:] = IGNORED
         targets[:, CHECKED_TOKENS:] = IGNORED
         found = self.gradient(inputs, targets.view(-1))

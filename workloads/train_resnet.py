@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Work,
+    Workload,
+    WorkloadError,
+)
 
 from . import _digits
 from ._network import CLASSES, he
@@ -27,8 +36,9 @@ MOMENTUM = 0.9
 WEIGHT_DECAY = 1e-4
 CHECKED = 8  # pictures
 CHECKED_SHIFT = 2.0  # standard deviations: 2 % of the values are still cut off by the ReLU
-# The gradient's relative error; several times what is measured on the initial network.
-LIMITS = {"fp32": 1e-4, "tf32": 5e-2, "bf16": 0.3, "fp16": 5e-2}
+# The gradient's relative error; several times what is measured.  FP32 is at 2e-5, and at 5e-3
+# where one value happens to lie on the kink of its ReLU.
+LIMITS = {"fp32": 2e-2, "tf32": 0.25, "bf16": 0.5, "fp16": 0.25}
 
 
 class TrainResnet(Workload):
@@ -40,10 +50,10 @@ class TrainResnet(Workload):
 
     name = "train_resnet"
     title = "Residual network training"
-    teaches = "Many small layers in a row leave a GPU idle at small batches and fill it at big ones."
-    parameters = (
-        Parameter("blocks", 3, "residual blocks in each of the three stages", 1, 9),
+    teaches = (
+        "Many small layers in a row leave a GPU idle at small batches and fill it at big ones."
     )
+    parameters = (Parameter("blocks", 3, "residual blocks in each of the three stages", 1, 9),)
     default_batch = 64
     quick: ClassVar = {"batch": 16, "blocks": 1}
     variants = VARIANTS
@@ -74,6 +84,12 @@ class TrainResnet(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         require_batch(case, POOL, "pictures")
+        if case.batch == 1:
+            raise WorkloadError(
+                "BatchNorm takes its mean over a batch: one picture is none",
+                code="bad_input",
+                hint="--batch 2 or more",
+            )
         return ResnetTraining(case, setup)
 
 
@@ -103,7 +119,7 @@ class ResnetTraining(TrainingTask):
             weight_decay=WEIGHT_DECAY,
         )
         self.batches = ShuffledBatches(POOL, case.batch or 1, setup.seed, self.device)
-        self.compile(setup, *self._repeated())
+        self.compile(setup, *(x[: case.batch or 1] for x in (self.pictures, self.labels)))
 
     def batch(self) -> tuple[Any, Any]:
         chosen = next(self.batches)
@@ -116,14 +132,17 @@ class ResnetTraining(TrainingTask):
         """
         import torch
 
-        batch = self.case.batch or 1
-        chosen = torch.arange(batch, device=self.device) % self._few()
+        batch, few = self.case.batch or 1, self._few()
+        size = few if batch % few else batch
+        chosen = torch.arange(size, device=self.device) % few
         return self.pictures[chosen], self.labels[chosen]
 
     def _few(self) -> int:
-        """How many pictures fill the batch evenly."""
+        """How many pictures fill the batch evenly; of a batch that none do, the first ones."""
         batch = self.case.batch or 1
-        return max(count for count in range(1, CHECKED + 1) if batch % count == 0)
+        return max(
+            (n for n in range(2, CHECKED + 1) if batch % n == 0), default=min(batch, CHECKED)
+        )
 
     def check(self) -> Accuracy:
         """Loss and gradient of few pictures at the initial weights, each normalisation shifted.
