@@ -17,11 +17,14 @@ SMALL = {
     "matmul": {"n": 48},
     "train_cnn": {"image": 16, "loaders": 1},
     "infer_cnn": {"image": 16},
+    "train_resnet": {"blocks": 1},
+    "train_gpt": {"tokens": 16, "width": 128, "blocks": 1},
     "train_mlp": {"samples": 200, "steps": 5},
     "train_mlp_deep": {"samples": 200, "epochs": 3},
     "conv_layers": {"image": 8},
     "forest": {"trees": 10, "depth": 4},
     "digits": {},
+    "digits_to_accuracy": {"target": 0.9},
     "infer_mlp": {"width": 64},
     "matmul_cold": {"n": 64},
     "bandwidth": {"mib": 0.1},
@@ -30,10 +33,13 @@ SMALL = {
 }
 BATCH = {
     "train_cnn": 8,
+    "train_resnet": 4,
+    "train_gpt": 2,
     "infer_cnn": 1,
     "conv_layers": 1,
     "forest": 16,
     "digits": 64,
+    "digits_to_accuracy": 64,
     "infer_mlp": 4,
 }
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
