@@ -104,9 +104,9 @@ class DigitTraining(TorchTask):
 
     def trained(self) -> list[Layer]:
         """The network as it is now, on the host."""
-        weights = [tensor.detach().cpu().numpy() for tensor in self.network.parameters()]
-        first, last = weights[:2], weights[2:]
-        return [Dense(*first, relu=True), Dense(*last, relu=False)]
+        found = [tensor.detach().cpu().numpy() for tensor in self.network.parameters()]
+        hidden_weight, hidden_bias, weight, bias = found
+        return [Dense(hidden_weight, hidden_bias, relu=True), Dense(weight, bias, relu=False)]
 
     def loss(self) -> float | None:
         return None if self.latest is None else float(self.latest.item())
