@@ -77,6 +77,18 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             return LogLine(at, event.status, f"after {units.duration(event.duration_s)}", tone)
         case ev.MachineRead():
             return LogLine(at, "telemetry", reason_text(event.gap), "warn") if event.gap else None
+        case ev.CaseProfiled():
+            if event.reason is None:
+                return _of_case(event, figures, "profiled", f"{event.steps} steps")
+            return _of_case(event, figures, "profiled", reason_text(event.reason), "warn")
+        case ev.BatchTried():
+            attempt = event.attempt
+            outcome = "fits" if attempt.reason is None else reason_text(attempt.reason)
+            return _of_case(event, figures, "tried", f"batch {attempt.batch:,}: {outcome}")
+        case ev.LargestBatchFound():
+            return None
+        case ev.TraceWritten():
+            return LogLine(at, "trace", event.trace.file, "good")
         case ev.BlockMeasured():
             return None
 
@@ -98,8 +110,18 @@ def _prepared(event: ev.CasePrepared, figures: Figures) -> LogLine:
     return _of_case(event, figures, "prepared", ", ".join(parts))
 
 
+CaseEvent = (
+    ev.BatchTried
+    | ev.BlockDiscarded
+    | ev.CaseDropped
+    | ev.CaseFinished
+    | ev.CasePrepared
+    | ev.CaseProfiled
+)
+
+
 def _of_case(
-    event: ev.CasePrepared | ev.BlockDiscarded | ev.CaseDropped | ev.CaseFinished,
+    event: CaseEvent,
     figures: Figures,
     word: str,
     text: str,

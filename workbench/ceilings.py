@@ -20,8 +20,8 @@ from .contender import Contender
 from .contract import Case, ParameterValue
 from .document import Ceilings, DeviceCeilings, Machine, Software
 from .measure.statistics import quantile
+from .plan import RowPlan
 from .report import Report
-from .request import RowPlan
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them

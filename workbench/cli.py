@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from . import __version__
+from . import __version__, catalog
 from .advisor.scenarios import ScenarioError
 from .contract import WorkloadError
 from .events import AnyEvent, encode
@@ -71,13 +71,28 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     epilog=examples(
         "workbench run matmul --set n=2048",
         "workbench run digits --precision fp32 --json",
-        "workbench run train_cnn --batch 128 --device cpu",
+        "workbench run train_cnn --batch 8..128 --device cpu",
+        "workbench run matmul --set n=64..4096 --precision fp32,bf16",
+        "workbench run train_cnn --largest-batch --device gpu",
+        "workbench run --all --quick",
     )
 )
-@click.argument("workloads", nargs=-1, required=True, metavar="WORKLOAD...")
+@click.argument("workloads", nargs=-1, metavar="WORKLOAD...")
+@click.option("--all", "every", is_flag=True, help="Every workload; 900 s, 180 with --quick.")
+@click.option(
+    "--largest-batch",
+    is_flag=True,
+    help="Instead of racing, find the largest batch that fits into memory.",
+)
+@click.option("--force", is_flag=True, help="Do so on a GPU that others are using, too.")
 @run_options
 def run(workloads: tuple[str, ...], **options: Any) -> None:
-    """Measure every way of doing a workload, side by side."""
+    """Measure every way of doing a workload, side by side.
+
+    Several values of a size or batch make a curve, as 64..4096 for each doubling.
+    """
+    if not workloads and not options["every"]:
+        raise UsageError(f"name a workload, or --all: {', '.join(catalog.files())}")
     start(options, workloads=workloads)
 
 
@@ -217,11 +232,12 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     from .export.ceilings import ceilings_text
     from .export.json import dump
     from .headless import run_quietly
-    from .request import resolve
+    from .request import check
 
     check_python(options["python"])
-    request = Request(ceilings=True, **options)
-    resolve(request, {})
+    threads = options.pop("threads")
+    request = Request(ceilings=True, threads=() if threads is None else (threads,), **options)
+    check(request)
     found, software = machine.detect(options["python"])
     known = None if again or options["devices"] else kept.load(kept.fingerprint(found, software))
     code = 0
@@ -246,7 +262,6 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""
-    from . import catalog
     from .advisor import scenarios
     from .export.json import dump
     from .export.text import catalogue_text
@@ -293,7 +308,7 @@ def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
     """The same product on every GPU in turns, and how the GPUs are linked."""
     from .headless import run_quietly
     from .machine.probes import gpu_links
-    from .request import resolve
+    from .plan import resolve
 
     devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)
     if not devices:
@@ -317,7 +332,7 @@ def start(
 ) -> None:
     """Check the request and run it with the front end that fits; exits the process."""
     from .advisor import scenarios as rows_of
-    from .request import resolve
+    from .plan import resolve
 
     as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
     plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
@@ -328,7 +343,8 @@ def start(
     if as_json and as_jsonl:
         raise UsageError("--json and --jsonl exclude each other")
     check_python(options["python"])
-    check_output(output)
+    check_output("--output", output)
+    check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
     request = Request(scenarios=scenarios, workloads=workloads, **options)
     rows = resolve(request, rows_of.load())
     if not (as_json or as_jsonl or plain) and in_terminal():
@@ -376,10 +392,12 @@ def check_python(path: str | None) -> None:
         raise UsageError(f"--python: {path} is not an executable file")
 
 
-def check_output(path: Path | None) -> None:
+def check_output(option: str, path: Path | None) -> None:
     """Find out before the run, not after it, that its result cannot be written."""
-    if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"--output: {path} cannot be written")
+    if path is None:
+        return
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{option}: {path} cannot be written")
 
 
 def main() -> None:

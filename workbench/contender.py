@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from . import events as ev
 from .advisor.objective import block_value
 from .contract import Case, Work
-from .document import AccuracyResult, BlockShape, Clocks, Reason, SetupTimes, Telemetry, WarmUp
+from .document import (
+    AccuracyResult,
+    BlockShape,
+    Clocks,
+    OperatorShare,
+    Reason,
+    SetupTimes,
+    Telemetry,
+    WarmUp,
+)
 from .measure import statistics as stats
 
 ENDED = ("ok", "skipped", "failed", "cancelled")
@@ -42,6 +51,7 @@ class Contender:
     loss: list[float] = field(default_factory=list)
     dropped: ev.CaseDropped | None = None
     telemetry: Telemetry | None = None
+    operators: list[OperatorShare] = field(default_factory=list)
 
     @property
     def samples_s(self) -> list[float]:

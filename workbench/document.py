@@ -308,6 +308,15 @@ class Telemetry(msgspec.Struct, frozen=True):
     counted_power_w: float | None = None  # by the energy counter, over stretches of this case alone
 
 
+class OperatorShare(msgspec.Struct, frozen=True):
+    """One kind of operation in a profiled pass, without what it called itself."""
+
+    name: str
+    calls: int
+    self_s: float
+    share: float  # of all operators' time on this device
+
+
 class Measurement(msgspec.Struct):
     """One case, its raw samples and what derives from them."""
 
@@ -346,6 +355,7 @@ class Measurement(msgspec.Struct):
     call_overhead_s: float | None = None  # of each step's time, the timing loop's own part
     against: Against | None = None  # None for the fastest of its row
     roofline: Roofline | None = None
+    operators: list[OperatorShare] = []  # with --trace, longest first
     figures: dict[str, float] = {}  # of this workload alone, median over blocks; units in the names
 
 
@@ -431,6 +441,67 @@ class Verdict(msgspec.Struct, frozen=True):
     reproduce: str
 
 
+# ---------------------------------------------------------- largest batch
+
+
+class BatchAttempt(msgspec.Struct, frozen=True):
+    """Two steps at one batch size in a worker of their own; `reason`: why they did not succeed."""
+
+    batch: int
+    step_s: float | None  # of the second step
+    memory_peak_bytes: int | None
+    reason: Reason | None
+
+
+class LargestBatch(msgspec.Struct):
+    case: str  # the contender at the batch where the search began
+    batch: int | None  # the largest seen to fit; None if none did
+    ended_by: str  # "memory", "budget", "range", or the code of another reason
+    attempts: list[BatchAttempt]
+
+
+# ----------------------------------------------------------------- curves
+
+Value = int | float | str
+
+
+class CurvePoint(msgspec.Struct, frozen=True):
+    at: dict[str, Value]  # parameter, or "batch", to its value
+    id: str
+    median_s: float | None
+    ci95_s: tuple[float, float] | None
+    rate: float | None  # None where nothing valid was measured; the measurement says why
+    memory_peak_bytes: int | None
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """One contender over all points of a sweep."""
+
+    contender: str
+    unit: str  # of `rate`
+    points: list[CurvePoint]
+    knee: Value | None  # over batch: the smallest with 90 % of the curve's best rate
+
+
+class LeadChange(msgspec.Struct, frozen=True):
+    """Between two neighbouring points another contender becomes the fastest."""
+
+    parameter: str
+    between: tuple[Value, Value]
+    from_contender: str
+    to_contender: str
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """A workload measured at several sizes or batches."""
+
+    workload: str
+    axes: dict[str, list[Value]]
+    curves: list[Curve]
+    best: str | None  # the case with the highest rate anywhere
+    lead_changes: list[LeadChange]  # over a single parameter only
+
+
 # --------------------------------------------------------------- document
 
 
@@ -459,6 +530,13 @@ class Run(msgspec.Struct, frozen=True):
     overhead: Overhead | None = None
 
 
+class Trace(msgspec.Struct, frozen=True):
+    """What --trace wrote, and the line that records the same run with NVIDIA Nsight Systems."""
+
+    file: str
+    nsys: str | None  # None without a GPU
+
+
 class Document(msgspec.Struct):
     schema_version: int
     tool: Tool
@@ -469,3 +547,6 @@ class Document(msgspec.Struct):
     verdicts: list[Verdict]
     warnings: list[Warning]
     ceilings: Ceilings | None = None  # None: not measured on this machine yet
+    sweeps: list[Sweep] = []
+    trace: Trace | None = None
+    largest_batches: list[LargestBatch] = []

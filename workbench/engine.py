@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
 from . import __version__, ceilings
 from . import events as ev
-from .advisor.scenarios import Scenario
 from .advisor.verdict import decide
 from .control import Cancelled, Control
 from .document import (
@@ -28,19 +28,24 @@ from .document import (
     Reason,
     Software,
     Tool,
+    Trace,
     Warning,
 )
+from .export.trace import TraceFile
+from .fitting import Fitting, check_alone
 from .journal import Journal, new_run_id, runs_folder
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
+from .plan import RowPlan, fill_cases, gpu_devices
 from .racing import BUDGET, SLACK_S, Race
 from .report import Report
-from .request import Request, RowPlan, UsageError, fake_devices, fill_cases, gpu_devices
+from .request import Request, UsageError, fake_devices
 from .telemetry import MachineTelemetry
 from .workers import Pool, WorkerFailed, WorkerKey
 
 CEILINGS_FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
 CEILINGS_SHARE = 0.12  # of the budget
+PROFILE_SHARE = 0.25  # of a row's time, with --trace
 OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
 
 Listener = Callable[[ev.AnyEvent], None]
@@ -69,6 +74,7 @@ class Engine:
         self._journal: Journal | None = None
         self._pool: Pool | None = None
         self._overhead = OverheadMeter(control.front_end)
+        self._trace = TraceFile()
         self._telemetry = MachineTelemetry(None, {}, now=control.now, emit=self._emit)
         self.report = report
         self.run_id = new_run_id()
@@ -163,11 +169,15 @@ class Engine:
             return CUT_SHORT
         if status == "failed":
             return FAILED
+        if self._request.largest_batch:
+            found = [each.batch for each in self.report.largest_batches]
+            return OK if all(found) else FAILED
         for row in self.report.rows.values():
             measured = any(c.blocks for c in row.contenders)
             failed = any(c.state == "failed" for c in row.contenders)
             # In a table one contender may fail and the row still answers; a plain run owes each.
-            if not measured or (failed and row.plan.textbook is None):
+            owed = not self._request.every or failed  # of all, some need what is not here
+            if (not measured and owed) or (failed and row.plan.textbook is None):
                 return FAILED
         document = self.report.document()
         untrusted = document.warnings or any(m.warnings for m in document.measurements)
@@ -187,17 +197,38 @@ class Engine:
         for warning in hardware_warnings(machine, software):
             self._warn(warning)
         mark = ceilings.fingerprint(machine, software)
+        self._rows = [row for row in self._rows if row.cases]
         for row in self._rows:
             self._emit(self._planned(row))
         devices = {case.device for row in self._rows for case in row.cases}
         self._telemetry = MachineTelemetry.of(
             machine, devices, now=self._control.now, emit=self._emit
         )
+        end_s = self._request.budget - SLACK_S
+        if self._request.largest_batch:
+            self._find_largest_batches(machine, end_s)
+            return
         if not self._request.ceilings:
             self._know_ceilings(mark, detected)
-        end_s = self._request.budget - SLACK_S
         self._race(self._rows, report=self.report, emit=self._emit, end_s=end_s)
         self._keep_ceilings(mark)
+        self._write_trace()
+
+    def _write_trace(self) -> None:
+        request = self._request
+        if request.trace is None:
+            return
+        try:
+            Path(request.trace).write_bytes(self._trace.dump())
+        except OSError as error:
+            text = f"{request.trace} could not be written: {error.strerror}"
+            self._warn(Warning("no_trace", text, "choose another --trace"))
+            return
+        on_gpu = any(c.case.device.startswith("cuda") for c in self.report.contenders.values())
+        command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
+        nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
+        trace = Trace(file=request.trace, nsys=nsys if on_gpu else None)
+        self._emit(ev.TraceWritten(at_s=self._control.now(), trace=trace))
 
     def _race(self, rows: list[RowPlan], *, report: Report, emit: Listener, end_s: float) -> None:
         assert self._pool is not None  # noqa: S101 - made just before
@@ -209,6 +240,8 @@ class Engine:
             now = self._control.now()
             weights = [r.scenario.weight for r in lightest_first[position:]]
             share = max(0.0, end_s - now) * weights[0] / sum(weights)
+            if self._request.trace is not None:
+                share *= 1 - PROFILE_SHARE
             emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share))
             if race is not None:
                 race.release()
@@ -228,8 +261,26 @@ class Engine:
             )
             race.run()
             self._decide(row)
+            if self._request.trace is not None and report is self.report:
+                race.profile(self._trace)
         if race is not None and report is not self.report:
             race.release()
+
+    def _find_largest_batches(self, machine: Machine, end_s: float) -> None:
+        assert self._pool is not None  # noqa: S101 - made just before
+        cases = [case for row in self._rows for case in row.cases]
+        check_alone(machine, cases, forced=self._request.force)
+        fitting = Fitting(
+            pool=self._pool,
+            control=self._control,
+            emit=self._emit,
+            seed=self._request.seed,
+            end_s=end_s,
+        )
+        for position, case in enumerate(cases):
+            self._control.check()
+            now = self._control.now()
+            fitting.search(case, now + max(0.0, end_s - now) / (len(cases) - position))
 
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:
@@ -262,7 +313,9 @@ class Engine:
         devices = [d for d in gpu_devices(request, machine) if not d.startswith("fake:")]
         if not request.devices or "cpu" in request.devices:
             devices = ["cpu", *devices]
-        return ceilings.plan(machine, devices, threads=request.threads, brief=brief)
+        return ceilings.plan(
+            machine, devices, threads=max(request.threads, default=None), brief=brief
+        )
 
     def _know_ceilings(self, mark: str, detected: ev.HardwareDetected) -> None:
         """Those kept for this machine; before a table, where the budget has room, measured."""
@@ -310,18 +363,28 @@ class Engine:
             textbook=scenario.textbook,
             objective=scenario.objective,
             apart=list(scenario.apart),
-            reproduce=self._reproduce(scenario),
+            reproduce=self._reproduce(row),
             cases=row.cases,
             work={case.id: row.workload.work(case) for case in row.cases},
+            workload=row.workload.name,
+            point=dict(row.point),
         )
 
-    def _reproduce(self, scenario: Scenario) -> str:
-        request = self._request
-        only = (scenario.id,)
-        alone = replace(request, budget_s=request.budget)
-        alone = (
-            replace(alone, workloads=only) if request.workloads else replace(alone, scenarios=only)
-        )
+    def _reproduce(self, row: RowPlan) -> str:
+        """The command that measures this row alone, in the same time."""
+        request = replace(self._request, budget_s=self._request.budget, every=False, trace=None)
+        if not (self._request.workloads or self._request.every):
+            alone = replace(request, scenarios=(row.scenario.id,))
+        else:
+            point = dict(row.point)
+            batch = point.pop("batch", None)
+            settings = [s for s in request.settings if s.partition("=")[0] not in point]
+            alone = replace(
+                request,
+                workloads=(row.workload.name,),
+                batch=request.batch if batch is None else (int(batch),),
+                settings=(*settings, *(f"{name}={value}" for name, value in point.items())),
+            )
         return shlex.join(["workbench", *alone.arguments()])
 
     def _with_fakes(self, machine: Machine) -> Machine:
@@ -346,7 +409,7 @@ class Engine:
             control=self._control,
             run_id=self.run_id,
             python=self._request.python or sys.executable,
-            threads=self._request.threads or machine.cpu.effective_cores,
+            threads=max(self._request.threads, default=machine.cpu.effective_cores),
             memory_bytes=machine.memory.available_bytes,
             on_start=self._worker_started,
             on_end=self._worker_ended,

@@ -11,17 +11,21 @@ import msgspec
 from .contract import Case, Work
 from .document import (
     AccuracyResult,
+    BatchAttempt,
     Ceilings,
     Clocks,
     GpuReading,
     HostReading,
+    LargestBatch,
     Machine,
+    OperatorShare,
     Overhead,
     Reason,
     SetupTimes,
     Software,
     Telemetry,
     Tool,
+    Trace,
     Verdict,
     WarmUp,
     Warning,
@@ -67,6 +71,8 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     reproduce: str  # the command that measures this row again
     cases: list[Case]
     work: dict[str, Work]  # of one step, by case id
+    workload: str = ""
+    point: dict[str, int | float | str] = {}  # of a sweep: where this row lies
 
 
 class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
@@ -129,6 +135,30 @@ class CaseDropped(Event, frozen=True, kw_only=True, tag=True):
     ratio_bounds: tuple[float, float] | None  # simultaneous over all looks and pairs
 
 
+class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
+    """A pass beside the race, slower for being watched; `reason`: why there is none."""
+
+    case: str
+    steps: int
+    operators: list[OperatorShare]
+    reason: Reason | None = None
+
+
+class BatchTried(Event, frozen=True, kw_only=True, tag=True):
+    """One step of the search for the largest batch that fits."""
+
+    case: str
+    attempt: BatchAttempt
+
+
+class LargestBatchFound(Event, frozen=True, kw_only=True, tag=True):
+    found: LargestBatch
+
+
+class TraceWritten(Event, frozen=True, kw_only=True, tag=True):
+    trace: Trace
+
+
 class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
     case: str
     scenario: str
@@ -175,6 +205,10 @@ AnyEvent = (
     | BlockMeasured
     | BlockDiscarded
     | CaseDropped
+    | CaseProfiled
+    | BatchTried
+    | LargestBatchFound
+    | TraceWritten
     | CaseFinished
     | MachineRead
     | VerdictReached

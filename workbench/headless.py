@@ -12,8 +12,9 @@ from .engine import Engine, Listener
 from .export.json import dump
 from .export.log import line
 from .export.text import run_text
+from .plan import RowPlan
 from .report import Report
-from .request import Request, RowPlan
+from .request import Request
 
 
 def run_headless(

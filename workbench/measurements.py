@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .advisor import race
 from .contender import Contender
@@ -60,7 +61,8 @@ def measurement(
         clocks=_clocks(contender),
         call_overhead_s=contender.call_overhead_s,
         against=against(contender, row),
-        figures=_figures(contender),
+        figures=figures_of(contender, row),
+        operators=contender.operators,
         warnings=list(warnings),
     )
 
@@ -77,12 +79,31 @@ def against(contender: Contender, row: Sequence[Contender]) -> Against | None:
     return Against(fastest, ratio.value, ratio.interval, ratio.word(race.TOLERANCE))
 
 
-def _figures(contender: Contender) -> dict[str, float]:
+def figures_of(contender: Contender, row: Sequence[Contender] = ()) -> dict[str, float]:
+    """What the workload itself tells, the median over its blocks; and of several ranks beside one
+    of the same `row`, how well they scale."""
     names = dict.fromkeys(name for block in contender.blocks for name in block.figures)
-    return {
+    found = {
         name: stats.median([b.figures[name] for b in contender.blocks if name in b.figures])
         for name in names
     }
+    efficiency = scaling_efficiency(contender, row)
+    return found if efficiency is None else {**found, "scaling_efficiency_fraction": efficiency}
+
+
+def scaling_efficiency(contender: Contender, row: Sequence[Contender]) -> float | None:
+    """The time of one rank over that of `world` ranks times the devices they have for its one.
+
+    Ranks on a CPU share the cores that the one rank has; each rank on GPUs has one of its own.
+    """
+    world = contender.case.tuning.get("world", 1)
+    alone = replace(contender.case, tuning={**contender.case.tuning, "world": 1})
+    one = next((c for c in row if c.case.id == alone.id), None)
+    if one is None or world == 1:
+        return None
+    ratio = race.ratio_between(one.rounds(), contender.rounds())
+    devices = int(world) if contender.case.device_kind == "gpu" else 1
+    return None if ratio is None else ratio.value / devices
 
 
 def _clocks(contender: Contender) -> Clocks | None:

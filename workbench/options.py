@@ -8,7 +8,19 @@ from typing import Any, TypeVar
 
 import click
 
+from .request import UsageError
+from .values import numbers
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...]:
+    """One or several whole numbers: `8`, `1,8,64`, `1..256`."""
+    try:
+        return () if text is None else tuple(int(number) for number in numbers(text, int))
+    except ValueError as error:
+        raise UsageError(f"{option.opts[0]} {error}") from None
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
@@ -43,14 +55,24 @@ SHARED = [
         metavar="NAME",
         help="fp64, fp32, tf32, bf16, fp16, int8; repeatable.",
     ),
-    click.option("--threads", type=int, metavar="N", help="CPU threads of every contender."),
-    click.option("--batch", type=int, metavar="N", help="Batch size."),
+    click.option(
+        "--threads",
+        callback=_numbers,
+        metavar="N[,N...]",
+        help="CPU threads of every contender; several race against one another.",
+    ),
+    click.option(
+        "--batch",
+        callback=_numbers,
+        metavar="N[,N...|..N]",
+        help="Batch size; several, as 1..256 for each doubling, make a curve.",
+    ),
     click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="A parameter of the workload; see workbench list.",
+        help="A parameter of the workload, see workbench list; several values as for --batch.",
     ),
     click.option(
         "--python",
@@ -63,6 +85,11 @@ SHARED = [
         default=0,
         metavar="N",
         help="Seed of data and weights.",
+    ),
+    click.option(
+        "--trace",
+        metavar="FILE",
+        help="Then profile a few steps of each contender: a Chrome or Perfetto trace.",
     ),
     click.option("--strict", is_flag=True, help="Exit 3 if a result carries a warning."),
     json_option,

@@ -15,12 +15,13 @@ from .advisor import standings
 from .contender import Contender
 from .contract import DEFAULT_CACHE_BYTES, Case
 from .control import Control
-from .document import AccuracyResult, Clocks, Reason, SetupTimes, WarmUp
+from .document import AccuracyResult, Clocks, OperatorShare, Reason, SetupTimes, WarmUp
+from .export.trace import TraceFile
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
 from .overhead import OverheadMeter
+from .plan import RowPlan
 from .report import Report
-from .request import RowPlan
 from .telemetry import MachineTelemetry
 from .workers import Answer, Pool, WorkerFailed, WorkerKey
 
@@ -37,8 +38,20 @@ PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live o
 PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
 SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
+PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass with --trace, whichever is less
+PROFILE_DEADLINE_S = 20.0
 GRACE_S = 0.4  # of that, what a turn may run over before it is killed
 
+# What a workload says it cannot do on this machine, as opposed to what went wrong.
+CANNOT_HERE = (
+    "missing_package",
+    "no_compiler",
+    "no_device",
+    "not_quantised",
+    "provider_fallback",
+    "unsupported",
+    "unsupported_precision",
+)
 BUDGET = Reason(
     "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
 )
@@ -102,7 +115,8 @@ class Race:
     # ------------------------------------------------------------ the whole
 
     def run(self) -> None:
-        for case in self._plan.cases:
+        # What is compiled comes last: should it take too long, the others are ready.
+        for case in sorted(self._plan.cases, key=refusals.is_compiled):
             runner = Runner(case, worker_key(case))
             if self._prepare(runner):
                 self._active.append(runner)
@@ -126,6 +140,36 @@ class Race:
         for runner in self._active:
             self._finish(runner, "ok", None)
 
+    def profile(self, trace: TraceFile) -> None:
+        """A few steps of each contender under its profiler, which are never timed."""
+        for case in self._plan.cases:
+            key = worker_key(case)
+            contender = self._report.contenders[case.id]
+            if contender.blocks and contender.state == "ok" and self._pool.is_alive(key):
+                self._profile(contender, key, trace)
+
+    def _profile(self, contender: Contender, key: WorkerKey, trace: TraceFile) -> None:
+        case = contender.case.id
+        steps = round(PROFILED_S / stats.median(contender.samples_s))
+        steps = min(max(steps, 1), PROFILED_STEPS)
+        deadline = self._deadline(PROFILE_DEADLINE_S)
+        operators: list[OperatorShare] = []
+        reason = None
+        try:
+            found = self._pool.ask(key, deadline, op="profile", case=case, steps=steps).result
+            trace.add(case, found["events"])
+            whole = sum(operator["self_s"] for operator in found["operators"]) or 1.0
+            operators = [
+                OperatorShare(**operator, share=operator["self_s"] / whole)
+                for operator in found["operators"]
+            ]
+        except WorkerFailed as failure:
+            reason = failure.reason
+        now = self._control.now()
+        self._emit(
+            ev.CaseProfiled(at_s=now, case=case, steps=steps, operators=operators, reason=reason)
+        )
+
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
         for case in self._plan.cases:
@@ -140,9 +184,10 @@ class Race:
             self._finish(runner, "skipped", BUDGET)
             return False
         machine, software = self._report.machine, self._report.software
-        if machine is not None and (
-            refusal := refusals.beforehand(runner.case, self._plan.workload, machine, software)
-        ):
+        refusal = refusals.too_long_to_compile(runner.case, left)
+        if machine is not None and refusal is None:
+            refusal = refusals.beforehand(runner.case, self._plan.workload, machine, software)
+        if refusal is not None:
             self._finish(runner, "skipped", refusal)
             return False
         warm_up_s = min(max(left / (4 * len(self._plan.cases)), WARM_UP_S[0]), WARM_UP_S[1])
@@ -396,7 +441,7 @@ class Race:
         if reason.code == "timeout" and self._control.now() >= self._end_s:
             measured = bool(self._report.contenders[runner.case.id].blocks)
             self._finish(runner, "ok" if measured else "skipped", BUDGET)
-        elif reason.code == "missing_package":
+        elif reason.code in CANNOT_HERE:
             self._finish(runner, "skipped", reason)
         else:
             self._finish(runner, "failed", reason)

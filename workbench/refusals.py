@@ -10,6 +10,7 @@ from .machine.isa import bound_ops_per_s, lacking
 
 GPU_SHARE = 0.9  # of the free memory; the rest stays free for whoever else is there
 SLOWER_THAN_WORTH = 3.0  # times: a reduced precision this far behind FP32 is not raced on
+COMPILE_S = 30.0  # of a training step on two cores, with nothing in torch's cache
 REDUCED = ("bf16", "fp16", "int8")
 
 
@@ -37,6 +38,21 @@ def beforehand(
             "take a smaller size or batch",
         )
     return None
+
+
+def is_compiled(case: Case) -> bool:
+    return "compile" in (case.mode or "").split("+")
+
+
+def too_long_to_compile(case: Case, left_s: float) -> Reason | None:
+    """Why a compiled contender does not fit into what its row has left."""
+    if not is_compiled(case) or left_s >= COMPILE_S:
+        return None
+    return Reason(
+        "budget",
+        f"compiling takes up to {COMPILE_S:.0f} s, {left_s:.0f} s are left",
+        "give it a larger --budget",
+    )
 
 
 def scouting(case: Case, workload: Workload) -> tuple[Case, Case] | None:

@@ -17,14 +17,18 @@ from .document import (
     Document,
     GpuReading,
     HostReading,
+    LargestBatch,
     Machine,
     Measurement,
     Run,
     Software,
+    Sweep,
+    Trace,
     Verdict,
     Warning,
 )
 from .measurements import measurement
+from .sweeps import sweeps
 from .trust import trust_warnings
 
 
@@ -65,6 +69,8 @@ class Report:
     host: HostReading | None = None  # the latest
     gpus: dict[int, GpuReading] = field(default_factory=dict)  # the latest, by NVML's number
     workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)
+    trace: Trace | None = None
+    largest_batches: list[LargestBatch] = field(default_factory=list)
     current_row: str | None = None
     last_row: str | None = None  # the one raced last, also after the end
     current_case: str | None = None
@@ -133,6 +139,15 @@ class Report:
                 contender = self.contenders[event.case]
                 contender.state, contender.reason = event.status, event.reason
                 contender.telemetry = event.telemetry
+            case ev.CaseProfiled():
+                self.contenders[event.case].operators = event.operators
+            case ev.BatchTried():
+                self.contenders[event.case].state = "measuring"
+                self.current_case = event.case
+            case ev.LargestBatchFound():
+                self.largest_batches.append(event.found)
+            case ev.TraceWritten():
+                self.trace = event.trace
             case ev.MachineRead():
                 self.host = event.host or self.host
                 self.gpus |= {reading.index: reading for reading in event.gpus}
@@ -195,6 +210,10 @@ class Report:
         return [self.measurement(contender) for contender in self.contenders.values()]
 
     @property
+    def sweeps(self) -> list[Sweep]:
+        return sweeps(list(self.rows.values()))
+
+    @property
     def verdicts(self) -> list[Verdict]:
         return [row.verdict for row in self.rows.values() if row.verdict is not None]
 
@@ -222,4 +241,7 @@ class Report:
             verdicts=self.verdicts,
             warnings=list(self.warnings),
             ceilings=self.ceilings,
+            sweeps=self.sweeps,
+            trace=self.trace,
+            largest_batches=list(self.largest_batches),
         )

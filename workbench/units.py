@@ -118,3 +118,22 @@ def spread(center: float | None, interval: Sequence[float] | None) -> str:
     if not center or interval is None:
         return ""
     return f"±{percent((interval[1] - interval[0]) / 2 / center)}"
+
+
+_ENDINGS = ("_fraction", "_bytes_per_s", "_bytes", "_s")
+
+
+def named(name: str, value: float) -> str:
+    """A figure whose name ends in its unit: `waiting 12 %`, `allreduce 1.20 GB/s`, `epochs 3`."""
+    ending = next((end for end in _ENDINGS if name.endswith(end)), "")
+    text = {
+        "_fraction": percent,
+        "_bytes_per_s": lambda number: rate(number, "B/s"),
+        "_bytes": size,
+        "_s": duration,
+    }.get(ending, _plain)(value)
+    return f"{name.removesuffix(ending).replace('_', ' ')} {text}"
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else significant(value)

@@ -12,14 +12,14 @@ import json
 import os
 import socket
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from . import catalog
 from .contract import Setup, Task, WorkloadError, decode_case
-from .measure.block import WarmedUp, best_step_s, call_overhead_s, run_block, warm_up
+from .measure.block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 
 GPU_SETTLE_S = 0.25  # for clocks to rise again after an idle turn
 SCOUT_S = 0.02  # of a miniature: its steps take a millisecond where nothing is wrong
@@ -101,16 +101,42 @@ class Worker:
         """Measure for about `seconds`."""
         prepared = self.prepared[case]
         warmed = prepared.warmed
-        answer = run_block(
-            prepared.task,
-            iterations=warmed.iterations,
-            step_s=warmed.step_s,
-            seconds=seconds,
-            min_samples=min_samples,
-            latency=prepared.latency,
-            settle_s=GPU_SETTLE_S if self._on_gpu else 0.0,
-        )
+        with self._named_range(case):
+            answer = run_block(
+                prepared.task,
+                iterations=warmed.iterations,
+                step_s=warmed.step_s,
+                seconds=seconds,
+                min_samples=min_samples,
+                latency=prepared.latency,
+                settle_s=GPU_SETTLE_S if self._on_gpu else 0.0,
+            )
         return {**answer, "loss": prepared.task.loss(), "figures": prepared.task.figures()}
+
+    def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
+        """Two steps, to see whether the case fits: an optimiser allocates after the first."""
+        wanted = decode_case(case)
+        self._forget_memory_peak()
+        task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
+        try:
+            task.activate()
+            time_sample(task, 1)
+            step_s = time_sample(task, 1).host_s
+        finally:
+            task.close()
+        return {"step_s": step_s, "memory_peak_bytes": self._memory_peak()}
+
+    def profile(self, case: str, steps: int) -> dict[str, Any]:
+        """A few steps under the backend's own profiler."""
+        task = self.prepared[case].task
+        task.activate()
+        return asdict(task.profile(steps))
+
+    def _named_range(self, case: str) -> AbstractContextManager[Any]:
+        """A range of the case's name on the timeline of NVIDIA Nsight Systems."""
+        if not self._on_gpu:
+            return nullcontext()
+        return importlib.import_module("torch").cuda.nvtx.range(case)  # type: ignore[no-any-return]
 
     def scout(self, case: dict[str, Any], beside: dict[str, Any], seed: int) -> dict[str, Any]:
         """Seconds per step of two small cases, to find a precision that is only emulated here."""

@@ -275,6 +275,11 @@ class Pool:
         self.import_s[key] = time.monotonic() - began
         self._on_start(key, worker.pid, self.import_s[key], hello["versions"])
 
+    def end(self, key: WorkerKey) -> None:
+        """End one worker, if it lives: the next case gets a fresh one."""
+        if key in self._workers:
+            self._remove(key, None, self._workers[key].stop)
+
     def is_alive(self, key: WorkerKey) -> bool:
         return key in self._workers
 

@@ -12,6 +12,7 @@ from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
 from workbench.document import (
     AccuracyResult,
+    BatchAttempt,
     Ceilings,
     Cpu,
     CudaDriver,
@@ -19,14 +20,17 @@ from workbench.document import (
     Gpu,
     GpuReading,
     Isa,
+    LargestBatch,
     Machine,
     Memory,
     Nvml,
+    OperatorShare,
     Os,
     Reason,
     SetupTimes,
     Software,
     Tool,
+    Trace,
     WarmUp,
     Warning,
 )
@@ -235,6 +239,13 @@ def eventful() -> list[ev.AnyEvent]:
     ]
     middle.append(ev.MachineRead(at_s=0.51, gpus=[GpuReading(0, power_w=76.5)]))
     middle.append(ev.CeilingsKnown(at_s=0.51, ceilings=ceilings("cpu", "cuda:0")))
+    share = OperatorShare("aten::mm", 5, 0.9, 1.0)
+    middle.append(ev.CaseProfiled(at_s=0.52, case=a.id, steps=5, operators=[share]))
+    middle.append(ev.TraceWritten(at_s=0.52, trace=Trace("trace.json", None)))
+    attempt = BatchAttempt(8, 0.1, 2**20, None)
+    middle.append(ev.BatchTried(at_s=0.53, case=a.id, attempt=attempt))
+    largest = LargestBatch(a.id, 8, "budget", [attempt])
+    middle.append(ev.LargestBatchFound(at_s=0.53, found=largest))
     found: list[ev.AnyEvent] = []
     for event in [*first[:4], *middle, *first[4:], *rest]:
         if isinstance(event, ev.BlockMeasured) and event.scenario == "row":

@@ -105,7 +105,10 @@ def spoken_of(kind: type) -> list[str | None]:
         (ev.RacePlanned, [None, None]),
         (
             ev.RaceStarted,
-            ["    0.4 s  Row: 4 contenders, 10 s", "    0.4 s  Other: 2 contenders, 10 s"],
+            [
+                "    0.4 s  Row: 4 contenders, 10 s",
+                "    0.4 s  Other: 2 contenders, 10 s; row 2 of 2, 51 s left",
+            ],
         ),
         (ev.WorkerStarted, ["    0.5 s  worker cpu/torch is up after 1.00 s"]),
         (ev.WorkerEnded, ["    9.1 s  worker cpu/torch ended: killed"]),
@@ -129,6 +132,12 @@ def spoken_of(kind: type) -> list[str | None]:
                 "    9.0 s    cuda:0 torch fp32 skipped: it needs about 90.0 GiB"
                 " - take a smaller size",
             ],
+        ),
+        (ev.BatchTried, ["    0.5 s    work[of=a] cpu torch fp32 t8 batch 8: fits"]),
+        (ev.CaseProfiled, [None]),
+        (
+            ev.TraceWritten,
+            ["    0.5 s  wrote trace.json: open it in ui.perfetto.dev or chrome://tracing"],
         ),
         (ev.StatusChanged, ["    0.5 s  paused", "    0.5 s  running"]),
         (ev.RunFinished, ["    9.5 s  done after 9.5 s"]),

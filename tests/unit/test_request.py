@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import click
 import msgspec
 import pytest
 from builders import machine
@@ -16,15 +15,8 @@ from workbench import catalog, cli
 from workbench.advisor import scenarios
 from workbench.contract import Parameter
 from workbench.document import GpuProcess
-from workbench.request import (
-    Request,
-    UsageError,
-    check_device,
-    fake_devices,
-    fill_cases,
-    parse_settings,
-    resolve,
-)
+from workbench.plan import fill_cases, parse_settings, resolve
+from workbench.request import Request, UsageError, check_device, fake_devices
 
 SHIPPED = scenarios.load()
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
@@ -110,7 +102,7 @@ def test_any_setting_is_parsed_or_refused_in_one_line(name: str, value: str) -> 
     except UsageError as error:
         assert str(error)
     else:
-        assert 1 <= found["n"] <= 65536
+        assert all(1 <= n <= 65536 for n in found["n"])
 
 
 @given(st.floats() | st.integers(-(10**6), 10**6))
@@ -129,8 +121,10 @@ def test_a_number_out_of_range_is_refused(number: float) -> None:
         Request(),
         Request(quick=True, strict=True, seed=3),
         Request(scenarios=("realtime", "training"), budget_s=12.5, devices=("cpu", "fake:0@8")),
-        Request(workloads=("matmul",), settings=("n=256",), precisions=("fp32",), threads=1),
-        Request(workloads=("digits",), batch=32, backends=("torch",), thorough=True),
+        Request(workloads=("matmul",), settings=("n=256",), precisions=("fp32",), threads=(1,)),
+        Request(workloads=("digits",), batch=(32,), backends=("torch",), thorough=True),
+        Request(workloads=("digits",), batch=(1, 2, 4), settings=("a=1..8",)),
+        Request(every=True, quick=True),
     ],
 )
 def test_a_request_survives_its_own_command_line(request_: Request, monkeypatch) -> None:
@@ -146,6 +140,7 @@ def test_a_request_survives_its_own_command_line(request_: Request, monkeypatch)
 
 
 words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
+some_numbers = st.lists(st.integers(1, 10**7), max_size=3, unique=True).map(tuple)
 some_words = st.lists(words, max_size=3).map(tuple)
 
 
@@ -159,8 +154,8 @@ some_words = st.lists(words, max_size=3).map(tuple)
         devices=some_words,
         backends=some_words,
         precisions=some_words,
-        threads=st.none() | st.integers(-5, 5000),
-        batch=st.none() | st.integers(-5, 10**7),
+        threads=some_numbers,
+        batch=some_numbers,
         settings=st.lists(st.text(max_size=8).map("a=".__add__), max_size=3).map(tuple),
         python=st.none() | words,
         seed=st.integers(0, 2**31 - 1),
@@ -191,7 +186,7 @@ def test_lists_with_commas_are_taken_apart() -> None:
         raise UsageError("far enough")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workbench.request.resolve", record)
+        patch.setattr("workbench.plan.resolve", record)
         with pytest.raises(UsageError, match="far enough"):
             cli.cli.main(
                 [
@@ -230,9 +225,17 @@ def test_lists_with_commas_are_taken_apart() -> None:
         (Request(workloads=("matmul",), settings=("n=2.5",)), "n takes a whole number, not '2.5'"),
         (Request(workloads=("matmul",), settings=(f"n={10**400}",)), "n lies between 1 and 65536"),
         (Request(workloads=("matmul",), settings=("n=0",)), "n lies between 1 and 65536, not at 0"),
-        (Request(workloads=("matmul",), batch=4), "matmul has no batch; leave out --batch"),
-        (Request(workloads=("digits",), batch=0), "--batch lies between 1 and 1000000, not at 0"),
-        (Request(workloads=("digits",), batch=1_000_001), "--batch lies between 1 and 1000000"),
+        (Request(workloads=("matmul",), batch=(4,)), "matmul has no batch; leave out --batch"),
+        (
+            Request(workloads=("digits",), batch=(0,)),
+            "--batch lies between 1 and 1000000, not at 0",
+        ),
+        (Request(workloads=("digits",), batch=(1_000_001,)), "--batch lies between 1 and 1000000"),
+        (Request(workloads=("matmul",), settings=("n=9..3",)), "n a range such as 64..4096 rises"),
+        (Request(workloads=("matmul",), settings=("n=1,x",)), "n takes whole numbers, as 64 or"),
+        (Request(workloads=("matmul",), settings=("n=64..99999",)), "n lies between 1 and 65536"),
+        (Request(scenarios=("branching",), batch=(1, 8)), "a scenario takes one value of each"),
+        (Request(every=True, batch=(1,)), "--all stands for every workload as it is"),
         (Request(budget_s=0.5), "--budget lies between 1 and 86400 s"),
         (Request(budget_s=float("nan")), "--budget lies between 1 and 86400 s"),
         (Request(budget_s=float("inf")), "--budget lies between 1 and 86400 s"),
@@ -253,8 +256,8 @@ def test_what_cannot_be_met_is_refused_in_one_line_with_the_choices(
     ("request_", "told"),
     [
         (Request(devices=("cuda:1",)), "there is no cuda:1 here. Choices: cpu, cuda:0"),
-        (Request(threads=0), "--threads lies between 1 and 4096, not at 0"),
-        (Request(threads=4097), "--threads lies between 1 and 4096, not at 4097"),
+        (Request(threads=(0,)), "--threads lies between 1 and 4096, not at 0"),
+        (Request(threads=(4097,)), "--threads lies between 1 and 4096, not at 4097"),
         (
             Request(backends=("numpy",), precisions=("fp16",)),
             "floating_point has no contender left with these filters. It offers: cpu/numpy/",
@@ -325,7 +328,7 @@ def test_a_gpu_that_cuda_does_not_show_is_not_raced() -> None:
 
 
 def test_threads_are_those_asked_for_even_beyond_the_cores() -> None:
-    (row,) = plan(Request(scenarios=("prototyping",), threads=32))
+    (row,) = plan(Request(scenarios=("prototyping",), threads=(32,)))
     assert {case.threads for case in row.cases} == {32}
 
 
@@ -361,12 +364,12 @@ def test_a_plain_run_offers_every_variant_and_has_no_textbook(
 
 
 def test_the_last_of_two_settings_counts() -> None:
-    assert parse_settings(catalog.load("matmul"), ["n=3", "n=4"]) == {"n": 4}
+    assert parse_settings(catalog.load("matmul"), ["n=3", "n=4"]) == {"n": [4]}
 
 
 @given(st.integers(1, 65536))
 def test_a_setting_in_range_is_taken_as_it_stands(n: int) -> None:
-    assert parse_settings(catalog.load("matmul"), [f"n={n}"]) == {"n": n}
+    assert parse_settings(catalog.load("matmul"), [f"n={n}"]) == {"n": [n]}
 
 
 @pytest.mark.parametrize(
@@ -392,8 +395,67 @@ def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> 
 
 
 def test_a_run_of_nothing_is_refused() -> None:
-    with pytest.raises(click.UsageError):
+    with pytest.raises(UsageError, match="name a workload, or --all: bandwidth, "):
         cli.cli.main(["run"], standalone_mode=False)
+
+
+def test_several_sizes_make_a_row_each_the_outline_first() -> None:
+    rows = plan(Request(workloads=("matmul",), settings=("n=64..1024",)))
+    sizes = [row.scenario.params["n"] for row in rows]
+    assert sizes[:3] == [64, 1024, 256]
+    assert sorted(sizes) == [64, 128, 256, 512, 1024]
+    assert rows[1].scenario.id == "matmul[n=1024]"
+    assert rows[1].point == {"n": 1024}
+    assert {case.params["n"] for case in rows[1].cases} == {1024}
+
+
+def test_batches_and_sizes_make_a_grid() -> None:
+    rows = plan(
+        Request(workloads=("infer_mlp",), batch=(1, 8), settings=("width=64,128",), threads=(1, 2))
+    )
+    assert {(row.scenario.batch, row.scenario.params["width"]) for row in rows} == {
+        (1, 64),
+        (1, 128),
+        (8, 64),
+        (8, 128),
+    }
+    assert rows[0].scenario.id == "infer_mlp[batch=1,width=64]"
+    assert {case.threads for case in rows[0].cases} == {1, 2}
+    assert len({case.id for row in rows for case in row.cases}) == sum(len(r.cases) for r in rows)
+
+
+def test_a_single_value_makes_no_curve() -> None:
+    (row,) = plan(Request(workloads=("infer_mlp",), batch=(4,), settings=("width=64",)))
+    assert (row.scenario.id, row.point) == ("infer_mlp", {})
+
+
+def test_tuning_races_in_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(catalog.ENV, str(FIXTURES))
+    (row,) = plan(Request(workloads=("tuned",)))
+    assert [case.label for case in row.cases] == [
+        "cpu/numpy/fp32/hands=1/t8",
+        "cpu/numpy/fp32/hands=8/t8",
+    ]
+    (row,) = plan(Request(workloads=("tuned",), settings=("hands=2,3",)))
+    assert [case.tuning for case in row.cases] == [{"hands": 2}, {"hands": 3}]
+    assert row.scenario.id == "tuned"
+    assert row.cases[0].id == "tuned[size=1]/cpu/numpy/fp32/hands=2/t8"
+
+
+def test_quick_makes_a_plain_run_smaller_unless_a_size_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(catalog.ENV, str(FIXTURES))
+    (row,) = plan(Request(workloads=("spin",), quick=True))
+    assert row.scenario.params["ms"] == 0.5
+    (row,) = plan(Request(workloads=("spin",), quick=True, settings=("ms=3",)))
+    assert row.scenario.params["ms"] == 3
+
+
+def test_all_is_every_workload_and_leaves_out_what_this_machine_cannot() -> None:
+    rows = plan(Request(every=True))
+    assert [row.scenario.id for row in rows] == list(catalog.files())
+    assert Request(every=True).budget > Request(every=True, quick=True).budget == 180
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from workbench import catalog
 from workbench.advisor import scenarios
 from workbench.advisor.scenarios import Scenario, ScenarioError
 from workbench.contract import PRECISIONS
-from workbench.request import Request, fill_cases, resolve
+from workbench.plan import fill_cases, resolve
+from workbench.request import Request
 
 SHIPPED = scenarios.load()
 each_row = pytest.mark.parametrize("row", SHIPPED.values(), ids=SHIPPED)

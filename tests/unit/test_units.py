@@ -112,3 +112,17 @@ def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
     factor = 1000 ** ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"].index(unit)
     assert float(number) * factor == pytest.approx(value, rel=0.006)
     assert float(number) < 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("waiting_fraction", 0.12, "waiting 12 %"),
+        ("allreduce_bytes_per_s", 1.2e9, "allreduce 1.20 GB/s"),
+        ("buffer_bytes", 2048, "buffer 2 KiB"),
+        ("slowest_rank_s", 0.5, "slowest rank 500 ms"),
+        ("epochs", 3, "epochs 3"),
+    ],
+)
+def test_a_named_figure_ends_in_its_unit(name: str, value: float, text: str) -> None:
+    assert units.named(name, value) == text

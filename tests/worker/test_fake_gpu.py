@@ -12,8 +12,9 @@ from workbench.advisor.scenarios import Scenario
 from workbench.contract import ParameterValue
 from workbench.control import Control
 from workbench.engine import Engine
+from workbench.plan import RowPlan
 from workbench.report import Report
-from workbench.request import Request, RowPlan
+from workbench.request import Request
 
 
 def race(speed: str, params: dict[str, ParameterValue]) -> Report:

@@ -9,7 +9,7 @@ from .. import units
 from ..contract import PRECISIONS
 from ..datasheets import columns
 from ..document import Ceilings, DeviceCeilings
-from .text import table
+from .tables import table
 
 LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte
 KERNELS = ("copy", "triad")

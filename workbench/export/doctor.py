@@ -9,7 +9,8 @@ from pathlib import Path
 from ..doctor import FAIL, OK, WARN, Check, Examination, Level
 from ..document import Machine
 from ..machine.nvml import Links
-from .text import WIDTH, table
+from .tables import table
+from .text import WIDTH
 
 _WORDS = {OK: "ok", WARN: "WARN", FAIL: "FAIL", None: "-"}
 

@@ -45,7 +45,17 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"worker {event.worker} ended: {event.reason.message}"
         case ev.RaceStarted():
             row = report.rows[event.scenario]
-            return f"{row.plan.title}: {len(row.contenders)} contenders, {event.share_s:.0f} s"
+            count = len(row.contenders)
+            share = units.clock(event.share_s)
+            return f"{row.plan.title}: {count} contenders, {share}{_left(report)}"
+        case ev.CaseProfiled() if event.reason is not None:
+            return f"  {_name(event.case, report)} not profiled: {event.reason.message}"
+        case ev.BatchTried():
+            attempt = event.attempt
+            outcome = attempt.reason.message if attempt.reason else "fits"
+            return f"  {_name(event.case, report)} batch {attempt.batch:,}: {outcome}"
+        case ev.TraceWritten():
+            return f"wrote {event.trace.file}: open it in ui.perfetto.dev or chrome://tracing"
         case ev.CaseDropped():
             return f"  {_name(event.case, report)} out: {event.reason.message}"
         case ev.CaseFinished() if event.status in ("failed", "skipped"):
@@ -65,6 +75,15 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
         case ev.RunFinished():
             return f"{event.status} after {event.duration_s:.1f} s"
     return None
+
+
+def _left(report: Report) -> str:
+    """`; row 3 of 20, 140 s left` where there are several."""
+    if report.started is None or len(report.rows) < 2:
+        return ""
+    number = sum(row.started for row in report.rows.values())
+    left = units.clock(report.started.budget_s - report.last_at_s)
+    return f"; row {number} of {len(report.rows)}, {left} left"
 
 
 def _finished(event: ev.CaseFinished, report: Report) -> str | None:

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .. import units
 from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
 from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
-from ..document import CudaDriver, Gpu, Machine, Nvml, Software, Verdict
+from ..document import CudaDriver, Gpu, LargestBatch, Machine, Nvml, Software, Trace, Verdict
 from ..measure import statistics as stats
+from ..measurements import figures_of
 from ..report import Report, Row
 from ..trust import trust_warnings
+from .curves import sweep_text, value_text
+from .tables import table
 
 WIDTH = 100
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int]) -> str:
-    """Columns padded to their widest cell; those numbered in `right` are right-aligned."""
-    lines = [list(header), *(list(row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-
-    def render(cells: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        return "  ".join(padded).rstrip()
-
-    return "\n".join(render(line) for line in lines)
+TOP_OPERATORS = 5
 
 
 def rate_text(contender: Contender) -> str:
@@ -49,8 +38,45 @@ def run_text(report: Report) -> str:
     parts = []
     if report.verdicts:
         parts += [verdict_table(report.verdicts), *map(_reasons, report.verdicts)]
-    parts += [_row_text(row, report) for row in report.rows.values()]
+    if report.largest_batches:
+        parts.append(largest_batch_table(report.largest_batches))
+    for row in report.rows.values():
+        raced = not report.largest_batches or any(c.blocks for c in row.contenders)
+        if raced and not row.plan.point:
+            parts.append(_row_text(row, report))
+    for sweep in report.sweeps:
+        rows = [row for row in report.rows.values() if row.plan.workload == sweep.workload]
+        parts.append("\n".join([sweep_text(sweep), *_sweep_remarks(rows, report.machine)]))
+    if report.trace is not None:
+        parts.append("\n".join(trace_lines(report.trace)))
     return "\n\n".join(parts)
+
+
+def trace_lines(trace: Trace) -> Iterator[str]:
+    yield f"trace: {trace.file}, for ui.perfetto.dev or chrome://tracing"
+    if trace.nsys is not None:
+        yield f"the same with Nsight Systems: {trace.nsys}"
+
+
+def largest_batch_table(found: Sequence[LargestBatch]) -> str:
+    """Per contender the largest batch that fitted, and what ended the search."""
+    header = ("contender", "largest batch", "step", "memory", "ended by", "")
+    rows = []
+    for each in found:
+        fitted = [attempt for attempt in each.attempts if attempt.batch == each.batch]
+        at_least = ">= " if each.ended_by in ("budget", "range") else ""
+        reason = next((a.reason for a in reversed(each.attempts) if a.reason), None)
+        rows.append(
+            (
+                each.case.partition("/")[2],
+                "-" if each.batch is None else f"{at_least}{each.batch:,}",
+                units.duration(fitted[0].step_s) if fitted else "-",
+                units.size(fitted[0].memory_peak_bytes) if fitted else "-",
+                each.ended_by,
+                "" if reason is None else reason.message,
+            )
+        )
+    return table(header, rows, {1, 2, 3})
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
@@ -89,15 +115,52 @@ def _reasons(verdict: Verdict) -> str:
 
 def _row_text(row: Row, report: Report) -> str:
     header = ("contender", "median", "+-", "rate", "n", "accuracy", "")
-    rows = [_contender_cells(c, report.machine) for c in row.contenders]
+    rows = [_contender_cells(c, row, report.machine) for c in row.contenders]
     inner = row.contenders[0].case.id.partition("/")[0] if row.contenders else ""
     lines = [table(header, rows, {1, 2, 3, 4})]
     if row.verdict is None:  # whose reasons tell it above
+        lines += _fastest(row, report)
         lines += [f"! {w.message}; {w.remedy}" for w in report.disturbances(row)]
+    lines += [_operators(contender) for contender in row.contenders if contender.operators]
     return f"{row.plan.title} ({inner})\n" + textwrap.indent("\n".join(lines), "  ")
 
 
-def _contender_cells(contender: Contender, machine: Machine | None) -> tuple[str, ...]:
+def _operators(contender: Contender) -> str:
+    top = contender.operators[:TOP_OPERATORS]
+    listed = ", ".join(f"{found.name} {units.percent(found.share)}" for found in top)
+    return f"profile of {short(contender.case)}: {listed}"
+
+
+def _fastest(row: Row, report: Report) -> Iterator[str]:
+    """The first of a plain run, and how far it is ahead of the next."""
+    measured = [report.measurement(c) for c in row.contenders if c.blocks and c.state != "failed"]
+    behind = {m.against.ratio: m for m in measured if m.against is not None}
+    if not behind:
+        return
+    second = behind[min(behind)]
+    lead = second.against
+    assert lead is not None  # noqa: S101 - so it was chosen
+    first = report.contenders[lead.id].case
+    ahead = f"{units.ratio(lead.ratio, lead.ci95)} ahead of {short(second.case)}"
+    close = f"no telling it from {short(second.case)}"
+    yield f"fastest: {short(first)}, {ahead if lead.word == 'slower' else close}"
+
+
+def _sweep_remarks(rows: Sequence[Row], machine: Machine | None) -> list[str]:
+    """What was not measured and what weakens the rest, each remark once with its places."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        place = ", ".join(f"{name}={value_text(v)}" for name, v in row.plan.point.items())
+        for contender in row.contenders:
+            if remark := "; ".join(_remarks(contender, machine)):
+                found.setdefault((short(contender.case), remark), []).append(place)
+    return [
+        f"! {name}: {remark} (at {', '.join(places[:3])}{' ...' if places[3:] else ''})"
+        for (name, remark), places in found.items()
+    ]
+
+
+def _contender_cells(contender: Contender, row: Row, machine: Machine | None) -> tuple[str, ...]:
     samples = contender.samples_s
     center = stats.median(samples) if samples else None
     width = stats.relative_half_width(center or 0.0, contender.interval)
@@ -109,18 +172,22 @@ def _contender_cells(contender: Contender, machine: Machine | None) -> tuple[str
         rate_text(contender),
         str(len(samples)),
         units.figure(accuracy.value) if accuracy else "-",
-        _remark(contender, machine),
+        "; ".join([*_figures(contender, row), *_remarks(contender, machine)]),
     )
 
 
-def _remark(contender: Contender, machine: Machine | None) -> str:
+def _figures(contender: Contender, row: Row) -> list[str]:
+    return [units.named(*item) for item in figures_of(contender, row.contenders).items()]
+
+
+def _remarks(contender: Contender, machine: Machine | None) -> list[str]:
     words = [w.message for w in trust_warnings(contender, machine)]
     if contender.reason is not None:
         state = "" if contender.state == "ok" else f"{contender.state}: "
         words.insert(0, state + contender.reason.message)
     if contender.simulated:
         words.insert(0, "simulated")
-    return "; ".join(words)
+    return words
 
 
 # --------------------------------------------------------- detect and list

@@ -1,0 +1,108 @@
+"""The largest batch: doubled, bisected, and every way the search can end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from builders import machine
+
+from workbench import events as ev
+from workbench.contract import Case
+from workbench.document import GpuProcess, LargestBatch, Reason
+from workbench.fitting import CLOSE, Fitting, check_alone
+from workbench.request import UsageError
+from workbench.workers import Answer, WorkerFailed
+
+CASE = Case("job", "cpu", "torch", "fp32", threads=1, batch=8)
+
+
+class Memory:
+    """A pool whose workers fit batches up to `limit`, each attempt taking `seconds`."""
+
+    def __init__(self, limit: int, *, reason: Reason | None = None, seconds: float = 0.1) -> None:
+        self.limit, self.seconds, self.clock = limit, seconds, 0.0
+        self.reason = reason or Reason("no_memory", "out of memory")
+        self.alive: set[object] = set()
+
+    def start(self, key: object, deadline_s: float) -> None:
+        assert key not in self.alive, "every attempt gets a fresh worker"
+        self.alive.add(key)
+
+    def end(self, key: object) -> None:
+        self.alive.discard(key)
+
+    def ask(self, key: object, deadline_s: float, *, case: Case, **_: Any) -> Answer:
+        self.clock += self.seconds
+        if (case.batch or 0) > self.limit:
+            raise WorkerFailed(self.reason, died=False)
+        return Answer({"step_s": 0.1, "memory_peak_bytes": 2**20}, interrupted=False)
+
+    def now(self) -> float:
+        return self.clock
+
+
+def search(pool: Memory, *, until_s: float = 1e9, case: Case = CASE) -> LargestBatch:
+    seen: list[ev.AnyEvent] = []
+    fitting = Fitting(pool=pool, control=pool, emit=seen.append, seed=0, end_s=until_s)  # type: ignore[arg-type]
+    fitting.search(case, until_s)
+    assert not pool.alive
+    (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]
+    tried = [event.attempt for event in seen if isinstance(event, ev.BatchTried)]
+    assert tried == found.attempts
+    (finished,) = [event for event in seen if isinstance(event, ev.CaseFinished)]
+    assert (finished.status == "ok") == (found.batch is not None)
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 9, 100, 1000, 12_345])
+def test_the_limit_is_found_to_the_promised_closeness(limit: int) -> None:
+    found = search(Memory(limit))
+    assert found.batch is not None
+    assert found.batch <= limit <= max(found.batch + 1, CLOSE * found.batch)
+    assert found.ended_by == "memory"
+
+
+def test_where_not_even_one_fits_it_says_so() -> None:
+    found = search(Memory(0))
+    assert (found.batch, found.ended_by) == (None, "memory")
+    assert found.attempts[-1].batch == 1
+
+
+def test_the_search_ends_at_the_largest_batch_there_is() -> None:
+    found = search(Memory(10**9))
+    assert (found.batch, found.ended_by) == (1_000_000, "range")
+
+
+def test_a_worker_that_the_kernel_killed_counts_as_out_of_memory() -> None:
+    killed = Reason("worker_died", "the worker process died (killed by SIGKILL)")
+    assert search(Memory(100, reason=killed)).ended_by == "memory"
+
+
+def test_any_other_failure_ends_the_search_with_its_name() -> None:
+    found = search(Memory(100, reason=Reason("unsupported", "more than the data")))
+    assert (found.batch, found.ended_by) == (64, "unsupported")
+    crashed = Reason("worker_died", "the worker process died (killed by SIGSEGV)")
+    assert search(Memory(100, reason=crashed)).ended_by == "worker_died"
+
+
+def test_the_budget_ends_it_with_what_was_seen() -> None:
+    found = search(Memory(10**9, seconds=1.0), until_s=5.0)
+    assert found.ended_by == "budget"
+    assert found.batch == 8 * 2 ** (len(found.attempts) - 1)
+    spent = Memory(10, seconds=1.0)
+    spent.clock = 6.0
+    assert search(spent, until_s=5.0).batch is None
+
+
+def test_no_search_beside_other_peoples_processes_unless_forced() -> None:
+    here = machine("cuda:0", "cuda:1")
+    others = msgspec.structs.replace(here.gpus[0], processes=[GpuProcess(1, None)])
+    busy = msgspec.structs.replace(here, gpus=[others, here.gpus[1]])
+    on = [Case("job", f"cuda:{i}", "torch", "fp32", batch=1) for i in range(2)]
+    with pytest.raises(UsageError, match=r"cuda:0 is in use by 1 other process.*--force"):
+        check_alone(busy, on, forced=False)
+    check_alone(busy, on, forced=True)
+    check_alone(busy, on[1:], forced=False)
+    check_alone(busy, [CASE], forced=False)

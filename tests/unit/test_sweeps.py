@@ -1,0 +1,138 @@
+"""Curves from rows: where the lead changes, where a batch stops paying, what is best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from builders import report
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import events as ev
+from workbench.contract import Case, Work
+from workbench.export.curves import LABEL, chart_lines, sweep_text
+from workbench.export.text import run_text
+from workbench.report import Report
+from workbench.sweeps import sweeps
+
+
+def run_over(
+    axis: str, times: Mapping[str, Mapping[int, float | None]], *, flops: float | None = None
+) -> Report:
+    """A run of `times`: contender (backend) to value to seconds a step; None: it failed there.
+
+    Rows come in no particular order, as the engine's coarse-to-fine one.
+    """
+    found = report({})
+    found.rows.clear()
+    values = sorted({value for line in times.values() for value in line}, key=lambda v: v % 7)
+    for value in values:
+        name = f"job[{axis}={value}]"
+        batch = {"batch": value} if axis == "batch" else {}
+        params = {} if axis == "batch" else {axis: value}
+        cases = {
+            backend: Case("job", "cpu", backend, "fp32", threads=1, params=params, **batch)
+            for backend in times
+        }
+        items = float(value) if axis == "batch" else 1.0
+        found.apply(
+            ev.RacePlanned(
+                at_s=1,
+                scenario=name,
+                title="Job",
+                question="?",
+                textbook=None,
+                objective="throughput",
+                apart=[],
+                reproduce="",
+                cases=list(cases.values()),
+                work={c.id: Work(flops, None, items, "things", 1.0) for c in cases.values()},
+                workload="job",
+                point={axis: value},
+            )
+        )
+        for backend, case in cases.items():
+            step = times[backend].get(value)
+            if step is not None:
+                found.apply(
+                    ev.BlockMeasured(
+                        at_s=2,
+                        case=case.id,
+                        scenario=name,
+                        round=0,
+                        samples_s=[step] * 6,
+                        lead_in_s=[],
+                        loss=None,
+                    )
+                )
+            status = "ok" if step is not None else "failed"
+            found.apply(
+                ev.CaseFinished(at_s=3, case=case.id, scenario=name, status=status, reason=None)
+            )
+    return found
+
+
+def test_a_run_of_single_rows_has_no_curves() -> None:
+    assert sweeps(list(report({}).rows.values())) == []
+
+
+def test_curves_go_by_size_however_the_rows_came() -> None:
+    (found,) = run_over("n", {"numpy": {1: 1.0, 8: 3.0, 2: 2.0}}).sweeps
+    (curve,) = found.curves
+    assert found.axes == {"n": [1, 2, 8]}
+    assert [point.at["n"] for point in curve.points] == [1, 2, 8]
+    assert [point.rate for point in curve.points] == [1, 0.5, pytest.approx(1 / 3)]
+    assert (curve.unit, curve.knee) == ("things/s", None)
+    assert found.best == "job[n=1]/cpu/numpy/fp32/t1"
+
+
+def test_the_lead_changes_between_the_points_where_it_was_seen() -> None:
+    times = {"numpy": {1: 1.0, 2: 1.0, 4: 4.0}, "torch": {1: 2.0, 2: 1.5, 4: 2.0}}
+    (found,) = run_over("n", times).sweeps
+    (change,) = found.lead_changes
+    assert (change.parameter, change.between) == ("n", (2, 4))
+    assert change.from_contender == "cpu/numpy/fp32/t1"
+    assert change.to_contender == "cpu/torch/fp32/t1"
+    assert "between n 2 and 4 cpu/torch/fp32/t1 overtakes cpu/numpy/fp32/t1" in sweep_text(found)
+
+
+def test_the_knee_is_where_a_larger_batch_stops_paying() -> None:
+    steps = {1: 1.0, 2: 1.1, 4: 1.3, 8: 2.4, 16: 4.8}  # 1, 1.8, 3.08, 3.33, 3.33 things a second
+    (found,) = run_over("batch", {"torch": steps}).sweeps
+    assert found.curves[0].knee == 4
+
+
+def test_what_failed_is_a_hole_in_its_curve_and_never_leads() -> None:
+    (found,) = run_over("n", {"numpy": {1: None, 2: 5.0}, "torch": {1: 9.0, 2: 1.0}}).sweeps
+    assert [point.rate for point in found.curves[0].points] == [None, 0.2]
+    assert found.lead_changes == []
+    lines = sweep_text(found).splitlines()
+    assert next(line.split()[1] for line in lines if line.startswith("1 ")) == "-"
+
+
+def test_nothing_measured_is_told_without_a_chart() -> None:
+    (found,) = run_over("n", {"numpy": {1: None, 2: None}}).sweeps
+    assert found.best is None
+    assert chart_lines(found, 20, 8) == []
+    assert "job over n" in sweep_text(found)
+
+
+def test_a_run_prints_its_curves_instead_of_a_table_for_each_point() -> None:
+    text = run_text(run_over("n", {"numpy": dict.fromkeys((1, 2, 4), 1.0)}, flops=1e9))
+    assert text.count("job over n") == 1
+    assert "1.00 GFLOP/s" in text
+    assert "contender" not in text
+
+
+@given(
+    st.dictionaries(st.integers(1, 10**6), st.floats(1e-6, 1e3), min_size=2, max_size=12),
+    st.integers(8, 100),
+    st.integers(3, 30),
+)
+def test_a_chart_has_the_size_asked_for(steps: dict[int, float], width: int, height: int) -> None:
+    (found,) = run_over("n", {"numpy": steps}).sweeps
+    lines = chart_lines(found, width, height)
+    assert len(lines) == height + 3
+    assert max(map(len, lines[:height])) <= width + LABEL
+    assert sum("*" in line for line in lines[:height]) >= 1

@@ -1,0 +1,31 @@
+"""Profiles of several contenders in one file that Perfetto opens."""
+
+from __future__ import annotations
+
+import json
+
+from workbench.export.trace import GAP_US, TraceFile
+
+EVENTS = [
+    {"ph": "M", "name": "process_name", "pid": 77, "args": {"name": "python"}},
+    {"ph": "X", "name": "aten::mm", "pid": 77, "tid": 1, "ts": 5000.0, "dur": 10.0},
+    {"ph": "X", "name": "kernel", "pid": 0, "tid": 7, "ts": 5004.0, "dur": 30.0},
+]
+
+
+def test_contenders_follow_one_another_under_their_own_names() -> None:
+    trace = TraceFile()
+    trace.add("a", EVENTS)
+    trace.add("b", EVENTS)
+    told = json.loads(trace.dump())["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in told if e["ph"] == "M"}
+    assert list(names.values()) == ["a", "a", "b", "b"]
+    timed = [e for e in told if e["ph"] == "X"]
+    assert [e["ts"] for e in timed] == [0, 4, 34 + GAP_US, 38 + GAP_US]
+    assert [names[e["pid"]] for e in timed] == ["a", "a", "b", "b"]
+
+
+def test_a_profile_without_events_leaves_no_trace() -> None:
+    trace = TraceFile()
+    trace.add("a", EVENTS[:1])
+    assert json.loads(trace.dump())["traceEvents"] == []

@@ -1,0 +1,78 @@
+"""Several values in one word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.contract import Parameter
+from workbench.values import coarse_to_fine, numbers, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("64", [64]),
+        ("64,100,64", [64, 100]),
+        ("64..512", [64, 128, 256, 512]),
+        ("3..20", [3, 6, 12, 20]),
+        ("1,4..8,100", [1, 4, 8, 100]),
+    ],
+)
+def test_words_and_their_numbers(text: str, found: list[int]) -> None:
+    assert numbers(text, int) == found
+
+
+def test_ranges_of_floats_double_too() -> None:
+    assert numbers("0.5..3", float) == [0.5, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "x", "1..", "..3", "4..2", "0..4", "-1..4", "1..inf", "1..2..4", "1e3"]
+)
+def test_words_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"takes|rises"):
+        numbers(text, int)
+
+
+def test_too_many_values_are_refused_without_making_them() -> None:
+    with pytest.raises(ValueError, match="64 values at most"):
+        numbers(",".join(map(str, range(65))), int)
+    with pytest.raises(ValueError, match="64 values at most"):
+        numbers(f"1..{10**400}", int)
+
+
+@given(st.text(max_size=12), st.sampled_from([int, float]))
+def test_any_text_is_numbers_or_refused(text: str, kind: type) -> None:
+    try:
+        found = numbers(text, kind)
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert found
+        assert all(type(value) is kind for value in found)
+
+
+def test_a_path_is_one_value_whatever_it_contains() -> None:
+    assert parse(Parameter("images", "", "a folder"), "/a,b/c..d") == ["/a,b/c..d"]
+
+
+def test_choices_are_taken_apart_and_checked_one_by_one() -> None:
+    parameter = Parameter("wait", "no", "wait", choices=("no", "yes"))
+    assert parse(parameter, "yes,no") == ["yes", "no"]
+    with pytest.raises(ValueError, match="wait is one of no, yes"):
+        parse(parameter, "yes,maybe")
+
+
+@given(st.lists(st.integers(1, 7), min_size=1, max_size=3))
+def test_a_grid_is_whole_and_begins_with_its_corners(sizes: list[int]) -> None:
+    axes = {f"p{i}": list(range(size)) for i, size in enumerate(sizes)}
+    grid = coarse_to_fine(axes)
+    expected = 1
+    for size in sizes:
+        expected *= size
+    assert len({tuple(place.items()) for place in grid}) == len(grid) == expected
+    corners = 2 ** sum(size > 1 for size in sizes)
+    for place in grid[:corners]:
+        assert all(place[f"p{i}"] in (0, size - 1) for i, size in enumerate(sizes))

@@ -1,0 +1,135 @@
+"""The largest batch that fits: doubled until it does not, then bisected, each in a fresh worker.
+
+Running out of memory is a result here.  On a GPU it can end other people's work too, so the
+engine refuses to look beside their processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from . import events as ev
+from .contract import Case
+from .control import Control
+from .document import BatchAttempt, LargestBatch, Machine, Reason
+from .racing import SLACK_S, START_DEADLINE_S, worker_key
+from .request import UsageError
+from .workers import Pool, WorkerFailed
+
+CLOSE = 1.05  # the largest that fits is known to this factor
+MOST_BATCH = 1_000_000
+GROWTH = 2.5  # times as long as the attempt before is what one of twice the batch may take
+
+
+def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> None:
+    """Raise UsageError where a search would take the memory of other people's processes."""
+    for gpu in machine.gpus:
+        used = any(case.device == gpu.device for case in cases)
+        others = [p for p in gpu.processes or [] if p.pid != os.getpid()]
+        if used and others and not forced:
+            raise UsageError(
+                f"{gpu.device} is in use by {len(others)} other process(es), which a search for "
+                "the largest batch could end: wait for them, or add --force"
+            )
+
+
+class Fitting:
+    """Searches for one contender after another until the budget is spent."""
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        control: Control,
+        emit: Callable[[ev.AnyEvent], None],
+        seed: int,
+        end_s: float,
+    ) -> None:
+        self._pool = pool
+        self._control = control
+        self._emit = emit
+        self._seed = seed
+        self._end_s = end_s  # on the run's clock
+
+    def search(self, case: Case, until_s: float) -> None:
+        """Find the largest batch of `case`, beginning at its own, by `until_s`."""
+        found = LargestBatch(case=case.id, batch=None, ended_by="budget", attempts=[])
+        for attempt, ended_by in self._attempts(case, until_s):
+            self._emit(ev.BatchTried(at_s=self._control.now(), case=case.id, attempt=attempt))
+            found.attempts.append(attempt)
+            found.ended_by = ended_by
+        fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
+        found.batch = max(fitting, default=None)
+        now = self._control.now()
+        self._emit(ev.LargestBatchFound(at_s=now, found=found))
+        reason = None if fitting else _why_none(found)
+        self._emit(
+            ev.CaseFinished(
+                at_s=now,
+                case=case.id,
+                scenario=case.workload,
+                status="ok" if fitting else "failed",
+                reason=reason,
+            )
+        )
+
+    def _attempts(self, case: Case, until_s: float) -> Iterator[tuple[BatchAttempt, str]]:
+        """Each attempt with what would end the search after it."""
+        fits, fails = 0, 0
+        batch: int | None = case.batch or 1
+        while batch is not None and self._control.now() < until_s:
+            began = self._control.now()
+            attempt = self._try(replace(case, batch=batch))
+            took = self._control.now() - began
+            reason = attempt.reason
+            if reason is not None and not _is_memory(reason):
+                yield attempt, "budget" if reason.code == "timeout" else reason.code
+                return
+            fits, fails = (fits, batch) if reason else (batch, fails)
+            batch = _next(fits, fails)
+            if batch is None:
+                yield attempt, "memory" if fails else "range"
+                return
+            grown = GROWTH if batch > fits and not fails else 1.0
+            yield attempt, "budget"
+            if self._control.now() + grown * took > until_s:
+                return
+
+    def _try(self, case: Case) -> BatchAttempt:
+        key = worker_key(case)
+        left = max(0.0, self._end_s + SLACK_S / 2 - self._control.now())
+        assert case.batch is not None  # noqa: S101 - the plan has only cases with one
+        try:
+            self._pool.start(key, min(START_DEADLINE_S, left))
+            answer = self._pool.ask(key, left, op="attempt", case=case, seed=self._seed)
+        except WorkerFailed as failure:
+            return BatchAttempt(case.batch, None, None, failure.reason)
+        finally:
+            self._pool.end(key)
+        return BatchAttempt(case.batch, **answer.result, reason=None)
+
+
+def _is_memory(reason: Reason) -> bool:
+    """Refused by the library, or killed by the kernel where the library did not notice."""
+    killed = reason.code == "worker_died" and "SIGKILL" in reason.message
+    return killed or reason.code == "no_memory"
+
+
+def _next(fits: int, fails: int) -> int | None:
+    """The batch to try now; None when the largest is known well enough."""
+    if not fails:
+        return min(2 * fits, MOST_BATCH) if fits < MOST_BATCH else None
+    if fits == 0:
+        return fails // 2 or None
+    middle = (fits + fails) // 2
+    return middle if fails > max(CLOSE * fits, fits + 1) else None
+
+
+def _why_none(found: LargestBatch) -> Reason:
+    if not found.attempts:
+        return Reason("budget", "the budget was spent before its turn", "give it a larger --budget")
+    reason = found.attempts[-1].reason
+    assert reason is not None  # noqa: S101 - no attempt fitted
+    return reason

@@ -1,0 +1,271 @@
+"""A checked request into rows of contenders.
+
+What a request names wrongly is found here, before anything is measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from . import catalog, values
+from .advisor.scenarios import Scenario
+from .contract import Case, Host, ParameterValue, Workload
+from .document import Machine
+from .request import Request, UsageError, check, unknown
+
+MOST_ROWS = 512
+MOST_CASES = 64  # of one row
+
+
+@dataclass
+class RowPlan:
+    """One row to race: its scenario, and its contenders."""
+
+    scenario: Scenario
+    workload: Workload
+    cases: list[Case] = field(default_factory=list)
+    tuning: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)  # asked for
+    point: Mapping[str, ParameterValue] = field(
+        default_factory=dict
+    )  # where several were asked for
+
+
+def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
+    """The rows in which a largest batch can be looked for."""
+    found = [row for row in rows if row.scenario.batch is not None]
+    if not found:
+        names = ", ".join(row.workload.name for row in rows)
+        raise UsageError(f"--largest-batch: there is no batch in {names}")
+    return found
+
+
+def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan]:
+    """The rows a request names, with parameters checked; cases come once the machine is known."""
+    check(request)
+    if request.ceilings:
+        return []  # they depend on the machine
+    if request.every:
+        if request.workloads or request.settings or request.batch:
+            raise UsageError("--all stands for every workload as it is: no names, --set or --batch")
+        rows = [_ad_hoc(name, request) for name in catalog.files()]
+        return _with_batch(rows) if request.largest_batch else rows
+    if request.workloads:
+        names = dict.fromkeys(request.workloads)
+        rows = [row for name in names for row in _spread(_ad_hoc(name, request), request)]
+        if len(rows) > MOST_ROWS:
+            raise UsageError(f"that makes {len(rows)} rows; {MOST_ROWS} at most")
+        return _with_batch(rows) if request.largest_batch else rows
+    chosen = dict.fromkeys(request.scenarios or scenarios)
+    rows = [_row(name, request, scenarios) for name in chosen]
+    spread = [_spread(row, request) for row in rows]
+    if any(len(several) > 1 for several in spread):
+        raise UsageError("a scenario takes one value of each; several are for workbench run")
+    return [row for (row,) in spread]
+
+
+def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowPlan:
+    if name not in scenarios:
+        raise unknown("scenario", name, scenarios)
+    scenario = scenarios[name].quickened() if request.quick else scenarios[name]
+    workload = _workload(scenario.workload)
+    for parameter in scenario.params:
+        if parameter not in {p.name for p in workload.parameters}:
+            names = (p.name for p in workload.parameters)
+            raise unknown(f"parameter of scenario {name}:", parameter, names)
+    params = workload.values(scenario.params)
+    return RowPlan(msgspec.structs.replace(scenario, params=params), workload)
+
+
+def _ad_hoc(name: str, request: Request) -> RowPlan:
+    """A plain `run`: every variant, nothing to decide."""
+    workload = _workload(name)
+    quick = workload.quick if request.quick else {}
+    batch = workload.default_batch
+    scenario = Scenario(
+        id=name,
+        title=workload.title,
+        question=workload.teaches,
+        textbook=None,
+        workload=name,
+        objective="latency_p99" if workload.latency else "throughput",
+        precisions=tuple(dict.fromkeys(v.precision for v in workload.variants)),
+        modes=None,
+        params=workload.values(quick),
+        batch=int(quick.get("batch", batch)) if batch is not None else None,
+    )
+    return RowPlan(scenario, workload)
+
+
+def _workload(name: str) -> Workload:
+    names = catalog.files()
+    if name not in names:
+        raise unknown("workload", name, names)
+    return catalog.load(name)
+
+
+def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
+    """The row as it was asked for: one for each combination of several sizes or batches."""
+    given = parse_settings(row.workload, request.settings)
+    tuning = {
+        p.name: given.pop(p.name) for p in row.workload.parameters if p.tuning and p.name in given
+    }
+    if batches := _batches(row, request.batch):
+        given = {"batch": batches, **given}
+    several = [name for name, found in given.items() if len(found) > 1]
+    rows = []
+    for place in values.coarse_to_fine(given):
+        point = {name: place[name] for name in several}
+        batch = place.pop("batch", row.scenario.batch)
+        scenario = msgspec.structs.replace(
+            row.scenario,
+            id=_point_name(row.scenario.id, point),
+            params={**row.scenario.params, **place},
+            batch=batch if batch is None else int(batch),
+        )
+        rows.append(replace(row, scenario=scenario, tuning=tuning, point=point))
+    return rows
+
+
+def _point_name(name: str, point: Mapping[str, ParameterValue]) -> str:
+    listed = ",".join(f"{parameter}={value}" for parameter, value in point.items())
+    return f"{name}[{listed}]" if point else name
+
+
+def _batches(row: RowPlan, batches: Sequence[int]) -> list[ParameterValue]:
+    if batches and row.workload.default_batch is None:
+        raise UsageError(f"{row.workload.name} has no batch; leave out --batch")
+    for batch in batches:
+        if not 1 <= batch <= 1_000_000:
+            raise UsageError(f"--batch lies between 1 and 1000000, not at {batch}")
+    return list(batches)
+
+
+def parse_settings(
+    workload: Workload, settings: Sequence[str]
+) -> dict[str, Sequence[ParameterValue]]:
+    """`name=value` texts as typed values of the parameters of `workload`."""
+    known = {parameter.name: parameter for parameter in workload.parameters}
+    found: dict[str, Sequence[ParameterValue]] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes name=value, not {setting!r}")
+        if name not in known:
+            if not known:
+                raise UsageError(f"{workload.name} has no parameters to set")
+            raise unknown(f"parameter of {workload.name}:", name, known)
+        try:
+            found[name] = values.parse(known[name], text)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+    return found
+
+
+def gpu_devices(request: Request, machine: Machine) -> list[str]:
+    """The GPUs to race: those asked for, otherwise one of each kind."""
+    available = [gpu for gpu in machine.gpus if gpu.device is not None]
+    explicit = list(dict.fromkeys(d.partition("@")[0] for d in request.devices if ":" in d))
+    if explicit:
+        names = [gpu.device for gpu in available if gpu.device]
+        for device in explicit:
+            if device not in names:
+                choices = ["cpu", *names]
+                raise UsageError(f"there is no {device} here. Choices: {', '.join(choices)}")
+    if request.devices and "gpu" not in request.devices:
+        return explicit
+    one_of_each: dict[str | None, str | None] = {}
+    for gpu in sorted(available, key=lambda gpu: bool(gpu.processes)):  # one that nobody works on
+        one_of_each.setdefault(gpu.name, gpu.device)
+    if "gpu" in request.devices and not one_of_each:
+        raise UsageError("there is no GPU here that CUDA can use; see workbench detect")
+    chosen = [gpu.device for gpu in available if gpu.device in one_of_each.values() and gpu.device]
+    return list(dict.fromkeys([*explicit, *chosen]))
+
+
+def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> None:
+    """Give each row its contenders; UsageError if the filters leave a row without any."""
+    gpus = gpu_devices(request, machine)
+    with_cpu = not request.devices or "cpu" in request.devices
+    for row in rows:
+        row.cases = _cases(row, request, machine, gpus, with_cpu=with_cpu)
+        if len(row.cases) > MOST_CASES:
+            raise UsageError(
+                f"{row.scenario.id} has {len(row.cases)} contenders, {MOST_CASES} at most: "
+                "narrow it with --device, --precision, --threads or --set"
+            )
+        if not row.cases and not request.every:
+            if not gpus and all(v.device_kind == "gpu" for v in row.workload.variants):
+                raise UsageError(
+                    f"{row.scenario.id} needs a GPU, and there is none here that can be used;"
+                    " see workbench detect"
+                )
+            offered = sorted(
+                {f"{v.device_kind}/{v.backend}/{v.precision}" for v in row.workload.variants}
+            )
+            raise UsageError(
+                f"{row.scenario.id} has no contender left with these filters. "
+                f"It offers: {', '.join(offered)}"
+            )
+
+
+def _cases(
+    row: RowPlan, request: Request, machine: Machine, gpus: Sequence[str], *, with_cpu: bool
+) -> list[Case]:
+    scenario = row.scenario
+    found: list[Case] = []
+    wanted = [*scenario.precisions, *scenario.apart]
+    for variant in row.workload.variants:
+        if variant.precision not in wanted:
+            continue
+        if scenario.modes is not None and variant.mode not in (None, *scenario.modes):
+            continue
+        if request.precisions and variant.precision not in request.precisions:
+            continue
+        if request.backends and variant.backend not in request.backends:
+            continue
+        template = Case(
+            workload=row.workload.name,
+            device="cpu",
+            backend=variant.backend,
+            precision=variant.precision,
+            quantization=variant.quantization,
+            mode=variant.mode,
+            batch=scenario.batch,
+            params=scenario.params,
+        )
+        placed: list[Case] = []
+        if variant.device_kind == "gpu":
+            placed = [replace(template, device=gpu) for gpu in gpus]
+        elif with_cpu:
+            counts = thread_counts(scenario, request, machine)
+            placed = [replace(template, threads=count) for count in counts]
+        for tuning in _tunings(row, machine, variant.device_kind):
+            found += [replace(case, tuning=tuning) for case in placed]
+    return found
+
+
+def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str, ParameterValue]]:
+    """The settings to race: those asked for, otherwise what the workload proposes here."""
+    host = Host(
+        cores=machine.cpu.effective_cores,
+        gpus=sum(gpu.device is not None for gpu in machine.gpus),
+    )
+    axes = {
+        p.name: row.tuning.get(p.name) or row.workload.candidates(p.name, host, device_kind)
+        for p in row.workload.parameters
+        if p.tuning
+    }
+    return [dict(zip(axes, found, strict=True)) for found in itertools.product(*axes.values())]
+
+
+def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:
+    """The CPU thread counts to race, never more than the effective cores unless asked for."""
+    if request.threads:
+        return list(dict.fromkeys(request.threads))
+    cores = machine.cpu.effective_cores
+    counts = [cores if count == "all" else min(count, cores) for count in scenario.threads]
+    return list(dict.fromkeys(counts))

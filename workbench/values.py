@@ -1,0 +1,87 @@
+"""Several values in one word: `64,100`, and `64..4096` for each doubling between the two."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from .contract import Parameter, ParameterValue
+
+MOST_VALUES = 64  # of one word
+
+V = TypeVar("V")
+
+
+def numbers(text: str, kind: type[int] | type[float]) -> list[ParameterValue]:
+    """The numbers that `text` spells, in its order, each once; ValueError says what is wrong."""
+    noun = "whole numbers" if kind is int else "numbers"
+    found: list[ParameterValue] = []
+    for part in text.split(","):
+        low_text, dots, high_text = part.partition("..")
+        try:
+            low = kind(low_text)
+            high = kind(high_text) if dots else low
+        except (ValueError, OverflowError):
+            raise ValueError(f"takes {noun}, as 64 or 64,100 or 64..4096, not {text!r}") from None
+        if not (dots == "" or 0 < low < high < float("inf")):
+            raise ValueError(f"a range such as 64..4096 rises from above 0, unlike {part!r}")
+        found += itertools.islice(_doublings(low, high) if dots else [low], MOST_VALUES + 1)
+    if len(found) > MOST_VALUES:
+        raise ValueError(f"takes {MOST_VALUES} values at most")
+    return list(dict.fromkeys(found))
+
+
+def _doublings(low: int | float, high: int | float) -> Iterable[int | float]:
+    value = low
+    while value < high:
+        yield value
+        value *= 2
+    yield high
+
+
+def parse(parameter: Parameter, text: str) -> list[ParameterValue]:
+    """The values of `parameter` that `text` spells, each within its range.
+
+    A free text, such as a path, is one value, whatever it contains.
+    """
+    if isinstance(parameter.default, str):
+        parts = text.split(",") if parameter.choices else [text]
+        return list(dict.fromkeys(parameter.parse(part) for part in parts))
+    if "," not in text and ".." not in text:
+        return [parameter.parse(text)]
+    try:
+        found = numbers(text, type(parameter.default))
+    except ValueError as error:
+        raise ValueError(f"{parameter.name} {error}") from None
+    return [parameter.parse(str(value)) for value in found]
+
+
+def coarse_to_fine(axes: Mapping[str, Sequence[V]]) -> list[dict[str, V]]:
+    """Every combination of the values, the outline first: a grid cut short still spans its range.
+
+    Of each axis the ends come first, then the middle, then the middles of what is between.
+    """
+    ranks = [{index: rank for rank, index in enumerate(_spread(len(v)))} for v in axes.values()]
+    places = itertools.product(*(range(len(values)) for values in axes.values()))
+
+    def fineness(place: tuple[int, ...]) -> tuple[int, ...]:
+        levels = [rank[index] for rank, index in zip(ranks, place, strict=True)]
+        return max(levels, default=0), *levels
+
+    return [
+        {name: values[i] for (name, values), i in zip(axes.items(), place, strict=True)}
+        for place in sorted(places, key=fineness)
+    ]
+
+
+def _spread(count: int) -> list[int]:
+    """0 .. count - 1, each as far as can be from those before it."""
+    found, gaps = list(dict.fromkeys([0, count - 1]))[:count], [(0, count - 1)]
+    while gaps:
+        low, high = gaps.pop(0)
+        middle = (low + high) // 2
+        if low < middle:
+            found.append(middle)
+            gaps += [(low, middle), (middle, high)]
+    return found
