@@ -66,7 +66,7 @@ def untrained_convnet(seed: int) -> list[Layer]:
 
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [
-        Conv(_he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
+        Conv(he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
         for inputs, outputs, stride in CONVOLUTIONS
     ]
     return [*layers, Pool(), *mlp((CONVOLUTIONS[-1][1], CLASSES), seed)]
@@ -100,12 +100,12 @@ def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
     rng = np.random.default_rng(seed)
     last = len(sizes) - 2
     return [
-        Dense(_he(rng, outputs, inputs), np.zeros(outputs, np.float32), relu=index < last)
+        Dense(he(rng, outputs, inputs), np.zeros(outputs, np.float32), relu=index < last)
         for index, (inputs, outputs) in enumerate(pairwise(sizes))
     ]
 
 
-def _he(rng: np.random.Generator, *shape: int) -> Array:
+def he(rng: np.random.Generator, *shape: int) -> Array:
     """Normal weights of variance 2 / fan-in, which keeps activations at one scale under ReLU."""
     import numpy as np
 

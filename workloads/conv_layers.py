@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
@@ -35,6 +35,7 @@ class ConvLayers(Workload):
         Parameter("image", 32, "side of the square input", minimum=4, maximum=1024, unit="px"),
     )
     default_batch = 8
+    quick: ClassVar = {"batch": 1}
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("cpu", "torch", "bf16"),

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.contract import (
-    Accuracy,
-    Case,
-    Setup,
-    Task,
-    Variant,
-    Work,
-    Workload,
-    WorkloadError,
-)
+from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
 
 from . import _digits
-from ._network import mlp, mlp_multiplications
+from ._network import Dense, Layer, mlp, mlp_multiplications
 from ._torch import TorchTask, module, to_device
+from ._training import ShuffledBatches, require_batch
 
 SIDE = 28
 SIZES = (SIDE * SIDE, 128, 10)
@@ -51,20 +43,21 @@ class Digits(Workload):
             bytes_moved=4.0 * (10 * weights + batch * 2 * SIZES[0]),
             items=batch,
             item="samples",
-            memory_bytes=4.0 * (8 * weights + batch * sum(SIZES) * 4 + 2 * 1797 * SIZES[0]),
+            memory_bytes=memory_bytes(batch),
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        if (case.batch or 1) > _digits.TRAINING:
-            raise WorkloadError(
-                f"a batch of {case.batch} is more than the {_digits.TRAINING} training digits",
-                hint="take a smaller --batch",
-            )
-        return DigitTraining(case, setup)
+        require_batch(case, _digits.TRAINING, "training digits")
+        return EndlessTraining(case, setup)
+
+
+def memory_bytes(batch: int) -> float:
+    """Estimated peak of the training."""
+    return 4.0 * (8 * mlp_multiplications(SIZES) + batch * sum(SIZES) * 4 + 2 * 1797 * SIZES[0])
 
 
 class DigitTraining(TorchTask):
-    """One step is one optimiser step on one batch."""
+    """The training from its initial weights; the digits lie on the device."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
@@ -79,29 +72,21 @@ class DigitTraining(TorchTask):
         self.pictures, self.labels = to_device(setup, case, *on_host)
         self.latest: Any = None
         with setup.phase("build"):
-            self._start()
+            self.start()
 
-    def _start(self) -> None:
-        """The initial weights and the first epoch of the fixed order of batches."""
+    def start(self) -> None:
+        """The initial weights and the fixed order of batches."""
         import torch
 
         self.network = module(self.layers).to(self.device)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
-        self.shuffle = torch.Generator().manual_seed(self.seed)
-        self.epoch = 0
-        self.left: list[Any] = []
+        self.batches = ShuffledBatches(_digits.TRAINING, self.batch, self.seed, self.device)
 
-    def step(self) -> None:
+    def train(self) -> None:
+        """One optimiser step on the next batch."""
         import torch
 
-        if not self.left:
-            if self.epoch == EPOCHS:
-                self._start()
-            self.epoch += 1
-            order = torch.randperm(_digits.TRAINING, generator=self.shuffle)
-            whole = len(order) - len(order) % self.batch  # steps are of one size
-            self.left = list(order[:whole].to(self.device).split(self.batch))
-        chosen = self.left.pop()
+        chosen = next(self.batches)
         self.optimiser.zero_grad(set_to_none=True)
         logits = self.network(self.pictures[chosen])
         loss = torch.nn.functional.cross_entropy(logits, self.labels[chosen])
@@ -109,25 +94,44 @@ class DigitTraining(TorchTask):
         self.optimiser.step()
         self.latest = loss.detach()
 
-    def check(self) -> Accuracy:
-        """Train for twenty epochs in batches of 64, whatever is timed; then start afresh."""
+    def test_accuracy(self) -> float:
+        """The share of the unseen digits that the network recognises now."""
         import torch
 
-        timed, self.batch = self.batch, CHECKED_BATCH
-        for _ in range(EPOCHS * (_digits.TRAINING // CHECKED_BATCH)):
-            self.step()
         with torch.inference_mode():
             answers = self.network(self.pictures[_digits.TRAINING :]).argmax(dim=1)
-        right = (answers == self.labels[_digits.TRAINING :]).float().mean()
-        accuracy = float(right.item())
-        self.batch = timed
-        self._start()
-        reference = f"{len(answers)} unseen digits after {EPOCHS} epochs"
-        passed = accuracy >= ACCURACY_FLOOR
-        return Accuracy("test_accuracy", accuracy, reference, ACCURACY_FLOOR, passed)
+        return int((answers == self.labels[_digits.TRAINING :]).sum().item()) / len(answers)
+
+    def trained(self) -> list[Layer]:
+        """The network as it is now, on the host."""
+        found = [tensor.detach().cpu().numpy() for tensor in self.network.parameters()]
+        hidden_weight, hidden_bias, weight, bias = found
+        return [Dense(hidden_weight, hidden_bias, relu=True), Dense(weight, bias, relu=False)]
 
     def loss(self) -> float | None:
         return None if self.latest is None else float(self.latest.item())
+
+
+class EndlessTraining(DigitTraining):
+    """One step is one optimiser step on one batch."""
+
+    def step(self) -> None:
+        if self.batches.epoch == EPOCHS and self.batches.finished:
+            self.start()
+        self.train()
+
+    def check(self) -> Accuracy:
+        """Train for twenty epochs in batches of 64, whatever is timed; then start afresh."""
+        timed, self.batch = self.batch, CHECKED_BATCH
+        self.start()
+        for _ in range(EPOCHS * (_digits.TRAINING // CHECKED_BATCH)):
+            self.train()
+        accuracy = self.test_accuracy()
+        self.batch = timed
+        self.start()
+        reference = f"{len(self.labels) - _digits.TRAINING} unseen digits after {EPOCHS} epochs"
+        passed = accuracy >= ACCURACY_FLOOR
+        return Accuracy("test_accuracy", accuracy, reference, ACCURACY_FLOOR, passed)
 
 
 WORKLOAD = Digits()

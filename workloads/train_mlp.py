@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
@@ -30,6 +30,7 @@ class TrainMlp(Workload):
         Parameter("samples", 10_000, "training samples, all in every step", 1, 10_000_000),
         Parameter("steps", 100, "optimiser steps of a run", minimum=1, maximum=100_000),
     )
+    quick: ClassVar = {"steps": 20}
     variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
 
     def work(self, case: Case) -> Work:

@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -18,11 +19,14 @@ SMALL = {
     "gemm": {"m": 12, "n": 40, "k": 24},
     "train_cnn": {"image": 16, "loaders": 1},
     "infer_cnn": {"image": 16},
+    "train_resnet": {"blocks": 1},
+    "train_gpt": {"tokens": 16, "width": 128, "blocks": 1},
     "train_mlp": {"samples": 200, "steps": 5},
     "train_mlp_deep": {"samples": 200, "epochs": 3},
     "conv_layers": {"image": 8},
     "forest": {"trees": 10, "depth": 4},
     "digits": {},
+    "digits_to_accuracy": {"target": 0.9},
     "infer_mlp": {"width": 64},
     "matmul_cold": {"n": 64},
     "bandwidth": {"mib": 0.1},
@@ -34,10 +38,13 @@ SMALL = {
 BATCH = {
     "gemm": 1,
     "train_cnn": 8,
+    "train_resnet": 4,
+    "train_gpt": 2,
     "infer_cnn": 1,
     "conv_layers": 1,
     "forest": 16,
     "digits": 64,
+    "digits_to_accuracy": 64,
     "infer_mlp": 4,
 }
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
@@ -53,6 +60,14 @@ ON_GPU = [
     for variant in workload.variants
     if variant.device_kind == "gpu"
 ]
+
+
+@pytest.fixture(autouse=True)
+def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile traces and transforms all, but makes no C++ of it: ten seconds for each."""
+    import torch
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
 
 
 def case_of(name: str, variant: Variant, device: str = "cpu") -> Case:
@@ -177,7 +192,9 @@ def test_digits_that_are_not_learnt_fail(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not found.passed
 
 
-@pytest.mark.parametrize("name", ["digits", "train_cnn", "train_mlp_deep"])
+@pytest.mark.parametrize(
+    "name", ["digits", "train_cnn", "train_resnet", "train_gpt", "train_mlp_deep"]
+)
 def test_training_lowers_the_loss(name: str) -> None:
     task = prepared(case_of(name, Variant("cpu", "torch", "fp32")))
     try:
@@ -224,7 +241,8 @@ def test_costs_are_positive_and_grow_with_the_batch(name: str) -> None:
     assert work.flops is None or work.flops > 0
     if case.batch is not None:
         double = Case(**{**case.__dict__, "batch": 2 * case.batch})
-        assert workload.work(double).items == 2 * work.items
+        expected = work.items if work.item == "runs" else 2 * work.items
+        assert workload.work(double).items == expected
 
 
 def test_describing_workloads_imports_no_backend() -> None:

@@ -1,0 +1,344 @@
+"""The trainings: mixed precision, compiled and fused, wrong gradients, honest costs, accuracy."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from workbench import catalog
+from workbench.contract import Case, ParameterValue, Setup, Task, WorkloadError
+from workloads import _digits, _network
+from workloads.train_gpt import SUCCESSORS, VOCABULARY, gpt, markov_chain
+from workloads.train_resnet import resnet
+
+SMALL: dict[str, tuple[int, dict[str, ParameterValue]]] = {
+    "train_cnn": (8, {"image": 16}),
+    "train_resnet": (4, {"blocks": 1}),
+    "train_gpt": (3, {"tokens": 16, "width": 128, "blocks": 2}),
+    "train_mlp_deep": (0, {"samples": 300, "epochs": 2}),
+    "digits_to_accuracy": (64, {"target": 0.9}),
+}
+TRAININGS = ["train_cnn", "train_resnet", "train_gpt"]
+
+
+def case_of(
+    name: str,
+    precision: str = "fp32",
+    mode: str | None = None,
+    batch: int | None = None,
+    **params: ParameterValue,
+) -> Case:
+    usual, small = SMALL[name]
+    values = catalog.load(name).values({**small, **params})
+    batch = batch or usual or None
+    return Case(name, "cpu", "torch", precision, None, 1, batch, values, mode)
+
+
+def prepared(case: Case, seed: int = 0) -> Task:
+    task = catalog.load(case.workload).prepare(case, Setup(seed=seed))
+    task.activate()
+    return task
+
+
+def losses(task: Task, steps: int) -> list[float | None]:
+    found = []
+    for _ in range(steps):
+        task.step()
+        found.append(task.loss())
+    return found
+
+
+# ------------------------------------------------------------- the check
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_gradient_that_is_wrong_in_one_layer_is_found(name: str) -> None:
+    task = prepared(case_of(name))
+    try:
+        assert task.check().passed
+        matrices = [p for p in task.network.parameters() if p.dim() > 1]
+        matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 1.05)
+        assert not task.check().passed
+    finally:
+        task.close()
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_gradient_that_misses_a_layer_is_found_in_bf16(name: str) -> None:
+    task = prepared(case_of(name, "bf16"))
+    try:
+        matrices = [p for p in task.network.parameters() if p.dim() > 1]
+        matrices[len(matrices) // 2].register_hook(lambda gradient: gradient * 0)
+        assert not task.check().passed
+    finally:
+        task.close()
+
+
+@pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
+def test_a_check_changes_nothing_in_the_training(name: str) -> None:
+    checked, fresh = prepared(case_of(name)), prepared(case_of(name))
+    try:
+        checked.check()
+        assert losses(checked, 3) == losses(fresh, 3)
+    finally:
+        checked.close()
+        fresh.close()
+
+
+def test_fp16_lowers_its_loss_scale_and_is_right() -> None:
+    import torch
+
+    for name in ("train_resnet", "train_gpt"):
+        task = prepared(case_of(name, "fp16"))
+        task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
+        assert task.check().passed
+        assert task.scaler.get_scale() < 2.0**30
+
+
+@pytest.mark.parametrize("batch", [2, 11, 24])
+def test_a_resnet_of_any_batch_is_right(batch: int) -> None:
+    assert prepared(case_of("train_resnet", batch=batch)).check().passed
+
+
+def test_tokens_that_follow_change_nothing_before_them() -> None:
+    import torch
+
+    network = gpt(12, 128, 2, seed=0)
+    tokens = torch.from_numpy(markov_chain(12, seed=0))[None]
+    changed = tokens.clone()
+    changed[0, 8:] = (changed[0, 8:] + 1) % VOCABULARY
+    before, after = network(tokens), network(changed)
+    assert torch.allclose(before[:8], after[:8], atol=1e-5)
+    assert not torch.allclose(before[8], after[8], atol=1e-3)
+
+
+# ------------------------------------------------------ compiled and fused
+
+
+@pytest.mark.parametrize("name", [*TRAININGS, "train_mlp_deep"])
+def test_forward_and_backward_are_compiled_before_the_first_step(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traced in full, but without the C++ of it, which takes a compiler ten seconds."""
+    import torch
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    case, setup = case_of(name, mode="compile"), Setup(seed=0)
+    task, eager = catalog.load(name).prepare(case, setup), prepared(case_of(name))
+    try:
+        assert setup.seconds["compile"] > 0
+        with torch.compiler.set_stance("fail_on_recompile"):
+            task.activate()
+            assert task.check().passed
+            assert losses(task, 3) == pytest.approx(losses(eager, 3), rel=1e-4)
+    finally:
+        task.close()
+        eager.close()
+
+
+def test_really_compiled_code_is_right() -> None:
+    task = prepared(case_of("train_mlp_deep", mode="compile"))
+    assert task.check().passed
+    first, second, again = losses(task, 3)
+    assert first == again != second
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_fused_update_is_the_same_update(name: str) -> None:
+    fused, plain = prepared(case_of(name, mode="fused")), prepared(case_of(name))
+    try:
+        assert fused.optimiser.param_groups[0]["fused"] is True
+        assert losses(fused, 4) == pytest.approx(losses(plain, 4), rel=1e-4)
+    finally:
+        fused.close()
+        plain.close()
+
+
+def test_a_torch_without_fused_updates_is_a_reason_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    def refuse(*_: object, **settings: object) -> None:
+        assert settings["fused"] is True
+        raise RuntimeError("`fused=True` requires all the params to be on cuda")
+
+    monkeypatch.setattr(torch.optim, "AdamW", refuse)
+    with pytest.raises(WorkloadError, match="no fused") as caught:
+        prepared(case_of("train_gpt", mode="fused"))
+    assert caught.value.code == "unsupported"
+    assert caught.value.hint
+
+
+# ------------------------------------------------------------------ costs
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_operations_of_a_resnet_agree_with_torchs_own_counter(blocks: int) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    case = case_of("train_resnet", blocks=blocks)
+    task = prepared(case)
+    with FlopCounterMode(display=False) as counter:
+        task.step()
+    assert counter.get_total_flops() == catalog.load("train_resnet").work(case).flops
+
+
+def test_operations_of_a_gpt_are_those_of_causal_attention() -> None:
+    """torch counts every token's attention to every other, and on the CPU's fused kernel none at
+    all.  Half of it is masked and need not be computed; that half is not counted here."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    case = case_of("train_gpt")
+    batch, tokens, width, blocks = 3, 16, 128, 2
+    task = prepared(case)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        task.step()
+    pairs, products = tokens**2, 6  # two forward, four backward
+    masked = 2 * batch * blocks * products * width * (pairs - tokens * (tokens + 1) // 2)
+    assert counter.get_total_flops() - masked == catalog.load("train_gpt").work(case).flops
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("train_resnet", {"blocks": 1}),
+        ("train_resnet", {"blocks": 3}),
+        ("train_gpt", {"width": 128, "blocks": 4, "tokens": 64}),
+    ],
+)
+def test_the_memory_that_backward_needs_is_in_the_estimate(
+    name: str, params: dict[str, ParameterValue]
+) -> None:
+    """Estimates of two batches differ by what one sample takes."""
+    import torch
+
+    def saved(batch: int) -> int:
+        task, found = prepared(case_of(name, batch=batch, **params)), {}
+
+        def note(tensor: torch.Tensor) -> torch.Tensor:
+            found[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            inputs, _ = task.batch()
+            output = task.network(inputs)
+        assert output.requires_grad
+        return sum(found.values())
+
+    def estimated(batch: int) -> float:
+        return catalog.load(name).work(case_of(name, batch=batch, **params)).memory_bytes
+
+    measured, told = saved(8) - saved(4), estimated(8) - estimated(4)
+    assert measured < told < 2 * measured
+
+
+# ------------------------------------------------------------ data and results
+
+
+def test_the_stream_is_a_markov_chain_of_its_seed() -> None:
+    stream = markov_chain(20_000, seed=1)
+    followers: dict[int, set[int]] = {}
+    for token, follower in zip(stream[:-1].tolist(), stream[1:].tolist(), strict=True):
+        followers.setdefault(token, set()).add(follower)
+    assert max(map(len, followers.values())) == SUCCESSORS
+    assert len(followers) > VOCABULARY / 2
+    assert np.array_equal(stream, markov_chain(20_000, seed=1))
+    assert not np.array_equal(stream, markov_chain(20_000, seed=2))
+
+
+def test_a_gpt_learns_the_chain() -> None:
+    task = prepared(case_of("train_gpt", batch=16, tokens=32, blocks=1))
+    first, *_, last = losses(task, 120)
+    assert first == pytest.approx(np.log(VOCABULARY), abs=0.3)
+    assert last < 3.5, "half the way to the chain's entropy, 1.8"
+
+
+def test_a_resnet_has_the_papers_layers() -> None:
+    """ResNet-20 of He et al. 2016, table 6: 0.27 million parameters."""
+    parameters = list(resnet(3, seed=0).parameters())
+    matrices = [p for p in parameters if p.dim() > 1 and p.shape[-1] != 1]
+    assert len(matrices) == 20
+    assert sum(p.numel() for p in parameters) == pytest.approx(0.27e6, rel=0.03)
+
+
+def test_a_resnet_learns_its_pictures() -> None:
+    task = prepared(case_of("train_resnet", batch=32))
+    first, *_, last = losses(task, 80)
+    assert last < first / 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "says"),
+    [
+        ("train_resnet", 4_097, "4096 pictures"),
+        ("train_resnet", 1, "BatchNorm"),
+        ("train_gpt", 70_000, "65535 sequences of 16 tokens"),
+        ("digits_to_accuracy", 1_438, "1437 training digits"),
+    ],
+)
+def test_a_batch_beyond_the_data_is_refused(name: str, batch: int, says: str) -> None:
+    with pytest.raises(WorkloadError, match=says) as caught:
+        prepared(case_of(name, batch=batch))
+    assert caught.value.code == "bad_input"
+    assert caught.value.hint
+
+
+def test_a_width_that_heads_do_not_divide_is_refused_with_the_next_one() -> None:
+    with pytest.raises(WorkloadError) as caught:
+        prepared(case_of("train_gpt", width=100))
+    assert "width=128" in (caught.value.hint or "")
+
+
+# ------------------------------------------------------------ time to accuracy
+
+
+def test_every_training_to_an_accuracy_is_the_same() -> None:
+    task = prepared(case_of("digits_to_accuracy"))
+    found = task.check()
+    assert found.metric == "test_accuracy"
+    assert found.value >= 0.9
+    told = [task.figures(), *(task.step() or task.figures() for _ in range(2))]
+    assert told[0] == told[1] == told[2]
+    assert told[0]["epochs"] >= 1
+    assert told[0]["test_accuracy"] == pytest.approx(found.value)
+
+
+def test_a_harder_target_takes_more_epochs() -> None:
+    epochs = []
+    for target in (0.8, 0.97):
+        task = prepared(case_of("digits_to_accuracy", target=target))
+        task.step()
+        epochs.append(task.figures()["epochs"])
+    assert epochs[0] < epochs[1]
+
+
+def test_an_accuracy_that_the_device_only_claims_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = prepared(case_of("digits_to_accuracy"))
+    monkeypatch.setattr(task, "test_accuracy", lambda: 1.0)
+    assert not task.check().passed, "NumPy tries the weights of one epoch"
+
+
+def test_a_training_that_never_gets_there_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workloads import digits_to_accuracy
+
+    monkeypatch.setattr(digits_to_accuracy, "MOST_EPOCHS", 1)
+    with pytest.raises(WorkloadError, match=r"did not reach 0\.98 in 1 epochs") as caught:
+        prepared(case_of("digits_to_accuracy", target=0.98)).check()
+    assert caught.value.code == "not_reached"
+
+
+def test_the_weights_brought_back_answer_as_those_on_the_device() -> None:
+    import torch
+
+    task = prepared(case_of("digits_to_accuracy"))
+    task.step()
+    pictures = task.pictures[_digits.TRAINING :]
+    with torch.inference_mode():
+        expected = task.network(pictures).numpy()
+    assert np.allclose(_network.forward(task.trained(), pictures.numpy()), expected, atol=1e-4)

@@ -1,0 +1,206 @@
+"""What the trainings in torch share: mixed-precision steps, their check, and finite data."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import Accuracy, Case, Setup, Variant, WorkloadError
+
+from ._network import relative_error
+from ._torch import TorchTask, arithmetic, compiled, to_device
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Gradient = tuple[float, list[NDArray[np.floating[Any]]]]  # a loss, and that of each parameter
+
+IGNORED = -100  # the target that torch's cross_entropy leaves out of loss and gradient
+
+VARIANTS = (
+    Variant("cpu", "torch", "fp32"),
+    Variant("cpu", "torch", "fp32", mode="fused"),
+    Variant("cpu", "torch", "fp32", mode="compile"),
+    Variant("cpu", "torch", "bf16"),
+    Variant("gpu", "torch", "fp32"),
+    Variant("gpu", "torch", "tf32"),
+    Variant("gpu", "torch", "bf16"),
+    Variant("gpu", "torch", "bf16", mode="fused"),
+    Variant("gpu", "torch", "bf16", mode="compile"),
+    Variant("gpu", "torch", "fp16"),
+)
+
+
+class TrainingTask(TorchTask):
+    """One step is one optimiser step on one batch: forward, backward, update.
+
+    BF16 and FP16 are mixed precision (Micikevicius et al. 2018): weights and update in FP32,
+    products under autocast, in FP16 with a loss scale.  Mode "compile" compiles the network,
+    mode "fused" updates all weights in one kernel.
+    """
+
+    network: Any
+    optimiser: Any
+
+    def __init__(self, case: Case) -> None:
+        import torch
+
+        super().__init__(case)
+        self.mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(arithmetic(case))
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mixed is torch.float16)
+        self.latest: Any = None
+
+    @abstractmethod
+    def batch(self) -> tuple[Any, Any]:
+        """The next inputs and targets, on the host or the device."""
+
+    def make_ready(self, setup: Setup, network: Any, optimiser: Any, **settings: Any) -> None:
+        """Move the network and make its optimiser, of the torch class `optimiser`."""
+        (self.network,) = to_device(setup, self.case, network)
+        self.forward = self.network
+        with setup.phase("build"):
+            if self.case.mode == "fused":
+                settings["fused"] = True
+            try:
+                self.optimiser = optimiser(self.network.parameters(), **settings)
+            except RuntimeError as error:  # torch lists the devices that have the kernel
+                raise WorkloadError(
+                    f"torch has no fused {optimiser.__name__} here: {error}".splitlines()[0],
+                    hint="fused optimisers on the CPU need torch 2.4 or newer",
+                ) from error
+
+    def compile(self, setup: Setup, inputs: Any, targets: Any) -> None:
+        """Compile forward and backward for batches like this one, in mode "compile"."""
+        if self.case.mode != "compile":
+            return
+        self.activate()  # torch compiles anew where threads or TF32 change
+        inputs, targets = inputs.to(self.device), targets.to(self.device)
+        with self._unchanged():
+            with self._autocast():
+                self.forward = compiled(setup, self.network, inputs)
+            with setup.phase("compile"):
+                self._backward(inputs, targets)
+                self.finish()
+
+    def step(self) -> None:
+        inputs, targets = self.batch()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.latest = self._backward(inputs, targets)
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+
+    def _autocast(self) -> Any:
+        import torch
+
+        return torch.autocast(self.device.type, dtype=self.mixed, enabled=self.mixed is not None)
+
+    def _backward(self, inputs: Any, targets: Any) -> Any:
+        """The loss on a batch; the (scaled) gradients are left in the weights."""
+        import torch
+
+        inputs = inputs.to(self.device, non_blocking=True)
+        targets = targets.to(self.device, non_blocking=True)
+        with self._autocast():
+            loss = torch.nn.functional.cross_entropy(self.forward(inputs), targets)
+        self.scaler.scale(loss).backward()
+        return loss.detach()
+
+    def gradient(self, inputs: Any, targets: Any) -> Gradient:
+        """Loss and gradient; where FP16 overflows the loss scale is lowered, as in training."""
+        while True:
+            with self._unchanged():
+                loss, scale = self._backward(inputs, targets), self.scaler.get_scale()
+                parts = [p.grad.float() / scale for p in self.network.parameters()]
+            if scale <= 1 or all(bool(part.isfinite().all()) for part in parts):
+                return float(loss.item()), [part.cpu().numpy() for part in parts]
+            self.scaler.update(scale / 2)
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Drop gradients and put running statistics back; weights change in `step` alone."""
+        import torch
+
+        before = [buffer.clone() for buffer in self.network.buffers()]
+        try:
+            yield
+        finally:
+            self.optimiser.zero_grad(set_to_none=True)
+            with torch.no_grad():
+                for buffer, value in zip(self.network.buffers(), before, strict=True):
+                    buffer.copy_(value)
+
+    def loss(self) -> float | None:
+        return None if self.latest is None else float(self.latest.item())
+
+
+def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
+    """Loss and gradient of an FP32 network on the CPU by eager torch in float64."""
+    import torch
+
+    network = network.double()
+    inputs = inputs.cpu().double() if inputs.is_floating_point() else inputs.cpu()
+    loss = torch.nn.functional.cross_entropy(network(inputs), targets.cpu())
+    loss.backward()
+    return float(loss.item()), [p.grad.numpy() for p in network.parameters()]
+
+
+def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -> Accuracy:
+    """The largest relative error: of the loss, of the gradient of each matrix or kernel, and of
+    that of all vectors (biases, scales) together, since single ones may hardly differ from zero.
+    """
+    import numpy as np
+
+    error = abs(found[0] / expected[0] - 1)
+    vectors: tuple[list[Any], list[Any]] = [], []
+    for result, right in zip(found[1], expected[1], strict=True):
+        if right.ndim > 1:
+            error = max(error, relative_error(result, right))
+        else:
+            vectors[0].append(result)
+            vectors[1].append(right)
+    error = max(error, relative_error(*map(np.concatenate, vectors)))
+    return Accuracy("relative_error", error, reference, limit, error <= limit)
+
+
+class ShuffledBatches:
+    """Without an end: the rows (batch) of the next batch of a finite data set, on `device`.
+
+    Each epoch has its own order.  A batch that would be smaller is left out, so that all steps
+    are of one size.  The order is drawn on the CPU: the same on every device.
+    """
+
+    def __init__(self, count: int, batch: int, seed: int, device: Any) -> None:
+        import torch
+
+        self.count, self.batch, self.device = count, batch, device
+        self.generator = torch.Generator().manual_seed(seed)
+        self.epoch = 0  # the one that the latest batch belongs to, from 1
+        self.left: list[Any] = []
+
+    @property
+    def finished(self) -> bool:
+        """The epoch has no batch left."""
+        return not self.left
+
+    def __next__(self) -> Any:
+        import torch
+
+        if not self.left:
+            self.epoch += 1
+            order = torch.randperm(self.count, generator=self.generator)
+            whole = self.count - self.count % self.batch
+            self.left = list(order[:whole].to(self.device).split(self.batch))
+        return self.left.pop()
+
+
+def require_batch(case: Case, count: int, what: str) -> None:
+    """WorkloadError where the batch is larger than a data set of `count`."""
+    if (case.batch or 1) > count:
+        raise WorkloadError(
+            f"a batch of {case.batch} is more than the {count} {what}",
+            code="bad_input",
+            hint="take a smaller --batch",
+        )

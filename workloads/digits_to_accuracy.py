@@ -1,0 +1,89 @@
+"""Time to accuracy: training on the real digits until it recognises enough of the unseen ones."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+    WorkloadError,
+)
+
+from . import _digits
+from ._network import forward
+from ._training import require_batch
+from .digits import DigitTraining, memory_bytes
+
+MOST_EPOCHS = 100
+
+
+class DigitsToAccuracy(Workload):
+    """The training of `digits`, from the same initial weights to a test accuracy of `target`.
+
+    One step is one whole training; after each epoch it is tried on the 360 unseen digits.  The
+    seed fixes weights and order of the batches on every device.  Operations are not counted: how
+    many epochs it takes is found by training.
+    """
+
+    name = "digits_to_accuracy"
+    title = "Handwritten digits, time to accuracy"
+    teaches = "What counts is when the network is good enough, not how fast a single step is."
+    parameters = (Parameter("target", 0.97, "share of the unseen digits to recognise", 0.5, 0.98),)
+    default_batch = 64
+    quick: ClassVar = {"target": 0.9}
+    variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
+
+    def work(self, case: Case) -> Work:
+        memory = memory_bytes(case.batch or 1)
+        return Work(flops=None, bytes_moved=None, items=1, item="runs", memory_bytes=memory)
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        require_batch(case, _digits.TRAINING, "training digits")
+        return TrainingToAccuracy(case, setup)
+
+
+class TrainingToAccuracy(DigitTraining):
+    """One step is one training, until the target is reached."""
+
+    def __init__(self, case: Case, setup: Setup) -> None:
+        super().__init__(case, setup)
+        self.target = float(case.params["target"])
+        self.reached = 0.0
+
+    def step(self) -> None:
+        self.start()
+        for _ in range(MOST_EPOCHS):
+            for _ in range(_digits.TRAINING // self.batch):
+                self.train()
+            self.reached = self.test_accuracy()
+            if self.reached >= self.target:
+                return
+        raise WorkloadError(
+            f"the training did not reach {self.target:g} in {MOST_EPOCHS} epochs,"
+            f" but {self.reached:.3f}",
+            code="not_reached",
+            hint="take a lower target, a smaller --batch or another --seed",
+        )
+
+    def check(self) -> Accuracy:
+        """Train once, and let NumPy try the trained weights in float64."""
+        self.step()
+        answers = forward(self.trained(), self.pictures[_digits.TRAINING :].cpu().numpy())
+        labels = self.labels[_digits.TRAINING :].cpu().numpy()
+        accuracy = float((answers.argmax(axis=1) == labels).mean())
+        reference = f"{len(labels)} unseen digits, NumPy float64 with the trained weights"
+        passed = accuracy >= self.target
+        return Accuracy("test_accuracy", accuracy, reference, self.target, passed)
+
+    def figures(self) -> dict[str, float]:
+        return {"epochs": self.batches.epoch, "test_accuracy": self.reached}
+
+
+WORKLOAD = DigitsToAccuracy()

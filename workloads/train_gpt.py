@@ -1,0 +1,232 @@
+"""Training a small decoder-only transformer on a stream of tokens that lies on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Work,
+    Workload,
+    WorkloadError,
+)
+
+from ._torch import to_device
+from ._training import (
+    IGNORED,
+    VARIANTS,
+    ShuffledBatches,
+    TrainingTask,
+    compare,
+    exact_gradient,
+    require_batch,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+VOCABULARY = 256
+SUCCESSORS = 8  # tokens that may follow a token
+STREAM = 1 << 20  # tokens
+HEAD = 64  # channels of an attention head
+DEVIATION = 0.02  # of the initial weights (Radford et al. 2019)
+LEARNING_RATE = 1e-3
+CHECKED = 2  # sequences
+CHECKED_TOKENS = 256
+# The gradient's relative error; several times what is measured on the initial network.
+LIMITS = {"fp32": 1e-5, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
+
+
+class TrainGpt(Workload):
+    """GPT-2's blocks (Radford et al. 2019): normalisation first, causal attention through
+    scaled_dot_product_attention, a dense layer of four times the width with GELU.
+
+    Positions are learned; the head shares its weights with the token embedding.  AdamW on the
+    next token's cross-entropy.  The stream is a Markov chain: each of 256 tokens is followed by
+    one of eight, so that the loss falls from 5.5 towards the chain's entropy, 1.8 nats.
+    """
+
+    name = "train_gpt"
+    title = "Small GPT training"
+    teaches = "A transformer is nearly all large products: precision and batch decide its speed."
+    parameters = (
+        Parameter("tokens", 128, "context length of a sequence", minimum=8, maximum=4096),
+        Parameter("width", 256, "channels, a multiple of 64", minimum=HEAD, maximum=4096),
+        Parameter("blocks", 4, "blocks of attention and dense layers", minimum=1, maximum=48),
+    )
+    default_batch = 16
+    quick: ClassVar = {"batch": 4, "tokens": 64, "width": 128, "blocks": 2}
+    variants = VARIANTS
+
+    def work(self, case: Case) -> Work:
+        length, width, blocks = (int(case.params[n]) for n in ("tokens", "width", "blocks"))
+        tokens = (case.batch or 1) * length
+        matrices = 12 * width**2 * blocks + VOCABULARY * width
+        weights = matrices + width * (length + 13 * blocks + 2)
+        # A token attends to itself and to those before it, on average (length + 1) / 2: queries
+        # by keys, then shares by values.
+        attention = blocks * width * (length + 1)
+        # Saved per token and block: 2 inputs and outputs of normalisations, queries, keys and
+        # values, attention's output twice, and the dense layer before and after its GELU.
+        saved = blocks * 18 * width + 4 * width + 4 * VOCABULARY
+        return Work(
+            flops=3 * 2.0 * tokens * (matrices + attention),
+            # Activations are written and read; AdamW reads weights, gradients and two moments,
+            # and writes all but the gradients.
+            bytes_moved=4.0 * (2 * tokens * saved + 9 * weights),
+            items=tokens,
+            item="tokens",
+            # The check holds weights and gradients in float64 too.
+            memory_bytes=4.0 * (1.3 * tokens * saved + 10 * weights) + 16.0 * STREAM,
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        width, length = int(case.params["width"]), int(case.params["tokens"])
+        if width % HEAD:
+            raise WorkloadError(
+                f"a width of {width} is no multiple of {HEAD}, the width of a head",
+                code="bad_input",
+                hint=f"--set width={width + HEAD - width % HEAD}",
+            )
+        require_batch(case, (STREAM - 1) // length, f"sequences of {length} tokens")
+        return GptTraining(case, setup)
+
+
+class GptTraining(TrainingTask):
+    """One step is one optimiser step on the next batch of a shuffled epoch."""
+
+    def __init__(self, case: Case, setup: Setup) -> None:
+        import torch
+
+        super().__init__(case)
+        self.length = int(case.params["tokens"])
+        self.shape = self.length, int(case.params["width"]), int(case.params["blocks"]), setup.seed
+        with setup.phase("build"):
+            stream = torch.from_numpy(markov_chain(STREAM, setup.seed))
+            network = gpt(*self.shape)
+        (stream,) = to_device(setup, case, stream)
+        # Each sequence holds one token more, the last target, which begins the next sequence.
+        self.sequences = stream.unfold(0, self.length + 1, self.length)
+        self.make_ready(setup, network, torch.optim.AdamW, lr=LEARNING_RATE)
+        self.batches = ShuffledBatches(
+            len(self.sequences), case.batch or 1, setup.seed, self.device
+        )
+        self.compile(setup, *self._take(slice(case.batch)))
+
+    def batch(self) -> tuple[Any, Any]:
+        return self._take(next(self.batches))
+
+    def _take(self, rows: Any) -> tuple[Any, Any]:
+        """Inputs (batch, tokens), and as targets (batch * tokens) the token after each."""
+        sequences = self.sequences[rows]
+        return sequences[:, :-1].contiguous(), sequences[:, 1:].flatten()
+
+    def check(self) -> Accuracy:
+        """Loss and gradient at the initial weights, of the first tokens of the first sequences.
+
+        The whole batch goes through the network, but no other token counts.  What follows must
+        not matter under causal attention, so the reference never sees it.
+        """
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        inputs, targets = self._take(slice(self.case.batch))
+        targets = targets.view(inputs.shape).clone()  # it may be a view of the stream
+        targets[CHECKED:] = IGNORED
+        targets[:, CHECKED_TOKENS:] = IGNORED
+        found = self.gradient(inputs, targets.view(-1))
+
+        inputs, targets = (x[:CHECKED, :CHECKED_TOKENS] for x in (inputs, targets))
+        with sdpa_kernel(SDPBackend.MATH):  # products and a softmax, no fused kernel
+            expected = exact_gradient(gpt(*self.shape), inputs, targets.reshape(-1))
+        reference = f"float64 torch on the CPU, loss and gradient of {targets.numel()} tokens"
+        return compare(found, expected, reference, LIMITS[self.case.precision])
+
+
+def markov_chain(length: int, seed: int) -> NDArray[np.int64]:
+    """Tokens (length): each has its own eight successors, the k-th with a share of 1 / k."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    followers = rng.permuted(np.tile(np.arange(VOCABULARY), (VOCABULARY, 1)), axis=1).tolist()
+    shares = 1 / np.arange(1, SUCCESSORS + 1)
+    choices = rng.choice(SUCCESSORS, length, p=shares / shares.sum()).tolist()
+    token, tokens = 0, []
+    for choice in choices:
+        token = followers[token][choice]
+        tokens.append(token)
+    return np.array(tokens, dtype=np.int64)
+
+
+def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
+    """The network in FP32 on the CPU: tokens (batch, length) to logits (batch * length, 256).
+
+    A shorter input is given the first positions.  Normal initial weights, those that end a
+    residual branch smaller by the root of their number; biases zero.
+    """
+    import numpy as np
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
+    class Attention(nn.Module):  # type: ignore[misc]  # torch is not typed here
+        def __init__(self) -> None:
+            super().__init__()
+            self.enter = nn.Linear(width, 3 * width)
+            self.leave = nn.Linear(width, width)
+
+        def forward(self, x: Any) -> Any:
+            batch, tokens, _ = x.shape
+            heads = self.enter(x).view(batch, tokens, 3, width // HEAD, HEAD)
+            query, key, value = heads.permute(2, 0, 3, 1, 4)
+            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            return self.leave(mixed.transpose(1, 2).reshape(batch, tokens, width))
+
+    class Dense(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.enter = nn.Linear(width, 4 * width)
+            self.leave = nn.Linear(4 * width, width)
+
+        def forward(self, x: Any) -> Any:
+            return self.leave(functional.gelu(self.enter(x), approximate="tanh"))
+
+    class Residual(nn.Module):  # type: ignore[misc]
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(width)
+            self.inner = inner
+
+        def forward(self, x: Any) -> Any:
+            return x + self.inner(self.norm(x))
+
+    class Gpt(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.token = nn.Embedding(VOCABULARY, width)
+            self.position = nn.Embedding(length, width)
+            layers = [Residual(kind()) for _ in range(blocks) for kind in (Attention, Dense)]
+            self.blocks = nn.Sequential(*layers, nn.LayerNorm(width))
+
+        def forward(self, tokens: Any) -> Any:
+            x = self.token(tokens) + self.position.weight[: tokens.shape[1]]
+            return functional.linear(self.blocks(x), self.token.weight).flatten(0, 1)
+
+    network = Gpt()
+    rng = np.random.default_rng(seed)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if parameter.dim() > 1:
+                drawn = rng.standard_normal(parameter.shape, dtype=np.float32) * DEVIATION
+                shrink = (2 * blocks) ** -0.5 if "leave" in name else 1.0
+                parameter.copy_(torch.from_numpy(drawn * np.float32(shrink)))
+            elif name.endswith("bias"):
+                parameter.zero_()
+    return network
+
+
+WORKLOAD = TrainGpt()
