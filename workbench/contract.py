@@ -136,6 +136,7 @@ class Variant:
     precision: str
     quantization: str | None = None
     mode: str | None = None  # as in `Case`
+    threads: int | None = None  # where it uses no more than these, whatever it is given
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ SHARED = [
         "precisions",
         multiple=True,
         metavar="NAME",
-        help="fp64, fp32, tf32, bf16, fp16, int8; repeatable.",
+        help="fp64, fp32, tf32, bf16, fp16, fp8, int8; repeatable.",
     ),
     click.option(
         "--threads",

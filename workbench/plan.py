@@ -242,6 +242,8 @@ def _cases(
             placed = [replace(template, device=gpu) for gpu in gpus]
         elif with_cpu:
             counts = thread_counts(scenario, request, machine)
+            if variant.threads is not None:
+                counts = list(dict.fromkeys(min(variant.threads, count) for count in counts))
             placed = [replace(template, threads=count) for count in counts]
         for tuning in _tunings(row, machine, variant.device_kind):
             found += [replace(case, tuning=tuning) for case in placed]

@@ -41,7 +41,7 @@ class ForestInference(Workload):
     default_batch = 32
     quick: ClassVar = {"trees": 20}
     variants = (
-        Variant("cpu", "numpy", "fp32"),
+        Variant("cpu", "numpy", "fp32", threads=1),
         Variant("cpu", "onnxruntime", "fp32"),
         Variant("cpu", "torch", "fp32"),
         Variant("gpu", "torch", "fp32"),

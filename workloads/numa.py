@@ -45,8 +45,8 @@ class Numa(Bandwidth):
     )
     quick: ClassVar = {"mib": 64.0}
     variants = (
-        Variant("cpu", "numpy", "fp32", mode="near"),
-        Variant("cpu", "numpy", "fp32", mode="far"),
+        Variant("cpu", "numpy", "fp32", mode="near", threads=1),
+        Variant("cpu", "numpy", "fp32", mode="far", threads=1),
     )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -29,9 +29,9 @@ class Sequential(Workload):
     parameters = (Parameter("iterations", 300, "halvings, each decided by the last", 1, 100_000),)
     quick: ClassVar = {"iterations": 90}
     variants = (
-        Variant("cpu", "numpy", "fp64"),
-        Variant("cpu", "numpy", "fp64", mode="python"),
-        Variant("cpu", "torch", "fp64"),
+        Variant("cpu", "numpy", "fp64", threads=1),
+        Variant("cpu", "numpy", "fp64", mode="python", threads=1),
+        Variant("cpu", "torch", "fp64", threads=1),
         Variant("gpu", "torch", "fp64"),
         Variant("gpu", "torch", "fp64", mode="select"),
     )
