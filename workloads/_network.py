@@ -60,16 +60,18 @@ class Dense:
 Layer = Conv | Pool | Dense
 
 
-def untrained_convnet(seed: int) -> list[Layer]:
+def untrained_convnet(
+    seed: int, convolutions: Sequence[tuple[int, int, int]] = CONVOLUTIONS
+) -> list[Layer]:
     """The conv net at the start of a training: He initialisation, biases zero."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [
         Conv(_he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
-        for inputs, outputs, stride in CONVOLUTIONS
+        for inputs, outputs, stride in convolutions
     ]
-    return [*layers, Pool(), *mlp((CONVOLUTIONS[-1][1], CLASSES), seed)]
+    return [*layers, Pool(), *mlp((convolutions[-1][1], CLASSES), seed)]
 
 
 def trained_convnet() -> list[Layer]:
@@ -168,10 +170,12 @@ def relative_error(result: Array, reference: Array) -> float:
     return float(difference / np.linalg.norm(reference.ravel()))
 
 
-def convnet_multiplications(image: int) -> int:
+def convnet_multiplications(
+    image: int, convolutions: Sequence[tuple[int, int, int]] = CONVOLUTIONS
+) -> int:
     """Multiply-adds of the conv net's forward pass on one picture of `image` x `image` pixels."""
-    total, side = CONVOLUTIONS[-1][1] * CLASSES, image
-    for inputs, outputs, stride in CONVOLUTIONS:
+    total, side = convolutions[-1][1] * CLASSES, image
+    for inputs, outputs, stride in convolutions:
         side = (side - 1) // stride + 1
         total += 9 * inputs * outputs * side * side
     return total

@@ -27,6 +27,8 @@ SMALL = {
     "bandwidth": {"mib": 0.1},
     "transfer": {"mib": 0.1},
     "launch": {},
+    "data_loading": {"image": 32, "batches": 3, "loaders": 1},
+    "preprocessing": {"width": 60, "height": 40, "image": 24},
 }
 BATCH = {
     "train_cnn": 8,
@@ -35,6 +37,8 @@ BATCH = {
     "forest": 16,
     "digits": 64,
     "infer_mlp": 4,
+    "data_loading": 4,
+    "preprocessing": 2,
 }
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
 ON_CPU = [
@@ -226,7 +230,7 @@ def test_costs_are_positive_and_grow_with_the_batch(name: str) -> None:
 def test_describing_workloads_imports_no_backend() -> None:
     code = (
         "import json, sys; from workbench import catalog; catalog.load_all();"
-        "print(json.dumps([n for n in ('torch','onnxruntime','onnx','numpy') if n in sys.modules]))"
+        "print(json.dumps([n for n in ('torch','onnxruntime','onnx','numpy','PIL') if n in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
