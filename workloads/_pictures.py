@@ -62,7 +62,8 @@ def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
     noise = rng.standard_normal((height, width), dtype=np.float32)
     light = 118 + structures(OCTAVES) + np.float32(SENSOR_NOISE) * noise
     pixels = np.stack([light + np.float32(0.3) * structures(3) for _ in range(3)], axis=-1)
-    return np.rint(pixels, out=pixels).clip(0, 255, out=pixels).astype(np.uint8)
+    np.rint(pixels, out=pixels).clip(0, 255, out=pixels)
+    return pixels.astype(np.uint8)
 
 
 @lru_cache(maxsize=1)  # the contenders of one worker share them

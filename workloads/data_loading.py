@@ -249,8 +249,7 @@ class Feeding(TorchTask):
 
     def step(self) -> None:
         marks = [self._mark()]
-        batches = iter(self.loader)
-        while (found := next(batches, None)) is not None:
+        for found in self.loader:
             marks.append(self._mark())
             self._train(*self._received(found))
             marks.append(self._mark())
