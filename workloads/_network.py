@@ -170,12 +170,10 @@ def relative_error(result: Array, reference: Array) -> float:
     return float(difference / np.linalg.norm(reference.ravel()))
 
 
-def convnet_multiplications(
-    image: int, convolutions: Sequence[tuple[int, int, int]] = CONVOLUTIONS
-) -> int:
+def convnet_multiplications(image: int) -> int:
     """Multiply-adds of the conv net's forward pass on one picture of `image` x `image` pixels."""
-    total, side = convolutions[-1][1] * CLASSES, image
-    for inputs, outputs, stride in convolutions:
+    total, side = CONVOLUTIONS[-1][1] * CLASSES, image
+    for inputs, outputs, stride in CONVOLUTIONS:
         side = (side - 1) // stride + 1
         total += 9 * inputs * outputs * side * side
     return total

@@ -6,6 +6,7 @@ import io
 import multiprocessing
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -152,16 +153,6 @@ def test_training_changes_the_weights_and_the_check_does_not() -> None:
         assert not task.network[0].weight.equal(initial)
     finally:
         task.close()
-
-
-def test_counted_operations_agree_with_torchs_own_counter() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    task = feeding()
-    with FlopCounterMode(display=False) as counter:
-        task.step()
-    expected = catalog.load("data_loading").work(task.case).flops
-    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-6)
 
 
 # ------------------------------------------------------------- the loaders
@@ -407,17 +398,10 @@ def test_the_mode_for_bytes_is_not_offered_on_a_gpu() -> None:
         preprocessing("torch", "uint8", "fake:0")
 
 
-def test_resizing_memory_covers_the_photographs() -> None:
-    assert (
-        resizing.WORKLOAD.work(
-            Case(
-                "preprocessing",
-                "cpu",
-                "torch",
-                "fp32",
-                batch=8,
-                params={"width": 8192, "height": 8192, "image": 224},
-            )
-        ).memory_bytes
-        > 8 * 4 * 3 * 8192**2
-    )
+def test_memory_grows_with_the_pictures_and_the_loaders() -> None:
+    large = {"width": 8192, "height": 8192, "image": 224}
+    case = Case("preprocessing", "cpu", "torch", "fp32", batch=8, params=large)
+    assert resizing.WORKLOAD.work(case).memory_bytes > 8 * 4 * 3 * 8192**2
+    few, many = (replace(feeding().case, tuning={"loaders": n, "prefetch": 2}) for n in (0, 64))
+    work = loading.WORKLOAD.work
+    assert work(many).memory_bytes > 10 * work(few).memory_bytes
