@@ -1,4 +1,4 @@
-"""Photographs, made up or the user's own, how they are resized, and the reference for that.
+"""Photographs, made up or the user's own, cut for training, and the reference for resizing.
 
 Made-up ones are kept as encoded bytes in memory, not as files: a decoder gets the same bytes as
 from a file in the page cache, forked loaders share them, and whatever kills a worker leaves
@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
+from ._network import CLASSES
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Pixels = NDArray[np.uint8]  # (height, width, 3)
+    Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]  # pixels, labels
 
 Source = bytes | Path
 
@@ -37,6 +41,8 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "jpeg": {"format": "JPEG", "quality": 92},
     "png": {"format": "PNG"},
 }
+# "Going Deeper with Convolutions" (Szegedy et al., CVPR 2015): shares of the area, aspect ratios.
+AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 OPENED = 5_000  # files of a folder whose headers are read beforehand
 DECODED = 16  # of these are decoded too
 
@@ -167,3 +173,70 @@ def _weights(size: int, target: int) -> NDArray[np.float64]:
     distance = np.abs(np.arange(size) + 0.5 - centres[:, None]) / max(scale, 1.0)
     weights = np.maximum(0.0, 1.0 - distance)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+class Cuttings:
+    """A data set of random parts of pictures.
+
+    Sample number `n` is always cut in the same way, whichever loader does it.
+    """
+
+    def __init__(self, sources: Sequence[Source], image: int, seed: int) -> None:
+        self.sources, self.image, self.seed = sources, image, seed
+
+    def __getitem__(self, samples: range) -> Batch | str:
+        """The batch of these samples: pixels (batch, image, image, 3), labels (batch).
+
+        A file that cannot be read is returned as what is to be said of it: an exception from a
+        loader would reach the parent with a traceback for a message.
+        """
+        import numpy as np
+
+        try:
+            pixels = np.stack([self.picture(sample) for sample in samples])
+        except WorkloadError as error:
+            return str(error)
+        return pixels, np.array([self.label(sample) for sample in samples])
+
+    def label(self, sample: int) -> int:
+        """A class by the number of the file: folders need no labels, the work is the same."""
+        return sample % len(self.sources) % CLASSES
+
+    def whole(self, sample: int) -> Any:
+        """The picture that a sample is cut from."""
+        return decode(self.sources[sample % len(self.sources)])
+
+    def picture(self, sample: int) -> NDArray[np.uint8]:
+        """(image, image, 3), decoded, cropped, resized, perhaps flipped."""
+        import numpy as np
+        from PIL import Image
+
+        whole = self.whole(sample)
+        box, flip = self.cut(sample, *whole.size)
+        side = (self.image, self.image)
+        pixels = np.asarray(whole.crop(box).resize(side, Image.Resampling.BILINEAR))
+        return pixels[:, ::-1] if flip else pixels
+
+    def cut(self, sample: int, width: int, height: int) -> tuple[tuple[int, int, int, int], bool]:
+        """Left, top, right, bottom of a random part, and whether it is flipped."""
+        import numpy as np
+
+        rng = np.random.default_rng((self.seed, sample))
+        flip = bool(rng.random() < 0.5)
+        for _ in range(TRIES):
+            area = rng.uniform(*AREAS) * width * height
+            aspect = np.exp(rng.uniform(*np.log(ASPECTS)))
+            w, h = round((area * aspect) ** 0.5), round((area / aspect) ** 0.5)
+            if 0 < w <= width and 0 < h <= height:
+                left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
+                return (left, top, left + w, top + h), flip
+        return (0, 0, width, height), flip
+
+    def reference(self, sample: int) -> NDArray[np.float64]:
+        """What `picture` has to be but for rounding: resized in float64."""
+        import numpy as np
+
+        whole = np.asarray(self.whole(sample))
+        (left, top, right, bottom), flip = self.cut(sample, whole.shape[1], whole.shape[0])
+        exact = resample(whole[top:bottom, left:right], self.image, self.image)
+        return exact[:, ::-1] if flip else exact

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from workbench.contract import (
     Accuracy,
@@ -24,14 +24,8 @@ from workbench.contract import (
 )
 
 from . import _pictures
-from ._network import CLASSES, cross_entropy, forward, untrained_convnet
+from ._network import cross_entropy, forward, untrained_convnet
 from ._torch import TorchTask, module, to_device
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 MADE_UP = "generated"
 PHOTOGRAPHS = 48  # made up; every epoch cuts them anew
@@ -39,8 +33,6 @@ CONVOLUTIONS = ((3, 16, 4), (16, 32, 2), (32, 64, 2))  # as in `_network`; light
 LEARNING_RATE = 0.01
 CHECKED = 4  # pictures
 MOST_LOADERS = 64
-# "Going Deeper with Convolutions" (Szegedy et al., CVPR 2015): shares of the area, aspect ratios.
-AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 LOADER_BYTES = 50e6  # resident in a loader, beyond what it shares with its parent
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where torch passes batches between processes
 
@@ -60,7 +52,7 @@ class DataLoading(Workload):
         Parameter("batches", 32, "batches of an epoch", minimum=1, maximum=100_000),
         Parameter("images", MADE_UP, f"{MADE_UP}, or a folder of your own pictures"),
         Parameter("format", "jpeg", "of the generated ones", choices=tuple(_pictures.ENCODERS)),
-        Parameter("loaders", 2, "processes; 0: in turns", 0, MOST_LOADERS, tuning=True),
+        Parameter("loaders", 2, "processes that decode; 0: none", 0, MOST_LOADERS, tuning=True),
         Parameter("prefetch", 2, "batches ahead, each loader", 1, 16, tuning=True),
         Parameter("pinned", "no", "page-locked batches", choices=("no", "yes"), tuning=True),
         Parameter(
@@ -128,67 +120,6 @@ def _require_shared_memory(case: Case) -> None:
         )
 
 
-class Pictures:
-    """The data set: sample number `n` is always cut in the same way, whichever loader does it."""
-
-    def __init__(self, sources: Sequence[_pictures.Source], image: int, seed: int) -> None:
-        self.sources, self.image, self.seed = sources, image, seed
-
-    def __getitem__(self, samples: range) -> Batch | str:
-        """The batch of these samples: pixels (batch, image, image, 3), labels (batch).
-
-        A file that cannot be read is returned as what is to be said of it: an exception from a
-        loader would reach the parent with a traceback for a message.
-        """
-        import numpy as np
-
-        try:
-            pixels = np.stack([self.picture(sample) for sample in samples])
-        except WorkloadError as error:
-            return str(error)
-        # Folders need no labels here, and the work is the same for any.
-        return pixels, np.array([self.source(sample) % CLASSES for sample in samples])
-
-    def source(self, sample: int) -> int:
-        """Which file a sample is cut from."""
-        return sample % len(self.sources)
-
-    def picture(self, sample: int) -> NDArray[np.uint8]:
-        """(image, image, 3), decoded, cropped, resized, perhaps flipped."""
-        import numpy as np
-        from PIL import Image
-
-        whole = _pictures.decode(self.sources[self.source(sample)])
-        box, flip = self.cut(sample, *whole.size)
-        side = (self.image, self.image)
-        pixels = np.asarray(whole.crop(box).resize(side, Image.Resampling.BILINEAR))
-        return pixels[:, ::-1] if flip else pixels
-
-    def cut(self, sample: int, width: int, height: int) -> tuple[tuple[int, int, int, int], bool]:
-        """Left, top, right, bottom of a random part, and whether it is flipped."""
-        import numpy as np
-
-        rng = np.random.default_rng((self.seed, sample))
-        flip = bool(rng.random() < 0.5)
-        for _ in range(TRIES):
-            area = rng.uniform(*AREAS) * width * height
-            aspect = np.exp(rng.uniform(*np.log(ASPECTS)))
-            w, h = round((area * aspect) ** 0.5), round((area / aspect) ** 0.5)
-            if 0 < w <= width and 0 < h <= height:
-                left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
-                return (left, top, left + w, top + h), flip
-        return (0, 0, width, height), flip
-
-    def reference(self, sample: int) -> NDArray[np.float64]:
-        """What `picture` has to be but for rounding: resized in float64."""
-        import numpy as np
-
-        whole = np.asarray(_pictures.decode(self.sources[self.source(sample)]))
-        (left, top, right, bottom), flip = self.cut(sample, whole.shape[1], whole.shape[0])
-        exact = _pictures.resample(whole[top:bottom, left:right], self.image, self.image)
-        return exact[:, ::-1] if flip else exact
-
-
 class Epoch:
     """The sample numbers of one epoch, batch by batch; set `number` before each."""
 
@@ -215,7 +146,7 @@ class Feeding(TorchTask):
             scales = [torch.tensor(of).reshape(3, 1, 1) * 255 for of in _pictures.SCALES]
         self.network, self.mean, self.std = to_device(setup, case, network, *scales)
         self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
-        self.pictures = Pictures(sources, int(case.params["image"]), setup.seed)
+        self.pictures = _pictures.Cuttings(sources, int(case.params["image"]), setup.seed)
         self.epoch = Epoch(case.batch or 1, int(case.params["batches"]))
         self.latest: Any = None
         self.marks: list[list[Any]] = []  # of each epoch since `activate`
@@ -309,7 +240,7 @@ class Feeding(TorchTask):
             loss = float(self._loss(pixels, labels).item())
         samples = range(len(pixels))
         exact = np.stack([self.pictures.reference(sample) for sample in samples])
-        due = [self.pictures.source(sample) % CLASSES for sample in samples]
+        due = [self.pictures.label(sample) for sample in samples]
         inputs = _pictures.normalise(pixels.numpy())
         expected = cross_entropy(forward(self.layers, inputs), np.array(due))
         error = max(

@@ -110,7 +110,7 @@ def test_another_seed_cuts_other_pictures() -> None:
 
 
 def test_cuts_lie_within_their_picture_and_half_of_them_are_flipped() -> None:
-    pictures = loading.Pictures([], 8, seed=0)
+    pictures = _pictures.Cuttings([], 8, seed=0)
     flips = []
     for sample in range(300):
         (left, top, right, bottom), flip = pictures.cut(sample, 40, 11)
@@ -123,9 +123,9 @@ def test_cuts_lie_within_their_picture_and_half_of_them_are_flipped() -> None:
 
 
 def test_a_picture_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = loading.Pictures.picture
+    right = _pictures.Cuttings.picture
     monkeypatch.setattr(
-        loading.Pictures, "picture", lambda self, sample: right(self, sample) // 64 * 64
+        _pictures.Cuttings, "picture", lambda self, sample: right(self, sample) // 64 * 64
     )
     assert not feeding().check().passed
 
