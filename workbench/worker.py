@@ -30,6 +30,7 @@ MISSING_HINTS = {
     "onnxruntime": "pip install onnxruntime, or onnxruntime-gpu beside an NVIDIA GPU",
     "numpy": "pip install numpy",
     "onnx": "pip install onnx",
+    "PIL": "pip install pillow",
 }
 
 

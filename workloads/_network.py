@@ -60,16 +60,18 @@ class Dense:
 Layer = Conv | Pool | Dense
 
 
-def untrained_convnet(seed: int) -> list[Layer]:
+def untrained_convnet(
+    seed: int, convolutions: Sequence[tuple[int, int, int]] = CONVOLUTIONS
+) -> list[Layer]:
     """The conv net at the start of a training: He initialisation, biases zero."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     layers: list[Layer] = [
         Conv(he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
-        for inputs, outputs, stride in CONVOLUTIONS
+        for inputs, outputs, stride in convolutions
     ]
-    return [*layers, Pool(), *mlp((CONVOLUTIONS[-1][1], CLASSES), seed)]
+    return [*layers, Pool(), *mlp((convolutions[-1][1], CLASSES), seed)]
 
 
 def trained_convnet() -> list[Layer]:

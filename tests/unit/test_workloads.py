@@ -34,6 +34,8 @@ SMALL = {
     "launch": {},
     "numa": {"mib": 1.0},
     "sequential": {"iterations": 90},
+    "data_loading": {"image": 32, "batches": 3, "loaders": 1},
+    "preprocessing": {"width": 60, "height": 40, "image": 24},
 }
 BATCH = {
     "gemm": 1,
@@ -46,6 +48,8 @@ BATCH = {
     "digits": 64,
     "digits_to_accuracy": 64,
     "infer_mlp": 4,
+    "data_loading": 4,
+    "preprocessing": 2,
 }
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
 ON_CPU = [
@@ -248,7 +252,8 @@ def test_costs_are_positive_and_grow_with_the_batch(name: str) -> None:
 def test_describing_workloads_imports_no_backend() -> None:
     code = (
         "import json, sys; from workbench import catalog; catalog.load_all();"
-        "print(json.dumps([n for n in ('torch','onnxruntime','onnx','numpy') if n in sys.modules]))"
+        "heavy = ('torch', 'onnxruntime', 'onnx', 'numpy', 'PIL');"
+        "print(json.dumps([n for n in heavy if n in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

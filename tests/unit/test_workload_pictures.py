@@ -1,0 +1,407 @@
+"""Pictures: what is loaded and in which order, files that are none, and how they are resized."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from workbench import catalog
+from workbench.contract import Case, Host, Setup, WorkloadError
+from workloads import _pictures
+from workloads import data_loading as loading
+from workloads import preprocessing as resizing
+
+BATCHES = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_photographs() -> Any:
+    before, loading.PHOTOGRAPHS = loading.PHOTOGRAPHS, 5
+    yield
+    loading.PHOTOGRAPHS = before
+    _pictures.encoded.cache_clear()
+
+
+def feeding(device: str = "cpu", *, seed: int = 0, images: str = "generated", **tuning: Any) -> Any:
+    params = {"image": 24, "batches": BATCHES, "images": images}
+    workload = catalog.load("data_loading")
+    case = Case(
+        workload="data_loading",
+        device=device,
+        backend="torch",
+        precision="fp32",
+        threads=1,
+        batch=4,
+        params=workload.values(params),
+        tuning=workload.tuning({"loaders": 0, **tuning}),
+    )
+    task = workload.prepare(case, Setup(seed=seed))
+    task.activate()
+    return task
+
+
+def preprocessing(backend: str, mode: str | None, device: str = "cpu", **params: int) -> Any:
+    workload = catalog.load("preprocessing")
+    values = workload.values({"width": 90, "height": 70, "image": 32, **params})
+    case = Case("preprocessing", device, backend, "fp32", None, 1, 2, values, mode)
+    return workload.prepare(case, Setup(seed=0))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Five small pictures."""
+    rng = np.random.default_rng(0)
+    for index in range(5):
+        Image.fromarray(_pictures.photograph(rng, 64, 48)).save(tmp_path / f"{index}.jpg")
+    return tmp_path
+
+
+def refusal(folder: Path | str) -> WorkloadError:
+    with pytest.raises(WorkloadError) as caught:
+        feeding(images=str(folder))
+    error = caught.value
+    assert error.code == "bad_input"
+    assert "\n" not in str(error)
+    assert error.hint and "images=" in error.hint
+    return error
+
+
+# ------------------------------------------------------------- the stream
+
+
+def stream(**tuning: Any) -> list[Any]:
+    """All pixels and labels of two epochs."""
+    task = feeding(**tuning)
+    found: list[Any] = []
+    try:
+        task._train = lambda pixels, labels: found.append((pixels.numpy(), labels.tolist()))
+        task.step()
+        task.step()
+    finally:
+        task.close()
+    assert multiprocessing.active_children() == []
+    return found
+
+
+def test_the_stream_is_the_same_for_every_way_of_loading() -> None:
+    alone = stream(loaders=0)
+    assert len(alone) == 2 * BATCHES
+    assert not any(np.array_equal(alone[0][0], later) for later, _ in alone[1:])
+    for tuning in ({"loaders": 2, "prefetch": 1}, {"loaders": 1, "persistent": "no"}):
+        for (pixels, labels), (expected, due) in zip(stream(**tuning), alone, strict=True):
+            assert np.array_equal(pixels, expected)
+            assert labels == due
+
+
+def test_another_seed_cuts_other_pictures() -> None:
+    first, again, other = (feeding(seed=seed).pictures[range(2)][0] for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_cuts_lie_within_their_picture_and_half_of_them_are_flipped() -> None:
+    pictures = _pictures.Cuttings([], 8, seed=0)
+    flips = []
+    for sample in range(300):
+        (left, top, right, bottom), flip = pictures.cut(sample, 40, 11)
+        assert 0 <= left < right <= 40
+        assert 0 <= top < bottom <= 11
+        flips.append(flip)
+    assert 0.4 < np.mean(flips) < 0.6
+    whole, _ = pictures.cut(0, 1000, 1)  # no cut of this shape is near enough to a square
+    assert whole == (0, 0, 1000, 1)
+
+
+def test_a_picture_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = _pictures.Cuttings.picture
+    monkeypatch.setattr(
+        _pictures.Cuttings, "picture", lambda self, sample: right(self, sample) // 64 * 64
+    )
+    assert not feeding().check().passed
+
+
+def test_pictures_in_another_order_are_found() -> None:
+    task = feeding()
+    task.epoch.number = 1
+    assert not task.check().passed
+
+
+def test_a_loss_that_is_wrong_is_found() -> None:
+    task = feeding()
+    right = task._loss
+    task._loss = lambda pixels, labels: right(pixels, labels) * 1.01
+    assert not task.check().passed
+
+
+def test_training_changes_the_weights_and_the_check_does_not() -> None:
+    task = feeding(loaders=1)
+    try:
+        initial = task.network[0].weight.detach().clone()
+        assert task.check().passed
+        assert task.network[0].weight.equal(initial)
+        task.step()
+        assert not task.network[0].weight.equal(initial)
+    finally:
+        task.close()
+
+
+# ------------------------------------------------------------- the loaders
+
+
+def test_loaders_that_were_frozen_go_on() -> None:
+    task = feeding(loaders=2)
+    try:
+        task.step()
+        children = multiprocessing.active_children()
+        assert len(children) == 2
+        for sent in (signal.SIGSTOP, signal.SIGCONT):
+            for child in children:
+                os.kill(child.pid or 0, sent)
+        task.step()
+        assert task.loss() is not None
+    finally:
+        task.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_loaders_that_are_not_persistent_end_with_their_epoch() -> None:
+    task = feeding(loaders=1, persistent="no")
+    task.step()
+    assert multiprocessing.active_children() == []
+    task.close()
+
+
+def test_the_share_of_waiting_is_that_of_the_block() -> None:
+    task = feeding()
+    assert task.figures() == {}
+    task.marks = [[0.0, 3.0, 4.0, 5.0, 7.0, 8.0]]  # works from 3 to 4 and from 5 to 7
+    assert task.figures() == {"waiting_fraction": 5 / 8}
+    task.activate()
+    assert task.figures() == {}
+    task.step()
+    task.step()
+    assert 0 < task.figures()["waiting_fraction"] < 1
+    assert [len(marks) for marks in task.marks] == [2 * BATCHES + 2] * 2
+
+
+def test_it_proposes_few_settings() -> None:
+    workload = catalog.load("data_loading")
+    assert workload.candidates("loaders", Host(16, 0), "cpu") == [0, 1, 8, 16]
+    assert workload.candidates("loaders", Host(2, 0), "cpu") == [0, 1, 2]
+    assert workload.candidates("loaders", Host(192, 1), "gpu") == [0, 1, 64]
+    assert workload.candidates("pinned", Host(16, 1), "cpu") == ["no"]
+    assert workload.candidates("pinned", Host(16, 1), "gpu") == ["yes", "no"]
+    assert workload.candidates("prefetch", Host(16, 1), "gpu") == [2]
+
+
+def test_pinning_without_a_gpu_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="GPU") as caught:
+        feeding(pinned="yes")
+    assert caught.value.code == "unsupported"
+    assert feeding("fake:0", pinned="yes").check().passed
+
+
+def test_too_little_shared_memory_is_told_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path(loading.SHARED_MEMORY).is_dir():
+        pytest.skip("this system has another kind of shared memory")
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
+    with pytest.raises(WorkloadError, match="shared memory") as caught:
+        feeding(loaders=2)
+    assert caught.value.code == "no_memory"
+    assert "--shm-size" in (caught.value.hint or "")
+    feeding(loaders=0)
+
+
+# ------------------------------------------------------------- the user's own pictures
+
+
+def test_a_folder_of_ones_own_is_used_with_its_folders(folder: Path) -> None:
+    grey = Image.fromarray(np.arange(6000, dtype=np.uint8).reshape(60, 100))
+    (folder / "more").mkdir()
+    grey.save(folder / "more" / "grey.png")
+    grey.convert("P").save(folder / "more" / "palette.gif")
+    grey.convert("RGBA").save(folder / "more" / "alpha.png")
+    (folder / ".DS_Store").write_bytes(b"not a picture")
+    task = feeding(images=str(folder))
+    assert len(task.pictures.sources) == 8
+    assert task.check().passed
+    task.step()
+
+
+def test_folders_that_hold_nothing_or_are_not_there_are_refused(tmp_path: Path) -> None:
+    assert "no files" in str(refusal(tmp_path))
+    assert "No such file" in str(refusal(tmp_path / "nowhere"))
+    (tmp_path / "file").write_text("x")
+    assert "Not a directory" in str(refusal(tmp_path / "file"))
+
+
+def test_a_file_that_is_no_picture_is_named(folder: Path) -> None:
+    (folder / "notes.txt").write_text("no picture\n")
+    assert "notes.txt is no picture" in str(refusal(folder))
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_a_truncated_picture_is_named(folder: Path, suffix: str) -> None:
+    with Image.open(folder / "0.jpg") as whole:
+        whole.save(folder / f"short.{suffix}")
+    cut_in_half(folder / f"short.{suffix}")
+    assert f"short.{suffix} cannot be decoded" in str(refusal(folder))
+
+
+def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    (folder / "3.jpg").chmod(0)
+    assert "3.jpg" in str(refusal(folder))
+
+
+def test_a_folder_that_may_not_be_read_is_named(folder: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    inner = folder / "closed"
+    inner.mkdir(mode=0)
+    assert "closed: Permission denied" in str(refusal(folder))
+
+
+@pytest.mark.parametrize("loaders", [0, 1])
+def test_a_picture_that_breaks_later_ends_the_case_with_its_name(
+    folder: Path, loaders: int
+) -> None:
+    task = feeding(images=str(folder), loaders=loaders)
+    try:
+        task.step()
+        for picture in folder.iterdir():
+            cut_in_half(picture)
+        with pytest.raises(WorkloadError, match=r"\d\.jpg cannot be decoded") as caught:
+            task.step()
+        assert caught.value.code == "bad_input"
+        assert "\n" not in str(caught.value)
+    finally:
+        task.close()
+    assert multiprocessing.active_children() == []
+
+
+def cut_in_half(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+# ------------------------------------------------------------- photographs and resizing
+
+
+def test_photographs_compress_like_photographs() -> None:
+    files = _pictures.encoded(4, "jpeg", 0)
+    for file in files:
+        with Image.open(io.BytesIO(file)) as image:
+            bits = 8 * len(file) / (image.width * image.height)
+            assert image.format == "JPEG"
+        assert 1 < bits < 4
+    _pictures.encoded.cache_clear()
+    assert _pictures.encoded(4, "jpeg", 0) == files
+    assert _pictures.encoded(4, "jpeg", 1) != files
+
+
+def test_what_a_png_decodes_to_is_what_was_encoded() -> None:
+    (file,) = _pictures.encoded(1, "png", 3)
+    image = _pictures.decode(file)
+    rng = np.random.default_rng(3)
+    rng.integers(*_pictures.LONG_SIDES, endpoint=True), rng.random()  # its size
+    assert np.array_equal(np.asarray(image), _pictures.photograph(rng, *image.size))
+
+
+@pytest.mark.parametrize("target", [(20, 30), (50, 70), (90, 70), (7, 200)])
+def test_the_reference_resizes_as_pillow_does_but_for_rounding(target: tuple[int, int]) -> None:
+    pixels = _pictures.photograph(np.random.default_rng(0), 70, 50)
+    found = _pictures.resample(pixels, *target)
+    by_pillow = Image.fromarray(pixels).resize(target[::-1], Image.Resampling.BILINEAR)
+    assert found.shape == (*target, 3)
+    assert np.abs(found - np.asarray(by_pillow)).max() < 1.01
+    assert np.allclose(_pictures.resample(np.full((9, 8, 3), 7), *target), 7), "flat stays flat"
+    assert np.array_equal(_pictures.resample(pixels, 50, 70), pixels), "the same size is the same"
+
+
+CONTENDERS = [(v.backend, v.mode, v.device_kind) for v in catalog.load("preprocessing").variants]
+
+
+@pytest.mark.parametrize(("backend", "mode", "kind"), CONTENDERS)
+@pytest.mark.parametrize("image", [24, 120])  # smaller and larger than the photographs
+def test_every_contender_makes_the_same_input(
+    backend: str, mode: str | None, kind: str, image: int
+) -> None:
+    task = preprocessing(backend, mode, "cpu" if kind == "cpu" else "fake:0", image=image)
+    try:
+        assert task.check().passed
+        made = task.inputs(0)
+        assert made.shape == (2, 3, image, image)
+        assert made.dtype == np.float32
+        assert made.flags.c_contiguous
+        assert abs(float(made.mean())) < 1.5
+    finally:
+        task.close()
+
+
+@pytest.mark.parametrize("mode", [None, "uint8"])
+def test_resizing_without_antialiasing_is_found(
+    mode: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    right = torch.nn.functional.interpolate
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "interpolate",
+        lambda *arguments, **options: right(*arguments, **{**options, "antialias": False}),
+    )
+    assert not preprocessing("torch", mode).check().passed
+
+
+def test_colours_in_the_wrong_order_are_found() -> None:
+    task = preprocessing("numpy", "pillow")
+    right = task.inputs
+    task.inputs = lambda which: right(which)[:, ::-1]
+    assert not task.check().passed
+    task.close()
+
+
+def test_pillows_threads_share_a_batch() -> None:
+    workload = catalog.load("preprocessing")
+    made = []
+    for threads in (1, 3):
+        case = Case(
+            "preprocessing",
+            "cpu",
+            "numpy",
+            "fp32",
+            threads=threads,
+            batch=5,
+            params=workload.values({"width": 50, "height": 40, "image": 16}),
+            mode="pillow",
+        )
+        task = workload.prepare(case, Setup(seed=0))
+        assert task.check().passed
+        made.append(task.inputs(0).copy())
+        task.close()
+    assert np.array_equal(*made)
+
+
+def test_the_mode_for_bytes_is_not_offered_on_a_gpu() -> None:
+    with pytest.raises(WorkloadError, match="CPU only"):
+        preprocessing("torch", "uint8", "fake:0")
+
+
+def test_memory_grows_with_the_pictures_and_the_loaders() -> None:
+    large = {"width": 8192, "height": 8192, "image": 224}
+    case = Case("preprocessing", "cpu", "torch", "fp32", batch=8, params=large)
+    assert resizing.WORKLOAD.work(case).memory_bytes > 8 * 4 * 3 * 8192**2
+    few, many = (replace(feeding().case, tuning={"loaders": n, "prefetch": 2}) for n in (0, 64))
+    work = loading.WORKLOAD.work
+    assert work(many).memory_bytes > 10 * work(few).memory_bytes

@@ -1,0 +1,242 @@
+"""Photographs, made up or the user's own, cut for training, and the reference for resizing.
+
+Made-up ones are kept as encoded bytes in memory, not as files: a decoder gets the same bytes as
+from a file in the page cache, forked loaders share them, and whatever kills a worker leaves
+nothing behind.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import WorkloadError
+
+from ._network import CLASSES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Pixels = NDArray[np.uint8]  # (height, width, 3)
+    Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]  # pixels, labels
+
+Source = bytes | Path
+
+# Of ImageNet's pixels in 0..1, as torchvision's pretrained models expect.
+MEAN = (0.485, 0.456, 0.406)
+STD = (0.229, 0.224, 0.225)
+SCALES = (MEAN, STD)
+# Pillow rounds to whole grey levels after each of its two passes, half a level each; the rest is
+# for weights of 16 to 22 bits (Pillow's Resample.c, torch's UpSampleKernel.cpp).
+EIGHT_BIT_LIMIT = 1.1 / 255
+LONG_SIDES = (400, 600)  # pixels; ImageNet's pictures are about 500 x 375
+OCTAVES = 7
+SENSOR_NOISE = 3.0  # grey levels
+ENCODERS: dict[str, dict[str, Any]] = {
+    "jpeg": {"format": "JPEG", "quality": 92},
+    "png": {"format": "PNG"},
+}
+# "Going Deeper with Convolutions" (Szegedy et al., CVPR 2015): shares of the area, aspect ratios.
+AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
+OPENED = 5_000  # files of a folder whose headers are read beforehand
+DECODED = 16  # of these are decoded too
+
+
+def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
+    """A made-up photograph: (height, width, 3) in 0..255.
+
+    Random structures of all sizes whose amplitude falls with their frequency, as in natural images
+    (Field, "Relations between the statistics of natural images", 1987), colours that change more
+    slowly than brightness, and sensor noise: so it compresses like a photograph.
+    """
+    import numpy as np
+    from PIL import Image
+
+    def structures(octaves: int) -> NDArray[np.float32]:
+        total = np.zeros((height, width), np.float32)
+        for octave in range(1, octaves + 1):
+            grid = rng.standard_normal((2**octave, 2**octave), dtype=np.float32)
+            smooth = Image.fromarray(grid).resize((width, height), Image.Resampling.BICUBIC)
+            total += np.asarray(smooth) * np.float32(1.6**-octave)
+        return total * np.float32(60 / total.std())
+
+    noise = rng.standard_normal((height, width), dtype=np.float32)
+    light = 118 + structures(OCTAVES) + np.float32(SENSOR_NOISE) * noise
+    pixels = np.stack([light + np.float32(0.3) * structures(3) for _ in range(3)], axis=-1)
+    np.rint(pixels, out=pixels).clip(0, 255, out=pixels)
+    return pixels.astype(np.uint8)
+
+
+@lru_cache(maxsize=1)  # the contenders of one worker share them
+def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
+    """`count` photographs of different sizes, upright and lying, as jpeg or png files' bytes."""
+    import numpy as np
+    from PIL import Image
+
+    rng = np.random.default_rng(seed)
+    files = []
+    for _ in range(count):
+        side = int(rng.integers(*LONG_SIDES, endpoint=True))
+        shape = (side, side * 3 // 4) if rng.random() < 0.7 else (side * 3 // 4, side)
+        file = io.BytesIO()
+        Image.fromarray(photograph(rng, *shape)).save(file, **ENCODERS[kind])
+        files.append(file.getvalue())
+    return tuple(files)
+
+
+def in_folder(name: str, seed: int) -> tuple[Path, ...]:
+    """The user's pictures under folder `name`, hidden files left out, shuffled.
+
+    WorkloadError "bad_input" where there is none, or where one cannot be read: the headers of up
+    to 5,000 are read, and some are decoded.
+    """
+    import numpy as np
+
+    folder = Path(name).expanduser()
+    try:
+        found = sorted(_files(folder))
+    except OSError as error:
+        raise bad_input(f"{error.filename}: {error.strerror}") from None
+    if not found:
+        raise bad_input(f"{folder} holds no files")
+    order = np.random.default_rng(seed).permutation(len(found))
+    pictures = tuple(found[place] for place in order)
+    for place, picture in enumerate(pictures[:OPENED]):
+        decode(picture, header_only=place >= DECODED)
+    return pictures
+
+
+def _files(folder: Path) -> list[Path]:
+    def refuse(error: OSError) -> None:
+        raise error
+
+    return [
+        Path(parent, name)
+        for parent, _, names in os.walk(folder, onerror=refuse)
+        for name in names
+        if not name.startswith(".")
+    ]
+
+
+def decode(source: Source, *, header_only: bool = False) -> Any:
+    """A Pillow image in RGB; WorkloadError "bad_input" names a file that is no whole picture."""
+    from PIL import Image, UnidentifiedImageError
+
+    name = source if isinstance(source, Path) else "a made-up photograph"
+    try:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
+            return None if header_only else image.convert("RGB")
+    except MemoryError:
+        raise
+    except UnidentifiedImageError:
+        raise bad_input(f"{name} is no picture that Pillow knows") from None
+    except Exception as error:  # Pillow's plugins raise nearly everything on a damaged file
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise bad_input(f"{name} cannot be decoded: {reason}") from None
+
+
+def bad_input(message: str) -> WorkloadError:
+    """What is said of a folder or file that cannot be used."""
+    hint = "repair the file or move it away, or give another folder: --set images=FOLDER"
+    return WorkloadError(message, code="bad_input", hint=hint)
+
+
+def resample(pixels: NDArray[Any], height: int, width: int) -> NDArray[np.float64]:
+    """The reference: (h, w, 3) to (height, width, 3) in float64, unrounded.
+
+    Bilinear with antialiasing: the weights are a triangle as wide as a target pixel covers, at
+    least one source pixel to each side, cut off at the edges and normalised.
+    """
+    import numpy as np
+
+    rows, columns = _weights(pixels.shape[0], height), _weights(pixels.shape[1], width)
+    planes = [rows @ pixels[..., channel] @ columns.T for channel in range(pixels.shape[2])]
+    return np.stack(planes, axis=-1)
+
+
+def normalise(pixels: NDArray[Any]) -> NDArray[np.float64]:
+    """The reference: (batch, h, w, 3) of 0..255 to (batch, 3, h, w) standardised, in float64."""
+    return ((pixels / 255.0 - MEAN) / STD).transpose(0, 3, 1, 2)
+
+
+def _weights(size: int, target: int) -> NDArray[np.float64]:
+    """(target, size), rows summing to one."""
+    import numpy as np
+
+    scale = size / target
+    centres = (np.arange(target) + 0.5) * scale
+    distance = np.abs(np.arange(size) + 0.5 - centres[:, None]) / max(scale, 1.0)
+    weights = np.maximum(0.0, 1.0 - distance)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+class Cuttings:
+    """A data set of random parts of pictures.
+
+    Sample number `n` is always cut in the same way, whichever loader does it.
+    """
+
+    def __init__(self, sources: Sequence[Source], image: int, seed: int) -> None:
+        self.sources, self.image, self.seed = sources, image, seed
+
+    def __getitem__(self, samples: range) -> Batch | str:
+        """The batch of these samples: pixels (batch, image, image, 3), labels (batch).
+
+        A file that cannot be read is returned as what is to be said of it: an exception from a
+        loader would reach the parent with a traceback for a message.
+        """
+        import numpy as np
+
+        try:
+            pixels = np.stack([self.picture(sample) for sample in samples])
+        except WorkloadError as error:
+            return str(error)
+        return pixels, np.array([self.label(sample) for sample in samples])
+
+    def label(self, sample: int) -> int:
+        """A class by the number of the file: folders need no labels, the work is the same."""
+        return sample % len(self.sources) % CLASSES
+
+    def whole(self, sample: int) -> Any:
+        """The picture that a sample is cut from."""
+        return decode(self.sources[sample % len(self.sources)])
+
+    def picture(self, sample: int) -> NDArray[np.uint8]:
+        """(image, image, 3), decoded, cropped, resized, perhaps flipped."""
+        import numpy as np
+        from PIL import Image
+
+        whole = self.whole(sample)
+        box, flip = self.cut(sample, *whole.size)
+        side = (self.image, self.image)
+        pixels = np.asarray(whole.crop(box).resize(side, Image.Resampling.BILINEAR))
+        return pixels[:, ::-1] if flip else pixels
+
+    def cut(self, sample: int, width: int, height: int) -> tuple[tuple[int, int, int, int], bool]:
+        """Left, top, right, bottom of a random part, and whether it is flipped."""
+        import numpy as np
+
+        rng = np.random.default_rng((self.seed, sample))
+        flip = bool(rng.random() < 0.5)
+        for _ in range(TRIES):
+            area = rng.uniform(*AREAS) * width * height
+            aspect = np.exp(rng.uniform(*np.log(ASPECTS)))
+            w, h = round((area * aspect) ** 0.5), round((area / aspect) ** 0.5)
+            if 0 < w <= width and 0 < h <= height:
+                left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
+                return (left, top, left + w, top + h), flip
+        return (0, 0, width, height), flip
+
+    def reference(self, sample: int) -> NDArray[np.float64]:
+        """What `picture` has to be but for rounding: resized in float64."""
+        import numpy as np
+
+        whole = np.asarray(self.whole(sample))
+        (left, top, right, bottom), flip = self.cut(sample, whole.shape[1], whole.shape[0])
+        exact = resample(whole[top:bottom, left:right], self.image, self.image)
+        return exact[:, ::-1] if flip else exact

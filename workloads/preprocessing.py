@@ -1,0 +1,272 @@
+"""Getting photographs ready for a network: resized, standardised, where the network runs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+    WorkloadError,
+)
+
+from . import _pictures
+from ._onnx import IR_VERSION, open_session
+from ._torch import TorchTask, to_device
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Photos = NDArray[np.uint8]  # (batch, height, width, 3)
+    Inputs = NDArray[np.float32]  # (batch, 3, image, image)
+
+BATCHES = 4  # answered in turn, so that no batch is still in the cache from the last step
+ANTIALIAS_OPSET = 18  # the first whose Resize can
+# In grey levels of 255, as the standardised values are taken back to; those that resize whole
+# grey levels have their rounding, the others positions in FP32: 5e-4 pixels off at 8192.
+FLOAT_LIMIT = 0.05 / 255
+EIGHT_BIT = ("pillow", "uint8")
+
+
+class Preprocessing(Workload):
+    """Photographs of uint8 to `image` x `image` by bilinear resizing with antialiasing, then
+    (pixel / 255 - mean) / std in FP32 as (batch, 3, image, image), where a network would take it.
+
+    Pillow and torch's `uint8` resize whole grey levels, the others floats.  A GPU gets its
+    photographs from the host in each step; `resident` finds them in its memory already.
+    """
+
+    name = "preprocessing"
+    title = "Image preprocessing"
+    teaches = "A GPU resizes photographs faster than they can be brought to it."
+    parameters = (
+        Parameter("width", 683, "of the photographs", minimum=16, maximum=8192, unit="px"),
+        Parameter("height", 512, "of the photographs", minimum=16, maximum=8192, unit="px"),
+        Parameter("image", 224, "side of the network's input", 16, 2048, unit="px"),
+    )
+    default_batch = 8
+    quick: ClassVar = {"width": 400, "height": 300, "batch": 4}
+    variants = (
+        Variant("cpu", "numpy", "fp32", mode="pillow"),
+        Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "torch", "fp32", mode="uint8"),
+        Variant("cpu", "onnxruntime", "fp32"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32", mode="resident"),
+    )
+
+    def work(self, case: Case) -> Work:
+        batch, image = case.batch or 1, int(case.params["image"])
+        pixels = 3.0 * int(case.params["width"]) * int(case.params["height"])
+        result = 3.0 * image**2
+        return Work(
+            flops=None,  # it moves more than it computes
+            bytes_moved=batch * (pixels + 4 * result),
+            items=batch,
+            item="images",
+            # Photographs as bytes, one batch as floats in two layouts, and what it becomes.
+            memory_bytes=batch * ((BATCHES + 1) * pixels + 2 * 4 * pixels + 4 * 4 * result)
+            + 16 * pixels,  # to make one up, or to check it
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        import numpy as np
+
+        width, height = int(case.params["width"]), int(case.params["height"])
+        rng = np.random.default_rng(setup.seed)
+        shape = (BATCHES, case.batch or 1, height, width, 3)
+        photos = np.empty(shape, np.uint8)
+        for batch in photos:
+            batch[0] = _pictures.photograph(rng, width, height)
+            for place in range(1, len(batch)):  # the others are cheap: their content costs no time
+                batch[place] = np.roll(batch[place - 1], int(rng.integers(1, width)), axis=1)
+        if case.backend == "numpy":
+            return PillowResize(case, photos)
+        if case.backend == "onnxruntime":
+            return OnnxResize(case, setup, photos)
+        return TorchResize(case, setup, photos)
+
+
+class ResizeTask(Task):
+    """One step makes a network's input of one batch."""
+
+    case: Case
+    photos: Sequence[Photos]
+
+    @abstractmethod
+    def inputs(self, which: int) -> Inputs:
+        """Batch number `which` as a step makes it, in host memory."""
+
+    def check(self) -> Accuracy:
+        """The first and the last photograph against a float64 resize."""
+        import numpy as np
+
+        image = int(self.case.params["image"])
+        error = 0.0
+        for which, place in ((0, 0), (BATCHES - 1, -1)):
+            exact = _pictures.resample(self.photos[which][place], image, image)[None]
+            difference = self.inputs(which)[place] - _pictures.normalise(exact)[0]
+            levels = np.abs(difference) * np.reshape(_pictures.STD, (3, 1, 1))
+            error = max(error, float(levels.max()))
+        limit = _pictures.EIGHT_BIT_LIMIT if self.case.mode in EIGHT_BIT else FLOAT_LIMIT
+        reference = "float64 resize (NumPy) of 2 photographs; 1 is white"
+        return Accuracy("relative_error", error, reference, limit, error <= limit)
+
+
+class PillowResize(ResizeTask):
+    """By Pillow, which lets go of Python's lock, and NumPy: each thread takes whole photographs."""
+
+    def __init__(self, case: Case, photos: NDArray[np.uint8]) -> None:
+        import numpy as np
+
+        self.case, self.photos = case, list(photos)
+        self.feeds = cycle(self.photos)
+        image = int(case.params["image"])
+        self.made = np.full((len(photos[0]), 3, image, image), np.nan, np.float32)
+        mean, std = (np.array(of, np.float32) for of in _pictures.SCALES)
+        self.factor, self.shift = 1 / (255 * std), -mean / std
+        self.threads = ThreadPoolExecutor(case.threads or 1)
+
+    def step(self) -> None:
+        self._make(next(self.feeds))
+
+    def _make(self, batch: Photos) -> None:
+        if self.case.threads == 1:
+            for place, photo in enumerate(batch):
+                self._one(place, photo)
+        else:
+            list(self.threads.map(self._one, range(len(batch)), batch))
+
+    def _one(self, place: int, photo: NDArray[np.uint8]) -> None:
+        import numpy as np
+        from PIL import Image
+
+        target = self.made[place]
+        small = Image.fromarray(photo).resize(target.shape[1:], Image.Resampling.BILINEAR)
+        pixels = np.asarray(small).transpose(2, 0, 1)
+        np.multiply(pixels, self.factor[:, None, None], out=target)
+        target += self.shift[:, None, None]
+
+    def inputs(self, which: int) -> Inputs:
+        self._make(self.photos[which])
+        return self.made
+
+    def close(self) -> None:
+        self.threads.shutdown()
+
+
+class OnnxResize(ResizeTask):
+    """By ONNX Runtime: one graph from the photographs to the network's input."""
+
+    def __init__(self, case: Case, setup: Setup, photos: NDArray[np.uint8]) -> None:
+        self.case, self.photos = case, list(photos)
+        with setup.phase("build"):
+            model = resize_graph(self.photos[0].shape, int(case.params["image"]))
+        with setup.phase("compile"):
+            self.session = open_session(model, case)
+        self.feeds = cycle([{"photos": batch} for batch in self.photos])
+
+    def step(self) -> None:
+        self.session.run(None, next(self.feeds))
+
+    def inputs(self, which: int) -> Inputs:
+        made: Inputs = self.session.run(None, {"photos": self.photos[which]})[0]
+        return made
+
+
+def resize_graph(shape: Sequence[int], image: int) -> bytes:
+    """A serialised model: `photos`, uint8 of `shape` (batch, h, w, 3), to `inputs`, float32
+    (batch, 3, image, image)."""
+    import numpy as np
+    import onnx
+    from onnx import helper, numpy_helper
+
+    mean, std = (np.array(of, np.float32).reshape(3, 1, 1) for of in _pictures.SCALES)
+    constants = {
+        "sizes": np.array([shape[0], 3, image, image]),
+        "factor": 1 / (255 * std),
+        "shift": -mean / std,
+    }
+    nodes = [
+        helper.make_node("Transpose", ["photos"], ["planes"], perm=[0, 3, 1, 2]),
+        helper.make_node("Cast", ["planes"], ["floats"], to=onnx.TensorProto.FLOAT),
+        helper.make_node(
+            "Resize",
+            ["floats", "", "", "sizes"],
+            ["small"],
+            mode="linear",
+            antialias=1,
+            exclude_outside=1,  # torch and Pillow do; without it the edges differ (pytorch#183546)
+        ),
+        helper.make_node("Mul", ["small", "factor"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "shift"], ["inputs"]),
+    ]
+    single, byte = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
+    body = helper.make_graph(
+        nodes,
+        "preprocessing",
+        [helper.make_tensor_value_info("photos", byte, list(shape))],
+        [helper.make_tensor_value_info("inputs", single, [shape[0], 3, image, image])],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    opset = helper.make_opsetid("", ANTIALIAS_OPSET)
+    model = helper.make_model(body, opset_imports=[opset], ir_version=IR_VERSION)
+    onnx.checker.check_model(model)
+    return bytes(model.SerializeToString())
+
+
+class TorchResize(TorchTask, ResizeTask):
+    """By torch: on whole grey levels (CPU only) or on floats."""
+
+    def __init__(self, case: Case, setup: Setup, photos: NDArray[np.uint8]) -> None:
+        import torch
+
+        super().__init__(case)
+        if case.mode == "uint8" and case.device_kind == "gpu":
+            raise WorkloadError("torch resizes bytes on a CPU only", hint="leave out the mode")
+        self.photos = list(photos)
+        self.sources = [torch.from_numpy(batch) for batch in self.photos]
+        scales = [torch.tensor(of).reshape(3, 1, 1) * 255 for of in _pictures.SCALES]
+        self.mean, self.std = to_device(setup, case, *scales)
+        if case.mode == "resident":
+            self.sources = to_device(setup, case, *self.sources)
+        elif self.device.type == "cuda":
+            self.sources = [source.pin_memory() for source in self.sources]
+        self.feeds = cycle(self.sources)
+        self.made: Any = None
+
+    def step(self) -> None:
+        self.made = self._make(next(self.feeds))
+
+    def _make(self, batch: Any) -> Any:
+        """(batch, h, w, 3) in uint8, here or there, to (batch, 3, image, image) on the device."""
+        import torch
+
+        image = int(self.case.params["image"])
+        with torch.inference_mode():
+            pixels = batch.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+            if self.case.mode != "uint8":
+                pixels = pixels.float()
+            small = torch.nn.functional.interpolate(
+                pixels, (image, image), mode="bilinear", antialias=True
+            )
+            made = torch.empty(small.shape, dtype=torch.float32, device=self.device)
+            return torch.sub(small, self.mean, out=made).div_(self.std)
+
+    def inputs(self, which: int) -> Inputs:
+        made: Inputs = self._make(self.sources[which]).cpu().numpy()
+        return made
+
+
+WORKLOAD = Preprocessing()
