@@ -49,7 +49,7 @@ class Preprocessing(Workload):
 
     name = "preprocessing"
     title = "Image preprocessing"
-    teaches = "A GPU resizes photographs faster than they can be brought to it."
+    teaches = "Resizing on a GPU gains only what bringing the photographs there does not cost."
     parameters = (
         Parameter("width", 683, "of the photographs", minimum=16, maximum=8192, unit="px"),
         Parameter("height", 512, "of the photographs", minimum=16, maximum=8192, unit="px"),
