@@ -26,6 +26,7 @@ import psutil
 from .confine import confine
 from .control import Control
 from .document import Reason
+from .endings import ending, tail
 from .guardian import RUN_ID_VARIABLE
 from .machine.software import PRECISION_VARIABLES
 
@@ -38,7 +39,6 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-LOG_TAIL_BYTES = 4000
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
@@ -111,7 +111,14 @@ class WorkerProcess:
         environment.update({"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id})
         with theirs:
             self.process = subprocess.Popen(
-                [python, str(HERE / "bootstrap.py"), str(theirs.fileno()), key.backend, device],
+                [
+                    python,
+                    str(HERE / "bootstrap.py"),
+                    "workbench.worker",
+                    str(theirs.fileno()),
+                    key.backend,
+                    device,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
@@ -192,9 +199,7 @@ class WorkerProcess:
 
     def log_tail(self) -> str:
         """The last lines the worker and its libraries wrote."""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - LOG_TAIL_BYTES))
-        return self._log.read().decode(errors="replace").strip()
+        return tail(self._log)
 
 
 def group_members(group: int) -> list[int]:
@@ -234,7 +239,7 @@ class Answer:
 
 
 class Pool:
-    """The workers of a run, of which at most one is awake."""
+    """The workers of a run, of which at most one is awake unless `freeze` is False."""
 
     def __init__(
         self,
@@ -244,6 +249,7 @@ class Pool:
         python: str,
         threads: int,
         memory_bytes: int,
+        freeze: bool,
         on_start: Callable[[WorkerKey, int, float, dict[str, str]], None],
         on_end: Callable[[WorkerKey, Reason | None], None],
         on_status: Callable[[str], None],
@@ -254,6 +260,7 @@ class Pool:
         self._python = python
         self._threads = threads
         self._memory_bytes = memory_bytes
+        self._freezes = freeze
         self._on_start = on_start
         self._on_end = on_end
         self._on_status = on_status
@@ -349,7 +356,7 @@ class Pool:
         return away
 
     def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
-        if not worker.freeze():
+        if self._freezes and not worker.freeze():
             self._on_freeze_failure(key)
 
     def _lost(self, key: WorkerKey, code: str, text: str) -> WorkerFailed:
@@ -360,10 +367,7 @@ class Pool:
             with suppress(subprocess.TimeoutExpired):
                 worker.process.wait(1.0)
         code_seen = worker.process.poll()
-        tail = worker.log_tail().splitlines()[-3:]
-        message = text if code_seen is None else f"{text} ({describe_exit(code_seen)})"
-        if tail:
-            message += "; its log ends: " + " | ".join(line.strip() for line in tail)
+        message = ending(text, code_seen, worker.log_tail())
         hint = {
             "timeout": "take a smaller size, or give it a larger --budget",
             "worker_died": "run it alone to see more: workbench run WORKLOAD --plain",
@@ -389,12 +393,3 @@ class Pool:
         for key, worker in list(self._workers.items()):
             self._remove(key, None, worker.kill if at_once else worker.stop)
         self._guardian.close()
-
-
-def describe_exit(code: int) -> str:
-    """An exit code in words: `exit code 1`, `killed by SIGKILL`."""
-    if code >= 0:
-        return f"exit code {code}"
-    with suppress(ValueError):
-        return f"killed by {signal.Signals(-code).name}"
-    return f"killed by signal {-code}"

@@ -1,0 +1,442 @@
+"""The ranks of a data-parallel training: processes that rank 0's worker directs, in lockstep.
+
+The worker computes nothing itself.  It sends each rank one line per step, and the ranks meet in
+the all-reduce; so a rank that dies is seen by the worker even while the others hang in a
+collective, and a frozen group simply goes on later.  Ranks are children of the worker, or those
+that torchrun or srun started (`workbench.ranks`).  See docs/decisions/011.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import IO, Any
+
+from workbench.contract import Case, Setup, WorkloadError, decode_case
+from workbench.endings import ending, tail
+from workbench.ranks import BOOTSTRAP, launch_of
+from workbench.worker import describe
+
+JOIN_S = 300.0  # for all ranks to come together, as torch's own store has it
+PATIENCE = timedelta(days=1)  # of a collective: a frozen group must not run into a time-out
+CAUSE_S = 2.0  # between an error that a dead rank causes and the news of its death
+GOODBYE_S = 0.5  # a worker that ends has one second
+ORPHANED_S = 2.0  # from the worker's end to that of a rank that hangs in a collective
+ADDRESS = "workbench/address"  # the key in torch's store
+
+
+# ------------------------------------------------------------------ the worker's side
+
+
+class Rank:
+    """One rank as the worker sees it."""
+
+    def __init__(self, process: subprocess.Popen[bytes] | None, log: IO[bytes] | None) -> None:
+        self.process = process  # None where a launcher started it
+        self.log = log
+        self.channel: socket.socket | None = None
+        self.host, self.cpus = "", frozenset[int]()
+        self._unread = b""
+
+    def receive(self) -> dict[str, Any] | None:
+        """A whole answer, None while it is incomplete; EOFError when the rank is gone."""
+        assert self.channel is not None  # noqa: S101 - it has said hello
+        try:
+            data = self.channel.recv(1 << 20)
+        except OSError:
+            data = b""
+        if not data:
+            raise EOFError
+        line, newline, rest = (self._unread + data).partition(b"\n")
+        self._unread = rest if newline else line
+        return json.loads(line) if newline else None
+
+    def meet(self, channel: socket.socket, hello: dict[str, Any]) -> None:
+        self.channel = channel
+        self.host, self.cpus = hello["host"], frozenset(hello["cpus"])
+
+
+class Session:
+    """Ranks that have joined one group, and the cases that share them."""
+
+    def __init__(self, size: int, kind: str) -> None:
+        self.kind = kind  # "cpu" or "cuda"
+        self.users = 0
+        self.failure: WorkloadError | None = None
+        self.launch = launch_of(os.environ)
+        self.ranks: list[Rank] = []
+        self._store: Any = None
+        try:
+            self._launched() if self.launch else self._start(size)
+            backend = "nccl" if kind == "cuda" else "gloo"
+            self.ask(self.ranks, op="join", backend=backend)
+        except BaseException:
+            self.end()
+            raise
+
+    def _start(self, size: int) -> None:
+        """Children of this process: they are frozen and killed with its group."""
+        import torch.distributed as dist
+
+        # Served by this process, as torchrun's agent does it: a free port without a race.
+        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        environment = {
+            **os.environ,
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self._store.port),
+        }
+        if sys.platform == "linux":
+            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        for rank in range(size):
+            self._child({**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        self._hear_hellos()
+
+    def _launched(self) -> None:
+        """Rank 0 as a child; the others, which a launcher started, come by TCP."""
+        assert self.launch is not None  # noqa: S101 - asked before
+        everywhere = socket.has_dualstack_ipv6()
+        listener = socket.create_server(
+            ("", 0),
+            family=socket.AF_INET6 if everywhere else socket.AF_INET,
+            dualstack_ipv6=everywhere,
+        )
+        with listener:
+            token = secrets.token_hex()
+            address = [os.environ["MASTER_ADDR"], listener.getsockname()[1], token]
+            self._child({**os.environ, "LOCAL_RANK": os.environ.get("LOCAL_RANK", "0")}, address)
+            self._hear_hellos()
+            self.ranks += [Rank(None, None) for _ in range(1, self.launch.size)]
+            until = time.monotonic() + JOIN_S
+            while any(rank.channel is None for rank in self.ranks):
+                listener.settimeout(max(0.1, until - time.monotonic()))
+                try:
+                    self._admit(*listener.accept(), token)
+                except TimeoutError:
+                    absent = [str(i) for i, r in enumerate(self.ranks) if r.channel is None]
+                    raise WorkloadError(
+                        f"no word from rank {', '.join(absent)} within {JOIN_S:.0f} s",
+                        code="rank_missing",
+                        hint="start every rank with the same command, by torchrun or srun",
+                    ) from None
+
+    def _admit(self, channel: socket.socket, _: Any, token: str) -> None:
+        channel.settimeout(10.0)
+        with suppress(OSError, ValueError, KeyError):
+            hello = json.loads(channel.makefile("rb").readline(1 << 20))
+            if secrets.compare_digest(hello["token"], token):
+                channel.settimeout(None)
+                channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self.ranks[hello["rank"]].meet(channel, hello)
+                return
+        channel.close()
+
+    def _child(self, environment: dict[str, str], address: Sequence[Any] = ()) -> None:
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - unlinked from the start
+        ours, theirs = socket.socketpair()
+        number = str(theirs.fileno())
+        command = [sys.executable, str(BOOTSTRAP), "workloads._ranks", number, json.dumps(address)]
+        with theirs:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+            )
+        rank = Rank(process, log)
+        rank.channel = ours
+        self.ranks.append(rank)
+
+    def _hear_hellos(self) -> None:
+        for rank, hello in zip(self.ranks, self._answers(self.ranks), strict=True):
+            assert rank.channel is not None  # noqa: S101 - it has just spoken
+            rank.meet(rank.channel, hello)
+
+    def sharers(self, number: int, world: int) -> int:
+        """How many of the first `world` ranks share the cores of rank `number`, itself included."""
+        own = self.ranks[number]
+        return sum(
+            rank.host == own.host and bool(rank.cpus & own.cpus) for rank in self.ranks[:world]
+        )
+
+    def tell(self, members: Sequence[Rank], **order: Any) -> None:
+        """Send an order that nobody answers."""
+        if self.failure is not None:
+            raise self.failure
+        line = json.dumps(order).encode() + b"\n"
+        for rank in members:
+            assert rank.channel is not None  # noqa: S101 - it has said hello
+            try:
+                rank.channel.sendall(line)
+            except OSError:
+                raise self._died(rank) from None
+
+    def ask(self, members: Sequence[Rank], **order: Any) -> list[Any]:
+        """Send an order and wait for every answer; WorkloadError if a rank fails or dies."""
+        self.tell(members, **order)
+        return self._answers(members)
+
+    def _answers(self, members: Sequence[Rank]) -> list[Any]:
+        answers: dict[Rank, Any] = {}
+        error: dict[str, Any] | None = None
+        until: float | None = None
+        with selectors.DefaultSelector() as selector:
+            for rank in self.ranks:  # all of them: those that wait can die, too
+                if rank.channel is not None:
+                    selector.register(rank.channel, selectors.EVENT_READ, rank)
+            while len(answers) < len(members):
+                left = None if until is None else until - time.monotonic()
+                ready = [] if left is not None and left <= 0 else selector.select(left)
+                if not ready and error is not None:
+                    raise self._fail(WorkloadError(**error))
+                for key, _ in ready:
+                    try:
+                        reply = key.data.receive()
+                    except EOFError:
+                        raise self._died(key.data) from None
+                    if reply is not None and "error" in reply:
+                        # It may be another rank's death that this one tells of: that is the cause.
+                        error, until = error or reply["error"], time.monotonic() + CAUSE_S
+                    elif reply is not None:
+                        answers[key.data] = reply["ok"]
+        return [answers[rank] for rank in members]
+
+    def _died(self, rank: Rank) -> WorkloadError:
+        code, log = None, ""
+        if rank.process is not None and rank.log is not None:
+            with suppress(subprocess.TimeoutExpired):
+                code = rank.process.wait(1.0)
+            log = tail(rank.log)
+        where = f" on {rank.host}" if rank.host not in ("", socket.gethostname()) else ""
+        text = f"rank {self.ranks.index(rank)} of {len(self.ranks)}{where} died"
+        hint = "if memory ran out, dmesg tells; try a smaller batch or fewer ranks"
+        if rank.process is None:
+            hint = f"its own output is in that of {self.launch and self.launch.launcher}"
+        return self._fail(WorkloadError(ending(text, code, log), code="rank_died", hint=hint))
+
+    def _fail(self, failure: WorkloadError) -> WorkloadError:
+        """Keep the reason for the other cases of this session, and end it."""
+        self.failure = failure
+        self.end()
+        return failure
+
+    def goodbye(self) -> None:
+        """Let the ranks end by themselves."""
+        if self.failure is None:
+            self.failure = WorkloadError("the ranks were sent home", code="rank_died")
+            for rank in self.ranks:
+                with suppress(OSError, AttributeError):
+                    rank.channel.sendall(b'{"op": "bye"}\n')  # type: ignore[union-attr]
+            until = time.monotonic() + GOODBYE_S
+            for rank in self.ranks:
+                if rank.channel is not None:
+                    rank.channel.settimeout(max(0.01, until - time.monotonic()))
+                    with suppress(OSError):
+                        rank.channel.recv(1)
+        self.end()
+
+    def end(self) -> None:
+        """End what is ours at once; the ranks of a launcher see their channel close."""
+        for rank in self.ranks:
+            if rank.process is not None:
+                rank.process.kill()
+            if rank.channel is not None:
+                rank.channel.close()
+        for rank in self.ranks:
+            if rank.process is not None:
+                rank.process.wait()
+            if rank.log is not None:
+                rank.log.close()
+        self.ranks, self._store = [], None
+
+
+_sessions: list[Session] = []
+
+
+def enter(size: int, kind: str) -> Session:
+    """A session of at least `size` ranks: one that is there, where it is large enough."""
+    launch = launch_of(os.environ)
+    if launch is not None and size > launch.size:
+        raise WorkloadError(
+            f"{launch.launcher} started {launch.size} ranks, not {size}", code="bad_input"
+        )
+    for session in _sessions:
+        if session.kind == kind and (launch or (len(session.ranks) >= size)):
+            break
+    else:
+        session = Session(size, kind)
+        _sessions.append(session)
+        if launch is not None:  # its ranks cannot be started again
+            atexit.register(session.goodbye)
+    session.users += 1
+    return session
+
+
+def leave(session: Session) -> None:
+    """Give a session back; ranks that were started here end with its last user."""
+    session.users -= 1
+    if session.users == 0 and session.launch is None:
+        session.goodbye()
+        _sessions.remove(session)
+
+
+# ------------------------------------------------------------------ a rank's side
+
+
+class Follower:
+    """Carries out orders; each public method is one."""
+
+    def __init__(self, store: Any, rank: int, size: int) -> None:
+        self.store, self.rank, self.size = store, rank, size
+        self.parts: dict[str, Any] = {}  # case id -> this rank's part in it
+        self.groups: dict[str, Any] = {}
+        self.failed: Exception | None = None  # in a step, which has no answer
+
+    def join(self, backend: str) -> None:
+        import torch
+        import torch.distributed as dist
+
+        if backend == "nccl":
+            torch.cuda.set_device(self._device())
+        dist.init_process_group(
+            backend, store=self.store, rank=self.rank, world_size=self.size, timeout=PATIENCE
+        )
+
+    def _device(self) -> int:
+        import torch
+
+        # srun may show each rank its own GPU only, under the number 0.
+        count: int = torch.cuda.device_count()
+        return int(os.environ["LOCAL_RANK"]) % max(1, count)
+
+    def open(
+        self, case: dict[str, Any], world: int, threads: list[int], seed: int
+    ) -> dict[str, float] | None:
+        """This rank's part in a case, ready to step; seconds of its phases, None if it has none."""
+        import torch.distributed as dist
+
+        from .scaling import Replica
+
+        # Ranks without a part take part in this: a group is made by all together.
+        group = dist.new_group(range(world), timeout=PATIENCE)
+        wanted = decode_case(case)
+        if self.rank >= world:
+            return None
+        if wanted.device.startswith("cuda"):
+            mine = replace(wanted, device=f"cuda:{self._device()}")
+        else:
+            mine = replace(wanted, threads=threads[self.rank])
+        setup = Setup(seed=seed)
+        self.groups[wanted.id] = group
+        self.parts[wanted.id] = Replica(mine, setup, self.rank, group)
+        return setup.seconds
+
+    def close(self, case: str) -> None:
+        import torch.distributed as dist
+
+        if self.parts.pop(case, None) is not None:
+            dist.destroy_process_group(self.groups.pop(case))
+
+    def do(self, case: str, name: str, **arguments: Any) -> Any:
+        """Call a method of a part, and tell what it returns."""
+        if self.failed is not None:
+            raise self.failed
+        return getattr(self.parts[case], name)(**arguments)
+
+    def step(self, case: str) -> None:
+        if self.failed is None:
+            try:
+                self.parts[case].step()
+            except Exception as error:  # told when asked next
+                self.failed = error
+
+
+def main(arguments: list[str]) -> None:
+    """Serve a worker: over the socket whose descriptor is given, or found by torch's store."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
+    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # a frozen watchdog is not a hanging one
+    from torch.distributed.rendezvous import rendezvous
+
+    limit = timedelta(seconds=JOIN_S)
+    store, rank, size = next(iter(rendezvous("env://", timeout=limit)))
+    token = ""
+    if arguments:
+        channel, address = socket.socket(fileno=int(arguments[0])), json.loads(arguments[1])
+        if address:
+            store.set(ADDRESS, json.dumps(address))
+    else:
+        host, port, token = json.loads(store.get(ADDRESS))
+        channel = socket.create_connection((host, port), timeout=JOIN_S)
+        channel.settimeout(None)
+        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    threading.Thread(target=_end_with, args=(channel,), daemon=True).start()
+    hello = {"rank": rank, "token": token, "host": socket.gethostname(), "cpus": _cores()}
+    _send(channel, {**hello, "ok": hello} if arguments else hello)
+    told = _serve(channel, Follower(store, rank, size))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0 if told else 1)  # past the destructors of a group whose peers are gone
+
+
+def _serve(channel: socket.socket, follower: Follower) -> bool:
+    """Carry out orders until the worker is gone; True if it said goodbye."""
+    for line in channel.makefile("rb"):
+        order = json.loads(line)
+        name = order.pop("op")
+        if name == "bye":
+            return True
+        if name == "step":
+            follower.step(**order)
+            continue
+        try:
+            reply = {"ok": getattr(follower, name)(**order)}
+        except Exception as error:
+            import traceback
+
+            traceback.print_exception(error)  # into the log, whose tail the worker quotes
+            reply = {"error": {k: v for k, v in describe(error).items() if k != "fatal"}}
+        _send(channel, reply)
+    return False
+
+
+def _send(channel: socket.socket, message: dict[str, Any]) -> None:
+    with suppress(OSError):  # the worker is gone: the next read says so
+        channel.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _cores() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _end_with(channel: socket.socket) -> None:
+    """End this process after its worker, even while it hangs in a collective."""
+    poller = select.poll()
+    poller.register(channel, getattr(select, "POLLRDHUP", 0) | select.POLLHUP)
+    poller.poll()
+    time.sleep(ORPHANED_S)  # enough to end by itself
+    os._exit(1)
+
+
+def fields(case: Case) -> dict[str, Any]:
+    """A case as `decode_case` takes it."""
+    return asdict(case)
