@@ -6,7 +6,6 @@ the report, then to whoever listens.
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -39,7 +38,6 @@ from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, gpu_devices
 from .racing import BUDGET, SLACK_S, Race
-from .ranks import launch_of
 from .report import Report
 from .request import Request, UsageError, fake_devices
 from .telemetry import MachineTelemetry
@@ -413,7 +411,6 @@ class Engine:
             python=self._request.python or sys.executable,
             threads=max(self._request.threads, default=machine.cpu.effective_cores),
             memory_bytes=machine.memory.available_bytes,
-            freeze=launch_of(os.environ) is None,  # a stopped rank would stop those of other nodes
             on_start=self._worker_started,
             on_end=self._worker_ended,
             on_status=lambda status: self._emit(

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from .document import Reason
 from .endings import ending, tail
 from .guardian import RUN_ID_VARIABLE
 from .machine.software import PRECISION_VARIABLES
+from .ranks import launch_of
 
 HERE = Path(__file__).resolve().parent
 CAN_FREEZE = hasattr(signal, "SIGSTOP")
@@ -219,6 +220,14 @@ def group_members(group: int) -> list[int]:
     return found
 
 
+def _ranks_beside(own: Sequence[int]) -> list[int]:
+    """What the launcher of this rank started on this machine, itself included."""
+    with suppress(psutil.Error):
+        launchers = {psutil.Process(pid).ppid() for pid in own[:2]} - set(own)
+        return [pid for parent in launchers if parent > 1 for pid in group_members(parent)]
+    return []
+
+
 def _stands_still(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() in (
@@ -239,7 +248,7 @@ class Answer:
 
 
 class Pool:
-    """The workers of a run, of which at most one is awake unless `freeze` is False."""
+    """The workers of a run, of which at most one is awake, unless torchrun or srun started it."""
 
     def __init__(
         self,
@@ -249,7 +258,6 @@ class Pool:
         python: str,
         threads: int,
         memory_bytes: int,
-        freeze: bool,
         on_start: Callable[[WorkerKey, int, float, dict[str, str]], None],
         on_end: Callable[[WorkerKey, Reason | None], None],
         on_status: Callable[[str], None],
@@ -260,7 +268,7 @@ class Pool:
         self._python = python
         self._threads = threads
         self._memory_bytes = memory_bytes
-        self._freezes = freeze
+        self._alone = launch_of(os.environ) is None  # a stopped rank would stop all others
         self._on_start = on_start
         self._on_end = on_end
         self._on_status = on_status
@@ -291,10 +299,11 @@ class Pool:
         return key in self._workers
 
     def process_ids(self) -> list[int]:
-        """Every process of the run: workers, this one, and the one that draws it."""
+        """Every process of the run: workers, this one, the one that draws it, and other ranks."""
         workers = (group_members(worker.pid) for worker in self._workers.values())
         front_end = [self._control.front_end] if self._control.front_end else []
-        return [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
+        own = [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
+        return own if self._alone else [*own, *_ranks_beside(own)]
 
     def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
         """Wake the worker, let it carry out one request, freeze it again."""
@@ -356,7 +365,7 @@ class Pool:
         return away
 
     def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
-        if self._freezes and not worker.freeze():
+        if self._alone and not worker.freeze():
             self._on_freeze_failure(key)
 
     def _lost(self, key: WorkerKey, code: str, text: str) -> WorkerFailed:

@@ -18,6 +18,7 @@ from workbench.contract import (
     Host,
     Parameter,
     ParameterValue,
+    Profile,
     Setup,
     Task,
     Variant,
@@ -302,6 +303,13 @@ class DataParallel(Task):
         rows = (np.arange(self.world)[:, None] * share + np.arange(samples)).ravel()
         trials = self._ask("trial", samples=samples)
         return judge(self.case, layers, data[rows], labels[rows], trials)
+
+    def profile(self, steps: int) -> Profile:
+        raise WorkloadError(
+            "a group of ranks is not profiled",
+            code="no_profiler",
+            hint="--set world=1 profiles the same training in one process",
+        )
 
     def close(self) -> None:
         if self.session.failure is None:

@@ -34,6 +34,7 @@ SMALL = {
     "launch": {},
     "numa": {"mib": 1.0},
     "sequential": {"iterations": 90},
+    "scaling": {"width": 64},
 }
 BATCH = {
     "gemm": 1,
@@ -46,6 +47,7 @@ BATCH = {
     "digits": 64,
     "digits_to_accuracy": 64,
     "infer_mlp": 4,
+    "scaling": 8,
 }
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
 ON_CPU = [
@@ -219,7 +221,9 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
     assert losses[0] == losses[1] != losses[2]
 
 
-@pytest.mark.parametrize("name", ["matmul", "gemm", "infer_mlp", "conv_layers", "train_mlp_deep"])
+@pytest.mark.parametrize(
+    "name", ["matmul", "gemm", "infer_mlp", "conv_layers", "train_mlp_deep", "scaling"]
+)
 def test_counted_operations_agree_with_torchs_own_counter(name: str) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 

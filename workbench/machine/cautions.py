@@ -199,8 +199,8 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
     """Variables that change speed or results, and builds that do."""
     local = software.environment.get("LOCAL_WORLD_SIZE", "")
     by_torchrun = local.isdecimal() and software.environment.get("OMP_NUM_THREADS") == "1"
-    if by_torchrun:
-        share = max(1, machine.cpu.effective_cores // max(1, int(local)))
+    share = machine.cpu.effective_cores // max(1, int(local)) if by_torchrun else 0
+    if share > 1:
         yield Warning(
             "torchrun_threads",
             "OMP_NUM_THREADS=1, which torchrun sets, would leave each rank one core; here they"
