@@ -1,5 +1,5 @@
 """Starts a worker under any interpreter: `PYTHON bootstrap.py workbench.worker FD BACKEND DEVICE`;
-or a rank of a data-parallel training: `workloads._ranks` instead.
+or a rank of a data-parallel training: `workloads._rank` instead.
 
 Only the two packages a worker needs become importable, by path.  Putting their parent folder
 on `sys.path` would also put this installation's torch and numpy in front of the interpreter's

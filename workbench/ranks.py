@@ -73,4 +73,4 @@ def follow(python: str | None, without: Iterable[str]) -> NoReturn:
     """Become a rank that rank 0's worker directs, without the variables named in `without`."""
     path = shutil.which(python or sys.executable) or sys.executable
     kept = {name: value for name, value in os.environ.items() if name not in without}
-    os.execve(path, [path, str(BOOTSTRAP), "workloads._ranks"], kept)  # noqa: S606 - no shell
+    os.execve(path, [path, str(BOOTSTRAP), "workloads._rank"], kept)  # noqa: S606 - no shell

@@ -12,35 +12,25 @@ import atexit
 import json
 import os
 import secrets
-import select
 import selectors
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from datetime import timedelta
+from dataclasses import asdict
 from typing import IO, Any
 
-from workbench.contract import Case, Setup, WorkloadError, decode_case
+from workbench.contract import Case, WorkloadError
 from workbench.endings import ending, tail
 from workbench.ranks import BOOTSTRAP, launch_of
-from workbench.worker import describe
 
-JOIN_S = 300.0  # for all ranks to come together, as torch's own store has it
-PATIENCE = timedelta(days=1)  # of a collective: a frozen group must not run into a time-out
+from ._rank import JOIN_S
+
 CAUSE_S = 2.0  # between an error that a dead rank causes and the news of its death
 GOODBYE_S = 0.5  # a worker that ends has one second
-ORPHANED_S = 2.0  # from the worker's end to that of a rank that hangs in a collective
-ADDRESS = "workbench/address"  # the key in torch's store
-
-
-# ------------------------------------------------------------------ the worker's side
 
 
 class Rank:
@@ -151,7 +141,7 @@ class Session:
         log = tempfile.TemporaryFile()  # noqa: SIM115 - unlinked from the start
         ours, theirs = socket.socketpair()
         number = str(theirs.fileno())
-        command = [sys.executable, str(BOOTSTRAP), "workloads._ranks", number, json.dumps(address)]
+        command = [sys.executable, str(BOOTSTRAP), "workloads._rank", number, json.dumps(address)]
         with theirs:
             process = subprocess.Popen(
                 command,
@@ -296,145 +286,6 @@ def leave(session: Session) -> None:
     if session.users == 0 and session.launch is None:
         session.goodbye()
         _sessions.remove(session)
-
-
-# ------------------------------------------------------------------ a rank's side
-
-
-class Follower:
-    """Carries out orders; each public method is one."""
-
-    def __init__(self, store: Any, rank: int, size: int) -> None:
-        self.store, self.rank, self.size = store, rank, size
-        self.parts: dict[str, Any] = {}  # case id -> this rank's part in it
-        self.groups: dict[str, Any] = {}
-        self.failed: Exception | None = None  # in a step, which has no answer
-
-    def join(self, backend: str) -> None:
-        import torch
-        import torch.distributed as dist
-
-        if backend == "nccl":
-            torch.cuda.set_device(self._device())
-        dist.init_process_group(
-            backend, store=self.store, rank=self.rank, world_size=self.size, timeout=PATIENCE
-        )
-
-    def _device(self) -> int:
-        import torch
-
-        # srun may show each rank its own GPU only, under the number 0.
-        count: int = torch.cuda.device_count()
-        return int(os.environ["LOCAL_RANK"]) % max(1, count)
-
-    def open(
-        self, case: dict[str, Any], world: int, threads: list[int], seed: int
-    ) -> dict[str, float] | None:
-        """This rank's part in a case, ready to step; seconds of its phases, None if it has none."""
-        import torch.distributed as dist
-
-        from .scaling import Replica
-
-        # Ranks without a part take part in this: a group is made by all together.
-        group = dist.new_group(range(world), timeout=PATIENCE)
-        wanted = decode_case(case)
-        if self.rank >= world:
-            return None
-        if wanted.device.startswith("cuda"):
-            mine = replace(wanted, device=f"cuda:{self._device()}")
-        else:
-            mine = replace(wanted, threads=threads[self.rank])
-        setup = Setup(seed=seed)
-        self.groups[wanted.id] = group
-        self.parts[wanted.id] = Replica(mine, setup, self.rank, group)
-        return setup.seconds
-
-    def close(self, case: str) -> None:
-        import torch.distributed as dist
-
-        if self.parts.pop(case, None) is not None:
-            dist.destroy_process_group(self.groups.pop(case))
-
-    def do(self, case: str, name: str, **arguments: Any) -> Any:
-        """Call a method of a part, and tell what it returns."""
-        if self.failed is not None:
-            raise self.failed
-        return getattr(self.parts[case], name)(**arguments)
-
-    def step(self, case: str) -> None:
-        if self.failed is None:
-            try:
-                self.parts[case].step()
-            except Exception as error:  # told when asked next
-                self.failed = error
-
-
-def main(arguments: list[str]) -> None:
-    """Serve a worker: over the socket whose descriptor is given, or found by torch's store."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
-    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # a frozen watchdog is not a hanging one
-    from torch.distributed.rendezvous import rendezvous
-
-    limit = timedelta(seconds=JOIN_S)
-    store, rank, size = next(iter(rendezvous("env://", timeout=limit)))
-    token = ""
-    if arguments:
-        channel, address = socket.socket(fileno=int(arguments[0])), json.loads(arguments[1])
-        if address:
-            store.set(ADDRESS, json.dumps(address))
-    else:
-        host, port, token = json.loads(store.get(ADDRESS))
-        channel = socket.create_connection((host, port), timeout=JOIN_S)
-        channel.settimeout(None)
-        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    threading.Thread(target=_end_with, args=(channel,), daemon=True).start()
-    hello = {"rank": rank, "token": token, "host": socket.gethostname(), "cpus": _cores()}
-    _send(channel, {**hello, "ok": hello} if arguments else hello)
-    told = _serve(channel, Follower(store, rank, size))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0 if told else 1)  # past the destructors of a group whose peers are gone
-
-
-def _serve(channel: socket.socket, follower: Follower) -> bool:
-    """Carry out orders until the worker is gone; True if it said goodbye."""
-    for line in channel.makefile("rb"):
-        order = json.loads(line)
-        name = order.pop("op")
-        if name == "bye":
-            return True
-        if name == "step":
-            follower.step(**order)
-            continue
-        try:
-            reply = {"ok": getattr(follower, name)(**order)}
-        except Exception as error:
-            import traceback
-
-            traceback.print_exception(error)  # into the log, whose tail the worker quotes
-            reply = {"error": {k: v for k, v in describe(error).items() if k != "fatal"}}
-        _send(channel, reply)
-    return False
-
-
-def _send(channel: socket.socket, message: dict[str, Any]) -> None:
-    with suppress(OSError):  # the worker is gone: the next read says so
-        channel.sendall(json.dumps(message).encode() + b"\n")
-
-
-def _cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
-def _end_with(channel: socket.socket) -> None:
-    """End this process after its worker, even while it hangs in a collective."""
-    poller = select.poll()
-    poller.register(channel, getattr(select, "POLLRDHUP", 0) | select.POLLHUP)
-    poller.poll()
-    time.sleep(ORPHANED_S)  # enough to end by itself
-    os._exit(1)
 
 
 def fields(case: Case) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
 from workloads import _ranks
 from workloads._network import mlp
-from workloads.scaling import DataParallel, Replica, judge, sizes_of
+from workloads._replica import Replica, judge, sizes_of
+from workloads.scaling import DataParallel
 
 SCALING = catalog.load("scaling")
 
@@ -75,7 +76,7 @@ def test_every_world_trains_as_one_process_does(pair) -> None:
     losses = [task.loss() for task in tasks]
     assert losses == pytest.approx([losses[-1]] * 3, rel=1e-5)
     for task in pair:
-        task._ask("restore")
+        task.ask("restore")
 
 
 def test_the_check_passes_and_leaves_the_start(pair) -> None:
@@ -87,9 +88,9 @@ def test_the_check_passes_and_leaves_the_start(pair) -> None:
 
 def test_ranks_that_went_apart_fail_the_check(pair) -> None:
     task = pair[0]
-    task._ask("step_alone")
+    task.ask("step_alone")
     assert not task.check().passed
-    task._ask("restore")
+    task.ask("restore")
     assert task.check().passed
 
 
@@ -173,6 +174,7 @@ def test_more_ranks_than_gpus() -> None:
     [
         (Host(cores=2, gpus=0), "cpu", [2, 1]),
         (Host(cores=6, gpus=0), "cpu", [6, 4, 2, 1]),
+        (Host(cores=7, gpus=0), "cpu", [6, 4, 2, 1]),
         (Host(cores=64, gpus=8), "cpu", [8, 4, 2, 1]),
         (Host(cores=64, gpus=4), "gpu", [4, 2, 1]),
         (Host(cores=1, gpus=0), "cpu", [1]),
