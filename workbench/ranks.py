@@ -5,16 +5,25 @@ Standard library only: a worker asks it too.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+import signal
+import socket
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from .endings import ending, tail
+
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
+DESERTED = 75  # exit code of a rank whose worker is gone without a goodbye
 TORCH_PORTS = range(10_000, 30_000)  # below Linux's range of ephemeral ports
 
 
@@ -70,7 +79,37 @@ def _first_host(environment: Mapping[str, str]) -> str:
 
 
 def follow(python: str | None, without: Iterable[str]) -> NoReturn:
-    """Become a rank that rank 0's worker directs, without the variables named in `without`."""
+    """Start the rank that rank 0's worker directs, without the variables named in `without`; see
+    how it ends, and exit."""
     path = shutil.which(python or sys.executable) or sys.executable
     kept = {name: value for name, value in os.environ.items() if name not in without}
-    os.execve(path, [path, str(BOOTSTRAP), "workloads._rank"], kept)  # noqa: S606 - no shell
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
+    ours, theirs = socket.socketpair()
+    with tempfile.TemporaryFile() as log, ours:
+        with theirs:
+            rank = subprocess.Popen(
+                [path, str(BOOTSTRAP), "workloads._rank", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=kept,
+            )
+        # Our own hold on its line to the worker: it stays open when the rank dies.
+        _, lines, _, _ = socket.recv_fds(ours, 1, 1)
+        code = rank.wait()
+        if code not in (0, DESERTED):
+            _report(lines, code, tail(log))
+    sys.exit(1 if code else 0)
+
+
+def _report(lines: list[int], code: int, log: str) -> None:
+    """Tell rank 0's worker how this rank ended, and stay until it has ended, too: a launcher may
+    end all others at once when one does."""
+    if not lines:
+        sys.stderr.write(ending(f"workbench: rank {os.environ['RANK']} died", code, log) + "\n")
+        return
+    with socket.socket(fileno=lines[0]) as channel, suppress(OSError):
+        channel.sendall(b"\n" + json.dumps({"died": {"code": code, "log": log}}).encode() + b"\n")
+        while channel.recv(1 << 16):
+            pass

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from workbench.contract import Setup, decode_case
+from workbench.ranks import DESERTED
 from workbench.worker import describe
 
 JOIN_S = 300.0  # for all ranks to come together, as torch's own store has it
@@ -96,31 +97,32 @@ class Follower:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a worker: over the socket whose descriptor is given, or found by torch's store."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
+    """Serve a worker: `FD ADDRESS` for a child of it; `FD` for a launcher's rank, which finds the
+    worker by torch's store and hands its line to it to the process that waits on FD."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to answer
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # a frozen watchdog is not a hanging one
     from torch.distributed.rendezvous import rendezvous
 
     limit = timedelta(seconds=JOIN_S)
     store, rank, size = next(iter(rendezvous("env://", timeout=limit)))
-    token = ""
-    if arguments:
-        channel, address = socket.socket(fileno=int(arguments[0])), json.loads(arguments[1])
-        if address:
-            store.set(ADDRESS, json.dumps(address))
+    parent = channel = socket.socket(fileno=int(arguments[0]))
+    hello = {"rank": rank, "host": socket.gethostname(), "cpus": _cores()}
+    if len(arguments) > 1:
+        if arguments[1]:
+            store.set(ADDRESS, arguments[1])
+        _send(channel, {"ok": hello})
     else:
-        os.dup2(2, 1)  # the output is rank 0's to write
         host, port, token = json.loads(store.get(ADDRESS))
         channel = socket.create_connection((host, port), timeout=JOIN_S)
         channel.settimeout(None)
         channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    threading.Thread(target=_end_with, args=(channel,), daemon=True).start()
-    hello = {"rank": rank, "token": token, "host": socket.gethostname(), "cpus": _cores()}
-    _send(channel, {**hello, "ok": hello} if arguments else hello)
+        socket.send_fds(parent, [b"1"], [channel.fileno()])
+        _send(channel, {**hello, "token": token})
+    threading.Thread(target=_end_with, args=(channel, parent), daemon=True).start()
     told = _serve(channel, Follower(store, rank, size))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0 if told else 1)  # past the destructors of a group whose peers are gone
+    os._exit(0 if told else DESERTED)  # past the destructors of a group whose peers are gone
 
 
 def _serve(channel: socket.socket, follower: Follower) -> bool:
@@ -155,10 +157,11 @@ def _cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def _end_with(channel: socket.socket) -> None:
-    """End this process after its worker, even while it hangs in a collective."""
+def _end_with(*channels: socket.socket) -> None:
+    """End this process after whom it serves, even while it hangs in a collective."""
     poller = select.poll()
-    poller.register(channel, getattr(select, "POLLRDHUP", 0) | select.POLLHUP)
+    for channel in channels:
+        poller.register(channel, getattr(select, "POLLRDHUP", 0) | select.POLLHUP)
     poller.poll()
     time.sleep(ORPHANED_S)  # enough to end by itself
-    os._exit(1)
+    os._exit(DESERTED)

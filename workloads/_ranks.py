@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import IO, Any
@@ -43,8 +43,8 @@ class Rank:
         self.host, self.cpus = "", frozenset[int]()
         self._unread = b""
 
-    def receive(self) -> dict[str, Any] | None:
-        """A whole answer, None while it is incomplete; EOFError when the rank is gone."""
+    def receive(self) -> list[dict[str, Any]]:
+        """The answers that are complete; EOFError when the rank is gone."""
         assert self.channel is not None  # noqa: S101 - it has said hello
         try:
             data = self.channel.recv(1 << 20)
@@ -52,9 +52,12 @@ class Rank:
             data = b""
         if not data:
             raise EOFError
-        line, newline, rest = (self._unread + data).partition(b"\n")
-        self._unread = rest if newline else line
-        return json.loads(line) if newline else None
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        found = []
+        for line in lines:
+            with suppress(ValueError):  # a rank may die in the middle of one
+                found.append(json.loads(line))
+        return found
 
     def meet(self, channel: socket.socket, hello: dict[str, Any]) -> None:
         self.channel = channel
@@ -110,7 +113,8 @@ class Session:
         with listener:
             token = secrets.token_hex()
             address = [os.environ["MASTER_ADDR"], listener.getsockname()[1], token]
-            self._child({**os.environ, "LOCAL_RANK": os.environ.get("LOCAL_RANK", "0")}, address)
+            given = {"LOCAL_RANK": "0", **os.environ}
+            self._child(given, json.dumps(address))
             self._hear_hellos()
             self.ranks += [Rank(None, None) for _ in range(1, self.launch.size)]
             until = time.monotonic() + JOIN_S
@@ -137,11 +141,11 @@ class Session:
                 return
         channel.close()
 
-    def _child(self, environment: dict[str, str], address: Sequence[Any] = ()) -> None:
+    def _child(self, environment: dict[str, str], address: str = "") -> None:
         log = tempfile.TemporaryFile()  # noqa: SIM115 - unlinked from the start
         ours, theirs = socket.socketpair()
         number = str(theirs.fileno())
-        command = [sys.executable, str(BOOTSTRAP), "workloads._rank", number, json.dumps(address)]
+        command = [sys.executable, str(BOOTSTRAP), "workloads._rank", number, address]
         with theirs:
             process = subprocess.Popen(
                 command,
@@ -197,20 +201,25 @@ class Session:
                 ready = [] if left is not None and left <= 0 else selector.select(left)
                 if not ready and error is not None:
                     raise self._fail(WorkloadError(**error))
-                for key, _ in ready:
-                    try:
-                        reply = key.data.receive()
-                    except EOFError:
-                        raise self._died(key.data) from None
-                    if reply is not None and "error" in reply:
+                for rank, reply in self._heard(key.data for key, _ in ready):
+                    if "died" in reply:
+                        raise self._died(rank, **reply["died"])
+                    if "error" in reply:
                         # It may be another rank's death that this one tells of: that is the cause.
                         error, until = error or reply["error"], time.monotonic() + CAUSE_S
-                    elif reply is not None:
-                        answers[key.data] = reply["ok"]
+                    else:
+                        answers[rank] = reply["ok"]
         return [answers[rank] for rank in members]
 
-    def _died(self, rank: Rank) -> WorkloadError:
-        code, log = None, ""
+    def _heard(self, ranks: Iterable[Rank]) -> Iterator[tuple[Rank, dict[str, Any]]]:
+        for rank in ranks:
+            try:
+                yield from ((rank, reply) for reply in rank.receive())
+            except EOFError:
+                raise self._died(rank) from None
+
+    def _died(self, rank: Rank, code: int | None = None, log: str = "") -> WorkloadError:
+        """A launcher's rank is told of by the process beside it; of its own the worker knows."""
         if rank.process is not None and rank.log is not None:
             with suppress(subprocess.TimeoutExpired):
                 code = rank.process.wait(1.0)
@@ -218,8 +227,6 @@ class Session:
         where = f" on {rank.host}" if rank.host not in ("", socket.gethostname()) else ""
         text = f"rank {self.ranks.index(rank)} of {len(self.ranks)}{where} died"
         hint = "if memory ran out, dmesg tells; try a smaller batch or fewer ranks"
-        if rank.process is None:
-            hint = f"its own output is in that of {self.launch and self.launch.launcher}"
         return self._fail(WorkloadError(ending(text, code, log), code="rank_died", hint=hint))
 
     def _fail(self, failure: WorkloadError) -> WorkloadError:
@@ -244,12 +251,14 @@ class Session:
         self.end()
 
     def end(self) -> None:
-        """End what is ours at once; the ranks of a launcher see their channel close."""
+        """End what is ours at once; the ranks of a launcher end after this process, since the
+        launcher would end everything with the first of them."""
+        _held.extend(r.channel for r in self.ranks if r.process is None and r.channel is not None)
         for rank in self.ranks:
             if rank.process is not None:
                 rank.process.kill()
-            if rank.channel is not None:
-                rank.channel.close()
+                if rank.channel is not None:
+                    rank.channel.close()
         for rank in self.ranks:
             if rank.process is not None:
                 rank.process.wait()
@@ -259,6 +268,7 @@ class Session:
 
 
 _sessions: list[Session] = []
+_held: list[socket.socket] = []  # lines to ranks of a launcher, open until this process ends
 
 
 def enter(size: int, kind: str) -> Session:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -56,11 +55,12 @@ def test_under_srun_a_rank_killed_ends_the_run(live_engine, environment) -> None
     )
     try:
         engine.until(ev.BlockMeasured)
-        os.kill(second.pid, signal.SIGKILL)
+        (rank,) = psutil.Process(second.pid).children()
+        rank.kill()
         finished = ended(engine)
+        output, _ = second.communicate(timeout=10)
     finally:
         second.kill()
-        output, _ = second.communicate()
     assert (finished.status, finished.reason.code) == ("failed", "rank_died")
-    assert "rank 1 of 2 died" in finished.reason.message
-    assert output == b""
+    assert "rank 1 of 2 died (killed by SIGKILL)" in finished.reason.message
+    assert (second.returncode, output) == (1, b"")
