@@ -117,6 +117,9 @@ class Session:
             self._child(given, json.dumps(address))
             self._hear_hellos()
             self.ranks += [Rank(None, None) for _ in range(1, self.launch.size)]
+            # Into the log, which the engine quotes if it loses patience first.
+            sys.stderr.write(f"waiting for {self.launch.size - 1} more ranks\n")
+            sys.stderr.flush()
             until = time.monotonic() + JOIN_S
             while any(rank.channel is None for rank in self.ranks):
                 listener.settimeout(max(0.1, until - time.monotonic()))
