@@ -20,12 +20,11 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import IO, Any
 
-from workbench.contract import Case, WorkloadError
+from workbench.contract import WorkloadError
 from workbench.endings import ending, tail
-from workbench.ranks import BOOTSTRAP, launch_of
+from workbench.ranks import BOOTSTRAP, Launch, launch_of
 
 from ._rank import JOIN_S
 
@@ -67,17 +66,25 @@ class Rank:
 class Session:
     """Ranks that have joined one group, and the cases that share them."""
 
-    def __init__(self, size: int, kind: str) -> None:
-        self.kind = kind  # "cpu" or "cuda"
+    def __init__(self, device: str) -> None:
+        self.device = device  # of rank 0
         self.users = 0
         self.failure: WorkloadError | None = None
         self.launch = launch_of(os.environ)
         self.ranks: list[Rank] = []
         self._store: Any = None
+
+    def gather(self, size: int) -> None:
+        """Have the ranks, and their group; WorkloadError if that fails."""
         try:
-            self._launched() if self.launch else self._start(size)
-            backend = "nccl" if kind == "cuda" else "gloo"
+            if self.launch is None:
+                self._start(size)
+            else:
+                self._call(self.launch)
+            backend = "nccl" if self.device.startswith("cuda") else "gloo"
             self.ask(self.ranks, op="join", backend=backend)
+        except WorkloadError as error:
+            raise self._fail(error) from None
         except BaseException:
             self.end()
             raise
@@ -97,13 +104,14 @@ class Session:
         }
         if sys.platform == "linux":
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        first = int(self.device.partition(":")[2] or 0)
         for rank in range(size):
-            self._child({**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            local = {"RANK": str(rank), "LOCAL_RANK": str(first + rank)}
+            self._child({**environment, **local})
         self._hear_hellos()
 
-    def _launched(self) -> None:
+    def _call(self, launch: Launch) -> None:
         """Rank 0 as a child; the others, which a launcher started, come by TCP."""
-        assert self.launch is not None  # noqa: S101 - asked before
         everywhere = socket.has_dualstack_ipv6()
         listener = socket.create_server(
             ("", 0),
@@ -116,9 +124,9 @@ class Session:
             given = {"LOCAL_RANK": "0", **os.environ}
             self._child(given, json.dumps(address))
             self._hear_hellos()
-            self.ranks += [Rank(None, None) for _ in range(1, self.launch.size)]
+            self.ranks += [Rank(None, None) for _ in range(1, launch.size)]
             # Into the log, which the engine quotes if it loses patience first.
-            sys.stderr.write(f"waiting for {self.launch.size - 1} more ranks\n")
+            sys.stderr.write(f"waiting for {launch.size - 1} more ranks\n")
             sys.stderr.flush()
             until = time.monotonic() + JOIN_S
             while any(rank.channel is None for rank in self.ranks):
@@ -274,21 +282,25 @@ _sessions: list[Session] = []
 _held: list[socket.socket] = []  # lines to ranks of a launcher, open until this process ends
 
 
-def enter(size: int, kind: str) -> Session:
-    """A session of at least `size` ranks: one that is there, where it is large enough."""
+def enter(size: int, device: str) -> Session:
+    """A session of at least `size` ranks from `device` on: one that is there, if large enough."""
     launch = launch_of(os.environ)
     if launch is not None and size > launch.size:
         raise WorkloadError(
             f"{launch.launcher} started {launch.size} ranks, not {size}", code="bad_input"
         )
     for session in _sessions:
-        if session.kind == kind and (launch or (len(session.ranks) >= size)):
-            break
-    else:
-        session = Session(size, kind)
+        # A launcher's ranks cannot be started again, whatever became of them.
+        if launch is not None or (session.device == device and len(session.ranks) >= size):
+            session.users += 1
+            return session
+    session = Session(device)
+    if launch is not None:
         _sessions.append(session)
-        if launch is not None:  # its ranks cannot be started again
-            atexit.register(session.goodbye)
+        atexit.register(session.goodbye)
+    session.gather(size)
+    if launch is None:
+        _sessions.append(session)
     session.users += 1
     return session
 
@@ -299,8 +311,3 @@ def leave(session: Session) -> None:
     if session.users == 0 and session.launch is None:
         session.goodbye()
         _sessions.remove(session)
-
-
-def fields(case: Case) -> dict[str, Any]:
-    """A case as `decode_case` takes it."""
-    return asdict(case)

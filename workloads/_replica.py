@@ -32,10 +32,6 @@ def world_of(case: Case) -> int:
     return int(case.tuning["world"])
 
 
-def kind_of(case: Case) -> str:
-    return "cuda" if case.device.startswith("cuda") else "cpu"
-
-
 def sizes_of(case: Case) -> tuple[int, ...]:
     width = int(case.params["width"])
     return (width, width, width, CLASSES)

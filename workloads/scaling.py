@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import pairwise
 from statistics import median
 from typing import Any, ClassVar
@@ -29,7 +30,7 @@ from workbench.ranks import launch_of
 
 from . import _mlp, _ranks
 from ._network import mlp, mlp_multiplications
-from ._replica import CHECKED, CLASSES, Replica, judge, kind_of, sizes_of, world_of
+from ._replica import CHECKED, CLASSES, Replica, judge, sizes_of, world_of
 from ._torch import device_of
 
 DEFAULT_BATCH = 960  # divides among 2, 3, 4, 5, 6, 8 ... 64 ranks
@@ -106,8 +107,13 @@ class Scaling(Workload):
         if world > 1:
             return DataParallel(case, setup)
         if launch_of(os.environ) is not None:  # the others wait to be called, even for nothing
-            _ranks.enter(1, kind_of(case))
+            _ranks.enter(1, first_device(case))
         return Replica(case, setup)
+
+
+def first_device(case: Case) -> str:
+    """Where rank 0 computes; the test device `fake:N` computes on the CPU."""
+    return case.device if case.device.startswith("cuda") else "cpu"
 
 
 class DataParallel(Task):
@@ -116,11 +122,11 @@ class DataParallel(Task):
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.world = case, world_of(case)
         self.seed = setup.seed
-        kind = kind_of(case)
-        if kind == "cuda" and launch_of(os.environ) is None:
+        device = first_device(case)
+        if device != "cpu" and launch_of(os.environ) is None:
             _require_gpus(case, self.world)
         with setup.phase("build"):
-            self.session = _ranks.enter(self.world, kind)
+            self.session = _ranks.enter(self.world, device)
         try:
             self._prepare(setup)
         except BaseException:
@@ -137,7 +143,7 @@ class DataParallel(Task):
         phases = session.ask(
             session.ranks,
             op="open",
-            case=_ranks.fields(case),
+            case=asdict(case),
             world=self.world,
             threads=self.threads,
             seed=setup.seed,
@@ -160,7 +166,8 @@ class DataParallel(Task):
 
     def _sync_fraction(self) -> float:
         """What part of a step is gone without the all-reduce, from steps in turns."""
-        self._seconds("step"), self._seconds("step_alone")  # buckets are built in the first
+        for step in ("step", "step_alone"):  # the first one arranges the gradients in buckets
+            self._seconds(step)
         together: list[float] = []
         alone: list[float] = []
         began = time.perf_counter()
@@ -172,7 +179,7 @@ class DataParallel(Task):
 
     def _seconds(self, step: str) -> float:
         began = time.perf_counter()
-        self.ask(step)
+        self.queue(step)
         self.finish()
         return time.perf_counter() - began
 
@@ -192,7 +199,7 @@ class DataParallel(Task):
         self.ask("finish")
 
     def device_timer(self) -> DeviceTimer | None:
-        return RanksTimer(self) if kind_of(self.case) == "cuda" else None
+        return RanksTimer(self) if first_device(self.case) != "cpu" else None
 
     def loss(self) -> float | None:
         losses = self.ask("loss")
