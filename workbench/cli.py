@@ -374,6 +374,8 @@ def take_part(request: Request) -> Request:
         )
     if missing := ranks.complete(os.environ):
         raise UsageError(f"RANK is set, but not {' and '.join(missing)}: start it with torchrun")
+    if request.largest_batch:
+        raise UsageError("--largest-batch needs workers of its own: start workbench alone")
     if len(request.devices) > 1:
         raise UsageError("--device: the ranks of a launcher use one kind of device at a time")
     if launch.rank > 0:
