@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from workbench.ranks import Launch, complete, launch_of
+from workbench.workers import _ranks_beside
 
 STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
 
@@ -64,3 +69,13 @@ def test_what_the_user_has_set_stays_and_what_is_missing_is_named() -> None:
     complete(environment)
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("10.0.0.1", "29500")
     assert complete({"RANK": "0", "WORLD_SIZE": "2"}) == ["MASTER_ADDR", "MASTER_PORT"]
+
+
+def test_other_ranks_of_the_launcher_belong_to_the_run() -> None:
+    siblings = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) for _ in range(2)]
+    try:
+        found = _ranks_beside([siblings[0].pid])
+        assert {os.getpid(), *(s.pid for s in siblings)} <= set(found)
+    finally:
+        for sibling in siblings:
+            sibling.communicate(b"\n")

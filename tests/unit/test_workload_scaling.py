@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -188,3 +189,32 @@ def test_under_a_launcher_its_ranks_are_proposed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert SCALING.candidates("world", Host(cores=64, gpus=0), "cpu") == [3, 2, 1]
+
+
+def test_ranks_share_the_cores_they_may_all_use() -> None:
+    session = _ranks.Session("cpu")
+    places = [("a", {0, 1}), ("a", {1, 2}), ("a", {3}), ("b", {0, 1})]
+    for host, cpus in places:
+        rank = _ranks.Rank(None, None)
+        rank.host, rank.cpus = host, frozenset(cpus)
+        session.ranks.append(rank)
+    assert [session.sharers(number, 4) for number in range(4)] == [2, 2, 1, 1]
+    assert session.sharers(0, 1) == 1
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:
+    task = DataParallel(replace(case_of(1, device="cuda:0"), precision=precision), Setup(seed=1))
+    try:
+        task.activate()
+        assert task.check().passed
+        timer = task.device_timer()
+        timer.start()
+        task.step()
+        timer.stop()
+        task.finish()
+        assert timer.elapsed_s() > 0
+        assert task.figures()["sync_fraction"] < 1
+    finally:
+        task.close()
