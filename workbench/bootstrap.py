@@ -1,10 +1,12 @@
-"""Starts a worker under any interpreter: `PYTHON bootstrap.py FD BACKEND DEVICE`.
+"""Starts a worker under any interpreter: `PYTHON bootstrap.py workbench.worker FD BACKEND DEVICE`;
+or a rank of a data-parallel training: `workloads._rank` instead.
 
 Only the two packages a worker needs become importable, by path.  Putting their parent folder
 on `sys.path` would also put this installation's torch and numpy in front of the interpreter's
 own.
 """
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -27,6 +29,4 @@ if __name__ == "__main__":
     sys.path.pop(0)  # this script's own folder, whose file names are not for the world
     expose("workbench", HERE)
     expose("workloads", HERE.parent / "workloads")
-    from workbench.worker import main
-
-    main(sys.argv[1:])
+    importlib.import_module(sys.argv[1]).main(sys.argv[2:])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -237,6 +238,7 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     check_python(options["python"])
     threads = options.pop("threads")
     request = Request(ceilings=True, threads=() if threads is None else (threads,), **options)
+    request = take_part(request)
     check(request)
     found, software = machine.detect(options["python"])
     known = None if again or options["devices"] else kept.load(kept.fingerprint(found, software))
@@ -320,7 +322,7 @@ def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
         budget_s=ALL_GPUS_S + EACH_GPU_S * len(devices),
         python=python,
     )
-    report, _ = run_quietly(request, resolve(request, {}))
+    report, _ = run_quietly(take_part(request), resolve(request, {}))
     return report, gpu_links()
 
 
@@ -343,16 +345,47 @@ def start(
     if as_json and as_jsonl:
         raise UsageError("--json and --jsonl exclude each other")
     check_python(options["python"])
-    check_output("--output", output)
-    check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
     request = Request(scenarios=scenarios, workloads=workloads, **options)
     rows = resolve(request, rows_of.load())
+    request = take_part(request)
+    check_output("--output", output)
+    check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
     if not (as_json or as_jsonl or plain) and in_terminal():
         sys.exit(show_live(request, output))
     from .headless import run_headless
 
     mode = "jsonl" if as_jsonl else "json" if as_json else "plain"
     sys.exit(run_headless(request, rows, mode=mode, output=output, take_control=control))
+
+
+def take_part(request: Request) -> Request:
+    """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
+    return from here.  Everything but `run scaling` would measure the same machine at once."""
+    from . import machine, ranks
+    from .machine.software import PRECISION_VARIABLES
+
+    launch = ranks.launch_of(os.environ)
+    if launch is None:
+        return request
+    if request.workloads != ("scaling",):
+        raise UsageError(
+            f"{launch.launcher} started {launch.size} of these, and only `run scaling` uses them;"
+            " start workbench alone, or unset RANK and WORLD_SIZE"
+        )
+    if missing := ranks.complete(os.environ):
+        raise UsageError(f"RANK is set, but not {' and '.join(missing)}: start it with torchrun")
+    if request.largest_batch:
+        raise UsageError("--largest-batch needs workers of its own: start workbench alone")
+    if len(request.devices) > 1:
+        raise UsageError("--device: the ranks of a launcher use one kind of device at a time")
+    if launch.rank > 0:
+        ranks.follow(request.python, without=PRECISION_VARIABLES)
+    if not request.devices:
+        found, _ = machine.detect(request.python)
+        return replace(
+            request, devices=("cuda:0" if any(gpu.device for gpu in found.gpus) else "cpu",)
+        )
+    return replace(request, devices=("cuda:0",)) if request.devices == ("gpu",) else request
 
 
 def show_live(request: Request, output: Path | None) -> int:
@@ -427,7 +460,11 @@ def main() -> None:
 
 
 def fail(message: str, code: int) -> None:
-    """One line on stderr, and out."""
-    line = " ".join(message.split())
-    click.echo(f"workbench: {line}", err=True)
+    """One line on stderr, and out.  Of several ranks with the same mistake the first tells it."""
+    from .ranks import launch_of
+
+    launch = launch_of(os.environ)
+    if launch is None or launch.rank == 0 or code != USAGE:
+        line = " ".join(message.split())
+        click.echo(f"workbench: {line}", err=True)
     sys.exit(code)

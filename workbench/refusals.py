@@ -85,7 +85,8 @@ def impossible_rate(case: Case, ops_per_s: float, machine: Machine) -> Reason | 
     """A rate beyond what the instruction set allows: the workload, or a clock, is wrong."""
     if case.device != "cpu":
         return None
-    threads = case.threads or machine.cpu.effective_cores
+    # Ranks on other machines have as many each.
+    threads = (case.threads or machine.cpu.effective_cores) * int(case.tuning.get("world", 1))
     bound = bound_ops_per_s(case.precision, machine.cpu, threads)
     if bound is None or ops_per_s <= bound:
         return None

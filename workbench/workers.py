@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +26,10 @@ import psutil
 from .confine import confine
 from .control import Control
 from .document import Reason
+from .endings import ending, tail
 from .guardian import RUN_ID_VARIABLE
 from .machine.software import PRECISION_VARIABLES
+from .ranks import launch_of
 
 HERE = Path(__file__).resolve().parent
 CAN_FREEZE = hasattr(signal, "SIGSTOP")
@@ -38,7 +40,6 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-LOG_TAIL_BYTES = 4000
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
@@ -111,7 +112,14 @@ class WorkerProcess:
         environment.update({"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id})
         with theirs:
             self.process = subprocess.Popen(
-                [python, str(HERE / "bootstrap.py"), str(theirs.fileno()), key.backend, device],
+                [
+                    python,
+                    str(HERE / "bootstrap.py"),
+                    "workbench.worker",
+                    str(theirs.fileno()),
+                    key.backend,
+                    device,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
@@ -192,9 +200,7 @@ class WorkerProcess:
 
     def log_tail(self) -> str:
         """The last lines the worker and its libraries wrote."""
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - LOG_TAIL_BYTES))
-        return self._log.read().decode(errors="replace").strip()
+        return tail(self._log)
 
 
 def group_members(group: int) -> list[int]:
@@ -212,6 +218,14 @@ def group_members(group: int) -> list[int]:
             with suppress(OSError):
                 to_visit += [int(child) for child in thread_children.read_text().split()]
     return found
+
+
+def _ranks_beside(own: Sequence[int]) -> list[int]:
+    """What the launcher of this rank started on this machine, itself included."""
+    with suppress(psutil.Error):
+        launchers = {psutil.Process(pid).ppid() for pid in own[:2]} - set(own)
+        return [pid for parent in launchers if parent > 1 for pid in group_members(parent)]
+    return []
 
 
 def _stands_still(pid: int) -> bool:
@@ -234,7 +248,7 @@ class Answer:
 
 
 class Pool:
-    """The workers of a run, of which at most one is awake."""
+    """The workers of a run, of which at most one is awake, unless torchrun or srun started it."""
 
     def __init__(
         self,
@@ -254,6 +268,7 @@ class Pool:
         self._python = python
         self._threads = threads
         self._memory_bytes = memory_bytes
+        self._alone = launch_of(os.environ) is None  # a stopped rank would stop all others
         self._on_start = on_start
         self._on_end = on_end
         self._on_status = on_status
@@ -284,10 +299,11 @@ class Pool:
         return key in self._workers
 
     def process_ids(self) -> list[int]:
-        """Every process of the run: workers, this one, and the one that draws it."""
+        """Every process of the run: workers, this one, the one that draws it, and other ranks."""
         workers = (group_members(worker.pid) for worker in self._workers.values())
         front_end = [self._control.front_end] if self._control.front_end else []
-        return [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
+        own = [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
+        return own if self._alone else [*own, *_ranks_beside(own)]
 
     def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
         """Wake the worker, let it carry out one request, freeze it again."""
@@ -349,7 +365,7 @@ class Pool:
         return away
 
     def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
-        if not worker.freeze():
+        if self._alone and not worker.freeze():
             self._on_freeze_failure(key)
 
     def _lost(self, key: WorkerKey, code: str, text: str) -> WorkerFailed:
@@ -360,10 +376,7 @@ class Pool:
             with suppress(subprocess.TimeoutExpired):
                 worker.process.wait(1.0)
         code_seen = worker.process.poll()
-        tail = worker.log_tail().splitlines()[-3:]
-        message = text if code_seen is None else f"{text} ({describe_exit(code_seen)})"
-        if tail:
-            message += "; its log ends: " + " | ".join(line.strip() for line in tail)
+        message = ending(text, code_seen, worker.log_tail())
         hint = {
             "timeout": "take a smaller size, or give it a larger --budget",
             "worker_died": "run it alone to see more: workbench run WORKLOAD --plain",
@@ -389,12 +402,3 @@ class Pool:
         for key, worker in list(self._workers.items()):
             self._remove(key, None, worker.kill if at_once else worker.stop)
         self._guardian.close()
-
-
-def describe_exit(code: int) -> str:
-    """An exit code in words: `exit code 1`, `killed by SIGKILL`."""
-    if code >= 0:
-        return f"exit code {code}"
-    with suppress(ValueError):
-        return f"killed by {signal.Signals(-code).name}"
-    return f"killed by signal {-code}"

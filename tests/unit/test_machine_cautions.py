@@ -147,6 +147,18 @@ def test_variables_that_change_results(name: str, value: str, code: str) -> None
     assert f"unset {name}" in warning.remedy
 
 
+def test_the_single_thread_of_torchrun_is_corrected_and_told() -> None:
+    given = {"OMP_NUM_THREADS": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2"}
+    stack = msgspec.structs.replace(torch("CPU build"), environment=given)
+    found = hardware_warnings(machine(cores=8), stack)
+    warning = only(found, "torchrun_threads")
+    assert "4 each" in warning.message
+    assert "OMP_NUM_THREADS=4" in warning.remedy
+    assert "thread_variable" not in {w.code for w in found}
+    alone = msgspec.structs.replace(stack, environment={**given, "LOCAL_WORLD_SIZE": "8"})
+    assert "torchrun_threads" not in {w.code for w in hardware_warnings(machine(cores=8), alone)}
+
+
 def test_a_variable_that_is_switched_off_changes_nothing() -> None:
     off = msgspec.structs.replace(torch("CPU build"), environment={"CUDA_LAUNCH_BLOCKING": "0"})
     assert hardware_warnings(machine(), off) == []

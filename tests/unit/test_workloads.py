@@ -36,6 +36,7 @@ SMALL = {
     "sequential": {"iterations": 90},
     "data_loading": {"image": 32, "batches": 3, "loaders": 1},
     "preprocessing": {"width": 60, "height": 40, "image": 24},
+    "scaling": {"width": 64},
 }
 BATCH = {
     "gemm": 1,
@@ -50,6 +51,7 @@ BATCH = {
     "infer_mlp": 4,
     "data_loading": 4,
     "preprocessing": 2,
+    "scaling": 8,
 }
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
 ON_CPU = [
@@ -223,7 +225,9 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
     assert losses[0] == losses[1] != losses[2]
 
 
-@pytest.mark.parametrize("name", ["matmul", "gemm", "infer_mlp", "conv_layers", "train_mlp_deep"])
+@pytest.mark.parametrize(
+    "name", ["matmul", "gemm", "infer_mlp", "conv_layers", "train_mlp_deep", "scaling"]
+)
 def test_counted_operations_agree_with_torchs_own_counter(name: str) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 

@@ -66,7 +66,7 @@ def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
         *_driver(machine),
         *_gpus(machine),
         *_cores(machine),
-        *_environment(software),
+        *_environment(machine, software),
         *_packages(software),
     ]
 
@@ -195,11 +195,23 @@ def _cores(machine: Machine) -> Iterator[Warning]:
     )
 
 
-def _environment(software: Software) -> Iterator[Warning]:
+def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
     """Variables that change speed or results, and builds that do."""
+    local = software.environment.get("LOCAL_WORLD_SIZE", "")
+    by_torchrun = local.isdecimal() and software.environment.get("OMP_NUM_THREADS") == "1"
+    share = machine.cpu.effective_cores // max(1, int(local)) if by_torchrun else 0
+    if share > 1:
+        yield Warning(
+            "torchrun_threads",
+            "OMP_NUM_THREADS=1, which torchrun sets, would leave each rank one core; here they"
+            f" share out the usable cores instead: {share} each",
+            f"`export OMP_NUM_THREADS={share}` before torchrun, for trainings of your own",
+        )
     for code, (message, remedy, names) in _VARIABLES.items():
         for name in names:
             value = software.environment.get(name, "")
+            if by_torchrun and name == "OMP_NUM_THREADS":
+                continue
             if value not in ("", "0"):
                 yield Warning(code, message.format(f"{name}={value}"), remedy.format(name))
     for build in software.debug_builds:

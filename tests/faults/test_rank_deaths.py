@@ -1,0 +1,66 @@
+"""A rank that dies ends its case with a reason, within seconds, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from workbench import events as ev
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
+
+RUN = ("run", "scaling", "--budget", "60", "--set", "width=64", "--set", "world=2", "--batch", "8")
+
+
+def ended(engine) -> ev.CaseFinished:
+    (finished,) = [e for e in engine.rest() if isinstance(e, ev.CaseFinished)]
+    assert engine.process.returncode == 1
+    return finished
+
+
+def test_a_rank_killed_while_it_is_measured(live_engine) -> None:
+    engine = live_engine(*RUN, "--device", "cpu")
+    engine.until(ev.BlockMeasured)
+    family = engine.family()
+    ranks = [p for p in family if "workloads._rank" in p.cmdline()]
+    assert len(ranks) == 2
+    ranks[0].kill()
+    finished = ended(engine)
+    assert finished.status == "failed"
+    assert finished.reason.code == "rank_died"
+    assert "killed by SIGKILL" in finished.reason.message
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+
+
+def test_under_srun_a_rank_killed_ends_the_run(live_engine, environment) -> None:
+    environment |= {
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_NUM_NODES": "1",
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_STEP_ID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+    }
+    engine = live_engine(*RUN)
+    second = subprocess.Popen(
+        [sys.executable, "-m", "workbench", *RUN],
+        env={**environment, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        engine.until(ev.BlockMeasured)
+        (rank,) = psutil.Process(second.pid).children()
+        rank.kill()
+        finished = ended(engine)
+        output, _ = second.communicate(timeout=10)
+    finally:
+        second.kill()
+    assert (finished.status, finished.reason.code) == ("failed", "rank_died")
+    assert "rank 1 of 2 died (killed by SIGKILL)" in finished.reason.message
+    assert (second.returncode, output) == (1, b"")

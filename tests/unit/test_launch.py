@@ -1,0 +1,81 @@
+"""Which rank this process is, by torchrun's variables and by Slurm's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from workbench.ranks import Launch, complete, launch_of
+from workbench.workers import _ranks_beside
+
+STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, Launch("torchrun", 1, 4)),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, Launch("RANK and WORLD_SIZE", 0, 2)),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, None),
+        ({"RANK": "0"}, None),
+        ({"RANK": "first", "WORLD_SIZE": "2"}, None),
+        (STEP, Launch("srun", 1, 4)),
+        # A batch script runs once, whatever the number of tasks of its job.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),
+        # torchrun under srun: its own variables count.
+        ({**STEP, "RANK": "0", "WORLD_SIZE": "1"}, None),
+    ],
+)
+def test_the_launcher_is_found(environment: dict[str, str], expected: Launch | None) -> None:
+    assert launch_of(environment) == expected
+
+
+def test_slurms_variables_become_torchs() -> None:
+    environment = {
+        **STEP,
+        "SLURM_STEP_NUM_NODES": "3",
+        "SLURM_STEP_NODELIST": "node[003-004,9],gpu1",
+        "SLURM_JOB_ID": "4711",
+        "SLURM_STEP_ID": "2",
+    }
+    assert complete(environment) == []
+    assert environment["RANK"] == "1"
+    assert environment["WORLD_SIZE"] == "4"
+    assert environment["LOCAL_RANK"] == "1"
+    assert environment["MASTER_ADDR"] == "node003"
+    assert 10_000 <= int(environment["MASTER_PORT"]) < 30_000
+    again = {**environment, "SLURM_STEP_ID": "3"}
+    del again["MASTER_PORT"], again["RANK"]
+    complete(again)
+    assert again["MASTER_PORT"] != environment["MASTER_PORT"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("gpu1,gpu2", "gpu1"), ("a[7,9]", "a7"), ("n[01-02]-ib[5-6],x", "n01-ib5"), ("solo", "solo")],
+)
+def test_the_first_host_of_a_list(nodes: str, first: str) -> None:
+    environment = {**STEP, "SLURM_STEP_NUM_NODES": "2", "SLURM_JOB_NODELIST": nodes}
+    complete(environment)
+    assert environment["MASTER_ADDR"] == first
+
+
+def test_what_the_user_has_set_stays_and_what_is_missing_is_named() -> None:
+    environment = {**STEP, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
+    complete(environment)
+    assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("10.0.0.1", "29500")
+    assert complete({"RANK": "0", "WORLD_SIZE": "2"}) == ["MASTER_ADDR", "MASTER_PORT"]
+
+
+def test_other_ranks_of_the_launcher_belong_to_the_run() -> None:
+    siblings = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) for _ in range(2)]
+    try:
+        found = _ranks_beside([siblings[0].pid])
+        assert {os.getpid(), *(s.pid for s in siblings)} <= set(found)
+    finally:
+        for sibling in siblings:
+            sibling.communicate(b"\n")

@@ -1,0 +1,220 @@
+"""Data-parallel training by real processes over gloo: right, in turns, frozen, killed, closed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from workbench import catalog
+from workbench.contract import Case, Host, Setup, WorkloadError
+from workloads import _ranks
+from workloads._network import mlp
+from workloads._replica import Replica, judge, sizes_of
+from workloads.scaling import DataParallel
+
+SCALING = catalog.load("scaling")
+
+
+def case_of(world: int, *, batch: int = 12, device: str = "cpu") -> Case:
+    return Case(
+        workload="scaling",
+        device=device,
+        backend="torch",
+        precision="fp32",
+        threads=2 if device == "cpu" else None,
+        batch=batch,
+        params=SCALING.values({"width": 32}),
+        tuning={"world": world},
+    )
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test that may break its ranks: it shares none, and none may be left."""
+    before = children()
+    monkeypatch.setattr(_ranks, "_sessions", [])
+    yield
+    assert children() == before
+    assert _ranks._sessions == []
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[DataParallel, DataParallel]]:
+    """Three ranks, and two of them as a group of their own, prepared side by side."""
+    made = []
+    for world in (3, 2):
+        task = SCALING.prepare(case_of(world), Setup(seed=1))
+        assert isinstance(task, DataParallel)
+        made.append(task)
+    assert len(children()) == 3
+    yield made[0], made[1]
+    made[0].close()
+    assert len(children()) == 3  # the other still needs its two
+    made[1].close()
+    assert children() == []
+    assert _ranks._sessions == []
+
+
+def test_every_world_trains_as_one_process_does(pair) -> None:
+    alone = Replica(case_of(1), Setup(seed=1))
+    tasks = [*pair, alone]
+    for _ in range(3):  # in turns
+        for task in tasks:
+            task.activate()
+            for _ in range(4):
+                task.step()
+            task.finish()
+    losses = [task.loss() for task in tasks]
+    assert losses == pytest.approx([losses[-1]] * 3, rel=1e-5)
+    for task in pair:
+        task.ask("restore")
+
+
+def test_the_check_passes_and_leaves_the_start(pair) -> None:
+    for task in pair:
+        first, second = task.check(), task.check()
+        assert first.passed
+        assert first.value == second.value
+
+
+def test_ranks_that_went_apart_fail_the_check(pair) -> None:
+    task = pair[0]
+    task.ask("step_alone")
+    assert not task.check().passed
+    task.ask("restore")
+    assert task.check().passed
+
+
+def test_the_gradient_of_one_share_alone_is_wrong() -> None:
+    case = case_of(1)
+    task = Replica(case, Setup(seed=1))
+    data, labels = task.data.numpy(), task.labels.numpy()
+    whole = judge(case, mlp(sizes_of(case), 1), data, labels, [task.trial(12)])
+    half = judge(case, mlp(sizes_of(case), 1), data, labels, [task.trial(6)])
+    assert whole.passed
+    assert not half.passed
+
+
+def test_figures_and_costs(pair) -> None:
+    for task, world in zip(pair, (3, 2), strict=True):
+        found = task.figures()
+        assert found["allreduce_bytes_per_s"] > 0
+        assert 0 <= found["sync_fraction"] < 1
+        assert found["threads_per_rank"] == 1
+        work, alone = SCALING.work(case_of(world)), SCALING.work(case_of(1))
+        assert (work.flops, work.items) == (alone.flops, alone.items)
+        assert work.memory_bytes > alone.memory_bytes
+
+
+def test_frozen_in_the_middle_of_a_step_it_goes_on(pair) -> None:
+    task = pair[0]
+    for rank in task.session.ranks:
+        os.kill(rank.process.pid, signal.SIGSTOP)
+    for _ in range(5):
+        task.step()
+    time.sleep(0.2)
+    for rank in task.session.ranks:
+        os.kill(rank.process.pid, signal.SIGCONT)
+    task.finish()
+    assert task.loss() is not None
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_rank_that_dies_is_named_with_its_log_and_takes_the_others_along() -> None:
+    task = SCALING.prepare(case_of(2), Setup(seed=1))
+    rank = task.session.ranks[1]
+    rank.log.write(b"the last words\n")
+    rank.log.flush()
+    os.kill(rank.process.pid, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(WorkloadError) as caught:
+        for _ in range(10):
+            task.step()
+        task.finish()
+    assert time.monotonic() - began < 5
+    assert caught.value.code == "rank_died"
+    assert "rank 1 of 2 died (killed by SIGKILL)" in str(caught.value)
+    assert str(caught.value).endswith("the last words")
+    with pytest.raises(WorkloadError, match="rank 1 of 2 died"):
+        task.step()
+    task.close()
+
+
+@pytest.mark.usefixtures("apart")
+def test_ranks_that_fail_at_the_start_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "no-such-interface")
+    with pytest.raises(WorkloadError) as caught:
+        SCALING.prepare(case_of(2), Setup(seed=1))
+    assert "no-such-interface" in str(caught.value)
+
+
+def test_a_batch_that_cannot_be_shared_out() -> None:
+    with pytest.raises(WorkloadError, match="12 does not divide into 5") as caught:
+        SCALING.prepare(case_of(5), Setup())
+    assert caught.value.code == "bad_input"
+
+
+def test_more_ranks_than_gpus() -> None:
+    with pytest.raises(WorkloadError) as caught:
+        SCALING.prepare(case_of(512, batch=512, device="cuda:0"), Setup())
+    assert caught.value.code == "no_device"
+
+
+@pytest.mark.parametrize(
+    ("host", "kind", "expected"),
+    [
+        (Host(cores=2, gpus=0), "cpu", [2, 1]),
+        (Host(cores=6, gpus=0), "cpu", [6, 4, 2, 1]),
+        (Host(cores=7, gpus=0), "cpu", [6, 4, 2, 1]),
+        (Host(cores=64, gpus=8), "cpu", [8, 4, 2, 1]),
+        (Host(cores=64, gpus=4), "gpu", [4, 2, 1]),
+        (Host(cores=1, gpus=0), "cpu", [1]),
+    ],
+)
+def test_worlds_proposed(host: Host, kind: str, expected: list[int]) -> None:
+    assert SCALING.candidates("world", host, kind) == expected
+
+
+def test_under_a_launcher_its_ranks_are_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert SCALING.candidates("world", Host(cores=64, gpus=0), "cpu") == [3, 2, 1]
+
+
+def test_ranks_share_the_cores_they_may_all_use() -> None:
+    session = _ranks.Session("cpu")
+    places = [("a", {0, 1}), ("a", {1, 2}), ("a", {3}), ("b", {0, 1})]
+    for host, cpus in places:
+        rank = _ranks.Rank(None, None)
+        rank.host, rank.cpus = host, frozenset(cpus)
+        session.ranks.append(rank)
+    assert [session.sharers(number, 4) for number in range(4)] == [2, 2, 1, 1]
+    assert session.sharers(0, 1) == 1
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:
+    task = DataParallel(replace(case_of(1, device="cuda:0"), precision=precision), Setup(seed=1))
+    try:
+        task.activate()
+        assert task.check().passed
+        timer = task.device_timer()
+        timer.start()
+        task.step()
+        timer.stop()
+        task.finish()
+        assert timer.elapsed_s() > 0
+        assert task.figures()["sync_fraction"] < 1
+    finally:
+        task.close()

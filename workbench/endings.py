@@ -1,0 +1,33 @@
+"""How a process ended, in words.  Standard library only: workers tell it of their own children."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import IO
+
+LOG_TAIL_BYTES = 4000
+
+
+def describe_exit(code: int) -> str:
+    """An exit code in words: `exit code 1`, `killed by SIGKILL`."""
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"
+
+
+def tail(log: IO[bytes]) -> str:
+    """The last lines of a log that may still grow."""
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - LOG_TAIL_BYTES))
+    return log.read().decode(errors="replace").strip()
+
+
+def ending(text: str, code: int | None, log: str) -> str:
+    """`text` with the exit code, if it is known, and the last three lines of the log."""
+    message = text if code is None else f"{text} ({describe_exit(code)})"
+    lines = [line.strip() for line in log.splitlines()[-3:]]
+    return f"{message}; its log ends: {' | '.join(lines)}" if lines else message

@@ -1,0 +1,115 @@
+"""Started under torchrun or srun: which of the ranks this process is, and how it follows rank 0.
+
+Standard library only: a worker asks it too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from .endings import ending, tail
+
+BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
+DESERTED = 75  # exit code of a rank whose worker is gone without a goodbye
+TORCH_PORTS = range(10_000, 30_000)  # below Linux's range of ephemeral ports
+
+
+@dataclass(frozen=True)
+class Launch:
+    """This process's place among those that a launcher started together."""
+
+    launcher: str
+    rank: int
+    size: int
+
+
+def launch_of(environment: Mapping[str, str]) -> Launch | None:
+    """None where this process was started alone.
+
+    RANK and WORLD_SIZE decide where both are set (torchrun, Kubernetes operators).  Of Slurm the
+    variables of the step count: a batch script has SLURM_PROCID and SLURM_NTASKS too, and runs once
+    (sbatch(1), srun(1), "Output environment variables").
+    """
+    names, launcher = ("RANK", "WORLD_SIZE"), "RANK and WORLD_SIZE"
+    if "TORCHELASTIC_RUN_ID" in environment:
+        launcher = "torchrun"
+    if not all(name in environment for name in names):
+        names, launcher = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), "srun"
+    try:
+        rank, size = (int(environment[name]) for name in names)
+    except (KeyError, ValueError):
+        return None
+    return Launch(launcher, rank, size) if size > 1 else None
+
+
+def complete(environment: MutableMapping[str, str]) -> list[str]:
+    """Add torch's variables where srun gives only its own; returns the names still missing."""
+    if "RANK" not in environment or "WORLD_SIZE" not in environment:
+        environment["RANK"] = environment["SLURM_PROCID"]
+        environment["WORLD_SIZE"] = environment["SLURM_STEP_NUM_TASKS"]
+        environment.setdefault("LOCAL_RANK", environment.get("SLURM_LOCALID", "0"))
+        environment.setdefault("MASTER_ADDR", _first_host(environment))
+        job = int(environment.get("SLURM_JOB_ID", "0"))
+        step = int(environment.get("SLURM_STEP_ID", "0"))
+        port = TORCH_PORTS[(31 * job + step) % len(TORCH_PORTS)]
+        environment.setdefault("MASTER_PORT", str(port))
+    return [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environment]
+
+
+def _first_host(environment: Mapping[str, str]) -> str:
+    """Where Slurm puts rank 0: `node[003-005,9],gpu1` begins at node003."""
+    if environment.get("SLURM_STEP_NUM_NODES", "1") == "1":
+        return "127.0.0.1"
+    hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
+    first = re.match(r"(?:\[[^\]]*\]|[^,\[])*", hosts)
+    return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", first.group() if first else "")
+
+
+def follow(python: str | None, without: Iterable[str]) -> NoReturn:
+    """Start the rank that rank 0's worker directs, without the variables named in `without`; see
+    how it ends, and exit."""
+    path = shutil.which(python or sys.executable) or sys.executable
+    kept = {name: value for name, value in os.environ.items() if name not in without}
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
+    ours, theirs = socket.socketpair()
+    with tempfile.TemporaryFile() as log, ours:
+        with theirs:
+            rank = subprocess.Popen(
+                [path, str(BOOTSTRAP), "workloads._rank", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=kept,
+            )
+        # Our own hold on its line to the worker: it stays open when the rank dies.
+        _, lines, _, _ = socket.recv_fds(ours, 1, 1)
+        code = rank.wait()
+        if code not in (0, DESERTED):
+            _report(lines, code, tail(log))
+    sys.exit(1 if code else 0)
+
+
+def _report(lines: list[int], code: int, log: str) -> None:
+    """Tell rank 0's worker how this rank ended, and stay until it has ended, too: a launcher may
+    end all others at once when one does."""
+    if not lines:
+        sys.stderr.write(ending(f"workbench: rank {os.environ['RANK']} died", code, log) + "\n")
+        return
+    with socket.socket(fileno=lines[0]) as channel, suppress(OSError):
+        channel.sendall(b"\n" + json.dumps({"died": {"code": code, "log": log}}).encode() + b"\n")
+        while channel.recv(1 << 16):
+            pass

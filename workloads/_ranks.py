@@ -1,0 +1,313 @@
+"""The ranks of a data-parallel training: processes that rank 0's worker directs, in lockstep.
+
+The worker computes nothing itself.  It sends each rank one line per step, and the ranks meet in
+the all-reduce; so a rank that dies is seen by the worker even while the others hang in a
+collective, and a frozen group simply goes on later.  Ranks are children of the worker, or those
+that torchrun or srun started (`workbench.ranks`).  See docs/decisions/011.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import secrets
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import IO, Any
+
+from workbench.contract import WorkloadError
+from workbench.endings import ending, tail
+from workbench.ranks import BOOTSTRAP, Launch, launch_of
+
+from ._rank import JOIN_S
+
+CAUSE_S = 2.0  # between an error that a dead rank causes and the news of its death
+GOODBYE_S = 0.5  # a worker that ends has one second
+
+
+class Rank:
+    """One rank as the worker sees it."""
+
+    def __init__(self, process: subprocess.Popen[bytes] | None, log: IO[bytes] | None) -> None:
+        self.process = process  # None where a launcher started it
+        self.log = log
+        self.channel: socket.socket | None = None
+        self.host, self.cpus = "", frozenset[int]()
+        self._unread = b""
+
+    def receive(self) -> list[dict[str, Any]]:
+        """The answers that are complete; EOFError when the rank is gone."""
+        assert self.channel is not None  # noqa: S101 - it has said hello
+        try:
+            data = self.channel.recv(1 << 20)
+        except OSError:
+            data = b""
+        if not data:
+            raise EOFError
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        found = []
+        for line in lines:
+            with suppress(ValueError):  # a rank may die in the middle of one
+                found.append(json.loads(line))
+        return found
+
+    def meet(self, channel: socket.socket, hello: dict[str, Any]) -> None:
+        self.channel = channel
+        self.host, self.cpus = hello["host"], frozenset(hello["cpus"])
+
+
+class Session:
+    """Ranks that have joined one group, and the cases that share them."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device  # of rank 0
+        self.users = 0
+        self.failure: WorkloadError | None = None
+        self.launch = launch_of(os.environ)
+        self.ranks: list[Rank] = []
+        self._store: Any = None
+
+    def gather(self, size: int) -> None:
+        """Have the ranks, and their group; WorkloadError if that fails."""
+        try:
+            if self.launch is None:
+                self._start(size)
+            else:
+                self._call(self.launch)
+            backend = "nccl" if self.device.startswith("cuda") else "gloo"
+            self.ask(self.ranks, op="join", backend=backend)
+        except WorkloadError as error:
+            raise self._fail(error) from None
+        except BaseException:
+            self.end()
+            raise
+
+    def _start(self, size: int) -> None:
+        """Children of this process: they are frozen and killed with its group."""
+        import torch.distributed as dist
+
+        # Served by this process, as torchrun's agent does it: a free port without a race.
+        self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        environment = {
+            **os.environ,
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "WORLD_SIZE": str(size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self._store.port),
+        }
+        if sys.platform == "linux":
+            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        first = int(self.device.partition(":")[2] or 0)
+        for rank in range(size):
+            local = {"RANK": str(rank), "LOCAL_RANK": str(first + rank)}
+            self._child({**environment, **local})
+        self._hear_hellos()
+
+    def _call(self, launch: Launch) -> None:
+        """Rank 0 as a child; the others, which a launcher started, come by TCP."""
+        everywhere = socket.has_dualstack_ipv6()
+        listener = socket.create_server(
+            ("", 0),
+            family=socket.AF_INET6 if everywhere else socket.AF_INET,
+            dualstack_ipv6=everywhere,
+        )
+        with listener:
+            token = secrets.token_hex()
+            address = [os.environ["MASTER_ADDR"], listener.getsockname()[1], token]
+            given = {"LOCAL_RANK": "0", **os.environ}
+            self._child(given, json.dumps(address))
+            self._hear_hellos()
+            self.ranks += [Rank(None, None) for _ in range(1, launch.size)]
+            # Into the log, which the engine quotes if it loses patience first.
+            sys.stderr.write(f"waiting for {launch.size - 1} more ranks\n")
+            sys.stderr.flush()
+            until = time.monotonic() + JOIN_S
+            while any(rank.channel is None for rank in self.ranks):
+                listener.settimeout(max(0.1, until - time.monotonic()))
+                try:
+                    self._admit(*listener.accept(), token)
+                except TimeoutError:
+                    absent = [str(i) for i, r in enumerate(self.ranks) if r.channel is None]
+                    raise WorkloadError(
+                        f"no word from rank {', '.join(absent)} within {JOIN_S:.0f} s",
+                        code="rank_missing",
+                        hint="start every rank with the same command, by torchrun or srun",
+                    ) from None
+
+    def _admit(self, channel: socket.socket, _: Any, token: str) -> None:
+        channel.settimeout(10.0)
+        with suppress(OSError, ValueError, KeyError):
+            hello = json.loads(channel.makefile("rb").readline(1 << 20))
+            if secrets.compare_digest(hello["token"], token):
+                channel.settimeout(None)
+                channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self.ranks[hello["rank"]].meet(channel, hello)
+                return
+        channel.close()
+
+    def _child(self, environment: dict[str, str], address: str = "") -> None:
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - unlinked from the start
+        ours, theirs = socket.socketpair()
+        number = str(theirs.fileno())
+        command = [sys.executable, str(BOOTSTRAP), "workloads._rank", number, address]
+        with theirs:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=environment,
+            )
+        rank = Rank(process, log)
+        rank.channel = ours
+        self.ranks.append(rank)
+
+    def _hear_hellos(self) -> None:
+        for rank, hello in zip(self.ranks, self._answers(self.ranks), strict=True):
+            assert rank.channel is not None  # noqa: S101 - it has just spoken
+            rank.meet(rank.channel, hello)
+
+    def sharers(self, number: int, world: int) -> int:
+        """How many of the first `world` ranks share the cores of rank `number`, itself included."""
+        own = self.ranks[number]
+        return sum(
+            rank.host == own.host and bool(rank.cpus & own.cpus) for rank in self.ranks[:world]
+        )
+
+    def tell(self, members: Sequence[Rank], **order: Any) -> None:
+        """Send an order that nobody answers."""
+        if self.failure is not None:
+            raise self.failure
+        line = json.dumps(order).encode() + b"\n"
+        for rank in members:
+            assert rank.channel is not None  # noqa: S101 - it has said hello
+            try:
+                rank.channel.sendall(line)
+            except OSError:
+                raise self._died(rank) from None
+
+    def ask(self, members: Sequence[Rank], **order: Any) -> list[Any]:
+        """Send an order and wait for every answer; WorkloadError if a rank fails or dies."""
+        self.tell(members, **order)
+        return self._answers(members)
+
+    def _answers(self, members: Sequence[Rank]) -> list[Any]:
+        answers: dict[Rank, Any] = {}
+        error: dict[str, Any] | None = None
+        until: float | None = None
+        with selectors.DefaultSelector() as selector:
+            for rank in self.ranks:  # all of them: those that wait can die, too
+                if rank.channel is not None:
+                    selector.register(rank.channel, selectors.EVENT_READ, rank)
+            while len(answers) < len(members):
+                left = None if until is None else until - time.monotonic()
+                ready = [] if left is not None and left <= 0 else selector.select(left)
+                if not ready and error is not None:
+                    raise self._fail(WorkloadError(**error))
+                for rank, reply in self._heard(key.data for key, _ in ready):
+                    if "died" in reply:
+                        raise self._died(rank, **reply["died"])
+                    if "error" in reply:
+                        # It may be another rank's death that this one tells of: that is the cause.
+                        error, until = error or reply["error"], time.monotonic() + CAUSE_S
+                    else:
+                        answers[rank] = reply["ok"]
+        return [answers[rank] for rank in members]
+
+    def _heard(self, ranks: Iterable[Rank]) -> Iterator[tuple[Rank, dict[str, Any]]]:
+        for rank in ranks:
+            try:
+                yield from ((rank, reply) for reply in rank.receive())
+            except EOFError:
+                raise self._died(rank) from None
+
+    def _died(self, rank: Rank, code: int | None = None, log: str = "") -> WorkloadError:
+        """A launcher's rank is told of by the process beside it; of its own the worker knows."""
+        if rank.process is not None and rank.log is not None:
+            with suppress(subprocess.TimeoutExpired):
+                code = rank.process.wait(1.0)
+            log = tail(rank.log)
+        where = f" on {rank.host}" if rank.host not in ("", socket.gethostname()) else ""
+        text = f"rank {self.ranks.index(rank)} of {len(self.ranks)}{where} died"
+        hint = "if memory ran out, dmesg tells; try a smaller batch or fewer ranks"
+        return self._fail(WorkloadError(ending(text, code, log), code="rank_died", hint=hint))
+
+    def _fail(self, failure: WorkloadError) -> WorkloadError:
+        """Keep the reason for the other cases of this session, and end it."""
+        self.failure = failure
+        self.end()
+        return failure
+
+    def goodbye(self) -> None:
+        """Let the ranks end by themselves."""
+        if self.failure is None:
+            self.failure = WorkloadError("the ranks were sent home", code="rank_died")
+            for rank in self.ranks:
+                with suppress(OSError, AttributeError):
+                    rank.channel.sendall(b'{"op": "bye"}\n')  # type: ignore[union-attr]
+            until = time.monotonic() + GOODBYE_S
+            for rank in self.ranks:
+                if rank.channel is not None:
+                    rank.channel.settimeout(max(0.01, until - time.monotonic()))
+                    with suppress(OSError):
+                        rank.channel.recv(1)
+        self.end()
+
+    def end(self) -> None:
+        """End what is ours at once; the ranks of a launcher end after this process, since the
+        launcher would end everything with the first of them."""
+        _held.extend(r.channel for r in self.ranks if r.process is None and r.channel is not None)
+        for rank in self.ranks:
+            if rank.process is not None:
+                rank.process.kill()
+                if rank.channel is not None:
+                    rank.channel.close()
+        for rank in self.ranks:
+            if rank.process is not None:
+                rank.process.wait()
+            if rank.log is not None:
+                rank.log.close()
+        self.ranks, self._store = [], None
+
+
+_sessions: list[Session] = []
+_held: list[socket.socket] = []  # lines to ranks of a launcher, open until this process ends
+
+
+def enter(size: int, device: str) -> Session:
+    """A session of at least `size` ranks from `device` on: one that is there, if large enough."""
+    launch = launch_of(os.environ)
+    if launch is not None and size > launch.size:
+        raise WorkloadError(
+            f"{launch.launcher} started {launch.size} ranks, not {size}", code="bad_input"
+        )
+    for session in _sessions:
+        # A launcher's ranks cannot be started again, whatever became of them.
+        if launch is not None or (session.device == device and len(session.ranks) >= size):
+            session.users += 1
+            return session
+    session = Session(device)
+    if launch is not None:
+        _sessions.append(session)
+        atexit.register(session.goodbye)
+    session.gather(size)
+    if launch is None:
+        _sessions.append(session)
+    session.users += 1
+    return session
+
+
+def leave(session: Session) -> None:
+    """Give a session back; ranks that were started here end with its last user."""
+    session.users -= 1
+    if session.users == 0 and session.launch is None:
+        session.goodbye()
+        _sessions.remove(session)

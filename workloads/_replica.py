@@ -1,0 +1,169 @@
+"""One rank's share of a data-parallel training, and the check of what all ranks found together."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import Accuracy, Case, Setup
+
+from . import _mlp
+from ._network import Layer, mlp, relative_error
+from ._torch import TorchTask, arithmetic, module, to_device
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CLASSES = 10
+LEARNING_RATE = 0.01
+CHECKED = 32  # samples of the check, over all ranks
+CHECKED_PER_TENSOR = 4096  # elements of its gradient
+# The gradient's relative error; several times what is measured on the initial network.
+LIMITS = {"fp32": 1e-4, "tf32": 2e-2, "bf16": 0.15}
+ALL_REDUCES = 10
+
+
+def world_of(case: Case) -> int:
+    return int(case.tuning["world"])
+
+
+def sizes_of(case: Case) -> tuple[int, ...]:
+    width = int(case.params["width"])
+    return (width, width, width, CLASSES)
+
+
+class Replica(TorchTask):
+    """One rank's copy of the network and its share of the batch; without a group, all of it."""
+
+    def __init__(self, case: Case, setup: Setup, rank: int = 0, group: Any = None) -> None:
+        import torch
+
+        super().__init__(case)
+        self.group = group
+        sizes, share = sizes_of(case), (case.batch or 1) // world_of(case)
+        with setup.phase("build"):
+            self.layers = mlp(sizes, setup.seed)
+            data, labels = _mlp.samples(case.batch or 1, sizes[0], CLASSES, setup.seed)
+            mine = slice(rank * share, (rank + 1) * share)
+            on_host = torch.from_numpy(data[mine]), torch.from_numpy(labels[mine])
+        self.network, self.data, self.labels = to_device(setup, case, module(self.layers), *on_host)
+        with setup.phase("build"):
+            self.model = self.network
+            if group is not None:
+                devices = [self.device.index] if self.device.type == "cuda" else None
+                self.model = torch.nn.parallel.DistributedDataParallel(
+                    self.network, device_ids=devices, process_group=group
+                )
+            self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
+        self.latest: Any = None
+        self.timer = self.device_timer()
+
+    def mark_start(self) -> None:
+        if self.timer is not None:
+            self.timer.start()
+
+    def mark_stop(self) -> None:
+        if self.timer is not None:
+            self.timer.stop()
+
+    def elapsed_s(self) -> float:
+        return 0.0 if self.timer is None else self.timer.elapsed_s()
+
+    def step(self) -> None:
+        self.latest = self._train(self.data, self.labels)
+
+    def step_alone(self) -> None:
+        """A step without all-reduce."""
+        with self.model.no_sync():
+            self._train(self.data, self.labels)
+
+    def _train(self, data: Any, labels: Any) -> Any:
+        import torch
+
+        mixed = torch.bfloat16 if arithmetic(self.case) == "bf16" else None
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, dtype=mixed, enabled=mixed is not None):
+            loss = torch.nn.functional.cross_entropy(self.model(data), labels)
+        loss.backward()
+        self.optimiser.step()
+        return loss.detach()
+
+    def loss(self) -> float | None:
+        return None if self.latest is None else float(self.latest.item())
+
+    def restore(self) -> None:
+        """Back to the initial weights."""
+        self.network.load_state_dict(module(self.layers).state_dict())
+        self.finish()
+
+    def trial(self, samples: int) -> dict[str, str]:
+        """One step on the first `samples` of this share, undone: some of every tensor's gradient
+        (float32, base64) and a digest of the weights it led to."""
+        import torch
+
+        self._train(self.data[:samples], self.labels[:samples])
+        gradient = torch.cat([_some(p.grad.ravel()) for p in self.network.parameters()])
+        digest = hashlib.sha256()
+        for tensor in self.network.parameters():
+            digest.update(tensor.detach().cpu().numpy().tobytes())
+        self.restore()
+        sent = base64.b64encode(gradient.float().cpu().numpy().tobytes()).decode()
+        return {"gradient": sent, "weights": digest.hexdigest()}
+
+    def all_reduce_s(self) -> float:
+        """Seconds of one all-reduce of as many bytes as the gradient has: the median."""
+        import torch
+        import torch.distributed as dist
+
+        count = sum(p.numel() for p in self.network.parameters())
+        buffer = torch.zeros(count, device=self.device)
+        times = []
+        for _ in range(1 + ALL_REDUCES):  # the first connects
+            began = time.perf_counter()
+            dist.all_reduce(buffer, group=self.group)
+            self.finish()
+            times.append(time.perf_counter() - began)
+        return median(times[1:])
+
+    def check(self) -> Accuracy:
+        data, labels = self.data[:CHECKED].cpu().numpy(), self.labels[:CHECKED].cpu().numpy()
+        return judge(self.case, self.layers, data, labels, [self.trial(CHECKED)])
+
+
+def judge(
+    case: Case,
+    layers: Sequence[Layer],
+    data: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    trials: Sequence[dict[str, str]],
+) -> Accuracy:
+    """The ranks' averaged gradient against float64 backpropagation through all their samples.
+
+    Ranks whose weights differ after the step are wrong however good the gradient is.
+    """
+    import numpy as np
+
+    exact: dict[int, Any] = {}
+
+    def keep(parameter: int, value: Any, gradient: Any) -> Any:
+        exact[parameter] = _some(gradient.ravel())
+        return value
+
+    list(_mlp.reference_losses(layers, data, labels, keep, 1))
+    expected = np.concatenate([exact[number] for number in sorted(exact)])
+    found = np.frombuffer(base64.b64decode(trials[0]["gradient"]), np.float32)
+    agree = len({trial["weights"] for trial in trials}) == 1
+    error = relative_error(found, expected) if agree else 1.0
+    limit = LIMITS[case.precision]
+    reference = f"NumPy float64 gradient of {len(data)} samples, equal weights on all ranks"
+    return Accuracy("relative_error", error, reference, limit, error <= limit)
+
+
+def _some(flat: Any) -> Any:
+    """Evenly spread elements of a flat array or tensor, the same of both."""
+    return flat[:: max(1, len(flat) // CHECKED_PER_TENSOR)]

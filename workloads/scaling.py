@@ -1,0 +1,267 @@
+"""Data-parallel training of one network by 1, 2, 4 ... processes with DistributedDataParallel."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import pairwise
+from statistics import median
+from typing import Any, ClassVar
+
+from workbench.contract import (
+    Accuracy,
+    Case,
+    DeviceTimer,
+    Host,
+    Parameter,
+    ParameterValue,
+    Profile,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+    WorkloadError,
+)
+from workbench.ranks import launch_of
+
+from . import _mlp, _ranks
+from ._network import mlp, mlp_multiplications
+from ._replica import CHECKED, CLASSES, Replica, judge, sizes_of, world_of
+from ._torch import device_of
+
+DEFAULT_BATCH = 960  # divides among 2, 3, 4, 5, 6, 8 ... 64 ranks
+MOST_CPU_RANKS = 8  # proposed; each is a process with a torch of its own
+# Of a process that has imported torch and joined a group, beside the network: measured on a CPU;
+# on a GPU the CUDA context and NCCL's buffers.
+RANK_BYTES = {"cpu": 250e6, "gpu": 1e9}
+SYNC_ROUNDS, SYNC_S = 5, 1.0  # at most, of steps with and without all-reduce
+
+
+class Scaling(Workload):
+    """A perceptron of three dense layers, SGD; one step trains on one fixed global batch.
+
+    The batch is cut into equal shares, one a rank, and the gradients are averaged by all-reduce:
+    the job is the same for every world size.  On a CPU the threads are shared out as well, unless
+    `--threads 1` gives each rank a core of its own.
+    """
+
+    name = "scaling"
+    title = "Data-parallel training"
+    teaches = "More ranks compute less each but talk as much: scaling ends where talking dominates."
+    parameters = (
+        Parameter("width", 1024, "neurons of the hidden layers, and inputs", 16, 16384),
+        Parameter("world", 1, "ranks that share the batch", 1, 1024, tuning=True),
+    )
+    default_batch = DEFAULT_BATCH
+    quick: ClassVar = {"width": 512, "batch": 240}
+    variants = (
+        Variant("cpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "tf32"),
+        Variant("gpu", "torch", "bf16"),
+    )
+
+    def candidates(self, parameter: str, host: Host, device_kind: str) -> Sequence[ParameterValue]:
+        """As many as there are cores or GPUs, or as a launcher started; and powers of two below.
+
+        The largest first: the smaller worlds are groups among its ranks.
+        """
+        launch = launch_of(os.environ)
+        most = host.gpus if device_kind == "gpu" else min(host.cores, MOST_CPU_RANKS)
+        if launch is not None:
+            most = launch.size
+        elif DEFAULT_BATCH % max(1, most):
+            most -= 1  # 7 ranks would get unequal shares
+        below = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent < most]
+        return [max(1, most), *reversed(below)]
+
+    def work(self, case: Case) -> Work:
+        sizes, batch, world = sizes_of(case), case.batch or 1, world_of(case)
+        weights = mlp_multiplications(sizes)
+        # Three products per layer, but no gradient of the data in the first.
+        multiplications = 3 * weights - sizes[0] * sizes[1]
+        activations = batch * (2 * sizes[0] + 4 * sum(sizes[1:]))
+        process = RANK_BYTES[case.device_kind] if world > 1 else 0.0
+        own = 4.0 * (activations / world + 5 * weights) + process
+        return Work(
+            flops=2.0 * batch * multiplications,
+            bytes_moved=4.0 * (activations + 6 * world * weights),
+            items=batch,
+            item="samples",
+            # A GPU holds one rank.
+            memory_bytes=own if case.device_kind == "gpu" else own * world,
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        world = world_of(case)
+        if (case.batch or 1) % world:
+            raise WorkloadError(
+                f"a batch of {case.batch} does not divide into {world} equal shares",
+                code="bad_input",
+                hint=f"take a --batch that is a multiple of {world}",
+            )
+        if world > 1:
+            return DataParallel(case, setup)
+        if launch_of(os.environ) is not None:  # the others wait to be called, even for nothing
+            _ranks.enter(1, first_device(case))
+        return Replica(case, setup)
+
+
+def first_device(case: Case) -> str:
+    """Where rank 0 computes; the test device `fake:N` computes on the CPU."""
+    return case.device if case.device.startswith("cuda") else "cpu"
+
+
+class DataParallel(Task):
+    """The ranks of one case, directed together; they queue steps as a GPU does."""
+
+    def __init__(self, case: Case, setup: Setup) -> None:
+        self.case, self.world = case, world_of(case)
+        self.seed = setup.seed
+        device = first_device(case)
+        if device != "cpu" and launch_of(os.environ) is None:
+            _require_gpus(case, self.world)
+        with setup.phase("build"):
+            self.session = _ranks.enter(self.world, device)
+        try:
+            self._prepare(setup)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, setup: Setup) -> None:
+        case, session = self.case, self.session
+        self.members = session.ranks[: self.world]
+        self.threads = [
+            max(1, (case.threads or 1) // session.sharers(number, self.world))
+            for number in range(self.world)
+        ]
+        phases = session.ask(
+            session.ranks,
+            op="open",
+            case=asdict(case),
+            world=self.world,
+            threads=self.threads,
+            seed=setup.seed,
+        )
+        for name in setup.PHASES:
+            spent = max(found.get(name, 0.0) for found in phases[: self.world])
+            if spent:
+                setup.seconds[name] = setup.seconds.get(name, 0.0) + spent
+        self.activate()
+        slowest = max(self.ask("all_reduce_s"))
+        gradient_bytes = 4 * sum((n + 1) * m for n, m in pairwise(sizes_of(case)))
+        # Bus bandwidth as nccl-tests has it (doc/PERFORMANCE.md): comparable between world sizes.
+        factor = 2 * (self.world - 1) / self.world
+        self.found = {
+            "allreduce_bytes_per_s": factor * gradient_bytes / slowest,
+            "sync_fraction": self._sync_fraction(),
+        }
+        if case.device_kind == "cpu":
+            self.found["threads_per_rank"] = float(min(self.threads))
+
+    def _sync_fraction(self) -> float:
+        """What part of a step is gone without the all-reduce, from steps in turns."""
+        for step in ("step", "step_alone"):  # the first one arranges the gradients in buckets
+            self._seconds(step)
+        together: list[float] = []
+        alone: list[float] = []
+        began = time.perf_counter()
+        while len(alone) < SYNC_ROUNDS and (not alone or time.perf_counter() - began < SYNC_S):
+            together.append(self._seconds("step"))
+            alone.append(self._seconds("step_alone"))
+        self.ask("restore")
+        return max(0.0, 1 - median(alone) / median(together))
+
+    def _seconds(self, step: str) -> float:
+        began = time.perf_counter()
+        self.queue(step)
+        self.finish()
+        return time.perf_counter() - began
+
+    def ask(self, name: str, **arguments: Any) -> list[Any]:
+        return self.session.ask(self.members, op="do", case=self.case.id, name=name, **arguments)
+
+    def activate(self) -> None:
+        self.ask("activate")
+
+    def step(self) -> None:
+        self.queue("step")
+
+    def queue(self, name: str) -> None:
+        self.session.tell(self.members, op="queue", case=self.case.id, name=name)
+
+    def finish(self) -> None:
+        self.ask("finish")
+
+    def device_timer(self) -> DeviceTimer | None:
+        return RanksTimer(self) if first_device(self.case) != "cpu" else None
+
+    def loss(self) -> float | None:
+        losses = self.ask("loss")
+        return None if losses[0] is None else sum(losses) / len(losses)
+
+    def figures(self) -> dict[str, float]:
+        """Bus bandwidth, and the part of a step that synchronising costs: measured once, when
+        the case was prepared."""
+        return self.found
+
+    def check(self) -> Accuracy:
+        import numpy as np
+
+        layers = mlp(sizes_of(self.case), self.seed)
+        batch = self.case.batch or 1
+        data, labels = _mlp.samples(batch, sizes_of(self.case)[0], CLASSES, self.seed)
+        share = batch // self.world
+        samples = min(share, max(1, CHECKED // self.world))
+        rows = (np.arange(self.world)[:, None] * share + np.arange(samples)).ravel()
+        trials = self.ask("trial", samples=samples)
+        return judge(self.case, layers, data[rows], labels[rows], trials)
+
+    def profile(self, steps: int) -> Profile:
+        raise WorkloadError(
+            "a group of ranks is not profiled",
+            code="no_profiler",
+            hint="--set world=1 profiles the same training in one process",
+        )
+
+    def close(self) -> None:
+        if self.session.failure is None:
+            with suppress(WorkloadError):
+                self.session.ask(self.session.ranks, op="close", case=self.case.id)
+        _ranks.leave(self.session)
+
+
+class RanksTimer(DeviceTimer):
+    """Marks in every rank's own queue: the slowest counts."""
+
+    def __init__(self, task: DataParallel) -> None:
+        self.task = task
+
+    def start(self) -> None:
+        self.task.queue("mark_start")
+
+    def stop(self) -> None:
+        self.task.queue("mark_stop")
+
+    def elapsed_s(self) -> float:
+        return float(max(self.task.ask("elapsed_s")))
+
+
+def _require_gpus(case: Case, world: int) -> None:
+    import torch
+
+    device_of(case)
+    if torch.cuda.device_count() < world:
+        raise WorkloadError(
+            f"{world} ranks need a GPU each, and torch finds {torch.cuda.device_count()}",
+            code="no_device",
+            hint="leave out --set world=..., or start it on several machines with torchrun",
+        )
+
+
+WORKLOAD = Scaling()
