@@ -23,6 +23,7 @@ SMALL = {
     "forest": {"trees": 10, "depth": 4},
     "digits": {},
     "infer_mlp": {"width": 64},
+    "infer_encoder": {"tokens": 8},
     "matmul_cold": {"n": 64},
     "bandwidth": {"mib": 0.1},
     "transfer": {"mib": 0.1},
@@ -35,6 +36,7 @@ BATCH = {
     "forest": 16,
     "digits": 64,
     "infer_mlp": 4,
+    "infer_encoder": 2,
 }
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
 ON_CPU = [
@@ -198,7 +200,9 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
     assert losses[0] == losses[1] != losses[2]
 
 
-@pytest.mark.parametrize("name", ["matmul", "infer_mlp", "conv_layers", "train_mlp_deep"])
+@pytest.mark.parametrize(
+    "name", ["matmul", "infer_mlp", "infer_encoder", "conv_layers", "train_mlp_deep"]
+)
 def test_counted_operations_agree_with_torchs_own_counter(name: str) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
