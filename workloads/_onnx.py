@@ -26,6 +26,8 @@ OPSET = 17
 IR_VERSION = 8
 LARGEST_BYTES = 2**31 - 2**20  # of one serialised protocol buffer, less room for the graph
 PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
+# What static quantisation takes: products, and what of a conv net lies between them.
+STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 # What stands for a quantised layer before ONNX Runtime fuses it.
 QUANTISED_OPS = {"dynamic": ("ConvInteger", "MatMulInteger"), "static": ("DequantizeLinear",)}
 
@@ -119,7 +121,8 @@ def quantise(model: bytes, method: str, calibration: Iterable[NDArray[np.float32
     Static takes its ranges (MinMax) from the `calibration` inputs.  Activations are unsigned
     and weights signed (U8S8) on x86, both signed (S8S8) on arm64, as ONNX Runtime advises.  The
     last layer stays in FP32: it is little work, and a logit above the calibrated range would
-    be cut off (measured: up to 13 % error on single inputs, against 1 %).
+    be cut off (measured: up to 13 % error on single inputs, against 1 %).  Norms and softmax stay
+    so, too: in steps of 1/256 the attention to 1024 tokens is lost (measured: 36 % against 1 %).
     """
     import onnx
     from onnxruntime import quantization
@@ -143,6 +146,7 @@ def quantise(model: bytes, method: str, calibration: Iterable[NDArray[np.float32
                 quant_format=quantization.QuantFormat.QDQ,
                 activation_type=kinds.QInt8 if on_arm else kinds.QUInt8,
                 weight_type=kinds.QInt8,
+                op_types_to_quantize=list(STATIC_OPS),
                 nodes_to_exclude=[last],
             )
         quantised = Path(result).read_bytes()

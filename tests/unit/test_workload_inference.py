@@ -145,9 +145,12 @@ def test_only_a_precision_that_may_be_emulated_is_scouted() -> None:
 # -------------------------------------------------------- reduced precision
 
 
-@pytest.mark.parametrize("method", ["dynamic", "static"])
-def test_int8_of_the_encoder_stays_within_three_percent(method: str) -> None:
-    found = prepared(encoder("onnxruntime", "int8", quantization=method)).check()
+@pytest.mark.parametrize(
+    ("method", "tokens"), [("dynamic", TOKENS), ("static", 1), ("static", TOKENS), ("static", 512)]
+)
+def test_int8_of_the_encoder_stays_within_three_percent(method: str, tokens: int) -> None:
+    case = encoder("onnxruntime", "int8", quantization=method, tokens=tokens)
+    found = prepared(case).check()
     assert found.passed
     assert 1e-3 < found.value < 0.03, "an error below 1e-3 would mean that nothing was quantised"
 
