@@ -1,21 +1,24 @@
 """Inference of one network by either backend: the input comes from and the answer goes to the host.
 
 Phases: "build" makes (and quantises) the model, "compile" opens the ONNX Runtime session, in
-which its graph is optimised, and "transfer" moves a torch model's weights to a GPU.
+which its graph is optimised, or calls torch.compile, and "transfer" moves a torch model's weights
+to a GPU.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from workbench.contract import Accuracy, Case, Setup, Task
+from workbench.contract import Accuracy, Case, Profile, Setup, Task
 
+from . import _profiling
 from ._network import Layer, forward, relative_error
 from ._onnx import graph, open_session, quantise
-from ._torch import TorchTask, dtype_of, module, time_to_host, to_device
+from ._torch import TorchTask, compiled, dtype_of, module, time_to_host, to_device
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,34 +27,69 @@ if TYPE_CHECKING:
     Batch = NDArray[np.float32]
 
 # A plainly wrong answer is far beyond these; a scenario's own error limit may be tighter.
-LIMITS = {"fp32": 1e-4, "fp16": 1e-2, "int8": 0.1}
+LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}
+CHECKED = 128  # samples at most
+
+
+class Network(Protocol):
+    """The same weights in the form that each backend takes, and a reference by neither."""
+
+    def forward(self, inputs: Batch) -> NDArray[np.float64]:
+        """The answers (batch, classes) in float64, by NumPy."""
+
+    def module(self) -> Any:
+        """A torch module in FP32 on the CPU."""
+
+    def graph(self, input_shape: Sequence[int]) -> bytes:
+        """A serialised ONNX model in FP32."""
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Layers one behind the other."""
+
+    layers: Sequence[Layer]
+
+    def forward(self, inputs: Batch) -> NDArray[np.float64]:
+        return forward(self.layers, inputs)
+
+    def module(self) -> Any:
+        return module(self.layers)
+
+    def graph(self, input_shape: Sequence[int]) -> bytes:
+        return graph(self.layers, input_shape)
 
 
 def prepare(
     case: Case,
     setup: Setup,
-    layers: Sequence[Layer],
+    network: Network,
     inputs: Sequence[Batch],
     calibration: Iterable[Batch],
+    checked: int = CHECKED,
 ) -> InferenceTask:
-    """The task of answering `inputs` in turn; `calibration` is for static INT8 only."""
+    """The task of answering `inputs` in turn; `calibration` is for static INT8 only.
+
+    The check compares about `checked` samples, taken from all inputs.
+    """
     if case.backend == "torch":
-        return TorchInference(case, setup, layers, inputs)
+        return TorchInference(case, setup, network, inputs, checked)
     with setup.phase("build"):
-        model = graph(layers, inputs[0].shape)
+        model = network.graph(inputs[0].shape)
         if case.quantization:
             model = quantise(model, case.quantization, calibration)
     with setup.phase("compile"):
         session = open_session(model, case)
-    return OnnxInference(case, layers, inputs, session)
+    return OnnxInference(case, network, inputs, checked, model, session)
 
 
 class InferenceTask(Task):
     """One step answers one batch."""
 
     case: Case
-    layers: Sequence[Layer]
+    network: Network
     inputs: Sequence[Batch]
+    checked: int
 
     @abstractmethod
     def infer(self, batch: Batch) -> Any:
@@ -60,9 +98,10 @@ class InferenceTask(Task):
     def check(self) -> Accuracy:
         import numpy as np
 
-        inputs = np.concatenate(self.inputs)
-        answers = np.concatenate([self.infer(batch) for batch in self.inputs])
-        error = relative_error(answers, forward(self.layers, inputs))
+        each = max(1, self.checked // len(self.inputs))
+        inputs = np.concatenate([batch[:each] for batch in self.inputs])
+        answers = np.concatenate([self.infer(batch)[:each] for batch in self.inputs])
+        error = relative_error(answers, self.network.forward(inputs))
         limit = LIMITS[self.case.precision]
         reference = f"NumPy float64 forward pass of {len(inputs)} inputs"
         return Accuracy("relative_error", error, reference, limit, error <= limit)
@@ -72,10 +111,16 @@ class OnnxInference(InferenceTask):
     """By ONNX Runtime."""
 
     def __init__(
-        self, case: Case, layers: Sequence[Layer], inputs: Sequence[Batch], session: Any
+        self,
+        case: Case,
+        network: Network,
+        inputs: Sequence[Batch],
+        checked: int,
+        model: bytes,
+        session: Any,
     ) -> None:
-        self.case, self.layers, self.inputs = case, layers, inputs
-        self.session = session
+        self.case, self.network, self.inputs, self.checked = case, network, inputs, checked
+        self.model, self.session = model, session
         self.feeds = cycle([{"input": batch} for batch in inputs])
 
     def step(self) -> None:
@@ -84,35 +129,49 @@ class OnnxInference(InferenceTask):
     def infer(self, batch: Batch) -> Any:
         return self.session.run(None, {"input": batch})[0]
 
+    def profile(self, steps: int) -> Profile:
+        return _profiling.by_onnxruntime(self.model, self.case, self.feeds, steps)
+
 
 class TorchInference(TorchTask, InferenceTask):
     """By torch, without gradients."""
 
     def __init__(
-        self, case: Case, setup: Setup, layers: Sequence[Layer], inputs: Sequence[Batch]
+        self,
+        case: Case,
+        setup: Setup,
+        network: Network,
+        inputs: Sequence[Batch],
+        checked: int,
     ) -> None:
         import torch
 
         super().__init__(case)
-        self.layers, self.inputs = layers, inputs
+        self.network, self.inputs, self.checked = network, inputs, checked
         self.dtype = dtype_of(case)
         with setup.phase("build"):
-            network = module(layers).to(self.dtype).eval().requires_grad_(False)
+            model = network.module().to(self.dtype).eval().requires_grad_(False)
             self.hosted = [torch.from_numpy(batch) for batch in inputs]
             if self.device.type == "cuda":
                 self.hosted = [tensor.pin_memory() for tensor in self.hosted]
             self.feeds = cycle(self.hosted)
-        (self.network,) = to_device(setup, case, network)
+        (self.model,) = to_device(setup, case, model)
+        if case.mode == "compile":
+            self.activate()
+            with torch.inference_mode():
+                self.model = compiled(setup, self.model, self._moved(self.hosted[0]))
 
     def step(self) -> None:
         self._answer(next(self.feeds))
+
+    def _moved(self, batch: Any) -> Any:
+        return batch.to(self.device, non_blocking=True).to(self.dtype)
 
     def _answer(self, batch: Any) -> Any:
         import torch
 
         with torch.inference_mode():
-            moved = batch.to(self.device, non_blocking=True).to(self.dtype)
-            return self.network(moved).float().cpu()  # waits for the GPU
+            return self.model(self._moved(batch)).float().cpu()  # waits for the GPU
 
     def infer(self, batch: Batch) -> Any:
         import torch
@@ -123,5 +182,5 @@ class TorchInference(TorchTask, InferenceTask):
         import torch
 
         with torch.inference_mode():
-            output = self.network(self.hosted[0].to(self.device, self.dtype))
+            output = self.model(self._moved(self.hosted[0]))
         return time_to_host(self.case, output)

@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.contract import Case, DeviceTimer, Setup, Task, WorkloadError
+from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError
 
+from . import _profiling
 from ._network import Conv, Layer, Pool
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
@@ -97,6 +98,9 @@ class TorchTask(Task):
     def finish(self) -> None:
         synchronize(self.device)
 
+    def profile(self, steps: int) -> Profile:
+        return _profiling.by_torch(self, steps)
+
     def device_timer(self) -> DeviceTimer | None:
         return CudaTimer(self.device) if self.device.type == "cuda" else None
 
@@ -154,8 +158,10 @@ def aligned(thing: Any) -> Any:
 def compiled(setup: Setup, function: Any, *example: Any) -> Any:
     """`function`, or a module, through torch.compile; called once on `example`, where it compiles.
 
-    torch keeps what it compiled in a cache on disk (TORCHINDUCTOR_CACHE_DIR): a second run is
-    faster.  WorkloadError "no_compiler" where the C++ compiler or Triton it needs is missing.
+    A task calls its `activate` before: the code is made for the threads and for the TF32 setting
+    of this moment, and made again, in a timed step, where they differ later.  torch keeps what it
+    compiled in a cache on disk (TORCHINDUCTOR_CACHE_DIR): a second run is faster.
+    WorkloadError "no_compiler" where the C++ compiler or Triton it needs is missing.
     """
     import torch
 

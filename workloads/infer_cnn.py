@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
 
@@ -31,14 +31,18 @@ class InferCnn(Workload):
         Parameter("image", 64, "side of the square picture", minimum=16, maximum=512, unit="px"),
     )
     default_batch = 1
+    quick: ClassVar = {"image": 32}
     latency = True
     variants = (
         Variant("cpu", "onnxruntime", "fp32"),
         Variant("cpu", "onnxruntime", "int8", "dynamic"),
         Variant("cpu", "onnxruntime", "int8", "static"),
         Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "torch", "fp32", mode="compile"),
         Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32", mode="compile"),
         Variant("gpu", "torch", "fp16"),
+        Variant("gpu", "torch", "fp16", mode="compile"),
     )
 
     def work(self, case: Case) -> Work:
@@ -69,7 +73,8 @@ class InferCnn(Workload):
 
         inputs = list(pictures(digits[_digits.TRAINING :], input_count(image)))
         calibration = pictures(digits[: _digits.TRAINING], CALIBRATION_INPUTS)
-        return _inference.prepare(case, setup, trained_convnet(), inputs, calibration)
+        network = _inference.Sequential(trained_convnet())
+        return _inference.prepare(case, setup, network, inputs, calibration)
 
 
 def input_count(image: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
 
 from . import _inference
@@ -20,13 +22,17 @@ class InferMlp(Workload):
     teaches = "For plain matrix products dynamic INT8 pays, though it fails conv nets."
     parameters = (Parameter("width", 1024, "units of each hidden layer", 8, 16_384),)
     default_batch = 16
+    quick: ClassVar = {"width": 512}
     variants = (
         Variant("cpu", "onnxruntime", "fp32"),
         Variant("cpu", "onnxruntime", "int8", "dynamic"),
         Variant("cpu", "onnxruntime", "int8", "static"),
         Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "torch", "fp32", mode="compile"),
         Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32", mode="compile"),
         Variant("gpu", "torch", "fp16"),
+        Variant("gpu", "torch", "fp16", mode="compile"),
     )
 
     def work(self, case: Case) -> Work:
@@ -44,14 +50,14 @@ class InferMlp(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         import numpy as np
 
-        rng = np.random.default_rng(setup.seed)
+        rng = np.random.default_rng(setup.seed + 1)  # not the numbers that the weights are
         shape = (case.batch or 1, FEATURES)
         inputs, calibration = (
             [rng.standard_normal(shape, dtype=np.float32) for _ in range(count)]
             for count in (INPUTS, CALIBRATION_INPUTS)
         )
-        layers = mlp(self._sizes(case), setup.seed)
-        return _inference.prepare(case, setup, layers, inputs, calibration)
+        network = _inference.Sequential(mlp(self._sizes(case), setup.seed))
+        return _inference.prepare(case, setup, network, inputs, calibration)
 
     @staticmethod
     def _sizes(case: Case) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ SMALL = {
     "digits": {},
     "digits_to_accuracy": {"target": 0.9},
     "infer_mlp": {"width": 64},
+    "infer_encoder": {"tokens": 8},
     "matmul_cold": {"n": 64},
     "bandwidth": {"mib": 0.1},
     "transfer": {"mib": 0.1},
@@ -52,6 +53,7 @@ BATCH = {
     "data_loading": 4,
     "preprocessing": 2,
     "scaling": 8,
+    "infer_encoder": 2,
 }
 BUILT_IN = {name: catalog.load(name) for name in SMALL}
 ON_CPU = [
@@ -226,7 +228,8 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["matmul", "gemm", "infer_mlp", "conv_layers", "train_mlp_deep", "scaling"]
+    "name",
+    ["matmul", "gemm", "infer_mlp", "infer_encoder", "conv_layers", "train_mlp_deep", "scaling"],
 )
 def test_counted_operations_agree_with_torchs_own_counter(name: str) -> None:
     from torch.utils.flop_counter import FlopCounterMode

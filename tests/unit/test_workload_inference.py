@@ -1,0 +1,349 @@
+"""Inference: one encoder by every backend, INT8 that is INT8, compiled contenders, profiles."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench import catalog
+from workbench.contract import Case, Profile, Setup, Task, WorkloadError
+from workloads import _encoder, _onnx, _torch
+
+TOKENS = 16
+
+
+def case_of(
+    name: str,
+    backend: str = "torch",
+    precision: str = "fp32",
+    *,
+    device: str = "cpu",
+    batch: int = 1,
+    threads: int | None = 1,
+    quantization: str | None = None,
+    mode: str | None = None,
+    **params: Any,
+) -> Case:
+    values = catalog.load(name).values(params)
+    threads = threads if device == "cpu" else None
+    return Case(name, device, backend, precision, quantization, threads, batch, values, mode=mode)
+
+
+def encoder(backend: str = "torch", precision: str = "fp32", **more: Any) -> Case:
+    return case_of("infer_encoder", backend, precision, **{"tokens": TOKENS, **more})
+
+
+def prepared(case: Case, setup: Setup | None = None) -> Any:
+    task = catalog.load(case.workload).prepare(case, setup or Setup(seed=0))
+    task.activate()
+    return task
+
+
+# ------------------------------------------------------------- the encoder
+
+
+def test_the_reference_agrees_with_torch_in_float64() -> None:
+    import torch
+
+    network = _encoder.untrained(3)
+    inputs = np.random.default_rng(3).standard_normal((3, 9, _encoder.WIDTH))
+    with torch.inference_mode():
+        expected = network.module().double()(torch.from_numpy(inputs)).numpy()
+    assert np.allclose(network.forward(inputs), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_onnx_has_the_same_weights() -> None:
+    task = prepared(encoder("onnxruntime", batch=2))
+    assert np.allclose(task.infer(task.inputs[0]), task.network.forward(task.inputs[0]), atol=1e-4)
+
+
+@pytest.mark.parametrize("layer", range(6))
+def test_a_layer_that_is_wrong_is_found(layer: int) -> None:
+    """Bias of each kind of layer in turn: the smallest mistake that a graph can contain."""
+    task = prepared(encoder())
+    assert task.check().passed
+    block = task.network.blocks[1]
+    changed = block[layer]._replace(bias=block[layer].bias * 1.1)
+    fields = dict(zip(block._fields, block, strict=True))
+    fields[block._fields[layer]] = changed
+    task.network.blocks[1] = type(block)(**fields)
+    assert not task.check().passed
+
+
+def test_the_answer_depends_on_the_input() -> None:
+    """Otherwise an INT8 error would say how well a constant is kept."""
+    task = prepared(encoder(tokens=128))
+    answers = np.concatenate([task.infer(batch) for batch in task.inputs])
+    assert np.linalg.norm(answers - answers.mean(axis=0)) > 0.5 * np.linalg.norm(answers)
+
+
+def test_activations_keep_their_scale() -> None:
+    network = _encoder.untrained(0)
+    x = np.random.default_rng(0).standard_normal((32, _encoder.WIDTH))
+    for block in network.blocks:
+        mixed = _encoder.attention(
+            _encoder.dense(_encoder.norm(x, block.attention_norm), block.qkv)
+        )
+        x = x + _encoder.dense(mixed, block.projection)
+        hidden = _encoder.dense(_encoder.norm(x, block.feed_forward_norm), block.expansion)
+        x = x + _encoder.dense(_encoder.gelu(hidden), block.contraction)
+        assert 0.5 < x.std() < 2
+
+
+def test_the_same_seed_gives_the_same_answers_and_another_does_not() -> None:
+    case = encoder()
+    first, again, other = (
+        (task := prepared(case, Setup(seed=seed))).infer(task.inputs[0]) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_operations_agree_with_torchs_own_counter(batch: int) -> None:
+    """At a length at which attention is a third of all work."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    case = encoder(tokens=512, batch=batch)
+    task = prepared(case)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        task.step()
+    assert counter.get_total_flops() == catalog.load("infer_encoder").work(case).flops
+
+
+def test_costs_follow_length_and_batch() -> None:
+    work = catalog.load("infer_encoder").work
+    short, long = (work(encoder(tokens=tokens)) for tokens in (128, 2048))
+    assert long.flops > 16 * short.flops
+    assert long.memory_bytes > 16 * (short.memory_bytes - 16 * _encoder.parameters())
+    assert work(encoder("onnxruntime", batch=64, tokens=2048)).memory_bytes > 8e9
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1e9", "100000", "many"])
+def test_a_length_that_makes_no_sense_is_refused(text: str) -> None:
+    (tokens,) = catalog.load("infer_encoder").parameters
+    with pytest.raises(ValueError, match="tokens"):
+        tokens.parse(text)
+
+
+def test_only_a_precision_that_may_be_emulated_is_scouted() -> None:
+    workload = catalog.load("infer_encoder")
+    small = workload.miniature(encoder(precision="bf16", batch=8))
+    assert small is not None
+    assert (small.batch, small.params) == (1, {"tokens": 8})
+    assert workload.miniature(small) is None
+    assert workload.miniature(encoder("onnxruntime", "int8", quantization="static")) is None
+
+
+# -------------------------------------------------------- reduced precision
+
+
+@pytest.mark.parametrize(
+    ("method", "tokens"), [("dynamic", TOKENS), ("static", 1), ("static", TOKENS), ("static", 512)]
+)
+def test_int8_of_the_encoder_stays_within_three_percent(method: str, tokens: int) -> None:
+    case = encoder("onnxruntime", "int8", quantization=method, tokens=tokens)
+    found = prepared(case).check()
+    assert found.passed
+    assert 1e-3 < found.value < 0.03, "an error below 1e-3 would mean that nothing was quantised"
+
+
+@pytest.mark.parametrize("method", ["dynamic", "static"])
+def test_every_dense_layer_of_the_encoder_is_quantised(method: str) -> None:
+    import onnx
+
+    shape = (1, 4, _encoder.WIDTH)
+    inputs = [np.random.default_rng(0).standard_normal(shape, dtype=np.float32)]
+    model = _onnx.quantise(_encoder.untrained(0).graph(shape), method, inputs)
+    stored = onnx.load_model_from_string(model).graph.initializer
+    whole = sum(math.prod(w.dims) for w in stored if w.data_type in (onnx.TensorProto.INT8,))
+    least = _encoder.parameters() - _encoder.WIDTH * 10
+    assert whole >= least
+
+
+def test_bf16_of_the_encoder_differs_and_is_right() -> None:
+    found = prepared(encoder(precision="bf16")).check()
+    assert found.passed
+    assert found.value > 1e-4
+
+
+def test_weights_beyond_what_an_onnx_model_holds_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_onnx, "LARGEST_BYTES", 1000)
+    with pytest.raises(WorkloadError, match="ONNX model") as caught:
+        _encoder.untrained(0).graph((1, 4, _encoder.WIDTH))
+    assert caught.value.hint
+
+
+def test_a_check_of_a_large_batch_takes_a_few_samples_of_every_input() -> None:
+    task = prepared(case_of("infer_mlp", batch=100, width=8))
+    assert task.check().reference == "NumPy float64 forward pass of 128 inputs"
+
+
+# ----------------------------------------------------------------- compiled
+
+
+def test_what_is_compiled_is_made_once_for_its_threads() -> None:
+    """Otherwise the first timed step would compile again."""
+    import torch
+    from torch._dynamo.utils import counters
+
+    torch.set_num_threads(2)
+    setup = Setup(seed=0)
+    task = prepared(case_of("infer_mlp", mode="compile", batch=3, width=8), setup)
+    graphs = counters["stats"]["unique_graphs"]
+    assert setup.seconds["compile"] > 0
+    assert task.check().passed
+    task.step()
+    assert counters["stats"]["unique_graphs"] == graphs
+    assert isinstance(task.model, torch._dynamo.eval_frame.OptimizedModule)
+
+
+def test_without_a_compiler_there_is_a_reason_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found in ...")
+
+    monkeypatch.setattr(torch, "compile", lambda module: refuse)
+    with pytest.raises(WorkloadError) as caught:
+        prepared(encoder(mode="compile"))
+    assert caught.value.code == "no_compiler"
+    assert caught.value.hint
+
+
+# ----------------------------------------------------------------- profiles
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def profiled(task: Task, steps: int, scratch: Path) -> Profile:
+    """A profile that is sound in itself and left nothing behind."""
+    found = task.profile(steps)
+    assert list(scratch.iterdir()) == []
+    json.dumps(found.events, allow_nan=False)
+    complete = [event for event in found.events if event["ph"] == "X"]
+    assert complete
+    for event in complete:
+        assert event["name"]
+        assert event["dur"] >= 0
+        assert {type(event["pid"]), type(event["tid"])} == {int}
+        assert isinstance(event["ts"], (int, float))
+    spent = [operator.self_s for operator in found.operators]
+    assert spent == sorted(spent, reverse=True)
+    assert 0 < len(spent) <= 20
+    assert found.device == "cpu"
+    return found
+
+
+def calls(profile: Profile) -> dict[str, int]:
+    return {operator.name: operator.calls for operator in profile.operators}
+
+
+@pytest.mark.parametrize("device", ["cpu", "fake:0"])
+def test_torch_profiles_as_a_range_of_the_cases_name(device: str, scratch: Path) -> None:
+    case = case_of("infer_mlp", device=device, width=16)
+    found = profiled(prepared(case), 3, scratch)
+    assert calls(found)["aten::addmm"] == 3 * 4
+    assert case.id not in calls(found)
+    (whole,) = [event for event in found.events if event["name"] == case.id]
+    inside = [event for event in found.events if event["name"] == "aten::addmm"]
+    assert len(inside) == 12
+    assert all(whole["ts"] <= event["ts"] <= whole["ts"] + whole["dur"] for event in inside)
+    assert sum(operator.self_s for operator in found.operators) <= whole["dur"] * 1e-6
+
+
+def test_a_training_is_profiled_forwards_and_backwards(scratch: Path) -> None:
+    task = prepared(case_of("train_mlp", samples=50, steps=2))
+    names = {event["name"] for event in profiled(task, 1, scratch).events}
+    assert {"aten::addmm", "AddmmBackward0"} <= names
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (case_of("infer_cnn", "onnxruntime", image=16), {"Conv": 12}),
+        (case_of("infer_mlp", "onnxruntime", width=16), {"Gemm": 2, "FusedGemm": 6}),
+        (encoder("onnxruntime"), {"Softmax": 8, "Gelu": 8}),
+    ],
+    ids=lambda value: value.workload if isinstance(value, Case) else "",
+)
+def test_onnx_runtime_profiles_its_kernels(
+    case: Case, expected: dict[str, int], scratch: Path
+) -> None:
+    task = prepared(case)
+    found = profiled(task, 2, scratch)
+    assert expected.items() <= calls(found).items()
+    runs = [event["dur"] for event in found.events if event["name"] == "model_run"]
+    assert len(runs) == 2, "the first run, and the opening of the session, are left out"
+    assert sum(operator.self_s for operator in found.operators) <= sum(runs) * 1e-6
+    task.step()  # the task's own session goes on
+
+
+def test_a_gpus_operators_are_its_kernels_and_nothing_counts_twice() -> None:
+    from types import SimpleNamespace
+
+    from torch.autograd import DeviceType
+
+    from workloads._profiling import _operators
+
+    def row(key: str, kind: Any, device_us: float, annotation: bool = False) -> SimpleNamespace:
+        return SimpleNamespace(
+            key=key,
+            count=2,
+            device_type=kind,
+            self_cpu_time_total=7.0,
+            self_device_time_total=device_us,
+            is_user_annotation=annotation,
+        )
+
+    rows = [
+        row("aten::mm", DeviceType.CPU, 30.0),
+        row("copy", DeviceType.CUDA, 10.0),
+        row("gemm", DeviceType.CUDA, 30.0),
+        row("Optimizer.step#SGD.step", DeviceType.CUDA, 40.0, annotation=True),
+        row("case", DeviceType.CUDA, 80.0, annotation=True),
+        row("case", DeviceType.CPU, 0.0, annotation=True),
+    ]
+    found = _operators(rows, "case", on_gpu=True)
+    assert [(op.name, op.calls, round(op.self_s * 1e6)) for op in found] == [
+        ("gemm", 2, 30),
+        ("copy", 2, 10),
+    ]
+    assert [op.name for op in _operators(rows, "case", on_gpu=False)] == ["aten::mm"]
+
+
+def test_a_profiler_that_saw_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workloads import _profiling
+
+    monkeypatch.setattr(_profiling, "_operators", lambda *_: [])
+    with pytest.raises(WorkloadError) as caught:
+        prepared(case_of("infer_mlp", width=8)).profile(1)
+    assert caught.value.code == "no_profiler"
+    assert caught.value.hint
+
+
+def test_a_task_without_a_profiler_says_so() -> None:
+    with pytest.raises(WorkloadError) as caught:
+        prepared(case_of("forest", "numpy", batch=2, trees=2, depth=2)).profile(1)
+    assert caught.value.code == "no_profiler"
+
+
+def test_every_torch_task_has_the_profiler() -> None:
+    assert _torch.TorchTask.profile is not Task.profile

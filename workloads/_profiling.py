@@ -1,0 +1,89 @@
+"""A few steps under a backend's own profiler: the timeline's events and the longest operators."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import Case, Operator, Profile, WorkloadError
+
+from ._onnx import open_session
+
+if TYPE_CHECKING:
+    from ._torch import TorchTask
+
+LONGEST = 20  # operators
+NODE_MARK = "_kernel_time"  # how ONNX Runtime names what a node's kernel took
+
+
+def by_torch(task: TorchTask, steps: int) -> Profile:
+    """By torch.profiler, as one range that is named like the case.
+
+    The operators are torch's on a CPU and the kernels, copies included, on a GPU.  WorkloadError
+    "no_profiler" where nothing was seen on the GPU.
+    """
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    on_gpu = task.device.type == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    with profile(activities=activities) as profiler, record_function(task.case.id):
+        for _ in range(steps):
+            task.step()
+        task.finish()
+    operators = _operators(profiler.key_averages(), task.case.id, on_gpu)
+    if not operators:
+        raise WorkloadError(
+            "torch's profiler saw nothing on the GPU",
+            code="no_profiler",
+            hint="another profiler may hold CUPTI: stop it, or use nsys profile alone",
+        )
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        file = Path(folder, "trace.json")
+        profiler.export_chrome_trace(str(file))
+        events = json.loads(file.read_bytes())["traceEvents"]
+    # What belongs to no process or device spans the whole profile and says nothing.
+    events = [event for event in events if isinstance(event.get("pid"), int)]
+    return Profile(events, operators, "gpu" if on_gpu else "cpu")
+
+
+def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
+    """The rows of torch's table that count, longest first."""
+    from torch.autograd import DeviceType
+
+    found = []
+    for row in rows:
+        if row.key == case or (row.device_type != DeviceType.CPU) != on_gpu:
+            continue
+        if on_gpu and row.is_user_annotation:  # it covers kernels that count on their own
+            continue
+        spent_us = row.self_device_time_total if on_gpu else row.self_cpu_time_total
+        found.append(Operator(row.key, row.count, spent_us * 1e-6))
+    return sorted(found, key=lambda operator: operator.self_s, reverse=True)[:LONGEST]
+
+
+def by_onnxruntime(
+    model: bytes, case: Case, feeds: Iterator[Mapping[str, Any]], steps: int
+) -> Profile:
+    """By ONNX Runtime, in a session of its own, after one run that is not counted."""
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        session = open_session(model, case, Path(folder, "profile"))
+        for _ in range(1 + steps):
+            session.run(None, next(feeds))
+        events = json.loads(Path(session.end_profiling()).read_bytes())
+    counted_from = sorted(event["ts"] for event in events if event["name"] == "model_run")[1]
+    events = [event for event in events if event["ts"] >= counted_from]
+    calls: Counter[str] = Counter()
+    spent_us: Counter[str] = Counter()
+    for event in events:
+        if event["cat"] == "Node" and event["name"].endswith(NODE_MARK):
+            operator = event["args"]["op_name"]
+            calls[operator] += 1
+            spent_us[operator] += event["dur"]
+    operators = [
+        Operator(name, calls[name], spent * 1e-6) for name, spent in spent_us.most_common(LONGEST)
+    ]
+    return Profile(events, operators, "cpu")

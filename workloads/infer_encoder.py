@@ -1,0 +1,91 @@
+"""Answering one sequence at a time with a transformer encoder: the latency of a text service."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
+
+from . import _encoder, _inference
+from ._encoder import HEADS, HIDDEN, WIDTH
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+INPUTS = 8
+CALIBRATION_INPUTS = 16
+CHECKED_TOKENS = 1024  # in float64, but at least two sequences
+MINIATURE_TOKENS = 8
+
+
+class InferEncoder(Workload):
+    """Four pre-norm blocks, 256 wide with 4 heads, on random embeddings of `tokens` tokens.
+
+    Every contender has the same random weights; a GPU gets each batch from and returns each
+    answer to the host, as a service must.
+    """
+
+    name = "infer_encoder"
+    title = "Transformer encoder inference, one sequence at a time"
+    teaches = "A transformer is mostly matrix products: INT8, compiling and long inputs all show."
+    parameters = (Parameter("tokens", 128, "length of the sequence", minimum=1, maximum=2048),)
+    default_batch = 1
+    quick: ClassVar = {"tokens": 32}
+    latency = True
+    variants = (
+        Variant("cpu", "onnxruntime", "fp32"),
+        Variant("cpu", "onnxruntime", "int8", "dynamic"),
+        Variant("cpu", "onnxruntime", "int8", "static"),
+        Variant("cpu", "torch", "fp32"),
+        Variant("cpu", "torch", "fp32", mode="compile"),
+        Variant("cpu", "torch", "bf16"),
+        Variant("gpu", "torch", "fp32"),
+        Variant("gpu", "torch", "fp32", mode="compile"),
+        Variant("gpu", "torch", "fp16"),
+        Variant("gpu", "torch", "fp16", mode="compile"),
+    )
+
+    def work(self, case: Case) -> Work:
+        batch, tokens = case.batch or 1, int(case.params["tokens"])
+        weights = _encoder.parameters()
+        size = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}[case.precision]
+        embeddings = batch * tokens * WIDTH
+        # Inputs in all, what one block holds at once, and its scores, which ONNX Runtime stores.
+        held = INPUTS * embeddings + 2 * batch * tokens * HIDDEN + 2 * batch * HEADS * tokens**2
+        return Work(
+            flops=2.0 * batch * _encoder.multiplications(tokens),
+            bytes_moved=float(size * weights + 4 * embeddings),
+            items=batch,
+            item="sequences",
+            memory_bytes=4.0 * (4 * weights + held),
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        import numpy as np
+
+        tokens = int(case.params["tokens"])
+        shape = (case.batch or 1, tokens, WIDTH)
+        rng = np.random.default_rng(setup.seed + 1)  # not the numbers that the weights are
+
+        def draw() -> NDArray[np.float32]:
+            """Tokens of one sequence have something in common, as those of a text do: without
+            it the mean over many of them would be nearly the same for every sequence."""
+            own = rng.standard_normal(shape, dtype=np.float32)
+            common = rng.standard_normal((shape[0], 1, WIDTH), dtype=np.float32)
+            return (own + common) * np.float32(np.sqrt(0.5))
+
+        inputs = [draw() for _ in range(INPUTS)]
+        calibration = (draw() for _ in range(CALIBRATION_INPUTS))
+        network = _encoder.untrained(setup.seed)
+        checked = max(2, CHECKED_TOKENS // tokens)
+        return _inference.prepare(case, setup, network, inputs, calibration, checked)
+
+    def miniature(self, case: Case) -> Case | None:
+        if case.precision != "bf16" or int(case.params["tokens"]) <= MINIATURE_TOKENS:
+            return None
+        return replace(case, batch=1, params={**case.params, "tokens": MINIATURE_TOKENS})
+
+
+WORKLOAD = InferEncoder()
