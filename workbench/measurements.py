@@ -92,9 +92,9 @@ def figures_of(contender: Contender, row: Sequence[Contender] = ()) -> dict[str,
 
 
 def scaling_efficiency(contender: Contender, row: Sequence[Contender]) -> float | None:
-    """The time of one rank over that of `world` ranks times the devices they have for its one.
+    """The time of one rank over that of `world` ranks times what they have for its one.
 
-    Ranks on a CPU share the cores that the one rank has; each rank on GPUs has one of its own.
+    Ranks on GPUs have one each; on a CPU they share the threads of the case, one each at least.
     """
     world = contender.case.tuning.get("world", 1)
     alone = replace(contender.case, tuning={**contender.case.tuning, "world": 1})
@@ -102,8 +102,11 @@ def scaling_efficiency(contender: Contender, row: Sequence[Contender]) -> float 
     if one is None or world == 1:
         return None
     ratio = race.ratio_between(one.rounds(), contender.rounds())
-    devices = int(world) if contender.case.device_kind == "gpu" else 1
-    return None if ratio is None else ratio.value / devices
+    threads = contender.case.threads or 1
+    resources = float(world)
+    if contender.case.device_kind == "cpu":
+        resources *= max(1, threads // int(world)) / threads
+    return None if ratio is None else ratio.value / resources
 
 
 def _clocks(contender: Contender) -> Clocks | None:
