@@ -8,6 +8,7 @@ too.  Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -28,6 +29,7 @@ from .control import Control
 from .document import Reason
 from .endings import ending, tail
 from .guardian import RUN_ID_VARIABLE
+from .journal import runs_folder
 from .machine.software import PRECISION_VARIABLES
 from .ranks import launch_of
 
@@ -40,6 +42,12 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+
+
+def compiled_folder() -> Path:
+    """What torch.compile keeps from run to run: apart from the user's own cache, since a worker
+    that is killed while it compiles spoils it."""
+    return runs_folder().with_name("compiled")
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
@@ -109,6 +117,7 @@ class WorkerProcess:
         for name in PRECISION_VARIABLES:
             environment.pop(name, None)
         environment.update(dict.fromkeys(THREAD_VARIABLES, str(key.threads or threads)))
+        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
         environment.update({"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id})
         with theirs:
             self.process = subprocess.Popen(
@@ -385,6 +394,9 @@ class Pool:
             hint = "killed from outside, most often by the kernel for lack of memory: see dmesg"
         reason = Reason(code, message, hint)
         self._remove(key, reason, worker.kill)
+        if key.backend == "torch":
+            # A compilation cut short leaves half a library, on which every later one would fail.
+            shutil.rmtree(compiled_folder(), ignore_errors=True)
         return WorkerFailed(reason, died=True)
 
     def _remove(self, key: WorkerKey, reason: Reason | None, end: Callable[[], int]) -> None:

@@ -22,6 +22,7 @@ NO_COMPILER_MARKS = (
 )
 # The compute capability that brought each precision: Ampere, then Ada and Hopper.
 CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
+BROKEN_CACHE_MARK = "file too short"  # dlopen(3), of a library whose linker was killed
 
 
 def device_of(case: Case) -> Any:
@@ -162,7 +163,8 @@ def compiled(setup: Setup, function: Any, *example: Any) -> Any:
     A task calls its `activate` before: the code is made for the threads and for the TF32 setting
     of this moment, and made again, in a timed step, where they differ later.  torch keeps what it
     compiled in a cache on disk (TORCHINDUCTOR_CACHE_DIR): a second run is faster.
-    WorkloadError "no_compiler" where the C++ compiler or Triton it needs is missing.
+    WorkloadError "no_compiler" where the C++ compiler or Triton it needs is missing,
+    "broken_cache" where a compilation that was killed left half a file.
     """
     import torch
 
@@ -174,6 +176,12 @@ def compiled(setup: Setup, function: Any, *example: Any) -> Any:
         try:
             made(*example)
         except Exception as error:
+            if BROKEN_CACHE_MARK in str(error):
+                raise WorkloadError(
+                    f"a compilation was cut short and left a broken file: {error}".splitlines()[0],
+                    code="broken_cache",
+                    hint="remove that file and run it again",
+                ) from error
             if not any(mark in str(error) for mark in NO_COMPILER_MARKS):
                 raise
             raise WorkloadError(

@@ -207,18 +207,25 @@ def test_what_is_compiled_is_made_once_for_its_threads() -> None:
     assert isinstance(task.model, torch._dynamo.eval_frame.OptimizedModule)
 
 
-def test_without_a_compiler_there_is_a_reason_with_a_remedy(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("InvalidCxxCompiler: No working C++ compiler found in ...", "no_compiler"),
+        ("ImportError: /tmp/x/main.so: file too short", "broken_cache"),
+    ],
+)
+def test_what_cannot_be_compiled_has_a_reason_with_a_remedy(
+    message: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 
     def refuse(*_: object) -> None:
-        raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found in ...")
+        raise RuntimeError(message)
 
-    monkeypatch.setattr(torch, "compile", lambda module: refuse)
+    monkeypatch.setattr(torch, "compile", lambda module, **_: refuse)
     with pytest.raises(WorkloadError) as caught:
         prepared(encoder(mode="compile"))
-    assert caught.value.code == "no_compiler"
+    assert caught.value.code == code
     assert caught.value.hint
 
 
