@@ -338,7 +338,7 @@ def start(
 
     as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
     plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
-    for name in ("devices", "backends", "precisions"):
+    for name in ("devices", "backends", "precisions", "modes"):
         options[name] = tuple(part for value in options[name] for part in value.split(",") if part)
     if options["quick"] and options["thorough"]:
         raise UsageError("--quick and --thorough exclude each other")

@@ -56,6 +56,13 @@ SHARED = [
         help="fp64, fp32, tf32, bf16, fp16, fp8, int8; repeatable.",
     ),
     click.option(
+        "--mode",
+        "modes",
+        multiple=True,
+        metavar="NAME",
+        help="plain, compile, fused, nhwc ...: the ways of doing it to race; repeatable.",
+    ),
+    click.option(
         "--threads",
         callback=_numbers,
         metavar="N[,N...]",

@@ -204,7 +204,10 @@ def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> N
                     " see workbench detect"
                 )
             offered = sorted(
-                {f"{v.device_kind}/{v.backend}/{v.precision}" for v in row.workload.variants}
+                {
+                    "/".join((v.device_kind, v.backend, v.precision, *filter(None, [v.mode])))
+                    for v in row.workload.variants
+                }
             )
             raise UsageError(
                 f"{row.scenario.id} has no contender left with these filters. "
@@ -224,6 +227,8 @@ def _cases(
         if scenario.modes is not None and variant.mode not in (None, *scenario.modes):
             continue
         if request.precisions and variant.precision not in request.precisions:
+            continue
+        if request.modes and (variant.mode or "plain") not in request.modes:
             continue
         if request.backends and variant.backend not in request.backends:
             continue

@@ -73,19 +73,11 @@ def events_of(document: Document) -> Iterator[ev.AnyEvent]:
         yield ev.CeilingsKnown(at_s=0.0, ceilings=document.ceilings)
     for warning in document.warnings:
         yield ev.WarningRaised(at_s=0.0, warning=warning)
-    rows: dict[str, list[Measurement]] = {}
-    for measured in document.measurements:
-        rows.setdefault(measured.scenario or measured.case.workload, []).append(measured)
-    verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
-    for scenario, group in rows.items():
-        yield _planned(scenario, group, verdicts.get(scenario))
-    for scenario, group in rows.items():
-        if any(measured.n for measured in group):
-            yield ev.RaceStarted(at_s=0.0, scenario=scenario, share_s=0.0)
-        for measured in group:
-            yield from _measured(scenario, measured)
-        if scenario in verdicts:
-            yield ev.VerdictReached(at_s=0.0, verdict=verdicts[scenario])
+    yield from _rows(document)
+    for found in document.largest_batches:
+        yield ev.LargestBatchFound(at_s=0.0, found=found)
+    if document.trace is not None:
+        yield ev.TraceWritten(at_s=0.0, trace=document.trace)
     if run.finished_at is not None:
         yield ev.RunFinished(
             at_s=run.duration_s or 0.0,
@@ -97,8 +89,31 @@ def events_of(document: Document) -> Iterator[ev.AnyEvent]:
         )
 
 
-def _planned(scenario: str, group: list[Measurement], verdict: Verdict | None) -> ev.RacePlanned:
+def _rows(document: Document) -> Iterator[ev.AnyEvent]:
+    """Every row planned, then raced."""
+    rows: dict[str, list[Measurement]] = {}
+    for measured in document.measurements:
+        rows.setdefault(measured.scenario or measured.case.workload, []).append(measured)
+    verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
+    axes = {sweep.workload: list(sweep.axes) for sweep in document.sweeps}
+    for scenario, group in rows.items():
+        swept = axes.get(group[0].case.workload, [])
+        yield _planned(scenario, group, verdicts.get(scenario), swept)
+    for scenario, group in rows.items():
+        if any(measured.n for measured in group):
+            yield ev.RaceStarted(at_s=0.0, scenario=scenario, share_s=0.0)
+        for measured in group:
+            yield from _measured(scenario, measured)
+        if scenario in verdicts:
+            yield ev.VerdictReached(at_s=0.0, verdict=verdicts[scenario])
+
+
+def _planned(
+    scenario: str, group: list[Measurement], verdict: Verdict | None, swept: list[str]
+) -> ev.RacePlanned:
     """The plan, as far as the results show it."""
+    case = group[0].case
+    sizes = {"batch": case.batch, **case.params}
     return ev.RacePlanned(
         at_s=0.0,
         scenario=scenario,
@@ -110,6 +125,8 @@ def _planned(scenario: str, group: list[Measurement], verdict: Verdict | None) -
         reproduce=verdict.reproduce if verdict else "",
         cases=[m.case for m in group],
         work={m.id: m.work for m in group},
+        workload=case.workload,
+        point={name: value for name in swept if (value := sizes[name]) is not None},
     )
 
 
@@ -136,7 +153,10 @@ def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
             lead_in_s=measured.lead_in_s if position == 0 else [],
             loss=next(losses, None),
             clocks=measured.clocks,
+            figures=measured.figures,
         )
+    if measured.operators:
+        yield ev.CaseProfiled(at_s=0.0, case=measured.id, steps=0, operators=measured.operators)
     yield ev.CaseFinished(
         at_s=0.0,
         case=measured.id,

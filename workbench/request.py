@@ -33,6 +33,7 @@ class Request:
     devices: tuple[str, ...] = ()  # "cpu", "gpu", "cuda:0", "fake:0@8"
     backends: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()  # "plain" for none
     threads: tuple[int, ...] = ()
     batch: tuple[int, ...] = ()
     settings: tuple[str, ...] = ()  # "name=value", "name=64,100" or "name=64..4096"
@@ -80,6 +81,7 @@ class Request:
             "--device": self.devices,
             "--backend": self.backends,
             "--precision": self.precisions,
+            "--mode": self.modes,
             "--set": self.settings,
             "--threads": [",".join(map(str, self.threads)) or None],
             "--batch": [",".join(map(str, self.batch)) or None],

@@ -75,7 +75,7 @@ def test_when_the_front_end_dies_the_engine_ends_the_run(live_engine) -> None:
 
 def test_dataloader_children_are_frozen_with_their_worker_and_end_with_it(live_engine) -> None:
     engine = live_engine(
-        "run", "train_cnn", "--backend", "torch", "--batch", "4", "--budget", "60",
+        "run", "train_cnn", "--mode", "plain", "--batch", "4", "--budget", "60",
         "--device", "cpu", "--device", "fake:0", "--precision", "fp32",
     )  # fmt: skip
     engine.until(ev.BlockMeasured, 2)

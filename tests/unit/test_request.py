@@ -61,6 +61,17 @@ def test_thread_counts_never_exceed_the_effective_cores() -> None:
     assert {case.threads for case in row.cases} == {1, 8}
 
 
+def test_modes_are_filtered_and_the_usual_way_is_called_plain() -> None:
+    (row,) = plan(Request(workloads=("conv_layers",)))
+    assert {case.mode for case in row.cases} == {None, "nhwc"}
+    (row,) = plan(Request(workloads=("conv_layers",), modes=("plain",)))
+    assert {case.mode for case in row.cases} == {None}
+    (row,) = plan(Request(workloads=("conv_layers",), modes=("nhwc",)))
+    assert {case.mode for case in row.cases} == {"nhwc"}
+    with pytest.raises(UsageError, match=r"no contender left.*cpu/torch/bf16/nhwc"):
+        plan(Request(workloads=("conv_layers",), modes=("nwhc",)))
+
+
 def test_settings_replace_parameters() -> None:
     (row,) = plan(Request(scenarios=("floating_point",), settings=("n=128",)))
     assert {case.params["n"] for case in row.cases} == {128}
@@ -154,6 +165,7 @@ some_words = st.lists(words, max_size=3).map(tuple)
         devices=some_words,
         backends=some_words,
         precisions=some_words,
+        modes=some_words,
         threads=some_numbers,
         batch=some_numbers,
         settings=st.lists(st.text(max_size=8).map("a=".__add__), max_size=3).map(tuple),

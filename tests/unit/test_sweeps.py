@@ -13,6 +13,7 @@ from workbench import events as ev
 from workbench.contract import Case, Work
 from workbench.export.curves import LABEL, chart_lines, sweep_text
 from workbench.export.text import run_text
+from workbench.replay import events_of
 from workbench.report import Report
 from workbench.sweeps import sweeps
 
@@ -136,3 +137,9 @@ def test_a_chart_has_the_size_asked_for(steps: dict[int, float], width: int, hei
     assert len(lines) == height + 3
     assert max(map(len, lines[:height])) <= width + LABEL
     assert sum("*" in line for line in lines[:height]) >= 1
+
+
+def test_a_document_with_curves_gives_the_same_curves_when_opened() -> None:
+    for axis in ("n", "batch"):
+        document = run_over(axis, {"numpy": {1: 1.0, 2: 0.5, 4: None}}).document()
+        assert Report.of(events_of(document)).document().sweeps == document.sweeps
