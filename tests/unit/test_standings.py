@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 from builders import case, machine, report, scenario, steady
 
 from workbench.advisor import standings
+from workbench.document import Isa
 
 ROW = scenario()
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
@@ -83,9 +85,18 @@ def test_a_figure_repeats_when_both_halves_of_the_time_agree_on_it() -> None:
     assert not standings.repeats(single)
 
 
+def test_a_single_long_step_condemns_only_what_the_processor_lacks() -> None:
+    reduced = case("cpu-a", "fp16")
+    contenders = field({A: [[1.0]], reduced: [[200.0]]})
+    here = machine().cpu
+    lacking = msgspec.structs.replace(here, isa=Isa(avx512_fp16=False))
+    assert leaving(standings.slower_precisions(contenders, here)) == []
+    assert leaving(standings.slower_precisions(contenders, lacking)) == [reduced.id]
+
+
 def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
     emulated, native = case("cpu-a", "fp16"), case("cpu-a", "bf16")
-    contenders = field({A: [[1.0]], emulated: [[200.0]], native: [[0.5]]})
+    contenders = field({A: [[1.0]], emulated: [[200.0] * 3], native: [[0.5]]})
     (left,) = standings.slower_precisions(contenders, machine().cpu)
     assert left.contender.case == emulated
     assert left.reason.code == "slower_precision"

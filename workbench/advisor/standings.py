@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..contender import Block, Contender
 from ..contract import Case
 from ..document import Cpu, Reason
+from ..machine.isa import lacking
 from ..measure import statistics as stats
 from ..refusals import REDUCED, slower_precision
 from . import race
@@ -19,6 +20,7 @@ ENOUGH_SAMPLES = 10
 ROUNDS_FOR_PLATEAU = 10
 PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
 REPEATS = 0.01  # between the 10th percentiles of the two halves
+CERTAIN_SAMPLES = 3
 HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
 
 
@@ -74,7 +76,10 @@ def slower_precisions(contenders: Sequence[Contender], cpu: Cpu | None) -> Itera
         beside = like.get(_but_precision(contender.case))
         if contender.case.precision not in REDUCED or beside is None:
             continue
-        factor = stats.median(contender.samples_s) / stats.median(beside.samples_s)
+        certain = len(contender.samples_s) >= CERTAIN_SAMPLES
+        if not certain and (cpu is None or lacking(contender.case.precision, cpu) is None):
+            continue  # a few long steps may be the fault of other load
+        factor = min(contender.samples_s) / min(beside.samples_s)
         reason = slower_precision(contender.case, factor, "in its first block", cpu)
         if reason is not None:
             yield Leaving(contender, reason)

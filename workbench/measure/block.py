@@ -8,6 +8,7 @@ for the last; for latency the host's, which a caller sees.  Standard library onl
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ AGREEMENT = 0.05  # consecutive warm-up windows this close are steady
 LEAD_IN_SAMPLES = 2  # the first after a resume runs 3-6 % slow, the second about 1 %
 LEAD_IN_CAP_S = 0.1  # a step longer than this outlasts the effect within itself
 MAX_SAMPLES = 1000  # of one block
+SCOUT_STEPS, SCOUT_MOST_S = 10, 0.5
 GAP_S = 0.05  # boot time running this far ahead of monotonic time means the machine slept
 
 
@@ -125,15 +127,20 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
 
 
 def best_step_s(task: Task, seconds: float) -> float:
-    """The fastest of a few steps, after a first one that is not counted: a quick look that a
-    moment of other load does not distort."""
+    """The fastest of some steps, after a first one that is not counted.
+
+    At least ten, unless they take half a second: beside other load threads that wait for one
+    another make most steps fifty times too long, but hardly ten in a row.
+    """
     task.activate()
     best, began = time_sample(task, 1).host_s, time.perf_counter()
-    if best < seconds:
-        best = time_sample(task, 1).host_s
-    while time.perf_counter() - began + best < seconds:
-        best = min(best, time_sample(task, 1).host_s)
-    return best
+    for count in itertools.count(1):
+        spent = time.perf_counter() - began
+        if spent + best > (SCOUT_MOST_S if count <= SCOUT_STEPS else seconds):
+            return best
+        sample = time_sample(task, 1).host_s
+        best = sample if count == 1 else min(best, sample)
+    raise AssertionError  # it counts without end
 
 
 def lead_in(
