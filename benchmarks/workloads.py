@@ -17,14 +17,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from straight import SCRIPTS
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[0] = str(ROOT)  # instead of this folder, where `workloads` would be this very file
 
-from workbench import catalog
-from workbench.contract import Case, Setup
-from workbench.machine import effective_cores
-from workbench.measure.statistics import paired_ratio
+from benchmarks.straight import SCRIPTS  # noqa: E402
+from workbench import catalog  # noqa: E402
+from workbench.contract import Case, Setup  # noqa: E402
+from workbench.machine import effective_cores  # noqa: E402
+from workbench.measure.statistics import paired_ratio  # noqa: E402
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "workloads.md"
+PAGE = ROOT / "docs" / "workloads.md"
 BEGIN, END = "<!-- written by make workloads -->", "<!-- end of it -->"
 GOAL = 0.98
 TURNS, TURN_S = 40, 0.1
