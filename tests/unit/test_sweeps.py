@@ -136,3 +136,14 @@ def test_a_chart_has_the_size_asked_for(steps: dict[int, float], width: int, hei
     assert len(lines) == height + 3
     assert max(map(len, lines[:height])) <= width + LABEL
     assert sum("*" in line for line in lines[:height]) >= 1
+
+
+def test_of_many_curves_none_is_left_out_and_each_has_its_own_mark() -> None:
+    steps = {f"way{number}": {1: 1.0 + number, 2: 1.0 + 2 * number} for number in range(13)}
+    (found,) = run_over("n", steps).sweeps
+    lines = chart_lines(found, 40, 60)
+    legend = [line.split() for line in lines[-13:]]
+    assert [name for _, name in legend] == [curve.contender for curve in found.curves]
+    drawn = set("".join(line[LABEL:] for line in lines[:60])) - {" "}
+    assert drawn == {mark for mark, _ in legend}
+    assert len(drawn) == 13
