@@ -97,5 +97,5 @@ class AdvisorScreen(ViewScreen):
 
 def _nothing(session: Session) -> str:
     if session.phase == "idle":
-        return "No run yet.  Press s to measure what is faster on this machine."
+        return "No run yet.  Press s to measure what is faster here, n to choose a workload."
     return "Planning the races..." if session.going else "Nothing was raced."

@@ -22,8 +22,8 @@ from workbench.request import (
     check_device,
     fake_devices,
     whole_numbers,
-    words,
 )
+from workbench.request import words as apart
 
 SHIPPED = scenarios.load()
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
@@ -488,7 +488,7 @@ def test_the_seed_and_python_travel_too() -> None:
 
 
 def test_words_are_given_between_commas_one_by_one_or_both() -> None:
-    assert words(["fp32, bf16", "fp64,", ""]) == ("fp32", "bf16", "fp64")
+    assert apart(["fp32, bf16", "fp64,", ""]) == ("fp32", "bf16", "fp64")
 
 
 def test_whole_numbers_name_the_option_that_is_wrong() -> None:
