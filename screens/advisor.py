@@ -44,7 +44,7 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        rows = session.report.rows.values()
+        rows = [session.report.rows[name] for name in session.figures.walk()]
         lines = [
             advisor_line(row, session)
             for row in rows

@@ -90,8 +90,13 @@ def _fastest(row: Row, figures: Figures) -> list[Content]:
     best = figures.best_s(row)
     for contender in row.contenders:
         if best is not None and figures.numbers(contender).value_s == best:
-            lead = Content.styled("no verdict asked; fastest: ", "dim")
-            return [Content.assemble(lead, name) for name in contender_names(contender, figures)]
+            long, short = contender_names(contender, figures)
+            told = (
+                ("no verdict asked; fastest: ", long),
+                ("fastest: ", long),
+                ("fastest: ", short),
+            )
+            return [Content.assemble((lead, "dim"), name) for lead, name in told]
     return [Content.styled("no verdict asked", "dim")]
 
 

@@ -72,6 +72,18 @@ async def test_the_filter_leaves_curves_out_too() -> None:
         assert "+" not in drawn
 
 
+async def test_the_advisor_lists_the_sizes_in_their_order_with_what_was_fastest() -> None:
+    async with replayed(recorded_runs.sweep()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "3")
+        lines = [line for line in text(pilot).splitlines() if "fastest: " in line]
+    sizes = sorted(recorded_runs.SIZES)
+    for size, line in zip(sizes, lines, strict=False):
+        assert f"Matrix product, n={size} " in line
+        assert line.endswith("cpu numpy fp32 t16" if size <= 128 else "cuda:0 torch bf16")
+    assert len(lines) == len(sizes) + 1, "the answer below the table, too"
+
+
 def test_every_curve_is_drawn_with_the_mark_that_leads_its_contender() -> None:
     report = Report.of(recorded_runs.sweep())
     row = last_of(report)
