@@ -44,7 +44,7 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        rows = session.report.rows.values()
+        rows = [session.report.rows[name] for name in session.figures.walk()]
         lines = [
             advisor_line(row, session)
             for row in rows
@@ -97,5 +97,5 @@ class AdvisorScreen(ViewScreen):
 
 def _nothing(session: Session) -> str:
     if session.phase == "idle":
-        return "No run yet.  Press s to measure what is faster on this machine."
+        return "No run yet.  Press s to measure what is faster here, n to choose a workload."
     return "Planning the races..." if session.going else "Nothing was raced."

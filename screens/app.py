@@ -16,12 +16,14 @@ from textual.screen import Screen
 
 from workbench.events import RacePlanned
 from workbench.report import Report
+from workbench.request import Request
 
 from .advisor import AdvisorScreen
 from .base import ReportChanged, ViewScreen
 from .feed import CANCEL_S, Feed, FeedError
 from .hardware import HardwareScreen
 from .help import HelpScreen
+from .new_run import NewRunScreen
 from .run import RunScreen
 from .session import EXIT_CUT_SHORT, Failure, Session
 from .theme import dress
@@ -32,10 +34,16 @@ BREATH = 100  # events between two turns of the event loop, so that a replay lea
 
 
 class WorkbenchApp(App[None]):
-    """Shows the run that `feed_factory` feeds; it measures nothing itself."""
+    """Shows the run that `feed_factory` makes of a request; it measures nothing itself."""
 
     TITLE = "workbench"
-    CSS_PATH: ClassVar[list[str]] = ["app.tcss", "hardware.tcss", "run.tcss", "advisor.tcss"]  # type: ignore[assignment]
+    CSS_PATH: ClassVar[list[str]] = [
+        "app.tcss",
+        "hardware.tcss",
+        "run.tcss",
+        "advisor.tcss",
+        "new_run.tcss",
+    ]  # type: ignore[assignment]
     ENABLE_COMMAND_PALETTE = False
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         "hardware": HardwareScreen,
@@ -48,6 +56,7 @@ class WorkbenchApp(App[None]):
         Binding("2", "switch_mode('run')", "Run", show=False),
         Binding("3", "switch_mode('advisor')", "Advisor", show=False),
         Binding("s", "start", "Start"),
+        Binding("n", "new", "New"),
         Binding("space", "pause", "Pause"),
         Binding("space", "resume", "Resume"),
         Binding("x", "stop", "Stop"),
@@ -60,7 +69,8 @@ class WorkbenchApp(App[None]):
 
     def __init__(
         self,
-        feed_factory: Callable[[], Feed],
+        feed_factory: Callable[[Request], Feed],
+        request: Request | None = None,
         *,
         start: bool = True,
         replay: bool = False,
@@ -69,6 +79,7 @@ class WorkbenchApp(App[None]):
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._feed_factory = feed_factory
+        self._request = request or Request()  # of the run that is shown, or that `s` starts
         self._start_at_once = start or replay
         self._monotonic = monotonic
         self._feed: Feed | None = None
@@ -105,7 +116,7 @@ class WorkbenchApp(App[None]):
         self.session = Session(replay=self.session.replay, monotonic=self._monotonic)
         self.session.begin()
         self._over = asyncio.Event()
-        self._feed = self._feed_factory()
+        self._feed = self._feed_factory(self._request)
         self.run_worker(self._pump(self._feed, self.session), group="feed")
         self.repaint()
 
@@ -168,7 +179,7 @@ class WorkbenchApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
         match action:
-            case "start":
+            case "start" | "new":
                 return not going and not self.session.replay
             case "resume":
                 return self.session.phase == "paused"
@@ -206,6 +217,24 @@ class WorkbenchApp(App[None]):
         if command is not None:
             self.copy_to_clipboard(command)
             self.notify(command, title="Copied", markup=False)
+
+    def action_new(self) -> None:
+        machine = self.session.report.machine
+        self.push_screen(NewRunScreen(self._request, machine), self._start_other)
+
+    def _start_other(self, request: Request | None) -> None:
+        """Start what the form asked for, and show where it unfolds."""
+        if request is None:
+            return
+        self._request, self._opened_run_screen = request, True
+        self._close_details()
+        self.switch_mode("run" if request.workloads else "advisor")
+        self._close_details()
+        self.action_start()
+
+    def _close_details(self) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen())
@@ -247,7 +276,8 @@ class WorkbenchApp(App[None]):
 
 
 def run_tui(
-    feed_factory: Callable[[], Feed],
+    feed_factory: Callable[[Request], Feed],
+    request: Request | None = None,
     *,
     start: bool = True,
     replay: bool = False,
@@ -255,9 +285,10 @@ def run_tui(
 ) -> int:
     """Show runs until the user leaves, and return the exit code.
 
+    `feed_factory` starts what is asked: at first `request`, later what the user puts together.
     `output` gets the last report, if a run began, after the terminal is itself again.
     """
-    app = WorkbenchApp(feed_factory, start=start, replay=replay)
+    app = WorkbenchApp(feed_factory, request, start=start, replay=replay)
     app.run()
     report = app.session.report
     if output is not None and report.started is not None:

@@ -12,7 +12,15 @@ from textual.content import Content
 from workbench.report import Row
 
 from .base import ViewScreen
-from .reasons import INDENT, answer_facts, contender_facts, equal_precision_facts, race_log
+from .figures import row_title
+from .reasons import (
+    INDENT,
+    answer_facts,
+    contender_facts,
+    equal_precision_facts,
+    profile_facts,
+    race_log,
+)
 from .session import Session
 from .tables import detail_columns, detail_line
 from .widgets.log import log_lines
@@ -45,10 +53,13 @@ class DetailScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         row = self.row
-        if row is None:  # a new run is about to plan its rows
+        if row is None:
+            # A new run is about to plan its rows, or has others.
+            if session.report.last_row is not None and self.is_current:
+                self.app.pop_screen()
             return
         title = self.query_one("#detail-title", Drawn)
-        title.show(lambda width, _: heading(row.plan.title, width))
+        title.show(lambda width, _: heading(row_title(row), width))
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
@@ -68,6 +79,7 @@ class DetailScreen(ViewScreen):
         parts: list[tuple[str, list[Fact]]] = [
             ("Contender", contender_facts(contender, figures) if contender else []),
             ("Answer", answer_facts(row, session)),
+            ("Profile", profile_facts(contender, session.report.trace) if contender else []),
             ("Equal precision", equal_precision_facts(row.verdict, figures) if row.verdict else []),
         ]
         lines: list[Content] = []

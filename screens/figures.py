@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench import units
+from workbench import sweeps, units
 from workbench.contender import Contender
-from workbench.contract import Case
-from workbench.document import Machine, Measurement, Verdict
+from workbench.contract import Case, ParameterValue
+from workbench.document import (
+    CurvePoint,
+    LargestBatch,
+    Machine,
+    Measurement,
+    Sweep,
+    Verdict,
+)
 from workbench.events import CaseDropped
+from workbench.export.curves import value_text
 from workbench.measure.statistics import median
 from workbench.report import Report, Row
 
@@ -28,6 +37,7 @@ class Figures:
     def __init__(self, report: Report) -> None:
         self.report = report
         self._kept: dict[str, tuple[tuple[int, str, int], Numbers]] = {}
+        self._points: dict[str, tuple[tuple[int, str], CurvePoint]] = {}
 
     def numbers(self, contender: Contender) -> Numbers:
         stamp = (len(contender.blocks), contender.state, len(self.report.warnings))
@@ -45,11 +55,45 @@ class Figures:
         values = [self.numbers(contender).value_s for contender in group]
         return min((value for value in values if value is not None), default=None)
 
+    # ------------------------------------------------------------ sweeps
+
+    def sweep(self, row: Row) -> Sweep | None:
+        """The sweep that the row is a point of; None for a row that stands alone."""
+        if not row.plan.point:
+            return None
+        rows = [r for r in self.report.rows.values() if r.plan.workload == row.plan.workload]
+        return sweeps.sweeps(rows, self._point)[0]
+
+    def _point(self, at: Mapping[str, ParameterValue], contender: Contender) -> CurvePoint:
+        stamp = (len(contender.blocks), contender.state)
+        kept = self._points.get(contender.case.id)
+        if kept is None or kept[0] != stamp:
+            kept = self._points[contender.case.id] = stamp, sweeps.point_of(at, contender)
+        return kept[1]
+
+    def walk(self) -> list[str]:
+        """The rows as one walks through them: as planned, a sweep's by the size of its values."""
+        first: dict[str, int] = {}
+        for number, row in enumerate(self.report.rows.values()):
+            first.setdefault(row.plan.workload if row.plan.point else row.plan.scenario, number)
+
+        def place(row: Row) -> tuple[int, list[float]]:
+            point = row.plan.point
+            values = [0.0 if isinstance(value, str) else float(value) for value in point.values()]
+            return first[row.plan.workload if point else row.plan.scenario], values
+
+        return [row.plan.scenario for row in sorted(self.report.rows.values(), key=place)]
+
+    def largest(self, contender: Contender) -> LargestBatch | None:
+        """What the search for the largest batch of this contender found."""
+        found = self.report.largest_batches
+        return next((each for each in found if each.case == contender.case.id), None)
+
     # ------------------------------------------------------------- names
 
     def title(self, scenario: str) -> str:
         row = self.report.rows.get(scenario)
-        return row.plan.title if row else scenario
+        return row_title(row) if row else scenario
 
     def case_name(self, case_id: str | None, *, short: bool = False) -> str:
         """`cuda:0 torch bf16` for a case id; what sets it apart from its row-mates is added."""
@@ -93,6 +137,12 @@ class Figures:
         if brief:
             return f"{machine.cpu.effective_cores} cores | {gpu}"
         return f"{short_cpu(machine.cpu.model)}, {cores} | {gpu}"
+
+
+def row_title(row: Row) -> str:
+    """`Matrix product`, with its place in a sweep: `Matrix product, n=512`."""
+    place = [f"{name}={value_text(value)}" for name, value in row.plan.point.items()]
+    return ", ".join([row.plan.title, *place])
 
 
 def _apart(case: Case, row: Row) -> str:

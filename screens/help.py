@@ -14,11 +14,12 @@ from .widgets.text import Drawn, fact, facts_lines, heading, joined
 
 KEYS = (
     ("1 2 3", "hardware, the live race, the advisor's table"),
-    ("s", "start a new run"),
+    ("s", "start the run again"),
+    ("n", "another run: choose a workload, its sizes, devices and budget"),
     ("space", "pause and resume: the race stands still, the budget too"),
     ("x", "stop the run; what was measured is kept"),
     ("up down", "choose a line; enter shows its details, escape leads back"),
-    ("[ ]", "on the Run screen: the row before and after; escape follows the live one"),
+    ("[ ]", "on the Run screen: row or size before and after; escape follows"),
     ("c", "copy the command that measures the chosen row again"),
     ("/", "filter; enter keeps it, escape clears it"),
     ("pgup pgdn", "scroll the text below the table"),
@@ -34,6 +35,7 @@ TERMS = (
     ("SIMULATED", "the GPU is the test device fake:0, a CPU worker that poses as one"),
     ("dropped", "clearly beaten, so its time went to the others; its samples are kept"),
     ("±", "half the 95 % interval of the median"),
+    ("* o + x", "before a contender: what draws its curve over the sizes"),
     ("n/a", "could not be read; the reason stands below"),
 )
 

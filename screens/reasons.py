@@ -6,18 +6,28 @@ from textual.content import Content
 
 from workbench import units
 from workbench.contender import Contender
-from workbench.document import Crossover, EqualPrecision, Measurement, Telemetry, Verdict
+from workbench.document import (
+    BatchAttempt,
+    Crossover,
+    EqualPrecision,
+    LargestBatch,
+    Measurement,
+    Telemetry,
+    Trace,
+    Verdict,
+)
 from workbench.report import Row
 
-from .figures import Figures, choice_word
-from .narrate import LogLine
+from .figures import Figures, choice_word, row_title
+from .narrate import LogLine, reason_text
 from .session import Session
-from .styled import case_text, choice_style, pick_texts
+from .styled import case_text, choice_style, largest_text, pick_texts
 from .tables import accuracy_text, is_over, pending_texts, run_columns, run_line, setup_text
 from .widgets.table import table_lines
 from .widgets.text import Fact, fact, facts_lines, heading
 
 INDENT = 10
+TOP_OPERATORS = 8
 
 
 def answer_lines(row: Row, session: Session, width: int, *, roomy: bool) -> list[Content]:
@@ -25,7 +35,7 @@ def answer_lines(row: Row, session: Session, width: int, *, roomy: bool) -> list
 
     A `roomy` terminal shows the contenders as well.
     """
-    lines = [heading(row.plan.title, width)]
+    lines = [heading(row_title(row), width)]
     facts = answer_facts(row, session)
     if row.plan.question:
         facts.insert(0, fact("", row.plan.question, "dim"))
@@ -104,6 +114,11 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
         times.append(f"n {found.n}" + (f", {found.outliers} outlying" if found.outliers else ""))
         facts.append(fact("times", ", ".join(times)))
         facts += _speed(found)
+    if found.figures:
+        facts.append(fact("figures", figures_text(found)))
+    largest = figures.largest(contender)
+    if largest is not None:
+        facts += _largest(largest)
     facts.append(fact("set-up", setup_text(contender.setup)))
     if contender.accuracy is not None:
         metric = contender.accuracy.metric.replace("_", " ")
@@ -150,6 +165,42 @@ def _speed(found: Measurement) -> list[Fact]:
         )
     if found.telemetry is not None:
         facts.append(fact("device", _telemetry(found.telemetry)))
+    return facts
+
+
+def figures_text(found: Measurement) -> str:
+    """What this workload alone tells of itself: `waiting 12 %, epochs 3`."""
+    return ", ".join(units.named(name, value) for name, value in found.figures.items())
+
+
+def _largest(found: LargestBatch) -> list[Fact]:
+    """The largest batch that fitted, and every attempt on the way."""
+    facts = [fact("largest", f"batch {largest_text(found)}, ended by {found.ended_by}")]
+    for number, attempt in enumerate(found.attempts):
+        style = "" if attempt.reason is None else "$warning"
+        facts.append(fact(" " if number else "tried", _attempt(attempt), style))
+    return facts
+
+
+def _attempt(attempt: BatchAttempt) -> str:
+    if attempt.reason is not None:
+        return f"batch {attempt.batch:,}: {reason_text(attempt.reason)}"
+    step, memory = units.duration(attempt.step_s), units.size(attempt.memory_peak_bytes)
+    return f"batch {attempt.batch:,}: a step in {step}, {memory} at most"
+
+
+def profile_facts(contender: Contender, trace: Trace | None) -> list[Fact]:
+    """Where a profiled pass spent its time, and the file that shows it in full."""
+    top = contender.operators[:TOP_OPERATORS]
+    facts = []
+    for number, found in enumerate(top):
+        times = f"{found.calls} call{'' if found.calls == 1 else 's'}"
+        text = f"{units.percent(found.share):>6}  {found.name}, {times}"
+        facts.append(fact(" " if number else "top", f"{text}, {units.duration(found.self_s)}"))
+    if trace is not None:
+        facts.append(fact("trace", f"{trace.file}, for ui.perfetto.dev or chrome://tracing"))
+        if trace.nsys is not None:
+            facts.append(fact("nsys", trace.nsys))
     return facts
 
 

@@ -1,19 +1,26 @@
-"""The race as it runs: a line per contender, the loss curves, and what happened last."""
+"""The race as it runs: a line per contender, the curves, and what happened last."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
+from workbench.contender import Contender
+from workbench.document import Sweep
 from workbench.report import Row
 
 from .base import ViewScreen
 from .detail import DetailScreen
+from .figures import row_title
+from .reasons import figures_text
 from .session import Session
+from .styled import case_text
 from .tables import run_columns, run_line
+from .widgets.curve import curve_lines, curve_marks
 from .widgets.filter import FilterBar
 from .widgets.log import log_tail
 from .widgets.loss import loss_lines
@@ -21,6 +28,7 @@ from .widgets.table import Table
 from .widgets.text import Drawn, heading, joined
 
 LINES_BESIDE_LOSS = 15
+LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both
 
 
 class RunScreen(ViewScreen):
@@ -42,6 +50,8 @@ class RunScreen(ViewScreen):
         yield Drawn(id="row-title")
         yield Table(id="contenders")
         yield FilterBar()
+        yield Drawn(id="told")
+        yield Drawn(id="curve")
         yield Drawn(id="loss")
         yield Drawn(id="log")
 
@@ -54,19 +64,67 @@ class RunScreen(ViewScreen):
     def draw(self, session: Session) -> None:
         row = self.row
         self.query_one("#row-title", Drawn).show(lambda width, _: self._title(row, width))
-        table, bar = self.query_one(Table), self.query_one(FilterBar)
-        if row is None:
-            table.show((), (), Content.styled(_nothing(session), "dim"))
-        else:
-            lines = [
-                run_line(contender, row, session)
-                for contender in row.contenders
-                if bar.accepts(contender.case.label)
-            ]
-            table.show(run_columns(row), lines, Content.styled("nothing matches the filter", "dim"))
-        self._draw_loss(row, session)
+        sweep = self._sweep(row)
+        self._draw_table(row, session, sweep)
+        self._draw_told()
+        self._draw_curve(row, sweep)
+        self._draw_loss(row if sweep is None else None, session)
         log = list(session.log)
         self.query_one("#log", Drawn).show(lambda width, height: log_tail(log, width, height))
+
+    def _draw_table(self, row: Row | None, session: Session, sweep: Sweep | None) -> None:
+        table, bar = self.query_one(Table), self.query_one(FilterBar)
+        table.set_class(sweep is not None, "-beside-curve")
+        if row is None:
+            table.show((), (), Content.styled(_nothing(session), "dim"))
+            return
+        marks = curve_marks(sweep) if sweep is not None else {}
+        lines = [
+            run_line(contender, row, session, marks.get(contender.case.label))
+            for contender in row.contenders
+            if bar.accepts(contender.case.label)
+        ]
+        columns = run_columns(row, marks=bool(marks))
+        table.show(columns, lines, Content.styled("nothing matches the filter", "dim"))
+
+    def _draw_told(self) -> None:
+        """What the workload itself tells of the contender under the cursor."""
+        told = self.query_one("#told", Drawn)
+        contender = self._chosen
+        figures = self.session.figures
+        found = figures.numbers(contender).measurement if contender is not None else None
+        told.display = found is not None and bool(found.figures)
+        if found is not None and told.display:
+            line = Content.assemble(case_text(found.id, figures), ": ", figures_text(found))
+            told.show(lambda width, _: line.truncate(width, ellipsis=True))
+
+    def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
+        curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)
+        curve.display = sweep is not None
+        log.display = sweep is None or self.size.height >= LOG_BESIDE_CURVE
+        curve.set_class(log.display, "-above-log")
+        if row is None or sweep is None:
+            return
+        chosen, at = self._chosen, row.plan.point
+        label = chosen.case.label if chosen is not None else None
+        curve.show(lambda width, height: joined(curve_lines(sweep, at, label, width, height)))
+
+    def _sweep(self, row: Row | None) -> Sweep | None:
+        """The sweep of this row, of the contenders that the filter leaves."""
+        sweep = None if row is None else self.session.figures.sweep(row)
+        if sweep is None:
+            return None
+        accepts = self.query_one(FilterBar).accepts
+        curves = [curve for curve in sweep.curves if accepts(curve.contender)]
+        return msgspec.structs.replace(sweep, curves=curves)
+
+    @property
+    def _chosen(self) -> Contender | None:
+        return self.session.report.contenders.get(self.query_one(Table).cursor or "")
+
+    def on_table_moved(self) -> None:
+        self._draw_told()
+        self._draw_curve(self.row, self._sweep(self.row))
 
     def _draw_loss(self, row: Row | None, session: Session) -> None:
         loss = self.query_one("#loss", Drawn)
@@ -84,10 +142,11 @@ class RunScreen(ViewScreen):
         if row is None:
             return Content("")
         report = self.session.report
-        place = f"{list(report.rows).index(row.plan.scenario) + 1} of {len(report.rows)}"
+        walk = self.session.figures.walk()
+        place = f"{walk.index(row.plan.scenario) + 1} of {len(walk)}"
         live = row.plan.scenario == report.current_row
         where = "live" if live else "esc: back to the live row" if report.current_row else ""
-        title = Content.assemble((row.plan.title, "bold"), (f"   {place}", "dim"))
+        title = Content.assemble((row_title(row), "bold"), (f"   {place}", "dim"))
         gap = max(2, width - title.cell_length - len(where))
         question = Content.styled(row.plan.question, "dim").truncate(width, ellipsis=True)
         first = Content.assemble(title, " " * gap, (where, "$primary" if live else "dim"))
@@ -99,7 +158,7 @@ class RunScreen(ViewScreen):
         return super().check_action(action, parameters)
 
     def action_step(self, step: int) -> None:
-        names = list(self.session.report.rows)
+        names = self.session.figures.walk()
         row = self.row
         if row is not None:
             index = names.index(row.plan.scenario) + step
@@ -137,5 +196,5 @@ class RunScreen(ViewScreen):
 
 def _nothing(session: Session) -> str:
     if session.phase == "idle":
-        return "No run yet.  Press s to start one."
+        return "No run yet.  Press s to start one, n to choose another."
     return "Planning the races..." if session.going else "Nothing was raced."

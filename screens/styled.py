@@ -7,7 +7,7 @@ from textual.content import Content
 from workbench import units
 from workbench.contender import Contender
 from workbench.contract import Case
-from workbench.document import Verdict
+from workbench.document import LargestBatch, Verdict
 from workbench.report import Row
 
 from .figures import Figures, choice_word
@@ -70,15 +70,29 @@ def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: boo
         message = contender.reason.message if contender.reason else ""
         texts = [f"{contender.state}: {message}"] if message else []
         return [Content.styled(text, style) for text in (*texts, contender.state)]
+    largest = figures.largest(contender)
+    if contender.state == "ok" and largest is not None and largest.batch is not None:
+        text = f"largest batch {largest_text(largest)}"
+        return [Content(f"{text}, ended by {largest.ended_by}"), Content(text)]
     if contender.state == "ok":
         return [marked(Content("done"), contender, figures)]
     if racing and contender.state == "preparing":
         return [Content.styled("> loading", "bold"), Content.styled("> now", "bold")]
     if racing and figures.report.current_case == case_id:
         word = "measuring" if contender.blocks else "ready"
+        if contender.state == "measuring" and not contender.blocks:
+            word = "trying batches"
         return [Content.styled(f"> {word}", "bold"), Content.styled("> now", "bold")]
     words = {"prepared": "ready", "measuring": "in the race"}
     return [Content.styled(words.get(contender.state, contender.state), "dim")]
+
+
+def largest_text(found: LargestBatch) -> str:
+    """`128`, or `>= 128` where the search ended before memory did."""
+    if found.batch is None:
+        return "none"
+    at_least = ">= " if found.ended_by in ("budget", "range") else ""
+    return f"{at_least}{found.batch:,}"
 
 
 def marked(text: Content, contender: Contender, figures: Figures) -> Content:

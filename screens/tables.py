@@ -12,7 +12,7 @@ from workbench.document import SetupTimes, Verdict
 from workbench.report import Row
 
 from . import drawing
-from .figures import Figures, choice_word
+from .figures import Figures, choice_word, row_title
 from .session import Session
 from .styled import (
     basis_text,
@@ -50,7 +50,7 @@ def advisor_line(row: Row, session: Session) -> Line:
     plan, verdict, figures = row.plan, row.verdict, session.figures
     book = plan.textbook or ""
     cells: dict[str, Cell] = {
-        "scenario": Content(plan.title),
+        "scenario": Content(row_title(row)),
         "textbook": Content.styled(choice_word(book), choice_style(book).replace("bold ", "")),
     }
     if verdict is None:
@@ -75,7 +75,8 @@ def ratio_cells(verdict: Verdict) -> dict[str, Cell]:
 def pending_texts(row: Row, session: Session) -> list[Content]:
     """What stands in place of a verdict, longest form first."""
     report, figures = session.report, session.figures
-    if row.plan.textbook is None and row.started:
+    searched = any(figures.largest(contender) for contender in row.contenders)
+    if row.plan.textbook is None and (row.started or searched):
         return _fastest(row, figures)
     if not row.started:
         return [Content.styled("waiting" if session.going else "not reached", "dim")]
@@ -89,8 +90,13 @@ def _fastest(row: Row, figures: Figures) -> list[Content]:
     best = figures.best_s(row)
     for contender in row.contenders:
         if best is not None and figures.numbers(contender).value_s == best:
-            lead = Content.styled("no verdict asked; fastest: ", "dim")
-            return [Content.assemble(lead, name) for name in contender_names(contender, figures)]
+            long, short = contender_names(contender, figures)
+            told = (
+                ("no verdict asked; fastest: ", long),
+                ("fastest: ", long),
+                ("fastest: ", short),
+            )
+            return [Content.assemble((lead, "dim"), name) for lead, name in told]
     return [Content.styled("no verdict asked", "dim")]
 
 
@@ -111,13 +117,15 @@ def counted_columns(row: Row) -> list[Column]:
     return [Column("value", title, rank=1, align="right")] if title else []
 
 
-def run_columns(row: Row) -> list[Column]:
+def run_columns(row: Row, *, marks: bool = False) -> list[Column]:
+    """With `marks` each contender is led by what draws its curve."""
     counted = counted_columns(row)
     median = Column("median", "Median", rank=5 if counted else 2, align="right")
-    return [_CONTENDER, _SPEED, _RATE, *counted, median, _COUNT, _STATE]
+    mark = [Column("mark", "")] if marks else []
+    return [*mark, _CONTENDER, _SPEED, _RATE, *counted, median, _COUNT, _STATE]
 
 
-def run_line(contender: Contender, row: Row, session: Session) -> Line:
+def run_line(contender: Contender, row: Row, session: Session, mark: Content | None = None) -> Line:
     figures = session.figures
     numbers = figures.numbers(contender)
     found = numbers.measurement
@@ -125,6 +133,8 @@ def run_line(contender: Contender, row: Row, session: Session) -> Line:
         "contender": contender_names(contender, figures),
         "state": state_texts(contender, row, figures, racing=session.going),
     }
+    if mark is not None:
+        cells["mark"] = mark
     if found.n:
         best = figures.best_s(row, apart=row.is_apart(contender))
         style = device_style(contender.case)

@@ -12,6 +12,12 @@ from typing import Any
 from textual.app import App
 from textual.theme import BUILTIN_THEMES, Theme
 
+
+def _shades(kind: str, *colours: str) -> dict[str, str]:
+    """`$cpu-0` and so on: curves of one kind of device, cold for CPUs and warm for GPUs."""
+    return {f"{kind}-{number}": colour for number, colour in enumerate(colours)}
+
+
 # Exact members of the 256-colour palette: over SSH, where COLORTERM is not forwarded, nothing
 # has to be approximated.
 DARK = Theme(
@@ -30,6 +36,8 @@ DARK = Theme(
     variables={
         "cpu": "#5fafff",
         "gpu": "#87d75f",
+        **_shades("cpu", "#5fafff", "#5fd7d7", "#af87ff", "#d787d7"),
+        **_shades("gpu", "#87d75f", "#d7d75f", "#5fd7af", "#d7af5f"),
         "rule": "#444444",
         "cursor": "#303030",
         "footer-key-foreground": "#87afd7",
@@ -49,6 +57,8 @@ SIXTEEN = replace(
         **_ANSI.variables,
         "cpu": "ansi_cyan",
         "gpu": "ansi_green",
+        **_shades("cpu", "ansi_cyan", "ansi_blue", "ansi_magenta", "ansi_bright_cyan"),
+        **_shades("gpu", "ansi_green", "ansi_yellow", "ansi_bright_green", "ansi_bright_yellow"),
         "rule": "ansi_default",
         "cursor": "ansi_default",
         "footer-background": "ansi_default",

@@ -21,7 +21,7 @@ from .contract import WorkloadError
 from .events import AnyEvent, encode
 from .journal import JournalError
 from .options import examples, json_option, run_options
-from .request import Request, UsageError
+from .request import Request, UsageError, words
 
 if TYPE_CHECKING:
     from .document import Machine
@@ -339,7 +339,7 @@ def start(
     as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
     plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
     for name in ("devices", "backends", "precisions", "modes"):
-        options[name] = tuple(part for value in options[name] for part in value.split(",") if part)
+        options[name] = words(options[name])
     if options["quick"] and options["thorough"]:
         raise UsageError("--quick and --thorough exclude each other")
     if as_json and as_jsonl:
@@ -396,20 +396,22 @@ def show_live(request: Request, output: Path | None) -> int:
     from .export.json import dump
     from .headless import write_atomically
 
-    argv = [sys.executable, "-m", "workbench", *request.arguments(), "--jsonl", "--control"]
+    def engine(asked: Request) -> EngineFeed:
+        argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
+        return EngineFeed(argv)
 
     def save(report: Report) -> None:
         if output is not None:
             write_atomically(output, dump(report.document()) + "\n")
 
-    return run_tui(lambda: EngineFeed(argv), output=save)
+    return run_tui(engine, request, output=save)
 
 
 def show_replay(events: list[AnyEvent]) -> int:
     from screens.app import run_tui  # noqa: TID251
     from screens.feed import ReplayFeed  # noqa: TID251
 
-    return run_tui(lambda: ReplayFeed(events), replay=True)
+    return run_tui(lambda _: ReplayFeed(events), replay=True)
 
 
 def in_terminal() -> bool:

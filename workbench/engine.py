@@ -268,8 +268,8 @@ class Engine:
 
     def _find_largest_batches(self, machine: Machine, end_s: float) -> None:
         assert self._pool is not None  # noqa: S101 - made just before
-        cases = [case for row in self._rows for case in row.cases]
-        check_alone(machine, cases, forced=self._request.force)
+        cases = [(case, row.scenario.id) for row in self._rows for case in row.cases]
+        check_alone(machine, [case for case, _ in cases], forced=self._request.force)
         fitting = Fitting(
             pool=self._pool,
             control=self._control,
@@ -277,10 +277,10 @@ class Engine:
             seed=self._request.seed,
             end_s=end_s,
         )
-        for position, case in enumerate(cases):
+        for position, (case, scenario) in enumerate(cases):
             self._control.check()
             now = self._control.now()
-            fitting.search(case, now + max(0.0, end_s - now) / (len(cases) - position))
+            fitting.search(case, scenario, now + max(0.0, end_s - now) / (len(cases) - position))
 
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:

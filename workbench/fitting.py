@@ -53,8 +53,8 @@ class Fitting:
         self._seed = seed
         self._end_s = end_s  # on the run's clock
 
-    def search(self, case: Case, until_s: float) -> None:
-        """Find the largest batch of `case`, beginning at its own, by `until_s`."""
+    def search(self, case: Case, scenario: str, until_s: float) -> None:
+        """Find the largest batch of `case`, of the row `scenario`, from its own on, by `until_s`."""
         found = LargestBatch(case=case.id, batch=None, ended_by="budget", attempts=[])
         for attempt, ended_by in self._attempts(case, until_s):
             self._emit(ev.BatchTried(at_s=self._control.now(), case=case.id, attempt=attempt))
@@ -69,7 +69,7 @@ class Fitting:
             ev.CaseFinished(
                 at_s=now,
                 case=case.id,
-                scenario=case.workload,
+                scenario=scenario,
                 status="ok" if fitting else "failed",
                 reason=reason,
             )

@@ -8,18 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
-from .request import UsageError
-from .values import numbers
+from .request import whole_numbers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...]:
     """One or several whole numbers: `8`, `1,8,64`, `1..256`."""
-    try:
-        return () if text is None else tuple(int(number) for number in numbers(text, int))
-    except ValueError as error:
-        raise UsageError(f"{option.opts[0]} {error}") from None
+    return () if text is None else whole_numbers(option.opts[0], text)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .contract import BACKENDS, PRECISIONS
+from .values import numbers
 
 DEFAULT_BUDGET_S = 60.0
 QUICK_BUDGET_S = 20.0
@@ -101,6 +102,20 @@ def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     close = difflib.get_close_matches(given, listed, n=1)
     hint = f"; did you mean {close[0]}?" if close else "."
     return UsageError(f"unknown {noun} {given!r}{hint} Choices: {', '.join(listed)}")
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """One or several, `8`, `1,8,64` or `1..256`; UsageError names the option."""
+    try:
+        return tuple(int(number) for number in numbers(text, int))
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
+def words(texts: Iterable[str]) -> tuple[str, ...]:
+    """What is given again and again, between commas, or both ways."""
+    parts = (part.strip() for text in texts for part in text.split(","))
+    return tuple(part for part in parts if part)
 
 
 def check(request: Request) -> None:

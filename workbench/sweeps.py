@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .contender import Contender
@@ -17,16 +17,38 @@ if TYPE_CHECKING:
 KNEE = 0.9  # of the best rate
 
 
-def sweeps(rows: Sequence[Row]) -> list[Sweep]:
-    """One for each workload that was asked for at several points."""
+PointOf = Callable[[Mapping[str, ParameterValue], Contender], CurvePoint]
+
+
+def point_of(at: Mapping[str, ParameterValue], contender: Contender) -> CurvePoint:
+    """What one contender reached at one point."""
+    samples = contender.samples_s
+    median_s = stats.median(samples) if samples else None
+    amount, _ = _counted(contender)
+    valid = median_s is not None and contender.state != "failed"
+    return CurvePoint(
+        at=dict(at),
+        id=contender.case.id,
+        median_s=median_s,
+        ci95_s=contender.interval,
+        rate=amount / median_s if valid and median_s else None,
+        memory_peak_bytes=contender.memory_peak_bytes,
+    )
+
+
+def sweeps(rows: Sequence[Row], point: PointOf = point_of) -> list[Sweep]:
+    """One for each workload that was asked for at several points.
+
+    A caller that asks again and again may give a `point` that remembers.
+    """
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.plan.point:
             groups.setdefault(row.plan.workload, []).append(row)
-    return [_sweep(workload, group) for workload, group in groups.items()]
+    return [_sweep(workload, group, point) for workload, group in groups.items()]
 
 
-def _sweep(workload: str, rows: Sequence[Row]) -> Sweep:
+def _sweep(workload: str, rows: Sequence[Row], point: PointOf) -> Sweep:
     axes = {name: _sorted(row.plan.point[name] for row in rows) for name in rows[0].plan.point}
     ordered = sorted(
         rows, key=lambda row: [axes[name].index(value) for name, value in row.plan.point.items()]
@@ -34,8 +56,8 @@ def _sweep(workload: str, rows: Sequence[Row]) -> Sweep:
     found: dict[str, list[CurvePoint]] = {}
     for row in ordered:
         for contender in row.contenders:
-            found.setdefault(contender.case.label, []).append(_point(row.plan.point, contender))
-    units = {c.case.label: _rate(c)[1] for row in ordered for c in row.contenders}
+            found.setdefault(contender.case.label, []).append(point(row.plan.point, contender))
+    units = {c.case.label: _counted(c)[1] for row in ordered for c in row.contenders}
     curves = [Curve(label, units[label], points, _knee(points)) for label, points in found.items()]
     measured = [(p.rate, p.id) for curve in curves for p in curve.points if p.rate is not None]
     return Sweep(
@@ -43,7 +65,7 @@ def _sweep(workload: str, rows: Sequence[Row]) -> Sweep:
         axes=axes,
         curves=curves,
         best=max(measured)[1] if measured else None,
-        lead_changes=_lead_changes(ordered) if len(axes) == 1 else [],
+        lead_changes=_lead_changes(axes, curves) if len(axes) == 1 else [],
     )
 
 
@@ -53,24 +75,10 @@ def _sorted(values: Iterable[ParameterValue]) -> list[ParameterValue]:
     return sorted(unique, key=lambda value: 0.0 if isinstance(value, str) else float(value))
 
 
-def _point(at: Mapping[str, ParameterValue], contender: Contender) -> CurvePoint:
-    samples = contender.samples_s
-    return CurvePoint(
-        at=dict(at),
-        id=contender.case.id,
-        median_s=stats.median(samples) if samples else None,
-        ci95_s=contender.interval,
-        rate=_rate(contender)[0],
-        memory_peak_bytes=contender.memory_peak_bytes,
-    )
-
-
-def _rate(contender: Contender) -> tuple[float | None, str]:
-    """Per second at the median step: of operations where they are counted, else of items."""
-    flops, items = contender.work.flops, contender.work.item
-    samples = contender.samples_s if contender.state != "failed" else []
-    amount, unit = (flops, "FLOP/s") if flops else (contender.work.items, f"{items}/s")
-    return (amount / stats.median(samples) if samples else None), unit
+def _counted(contender: Contender) -> tuple[float, str]:
+    """What a step does: operations where they are counted, else items; with the unit of a rate."""
+    work = contender.work
+    return (work.flops, "FLOP/s") if work.flops else (work.items, f"{work.item}/s")
 
 
 def _knee(points: Sequence[CurvePoint]) -> ParameterValue | None:
@@ -82,16 +90,21 @@ def _knee(points: Sequence[CurvePoint]) -> ParameterValue | None:
     return next(batch for batch, rate in measured if rate >= KNEE * best)
 
 
-def _lead_changes(rows: Sequence[Row]) -> list[LeadChange]:
+def _lead_changes(
+    axes: Mapping[str, Sequence[ParameterValue]], curves: Sequence[Curve]
+) -> list[LeadChange]:
     """Where another contender becomes the fastest, between two neighbouring points."""
+    ((name, values),) = axes.items()
     leaders = []
-    for row in rows:
-        rates = [(_rate(c)[0], c.case.label) for c in row.contenders]
-        known = [(rate, label) for rate, label in rates if rate is not None]
+    for value in values:
+        known = [
+            (point.rate, curve.contender)
+            for curve in curves
+            for point in curve.points
+            if point.at[name] == value and point.rate is not None
+        ]
         if known:
-            (value,) = row.plan.point.values()
             leaders.append((value, max(known)[1]))
-    (name,) = rows[0].plan.point
     return [
         LeadChange(name, (below, above), before, after)
         for (below, before), (above, after) in itertools.pairwise(leaders)

@@ -18,6 +18,7 @@ PHASE_WORDS = {
     "idle": ("no run yet", "dim"),
     "starting": ("starting", "bold"),
     "running": ("racing", "bold"),
+    "searching": ("searching", "bold"),
     "paused": ("paused", "bold $warning"),
     "stopping": ("stopping", "bold $warning"),
     "incomplete": ("breaks off", "bold $warning"),
@@ -76,7 +77,7 @@ def _state(session: Session) -> Content:
     if finished is None:
         phase = session.phase
         if phase == "running" and session.report.current_row is None:
-            phase = "starting"
+            phase = "searching" if session.report.current_case else "starting"
         word, style = PHASE_WORDS[phase]
     else:
         word = finished.status
@@ -101,10 +102,10 @@ def _activity(session: Session) -> Content:
             answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
-    if report.current_row is None:
-        return Content("planning...")
-    title = figures.title(report.current_row)
     case = figures.case_name(report.current_case) if report.current_case else "preparing"
+    if report.current_row is None:
+        return Content(f"largest batch: {case}" if report.current_case else "planning...")
+    title = figures.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
 
 

@@ -15,6 +15,7 @@ GAP = 2
 # In the order of the line; the number says how early a key leaves a line that is too narrow.
 ORDER = {
     "enter": 3,
+    "tab": 4,
     "left_square_bracket": 2,
     "escape": 2,
     "slash": 4,
@@ -22,6 +23,7 @@ ORDER = {
     "pagedown": 5,
     "1": 6,
     "s": 0,
+    "n": 1,
     "space": 1,
     "x": 0,
     "question_mark": 0,

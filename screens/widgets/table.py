@@ -210,7 +210,8 @@ class Table(Widget, can_focus=True):
             widgets[0].draw(shown.empty.truncate(width, ellipsis=True))
             widgets[0].set_class(False, "-cursor")
             return
-        titles, *texts = table_lines(shown.columns, shown.lines, width)
+        scrolls = len(shown.lines) > self.size.height - 1  # and the bar takes a column
+        titles, *texts = table_lines(shown.columns, shown.lines, width - scrolls)
         head.draw(titles)
         for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
             chosen = line.key == self.cursor

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from workbench.contract import Case, ParameterValue
 from workbench.document import Reason, SetupTimes
 
+BUDGET_S = 60.0
 NO_BF16 = Reason(
     "unsupported",
     "bf16 batch normalisation is not implemented on this CPU",
@@ -58,7 +59,7 @@ class Scenario:
     id: str
     title: str
     question: str
-    textbook: str
+    textbook: str | None
     objective: str
     workload: str
     max_error: float
@@ -71,6 +72,14 @@ class Scenario:
     batch: int | None = None
     params: Mapping[str, ParameterValue] = field(default_factory=dict)
     trains: bool = False
+    point: Mapping[str, ParameterValue] = field(default_factory=dict)  # of a sweep
+
+    @property
+    def command(self) -> str:
+        if self.textbook is not None:
+            return f"workbench advise {self.id} --budget {BUDGET_S:g}"
+        settings = [f"--set {name}={value}" for name, value in self.params.items()]
+        return " ".join(["workbench run", self.workload, *settings])
 
     def case(self, entry: Entry) -> Case:
         return Case(

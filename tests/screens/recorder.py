@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from recorded_scenarios import Entry, Scenario
+from recorded_scenarios import BUDGET_S, Entry, Scenario
 
 from workbench import events as ev
 from workbench.advisor.objective import block_value
@@ -28,7 +28,6 @@ from workbench.document import (
 from workbench.measure.statistics import Ratio, paired_ratio
 
 ROUNDS = 8
-BUDGET_S = 60.0
 TOLERANCE = 1.05
 
 
@@ -85,7 +84,9 @@ class Recorder:
                 textbook=scenario.textbook,
                 objective=scenario.objective,
                 apart=["fp64"] if scenario.id == "floating_point" else [],
-                reproduce=f"workbench advise {scenario.id} --budget {BUDGET_S:g}",
+                reproduce=scenario.command,
+                workload=scenario.workload,
+                point=dict(scenario.point),
                 cases=[scenario.case(entry) for entry in entries.values()],
                 work=dict.fromkeys(
                     entries, Work(scenario.flops, None, scenario.items, scenario.item, 1e7)
@@ -206,9 +207,8 @@ class Recorder:
             )
         )
 
-    def decide(
-        self, scenario: Scenario, entries: Mapping[str, Entry], warnings: Sequence[Warning] = ()
-    ) -> None:
+    def end(self, scenario: Scenario, entries: Mapping[str, Entry]) -> None:
+        """The row is over."""
         for case_id, entry in entries.items():
             if entry.fails is None and case_id not in self.finished:
                 self.events.append(
@@ -221,6 +221,11 @@ class Recorder:
                         telemetry=WATCHED if "/cuda:" in case_id else None,
                     )
                 )
+
+    def decide(
+        self, scenario: Scenario, entries: Mapping[str, Entry], warnings: Sequence[Warning] = ()
+    ) -> None:
+        self.end(scenario, entries)
         verdict = self.verdict(scenario, entries, list(warnings))
         self.events.append(ev.VerdictReached(at_s=self.passed(0.02), verdict=verdict))
 

@@ -61,7 +61,7 @@ class HeldFeed:
 
 def replayed(events: Sequence[ev.AnyEvent], *, replay: bool = False) -> WorkbenchApp:
     """An app whose run is over before anyone looks."""
-    return WorkbenchApp(lambda: ReplayFeed(events), replay=replay, monotonic=lambda: 0.0)
+    return WorkbenchApp(lambda _: ReplayFeed(events), replay=replay, monotonic=lambda: 0.0)
 
 
 def held(
@@ -69,7 +69,7 @@ def held(
 ) -> tuple[WorkbenchApp, HeldFeed]:
     """An app in the middle of a run, and the feed that hears what it says."""
     feed = HeldFeed(events, failure)
-    return WorkbenchApp(lambda: feed, monotonic=lambda: 0.0), feed
+    return WorkbenchApp(lambda _: feed, monotonic=lambda: 0.0), feed
 
 
 async def settle(pilot: Pilot[Any]) -> None:

@@ -15,7 +15,7 @@ async def test_the_tui_holds_the_document_that_json_prints(cli) -> None:
     assert printed.returncode == 0
     (journal,) = cli.runs.glob("*.jsonl")
     events = [ev.decode(line) for line in journal.read_bytes().splitlines()]
-    app = WorkbenchApp(lambda: ReplayFeed(events), replay=True)
+    app = WorkbenchApp(lambda _: ReplayFeed(events), replay=True)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()

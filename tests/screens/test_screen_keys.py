@@ -15,6 +15,7 @@ from screens.app import WorkbenchApp
 from screens.feed import FeedError, ReplayFeed
 from screens.help import HelpScreen
 from workbench import events as ev
+from workbench.request import Request
 
 SIZE = (80, 24)
 
@@ -54,7 +55,7 @@ async def test_a_click_on_the_key_bar_presses_the_key() -> None:
 async def test_s_starts_a_run_only_when_none_is_going() -> None:
     feeds: list[HeldFeed] = []
 
-    def factory() -> HeldFeed:
+    def factory(_: Request) -> HeldFeed:
         feeds.append(HeldFeed(recorded.midway()))
         return feeds[-1]
 
@@ -280,7 +281,9 @@ async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:
         FeedError("the engine was killed by signal 9", "try again", ["Traceback", "MemoryError"]),
         None,
     ]
-    app = WorkbenchApp(lambda: HeldFeed(recorded.midway(), failures.pop(0)), monotonic=lambda: 0.0)
+    app = WorkbenchApp(
+        lambda _: HeldFeed(recorded.midway(), failures.pop(0)), monotonic=lambda: 0.0
+    )
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         for part in ("engine died", "killed by signal 9", "try again", "MemoryError"):
@@ -330,7 +333,7 @@ async def test_a_plain_run_opens_on_the_race_and_owes_no_verdict() -> None:
 
 @pytest.mark.parametrize("events", [recorded.cpu_only, recorded.h200, recorded.simulated])
 async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) -> None:
-    app = WorkbenchApp(lambda: ReplayFeed(events()), monotonic=lambda: 0.0)
+    app = WorkbenchApp(lambda _: ReplayFeed(events()), monotonic=lambda: 0.0)
     async with app.run_test(size=(60, 24)) as pilot:
         for width in (60, 72, 80, 100, 120, 200):
             await pilot.resize_terminal(width, 24)

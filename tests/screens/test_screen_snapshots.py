@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import recorded
+import recorded_runs
 from stage import HeldFeed, held, press, replayed, settle
 from textual.app import App
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.feed import FeedError
+from workbench import catalog
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 Picture = Callable[..., bool]
@@ -36,6 +38,14 @@ def pictured(snap_compare: Picture, size: tuple[int, int]) -> Callable[..., bool
         return snap_compare(app, terminal_size=size, run_before=before)
 
     return compare
+
+
+@pytest.fixture
+def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a further workload changes no picture."""
+    names = ("launch", "matmul", "train_cnn")
+    few = {name: file for name, file in catalog.files().items() if name in names}
+    monkeypatch.setattr(catalog, "files", lambda: few)
 
 
 @at_both_sizes
@@ -67,7 +77,7 @@ def test_the_advisor_keeps_what_a_cancelled_run_measured(pictured: Picture) -> N
 
 @when_small
 def test_the_advisor_before_any_run_names_the_key_that_starts_one(pictured: Picture) -> None:
-    app = WorkbenchApp(lambda: HeldFeed([]), start=False, monotonic=lambda: 0.0)
+    app = WorkbenchApp(lambda _: HeldFeed([]), start=False, monotonic=lambda: 0.0)
     assert pictured(app)
 
 
@@ -111,6 +121,55 @@ def test_the_run_screen_counts_the_99th_percentile_where_latency_is_asked(
 @when_small
 def test_the_run_screen_when_paused(pictured: Picture) -> None:
     assert pictured(held(recorded.midway())[0], "2", "space")
+
+
+@at_both_sizes
+def test_the_run_screen_draws_the_curves_of_a_sweep(pictured: Picture) -> None:
+    assert pictured(replayed(recorded_runs.sweep()), "left_square_bracket", "down", "down")
+
+
+@at_both_sizes
+def test_the_curves_grow_while_a_sweep_is_raced(pictured: Picture) -> None:
+    assert pictured(held(recorded_runs.sweep_midway())[0])
+
+
+@when_small
+def test_the_curves_of_a_sweep_in_sixteen_colours(
+    pictured: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLORTERM")
+    assert pictured(replayed(recorded_runs.sweep()))
+
+
+@at_both_sizes
+def test_the_form_for_a_new_run(pictured: Picture, few_workloads: None) -> None:
+    app = replayed(recorded.h200())
+    assert pictured(app, "n", "down", "down", "enter", *"64..512", "down", *"fp32")
+
+
+@at_both_sizes
+def test_the_form_names_what_is_wrong(pictured: Picture, few_workloads: None) -> None:
+    app = replayed(recorded.h200())
+    assert pictured(app, "n", "down", "down", "enter", *"64..51x", "down", *"fp32")
+
+
+@when_small
+def test_the_form_in_an_uncoloured_terminal(
+    pictured: Picture, few_workloads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert pictured(replayed(recorded.h200()), "n", "down", "down", "enter", *"64", "up", "up")
+
+
+@at_both_sizes
+def test_the_details_of_a_contender_with_a_profile(pictured: Picture) -> None:
+    assert pictured(replayed(recorded_runs.profiled()), "enter")
+
+
+@at_both_sizes
+def test_a_search_for_the_largest_batch(pictured: Picture) -> None:
+    assert pictured(held(recorded_runs.largest_batch())[0])
 
 
 @at_both_sizes

@@ -46,7 +46,7 @@ class Memory:
 def search(pool: Memory, *, until_s: float = 1e9, case: Case = CASE) -> LargestBatch:
     seen: list[ev.AnyEvent] = []
     fitting = Fitting(pool=pool, control=pool, emit=seen.append, seed=0, end_s=until_s)  # type: ignore[arg-type]
-    fitting.search(case, until_s)
+    fitting.search(case, "job", until_s)
     assert not pool.alive
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]
     tried = [event.attempt for event in seen if isinstance(event, ev.BatchTried)]

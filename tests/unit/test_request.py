@@ -16,7 +16,14 @@ from workbench.advisor import scenarios
 from workbench.contract import Parameter, Variant
 from workbench.document import GpuProcess
 from workbench.plan import fill_cases, parse_settings, resolve
-from workbench.request import Request, UsageError, check_device, fake_devices
+from workbench.request import (
+    Request,
+    UsageError,
+    check_device,
+    fake_devices,
+    whole_numbers,
+)
+from workbench.request import words as apart
 
 SHIPPED = scenarios.load()
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
@@ -497,3 +504,13 @@ def test_a_broken_scenario_file_is_one_line(tmp_path: Path, text: str, told: str
 def test_the_seed_and_python_travel_too() -> None:
     request = replace(Request(), python="/usr/bin/python3", seed=9)
     assert request.arguments() == ["--python", "/usr/bin/python3", "--seed", "9"]
+
+
+def test_words_are_given_between_commas_one_by_one_or_both() -> None:
+    assert apart(["fp32, bf16", "fp64,", ""]) == ("fp32", "bf16", "fp64")
+
+
+def test_whole_numbers_name_the_option_that_is_wrong() -> None:
+    assert whole_numbers("--batch", "1..8,64") == (1, 2, 4, 8, 64)
+    with pytest.raises(UsageError, match="--batch takes whole numbers"):
+        whole_numbers("--batch", "many")

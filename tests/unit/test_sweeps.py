@@ -143,3 +143,14 @@ def test_a_document_with_curves_gives_the_same_curves_when_opened() -> None:
     for axis in ("n", "batch"):
         document = run_over(axis, {"numpy": {1: 1.0, 2: 0.5, 4: None}}).document()
         assert Report.of(events_of(document)).document().sweeps == document.sweeps
+
+
+def test_of_many_curves_none_is_left_out_and_each_has_its_own_mark() -> None:
+    steps = {f"way{number}": {1: 1.0 + number, 2: 1.0 + 2 * number} for number in range(13)}
+    (found,) = run_over("n", steps).sweeps
+    lines = chart_lines(found, 40, 60)
+    legend = [line.split() for line in lines[-13:]]
+    assert [name for _, name in legend] == [curve.contender for curve in found.curves]
+    drawn = set("".join(line[LABEL:] for line in lines[:60])) - {" "}
+    assert drawn == {mark for mark, _ in legend}
+    assert len(drawn) == 13

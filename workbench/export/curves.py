@@ -10,7 +10,7 @@ from .. import units
 from ..document import Curve, Sweep, Value
 from .tables import table
 
-MARKS = "*o+x#@%&$~"  # one for each curve; further ones begin again
+MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again
 WIDTH, HEIGHT = 64, 14  # of the plot
 LABEL = 19  # columns before it
 
@@ -73,13 +73,13 @@ def chart_lines(sweep: Sweep, width: int, height: int) -> list[str]:
     `width` and `height` are of the plot alone; labels take `LABEL` columns more, the axis two
     lines, the legend one for each curve.
     """
-    curves = {MARKS[i % len(MARKS)]: (curve, _line(curve)) for i, curve in enumerate(sweep.curves)}
-    places = [place for _, line in curves.values() for place in line]
+    curves = [(mark, curve, _line(curve)) for mark, curve in marked(sweep)]
+    places = [place for _, _, line in curves for place in line]
     if len(sweep.axes) != 1 or len({x for x, _ in places}) < 2 or len(_units(sweep)) != 1:
         return []
     (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*places, strict=True))
     grid = [[" "] * width for _ in range(height)]
-    for mark, (_, line) in curves.items():
+    for mark, _, line in curves:
         for x, y in _drawn(line, width):
             column = round((x - left) / (right - left) * (width - 1))
             row = round((top - y) / (top - bottom) * (height - 1))
@@ -92,7 +92,12 @@ def chart_lines(sweep: Sweep, width: int, height: int) -> list[str]:
         lines.append(f"{label:>{LABEL - 2}} |{''.join(cells).rstrip()}")
     lines += [" " * (LABEL - 1) + "+" + "-" * width]
     lines += [" " * LABEL + _axis(sweep, left, right, width)]
-    return [*lines, *(f"  {mark} {curve.contender}" for mark, (curve, _) in curves.items())]
+    return [*lines, *(f"  {mark} {curve.contender}" for mark, curve, _ in curves)]
+
+
+def marked(sweep: Sweep) -> list[tuple[str, Curve]]:
+    """The curves with the marks that draw them."""
+    return list(zip(itertools.cycle(MARKS), sweep.curves, strict=False))
 
 
 def _units(sweep: Sweep) -> set[str]:

@@ -1,0 +1,213 @@
+"""A run as it is being put together: the texts of a form into a checked request."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from workbench import catalog
+from workbench.advisor import scenarios
+from workbench.advisor.scenarios import ScenarioError
+from workbench.contract import BACKENDS, PRECISIONS, Parameter, Workload, WorkloadError
+from workbench.document import Machine
+from workbench.plan import RowPlan, fill_cases, resolve
+from workbench.request import Request, UsageError, fake_devices, whole_numbers, words
+
+SCENARIOS = ""  # where else the name of a workload stands
+CURVE = "64,100 or 64..4096 make a curve"
+RACE = "1,2,4 race against one another"
+
+
+@dataclass(frozen=True)
+class Field:
+    """`default` is what holds while the field is empty, `allowed` its range in short, `several`
+    what more than one value does."""
+
+    key: str
+    label: str
+    default: str
+    help: str
+    allowed: str = ""
+    several: str = ""
+
+    @property
+    def told(self) -> list[str]:
+        """All that there is to know, the longest form first."""
+        allowed = f" ({self.allowed})" if self.allowed else ""
+        short = f"{self.label}: {self.help}{allowed}"
+        return [f"{short}; {self.several}", short] if self.several else [short]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A draft as it stands.  `request` leaves out the fields that are wrong; it may be started
+    only if there is no `error`."""
+
+    request: Request
+    wrong: Collection[str] = ()
+    error: str = ""
+    outlook: str = ""
+
+    @property
+    def command(self) -> str:
+        return shlex.join(["workbench", *self.request.arguments()])
+
+
+@dataclass
+class Draft:
+    """What is chosen and typed so far; it begins as the request `before`.
+
+    `machine` is that of an earlier run: with it, a device that is not there is noticed too.
+    """
+
+    before: Request
+    machine: Machine | None = None
+    entry: str = field(init=False)
+    quick: bool = field(init=False)
+    texts: dict[str, str] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given = self.before
+        self.entry = given.workloads[0] if given.workloads else SCENARIOS
+        self.quick = given.quick
+        self.texts = {
+            "scenarios": ",".join(given.scenarios),
+            "batch": ",".join(map(str, given.batch)),
+            "precision": ",".join(given.precisions),
+            "backend": ",".join(given.backends),
+            "device": ",".join(given.devices),
+            "threads": ",".join(map(str, given.threads)),
+            "budget": "" if given.budget_s is None else f"{given.budget_s:g}",
+        }
+        for setting in given.settings:
+            name, _, text = setting.partition("=")
+            self.texts[f"{self.entry}.{name}"] = text
+
+    @property
+    def workload(self) -> Workload | None:
+        """None for the table of scenarios; WorkloadError if its file cannot be used."""
+        return None if self.entry == SCENARIOS else catalog.load(self.entry)
+
+    def fields(self) -> list[Field]:
+        """What can be said of the chosen entry, in the order of the form."""
+        workload = self.workload
+        if workload is None:
+            own = [Field("scenarios", "scenarios", "all", f"any of {', '.join(scenarios.load())}")]
+            offered, backends = list(PRECISIONS), list(BACKENDS)
+        else:
+            own = [_parameter_field(workload, parameter) for parameter in workload.parameters]
+            if workload.default_batch is not None:
+                batch = str(workload.default_batch)
+                own.append(Field("batch", "batch", batch, "items in a step", several=CURVE))
+            offered = [p for p in PRECISIONS if any(v.precision == p for v in workload.variants)]
+            backends = [b for b in BACKENDS if any(v.backend == b for v in workload.variants)]
+        seconds = replace(self.before, budget_s=None, quick=self.quick, thorough=False).budget
+        return [
+            *own,
+            Field("precision", "precision", "all", f"any of {', '.join(offered)}"),
+            Field("backend", "backend", "all", f"any of {', '.join(backends)}"),
+            Field("device", "device", "cpu, each GPU", "cpu, gpu, cuda:0 ... or fake:0@8"),
+            Field("threads", "threads", "all cores", "of every CPU contender", several=RACE),
+            Field("budget", "budget", f"{seconds:g}", "wall time of the whole run", "seconds"),
+        ]
+
+    def check(self) -> Checked:
+        """By the functions that check the command line."""
+        try:
+            request = self._request()
+            return Checked(request, outlook=_outlook(self._resolve(request)))
+        except (UsageError, ScenarioError, WorkloadError) as error:
+            wrong = self._wrong()
+            return Checked(self._request(without=wrong), wrong, str(error))
+
+    def _wrong(self) -> list[str]:
+        """The fields that are refused on their own."""
+        try:
+            keys = [field.key for field in self.fields()]
+        except WorkloadError:
+            return []
+        wrong = []
+        for key in keys:
+            try:
+                self._resolve(self._request(without=[other for other in keys if other != key]))
+            except (UsageError, ScenarioError):
+                wrong.append(key)
+        return wrong
+
+    def _request(self, without: Collection[str] = ()) -> Request:
+        def text(key: str) -> str:
+            return "" if key in without else self.texts.get(key, "").strip()
+
+        chosen: dict[str, tuple[str, ...]]
+        if self.entry == SCENARIOS:
+            chosen = {"scenarios": words([text("scenarios")]), "settings": ()}
+        else:
+            prefix = f"{self.entry}."
+            given = [key for key in self.texts if key.startswith(prefix) and text(key)]
+            settings = tuple(f"{key.removeprefix(prefix)}={text(key)}" for key in given)
+            chosen = {"workloads": (self.entry,), "settings": settings}
+        has_batch = self.entry != SCENARIOS and text("batch") and self._has_batch()
+        return Request(
+            **chosen,  # type: ignore[arg-type]
+            batch=whole_numbers("--batch", text("batch")) if has_batch else (),
+            precisions=words([text("precision")]),
+            backends=words([text("backend")]),
+            devices=words([text("device")]),
+            threads=whole_numbers("--threads", text("threads")) if text("threads") else (),
+            budget_s=_seconds(text("budget")),
+            quick=self.quick,
+            python=self.before.python,
+            seed=self.before.seed,
+            strict=self.before.strict,
+        )
+
+    def _has_batch(self) -> bool:
+        workload = self.workload
+        return workload is not None and workload.default_batch is not None
+
+    def _resolve(self, request: Request) -> list[RowPlan]:
+        rows = resolve(request, scenarios.load())
+        if self.machine is not None and not fake_devices(request):
+            real = [gpu for gpu in self.machine.gpus if not gpu.simulated]
+            fill_cases(rows, request, msgspec.structs.replace(self.machine, gpus=real))
+        return rows
+
+
+def _parameter_field(workload: Workload, parameter: Parameter) -> Field:
+    """A knob of the workload; a tuning one is left to race what the workload proposes."""
+    bounded = parameter.minimum is not None or parameter.maximum is not None
+    spelled = isinstance(parameter.default, str)
+    allowed = [
+        "tuning" if parameter.tuning else "",
+        ", ".join(parameter.choices),
+        f"{parameter.range_text()} {parameter.unit}".strip() if bounded else parameter.unit,
+    ]
+    several = RACE if parameter.tuning else CURVE
+    return Field(
+        key=f"{workload.name}.{parameter.name}",
+        label=parameter.name,
+        default="as proposed" if parameter.tuning else str(parameter.default),
+        help=parameter.help,
+        allowed="; ".join(part for part in allowed if part),
+        several="" if spelled else several,
+    )
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise UsageError(f"--budget takes seconds, not {text!r}") from None
+
+
+def _outlook(rows: list[RowPlan]) -> str:
+    """`7 rows of 6 contenders`, as far as the machine is known."""
+    count = len(rows)
+    most = max((len(row.cases) for row in rows), default=0)
+    told = f"{count} row{'' if count == 1 else 's'}"
+    if most:
+        told += f", {'' if count == 1 else 'up to '}{most} contender{'' if most == 1 else 's'}"
+    return told + (" each" if most and count > 1 else "")

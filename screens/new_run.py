@@ -1,0 +1,276 @@
+"""A form for a new run: choose a workload, change what should differ, see the command line."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from workbench import catalog
+from workbench.contract import WorkloadError
+from workbench.document import Machine
+from workbench.request import Request
+
+from .draft import SCENARIOS, Checked, Draft, Field
+from .widgets.keybar import KeyBar
+from .widgets.table import Column, Line, Table, longest_that_fits
+from .widgets.text import Drawn, heading, joined
+
+_COLUMNS = (Column("name", "Measure", maximum=24), Column("title", "", rank=1, minimum=24))
+
+
+class Entry(Input):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Start", key_display="enter"),
+    ]
+
+
+class Tick(Static, can_focus=True):
+    """Yes or no.  Textual's Checkbox tells them apart by colour alone."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "tick", "Tick"),
+        Binding("enter", "submit", "Start", key_display="enter"),
+    ]
+
+    on: reactive[bool] = reactive(False, init=False)
+
+    class Changed(Message):
+        """It was ticked or cleared."""
+
+    class Submitted(Message):
+        """Enter."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def render(self) -> Content:
+        return Content(f"[{'x' if self.on else ' '}] {self._text}")
+
+    def action_tick(self) -> None:
+        self.on = not self.on
+        self.post_message(self.Changed())
+
+    def on_click(self) -> None:
+        self.action_tick()
+
+    def action_submit(self) -> None:
+        self.post_message(self.Submitted())
+
+
+class FieldLine(Horizontal):
+    """A label, what is typed, and what may be; one line is used for one field after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.field: Field | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Drawn(classes="label")
+        yield Entry(compact=True, select_on_focus=False)
+        yield Drawn(classes="allowed")
+
+    @property
+    def input(self) -> Input:
+        return self.query_one(Input)
+
+    def show(self, field: Field | None, text: str) -> None:
+        self.field, self.display = field, field is not None
+        if field is None:
+            return
+        with self.prevent(Input.Changed):
+            self.input.value = text
+        self.input.placeholder = field.default
+        self.mark(wrong=False)
+        forms = [Content.styled(told, "dim") for told in (field.allowed, "")]
+        self.query_one(".allowed", Drawn).show(lambda width, _: longest_that_fits(forms, width))
+
+    def mark(self, *, wrong: bool) -> None:
+        if self.field is not None:
+            name = self.field.label
+            label = Content.styled(f"! {name}", "bold $error") if wrong else Content(f"  {name}")
+            self.query_one(".label", Drawn).show(
+                lambda width, _: label.truncate(width, ellipsis=True)
+            )
+
+
+class NewRunScreen(ModalScreen[Request | None]):
+    """Ends with the request to start, or with None."""
+
+    AUTO_FOCUS = "Table"
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
+    # With priority, for a key that follows at once must find the focus where it then is.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,right", "choose", "Choose", key_display="enter", priority=True),
+        Binding("tab", "app.focus_next", "Next field", priority=True),
+        Binding("shift+tab", "app.focus_previous", "Field before", show=False, priority=True),
+        Binding("down", "move(1)", "Next", show=False, priority=True),
+        Binding("up", "move(-1)", "Before", show=False, priority=True),
+        Binding("escape", "leave", "Leave", key_display="esc"),
+    ]
+
+    def __init__(self, before: Request, machine: Machine | None) -> None:
+        super().__init__()
+        self._workloads, self._broken = catalog.load_all()
+        known = all(name in self._workloads for name in before.workloads)
+        self._draft = Draft(before if known else Request(), machine)
+        self._checked: Checked = self._draft.check()
+
+    def compose(self) -> ComposeResult:
+        most = max((len(w.parameters) for w in self._workloads.values()), default=0)
+        yield Drawn(id="new-title")
+        with Horizontal(id="new-body"):
+            yield Table(id="entries")
+            with VerticalScroll(id="fields", can_focus=False):
+                yield Drawn(id="teaches")
+                for _ in range(most + len(Draft(Request()).fields()) + 1):
+                    yield FieldLine()
+                yield Tick("quick: smaller sizes, 20 s")
+        with Vertical(id="new-foot"):
+            yield Drawn(id="new-said")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.query_one("#new-title", Drawn).show(lambda width, _: heading("New run", width))
+        self.query_one(Tick).on = self._draft.quick
+        table = self.query_one(Table)
+        table.cursor = self._draft.entry
+        table.show(_COLUMNS, self._lines(), Content(""))
+        self._show_entry()
+
+    def _lines(self) -> list[Line]:
+        titles = {name: workload.title for name, workload in self._workloads.items()}
+        titles |= dict.fromkeys(self._broken, "cannot be used")
+        everything = Content.styled("scenarios", "bold")
+        table = Content.styled("The table of scenarios", "dim")
+        return [
+            Line(SCENARIOS, {"name": everything, "title": table}),
+            *(
+                Line(name, {"name": Content(name), "title": Content.styled(titles[name], "dim")})
+                for name in catalog.files()
+            ),
+        ]
+
+    # --------------------------------------------------------- what is shown
+
+    def _show_entry(self) -> None:
+        """The fields of the chosen entry, with what was typed into them before."""
+        draft = self._draft
+        try:
+            workload, fields = draft.workload, draft.fields()
+        except WorkloadError as error:
+            title, teaches, fields = draft.entry, str(error), []
+        else:
+            title = workload.title if workload else "The table of scenarios"
+            teaches = workload.teaches if workload else "Each with its contenders: CPU or GPU?"
+        said = Content.assemble((title, "bold"), "\n", (teaches, "dim"))
+        self.query_one("#teaches", Drawn).show(lambda width, _: joined(said.wrap(width)))
+        lines = list(self.query(FieldLine))
+        for number, line in enumerate(lines):
+            field = fields[number] if number < len(fields) else None
+            line.show(field, draft.texts.get(field.key, "") if field else "")
+        self.query_one(Tick).display = bool(fields)
+        self._check()
+
+    def _check(self) -> None:
+        self._checked = self._draft.check()
+        for line in self.query(FieldLine):
+            if line.field is not None:
+                line.mark(wrong=line.field.key in self._checked.wrong)
+        self._draw_foot()
+
+    def _draw_foot(self) -> None:
+        checked, field = self._checked, self._focused_field()
+        told = [] if field is None else [Content.styled(text, "dim") for text in field.told]
+
+        def make(width: int, height: int) -> Content:
+            style = "dim" if checked.error else "$primary"
+            command = Content.assemble(("$ ", "dim"), (checked.command, style)).wrap(width)
+            outlook = Content.styled(checked.outlook, "dim")
+            if checked.error:
+                outlook = Content.styled(f"! {checked.error}", "$error")
+            ending = outlook.wrap(width)[:2]
+            room = max(1, height - 1 - len(ending))
+            if len(command) > room:
+                command = [*command[: room - 1], command[room - 1].truncate(width - 1), Content("")]
+                command[room - 1] = Content.assemble(command[room - 1], "…")
+            helped = longest_that_fits(told or [Content("")], width)
+            return joined([helped, *command[:room], *ending])
+
+        self.query_one("#new-said", Drawn).show(make)
+
+    def _focused_field(self) -> Field | None:
+        line = self.focused.parent if self.focused is not None else None
+        return line.field if isinstance(line, FieldLine) else None
+
+    # ------------------------------------------------------------- the keys
+
+    @property
+    def _choosing(self) -> bool:
+        return isinstance(self.focused, Table)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._choosing if action == "choose" else True
+
+    def action_move(self, step: int) -> None:
+        if self._choosing:
+            self.query_one(Table).action_move(step)
+            self.on_table_moved()
+        elif step > 0:
+            self.focus_next()
+        else:
+            self.focus_previous()
+
+    def action_choose(self) -> None:
+        self.on_table_moved()
+        self.focus_next(Entry)
+
+    def on_table_moved(self) -> None:
+        entry = self.query_one(Table).cursor
+        if entry is not None and entry != self._draft.entry:
+            self._draft.entry = entry
+            self._show_entry()
+
+    def on_table_selected(self) -> None:
+        self.action_choose()
+
+    def on_descendant_focus(self) -> None:
+        self._draw_foot()
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        line = message.input.parent
+        if isinstance(line, FieldLine) and line.field is not None:
+            self._draft.texts[line.field.key] = message.input.value
+            self._check()
+
+    def on_tick_changed(self) -> None:
+        self._draft.quick = self.query_one(Tick).on
+        self._show_entry()
+
+    def on_input_submitted(self) -> None:
+        self._start()
+
+    def on_tick_submitted(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        """Start what was asked for, or go to the first field that is wrong."""
+        self._check()
+        if not self._checked.error:
+            self.dismiss(self._checked.request)
+            return
+        for line in self.query(FieldLine):
+            if line.field is not None and line.field.key in self._checked.wrong:
+                line.input.focus()
+                return
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,135 @@
+"""Plain runs as lists of events: a sweep over sizes, a profile, a search for the largest batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import recorded_machines as machines
+from recorded import entries_of
+from recorded_scenarios import SCENARIOS, Entry, Scenario
+from recorder import Recorder
+
+from workbench import events as ev
+from workbench.document import BatchAttempt, LargestBatch, OperatorShare, Reason, Trace
+
+SIZES = (64, 4096, 512, 128, 1024, 256, 2048)  # coarse to fine, as the engine goes
+NO_MEMORY = Reason("no_memory", "CUDA ran out of memory at batch 8,192", "try a smaller --batch")
+
+
+def _product(n: int) -> Scenario:
+    """Small products wait for launches on the GPU, large ones for arithmetic on the CPU."""
+    flops = 2.0 * n**3
+
+    def cpu(backend: str, precision: str, rate: float, start_s: float) -> Entry:
+        return Entry("cpu", backend, precision, start_s + flops / rate, 16)
+
+    def gpu(precision: str, rate: float) -> Entry:
+        return Entry("cuda:0", "torch", precision, 9e-6 + flops / rate)
+
+    return Scenario(
+        id=f"matmul[n={n}]",
+        title="Matrix product",
+        question="Dense arithmetic is what a GPU is built for; precision decides how fast it goes.",
+        textbook=None,
+        objective="throughput",
+        workload="matmul",
+        max_error=0.01,
+        item="products",
+        items=1.0,
+        flops=flops,
+        why="",
+        cpu=(
+            cpu("numpy", "fp32", 1.0e12, 1.2e-6),
+            cpu("torch", "fp32", 1.1e12, 2.4e-6),
+            cpu("torch", "bf16", 2.4e12, 4.1e-6),
+        ),
+        gpu=(gpu("fp32", 5.1e13), gpu("bf16", 6.6e14)),
+        params={"n": n},
+        point={"n": n},
+    )
+
+
+def sweep(reached: int = len(SIZES), rounds_of_last: int = 0) -> list[ev.AnyEvent]:
+    """A product at seven sizes; of the row after the `reached` ones `rounds_of_last` rounds."""
+    recorder = Recorder()
+    recorder.begin(*machines.gpu_server(), [])
+    rows = [(scenario, entries_of(scenario, "cuda:0")) for scenario in map(_product, SIZES)]
+    for scenario, entries in rows:
+        recorder.plan(scenario, entries)
+    known: set[str] = set()
+    for number, (scenario, entries) in enumerate(rows):
+        if number > reached or (number == reached and not rounds_of_last):
+            break
+        at_s = recorder.passed(0.05)
+        recorder.events.append(ev.RaceStarted(at_s=at_s, scenario=scenario.id, share_s=7.6))
+        recorder.prepare(scenario, entries, known)
+        if number == reached:
+            recorder.race(scenario, entries, rounds_of_last)
+            break
+        recorder.race(scenario, entries)
+        recorder.end(scenario, entries)
+    return recorder.finish() if reached == len(SIZES) else recorder.events
+
+
+def sweep_midway() -> list[ev.AnyEvent]:
+    """The same while the fourth size is raced."""
+    return sweep(3, 4)
+
+
+def profiled() -> list[ev.AnyEvent]:
+    """Training with figures of its own and a profile of each contender."""
+    scenario = replace(SCENARIOS[0], id="train_cnn", textbook=None)
+    entries = entries_of(scenario, "cuda:0")
+    recorder = Recorder()
+    recorder.begin(*machines.gpu_server(), [])
+    recorder.plan(scenario, entries)
+    recorder.events.append(ev.RaceStarted(at_s=recorder.at_s, scenario=scenario.id, share_s=50.0))
+    recorder.prepare(scenario, entries, set())
+    recorder.race(scenario, entries)
+    recorder.events = [_telling(event) for event in recorder.events]
+    names = ("aten::convolution_backward", "aten::mkldnn_convolution", "aten::native_batch_norm")
+    operators = [
+        OperatorShare(name, 12 >> number, 0.04 / (number + 1), share)
+        for number, (name, share) in enumerate(zip(names, (0.52, 0.27, 0.081), strict=True))
+    ]
+    first = next(iter(entries))
+    at_s = recorder.passed(0.5)
+    recorder.events.append(ev.CaseProfiled(at_s=at_s, case=first, steps=6, operators=operators))
+    recorder.end(scenario, entries)
+    trace = Trace("run.trace.json", "nsys profile -o run workbench run train_cnn")
+    recorder.events.append(ev.TraceWritten(at_s=recorder.passed(0.1), trace=trace))
+    return recorder.finish()
+
+
+def _telling(event: ev.AnyEvent) -> ev.AnyEvent:
+    if not isinstance(event, ev.BlockMeasured):
+        return event
+    fields = {name: getattr(event, name) for name in event.__struct_fields__}
+    return ev.BlockMeasured(**{**fields, "figures": {"waiting_fraction": 0.12}})
+
+
+def largest_batch() -> list[ev.AnyEvent]:
+    """The largest batch of one contender, found; of another it is looked for."""
+    scenario = replace(SCENARIOS[0], id="train_cnn", textbook=None)
+    entries = entries_of(scenario, "cuda:0")
+    recorder = Recorder()
+    recorder.begin(*machines.gpu_server(), [])
+    recorder.plan(scenario, entries)
+    first, second, *_ = reversed(entries)
+    attempts = [
+        BatchAttempt(64, 0.0021, 3 << 28, None),
+        BatchAttempt(4096, 0.118, 34 << 30, None),
+        BatchAttempt(8192, None, None, NO_MEMORY),
+    ]
+    for attempt in attempts:
+        at_s = recorder.passed(2.0)
+        recorder.events.append(ev.BatchTried(at_s=at_s, case=first, attempt=attempt))
+    found = LargestBatch(case=first, batch=4096, ended_by="memory", attempts=attempts)
+    recorder.events += [
+        ev.LargestBatchFound(at_s=recorder.at_s, found=found),
+        ev.CaseFinished(
+            at_s=recorder.at_s, case=first, scenario=scenario.id, status="ok", reason=None
+        ),
+        ev.BatchTried(at_s=recorder.passed(2.0), case=second, attempt=attempts[0]),
+    ]
+    return recorder.events

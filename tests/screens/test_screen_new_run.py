@@ -1,0 +1,276 @@
+"""The form for a new run: keys alone fill it in, and what it starts is what it shows."""
+
+from __future__ import annotations
+
+import pytest
+import recorded
+from stage import HeldFeed, held, press, replayed, settle, text
+from textual.events import Key
+from textual.pilot import Pilot
+
+from screens.app import WorkbenchApp
+from screens.draft import SCENARIOS, Draft
+from screens.feed import ReplayFeed
+from screens.new_run import NewRunScreen
+from screens.widgets.table import Table
+from workbench import catalog
+from workbench.contract import Parameter
+from workbench.request import Request
+
+SIZE = (80, 24)
+Started = list[list[str]]
+
+
+def finished(request: Request | None = None) -> tuple[WorkbenchApp, Started]:
+    """An app whose run is over, and the arguments of every engine that it starts."""
+    started: Started = []
+
+    def feed(asked: Request) -> ReplayFeed:
+        started.append(asked.arguments())
+        return ReplayFeed(recorded.cpu_only())
+
+    return WorkbenchApp(feed, request, monotonic=lambda: 0.0), started
+
+
+async def choose(pilot: Pilot[None], name: str) -> None:
+    """Open the form and walk down to this entry."""
+    await press(pilot, "n")
+    entries = pilot.app.screen.query_one(Table)
+    while entries.cursor != name:
+        before = entries.cursor
+        await pilot.press("down")
+        assert entries.cursor != before, f"there is no {name}"
+    await settle(pilot)
+
+
+async def walk_to(pilot: Pilot[None], label: str) -> None:
+    """Go on to this field, which is then explained below."""
+    for _ in range(12):
+        await press(pilot, "tab")
+        if f" {label}: " in text(pilot):
+            return
+    raise AssertionError(f"there is no field {label}")
+
+
+async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() -> None:
+    app, started = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await choose(pilot, "matmul")
+        assert "Dense arithmetic is what a GPU is built for" in text(pilot)
+        await press(pilot, "enter", *"64..51x")
+        assert "! n takes whole numbers, as 64 or 64,100 or 64..4096" in text(pilot)
+        await press(pilot, "down", *"fp32", "enter")
+        assert isinstance(app.screen, NewRunScreen), "a wrong form starts nothing"
+        assert "64..51x" in text(pilot)
+        assert "$ workbench run matmul --precision fp32" in text(pilot)
+        await press(pilot, "backspace", "2")
+        assert "$ workbench run matmul --precision fp32 --set n=64..512" in text(pilot)
+        assert "4 rows, up to 2 contenders each" in text(pilot)
+        assert len(started) == 1
+        await press(pilot, "enter")
+        assert started[1:] == [["run", "matmul", "--precision", "fp32", "--set", "n=64..512"]]
+        assert "[2 Run]" in text(pilot)
+
+
+async def test_every_option_of_the_form_reaches_the_engine() -> None:
+    app, started = finished(Request(seed=7, strict=True))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await choose(pilot, "train_cnn")
+        values = {"image": "32,64", "batch": "8..32", "precision": "fp32", "backend": "torch"}
+        values |= {"device": "cpu, fake:0@8", "threads": "1,2", "budget": "30"}
+        for label, value in values.items():
+            await walk_to(pilot, label)
+            await press(pilot, *value)
+        await press(pilot, "down", "space")
+        assert "[x] quick" in text(pilot)
+        await press(pilot, "enter")
+    assert started[1] == [
+        *["run", "train_cnn", "--quick", "--strict", "--budget", "30"],
+        *["--device", "cpu", "--device", "fake:0@8", "--backend", "torch", "--precision", "fp32"],
+        *["--set", "image=32,64", "--threads", "1,2", "--batch", "8,16,32", "--seed", "7"],
+    ]
+
+
+async def test_keys_that_come_all_at_once_go_where_they_belong() -> None:
+    app, started = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "n")
+        to_matmul = list(catalog.files()).index("matmul") + 1
+        keys = ["down"] * to_matmul + ["enter", *"64", "down", *"fp32", "tab", *"torch"]
+        for key in keys:
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await settle(pilot)
+        shown = "$ workbench run matmul --backend torch --precision fp32 --set n=64"
+        assert shown in text(pilot)
+        for key in ("backspace", "backspace", "enter"):
+            app.post_message(Key(key, None))
+        await settle(pilot)
+    assert len(started) == 1, "`tor` is no backend: what was typed before enter counts"
+
+
+async def test_the_table_of_scenarios_comes_first_and_its_names_are_checked() -> None:
+    app, started = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "2", "n")
+        assert "The table of scenarios" in text(pilot)
+        await press(pilot, "enter", *"realtine")
+        assert "did you mean realtime?" in text(pilot)
+        await press(pilot, "backspace", "backspace", *"me", "enter")
+        assert "[3 Advisor]" in text(pilot)
+    assert started == [[], ["advise", "realtime"]]
+
+
+async def test_the_form_begins_with_the_run_before_and_escape_leaves_it_as_it_was() -> None:
+    before = Request(workloads=("matmul",), settings=("n=256",), devices=("cpu",), budget_s=9.5)
+    app, started = finished(before)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "n")
+        assert "$ workbench run matmul --budget 9.5 --device cpu --set n=256" in text(pilot)
+        await press(pilot, "enter", *"0", "escape")
+        assert not isinstance(app.screen, NewRunScreen)
+        await press(pilot, "s")
+    assert started == [before.arguments(), before.arguments()]
+
+
+async def test_what_was_typed_stays_while_other_workloads_are_looked_at() -> None:
+    app, _ = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await choose(pilot, "matmul")
+        await press(pilot, "enter", *"128", "shift+tab", "down")
+        assert "--set" not in text(pilot)
+        await press(pilot, "up")
+        assert "--set n=128" in text(pilot)
+
+
+async def test_a_device_that_is_not_here_is_noticed_once_the_machine_is_known() -> None:
+    app, _ = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await choose(pilot, "matmul")
+        await press(pilot, "enter", *["down"] * 3, *"cuda:0")
+        assert "there is no cuda:0 here. Choices: cpu" in text(pilot)
+        assert "! device" in text(pilot)
+
+
+async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
+    app, started = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "n", "enter")
+        lines = text(pilot).splitlines()
+        row = next(i for i, line in enumerate(lines) if "[ ] quick" in line)
+        await pilot.click(offset=(lines[row].index("[ ]") + 1, row))
+        await settle(pilot)
+        assert "$ workbench --quick" in text(pilot)
+        await press(pilot, "up")
+        await pilot.click(offset=(text(pilot).splitlines()[-1].index("Start"), SIZE[1] - 1))
+        await settle(pilot)
+    assert started == [[], ["--quick"]]
+
+
+async def test_it_is_offered_neither_during_a_run_nor_in_a_replay() -> None:
+    for app in (held(recorded.midway())[0], replayed(recorded.h200(), replay=True)):
+        async with app.run_test(size=SIZE) as pilot:
+            await settle(pilot)
+            assert "n New" not in text(pilot)
+            await press(pilot, "n")
+            assert not isinstance(app.screen, NewRunScreen)
+
+
+async def test_a_new_run_closes_the_details_of_the_old_one() -> None:
+    feeds = [ReplayFeed(recorded.cpu_only()), HeldFeed(recorded.midway()[:1])]
+    app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter", "2", "enter")
+        await choose(pilot, "launch")
+        await press(pilot, "enter", "enter")
+        assert "[2 Run]" in text(pilot)
+        assert "Planning the races" in text(pilot)
+
+
+async def test_a_workload_that_cannot_be_used_says_why(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("mine")
+    (folder / "aaa_mine.py").write_text("raise RuntimeError('not today')\n")
+    monkeypatch.setenv(catalog.ENV, str(folder))
+    app, started = finished()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await choose(pilot, "aaa_mine")
+        assert "cannot be used: RuntimeError: not today" in text(pilot)
+        await press(pilot, "enter", "enter")
+        assert isinstance(app.screen, NewRunScreen)
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("name", [SCENARIOS, *catalog.files()])
+def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> None:
+    draft = Draft(Request())
+    draft.entry = name
+    checked = draft.check()
+    assert checked.error == ""
+    assert checked.request.arguments() == (["run", name] if name else [])
+    assert len({field.label for field in draft.fields()}) == len(draft.fields())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [
+        ("batch", "1..x", "--batch takes whole numbers"),
+        ("batch", "0", "--batch lies between 1 and 1000000, not at 0"),
+        ("threads", "0", "--threads lies between"),
+        ("budget", "soon", "--budget takes seconds, not 'soon'"),
+        ("budget", "nan", "--budget lies between"),
+        ("precision", "fp31", "did you mean fp32?"),
+        ("backend", "jax", "unknown backend 'jax'"),
+        ("device", "gpu0", "unknown device 'gpu0'"),
+        ("train_cnn.image", "1", "image lies between 16 and 256, not at 1"),
+    ],
+)
+def test_a_wrong_text_names_its_field_and_leaves_the_others(
+    key: str, value: str, error: str
+) -> None:
+    draft = Draft(Request(quick=True, seed=3))
+    draft.entry = "train_cnn"
+    draft.texts[key] = value
+    checked = draft.check()
+    assert error in checked.error
+    assert list(checked.wrong) == [key]
+    assert checked.command == "workbench run train_cnn --quick --seed 3"
+
+
+def test_fields_that_are_wrong_only_together_are_not_blamed_one_by_one() -> None:
+    draft = Draft(Request())
+    draft.entry = "train_cnn"
+    draft.texts |= {
+        "batch": ",".join(map(str, range(1, 60))),
+        "train_cnn.image": "16..100,17,18,19",
+    }
+    draft.texts["train_cnn.loaders"] = "1,2,3"
+    checked = draft.check()
+    assert "rows; 512 at most" in checked.error
+    assert list(checked.wrong) == []
+
+
+def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload = type(catalog.load("matmul"))()
+    knob = Parameter("block", 64, "rows in a block", 8, 512, unit="rows", tuning=True)
+    monkeypatch.setattr(type(workload), "parameters", (*workload.parameters, knob))
+    draft = Draft(Request())
+    draft.entry = "matmul"
+    field = next(field for field in draft.fields() if field.label == "block")
+    assert field.default == "as proposed"
+    assert field.allowed == "tuning; between 8 and 512 rows"
+    draft.texts["matmul.block"] = "16,32"
+    assert draft.check().command == "workbench run matmul --set block=16,32"
+    assert draft.check().outlook == "1 row"
