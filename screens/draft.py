@@ -78,6 +78,7 @@ class Draft:
             "batch": ",".join(map(str, given.batch)),
             "precision": ",".join(given.precisions),
             "backend": ",".join(given.backends),
+            "mode": ",".join(given.modes),
             "device": ",".join(given.devices),
             "threads": ",".join(map(str, given.threads)),
             "budget": "" if given.budget_s is None else f"{given.budget_s:g}",
@@ -96,7 +97,7 @@ class Draft:
         workload = self.workload
         if workload is None:
             own = [Field("scenarios", "scenarios", "all", f"any of {', '.join(scenarios.load())}")]
-            offered, backends = list(PRECISIONS), list(BACKENDS)
+            offered, backends, modes = list(PRECISIONS), list(BACKENDS), []
         else:
             own = [_parameter_field(workload, parameter) for parameter in workload.parameters]
             if workload.default_batch is not None:
@@ -104,11 +105,13 @@ class Draft:
                 own.append(Field("batch", "batch", batch, "items in a step", several=CURVE))
             offered = [p for p in PRECISIONS if any(v.precision == p for v in workload.variants)]
             backends = [b for b in BACKENDS if any(v.backend == b for v in workload.variants)]
+            modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
         seconds = replace(self.before, budget_s=None, quick=self.quick, thorough=False).budget
         return [
             *own,
             Field("precision", "precision", "all", f"any of {', '.join(offered)}"),
             Field("backend", "backend", "all", f"any of {', '.join(backends)}"),
+            *([Field("mode", "mode", "all", f"any of plain, {', '.join(modes)}")] if modes else []),
             Field("device", "device", "cpu, each GPU", "cpu, gpu, cuda:0 ... or fake:0@8"),
             Field("threads", "threads", "all cores", "of every CPU contender", several=RACE),
             Field("budget", "budget", f"{seconds:g}", "wall time of the whole run", "seconds"),
@@ -155,6 +158,7 @@ class Draft:
             batch=whole_numbers("--batch", text("batch")) if has_batch else (),
             precisions=words([text("precision")]),
             backends=words([text("backend")]),
+            modes=words([text("mode")]) if text("mode") and self._has_modes() else (),
             devices=words([text("device")]),
             threads=whole_numbers("--threads", text("threads")) if text("threads") else (),
             budget_s=_seconds(text("budget")),
@@ -167,6 +171,10 @@ class Draft:
     def _has_batch(self) -> bool:
         workload = self.workload
         return workload is not None and workload.default_batch is not None
+
+    def _has_modes(self) -> bool:
+        workload = self.workload
+        return workload is not None and any(v.mode for v in workload.variants)
 
     def _resolve(self, request: Request) -> list[RowPlan]:
         rows = resolve(request, scenarios.load())

@@ -54,7 +54,7 @@ class Fitting:
         self._end_s = end_s  # on the run's clock
 
     def search(self, case: Case, scenario: str, until_s: float) -> None:
-        """Find the largest batch of `case`, of the row `scenario`, from its own on, by `until_s`."""
+        """Find the largest batch of `case`, beginning at its own; `scenario` is its row."""
         found = LargestBatch(case=case.id, batch=None, ended_by="budget", attempts=[])
         for attempt, ended_by in self._attempts(case, until_s):
             self._emit(ev.BatchTried(at_s=self._control.now(), case=case.id, attempt=attempt))
