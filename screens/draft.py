@@ -168,12 +168,18 @@ class Draft:
             strict=self.before.strict,
         )
 
+    def _usable(self) -> Workload | None:
+        try:
+            return self.workload
+        except WorkloadError:
+            return None
+
     def _has_batch(self) -> bool:
-        workload = self.workload
+        workload = self._usable()
         return workload is not None and workload.default_batch is not None
 
     def _has_modes(self) -> bool:
-        workload = self.workload
+        workload = self._usable()
         return workload is not None and any(v.mode for v in workload.variants)
 
     def _resolve(self, request: Request) -> list[RowPlan]:

@@ -79,7 +79,7 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             return LogLine(at, "telemetry", reason_text(event.gap), "warn") if event.gap else None
         case ev.CaseProfiled():
             if event.reason is None:
-                return _of_case(event, figures, "profiled", f"{event.steps} steps")
+                return _of_case(event, figures, "profiled", "")
             return _of_case(event, figures, "profiled", reason_text(event.reason), "warn")
         case ev.BatchTried():
             attempt = event.attempt

@@ -340,8 +340,6 @@ def start(
     plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
     for name in ("devices", "backends", "precisions", "modes"):
         options[name] = words(options[name])
-    if options["quick"] and options["thorough"]:
-        raise UsageError("--quick and --thorough exclude each other")
     if as_json and as_jsonl:
         raise UsageError("--json and --jsonl exclude each other")
     check_python(options["python"])

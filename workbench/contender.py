@@ -52,6 +52,7 @@ class Contender:
     dropped: ev.CaseDropped | None = None
     telemetry: Telemetry | None = None
     operators: list[OperatorShare] = field(default_factory=list)
+    unprofiled: Reason | None = None
 
     @property
     def samples_s(self) -> list[float]:

@@ -156,6 +156,7 @@ class Work:
     items: float  # what throughput counts, per step
     item: str  # its unit: "samples", "products", "runs"
     memory_bytes: float  # estimated peak, refused beforehand where it does not fit
+    ranks: int = 1  # processes that share the step, each on a GPU of its own or on its threads
 
 
 @dataclass(frozen=True)
@@ -192,8 +193,9 @@ class Profile:
     """
 
     events: list[dict[str, Any]]
-    operators: list[Operator]  # longest first
-    device: str  # whose time `self_s` is: "cpu" or "gpu"
+    operators: list[Operator]  # the longest, longest first
+    total_s: float  # of all operators, those left out too
+    device: str  # whose time that is: "cpu" or "gpu"
 
 
 class Setup:

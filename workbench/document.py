@@ -314,7 +314,7 @@ class OperatorShare(msgspec.Struct, frozen=True):
     name: str
     calls: int
     self_s: float
-    share: float  # of all operators' time on this device
+    share: float  # of all operators' time, on a GPU of all kernels'
 
 
 class Measurement(msgspec.Struct):
@@ -356,6 +356,7 @@ class Measurement(msgspec.Struct):
     against: Against | None = None  # None for the fastest of its row
     roofline: Roofline | None = None
     operators: list[OperatorShare] = []  # with --trace, longest first
+    unprofiled: Reason | None = None  # with --trace: why there are none
     figures: dict[str, float] = {}  # of this workload alone, median over blocks; units in the names
 
 
@@ -480,11 +481,11 @@ class Curve(msgspec.Struct, frozen=True):
     contender: str
     unit: str  # of `rate`
     points: list[CurvePoint]
-    knee: Value | None  # over batch: the smallest with 90 % of the curve's best rate
+    knee: Value | None  # over batch: the smallest with 90 % of the curve's best rate; None: rising
 
 
 class LeadChange(msgspec.Struct, frozen=True):
-    """Between two neighbouring points another contender becomes the fastest."""
+    """Between two points another contender becomes the fastest beyond doubt."""
 
     parameter: str
     between: tuple[Value, Value]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from . import __version__, ceilings
+from . import __version__, catalog, ceilings
 from . import events as ev
 from .advisor.verdict import decide
 from .control import Cancelled, Control
@@ -133,6 +133,7 @@ class Engine:
             status = "done"
         except Cancelled as cancelled:
             self._conclude()
+            self._write_trace()
             status = "cancelled"
             text = f"the run was cut short ({cancelled})"
             self._warn(Warning("cut_short", text, "run it again"))
@@ -172,16 +173,21 @@ class Engine:
         if self._request.largest_batch:
             found = [each.batch for each in self.report.largest_batches]
             return OK if all(found) else FAILED
-        for row in self.report.rows.values():
+        rows = self.report.rows.values()
+        if not any(c.blocks for row in rows for c in row.contenders):
+            return FAILED
+        for row in rows:
             measured = any(c.blocks for c in row.contenders)
             failed = any(c.state == "failed" for c in row.contenders)
             # In a table one contender may fail and the row still answers; a plain run owes each.
             owed = not self._request.every or failed  # of all, some need what is not here
             if (not measured and owed) or (failed and row.plan.textbook is None):
                 return FAILED
+        if not self._request.strict:
+            return OK
         document = self.report.document()
         untrusted = document.warnings or any(m.warnings for m in document.measurements)
-        return UNTRUSTED if self._request.strict and untrusted else OK
+        return UNTRUSTED if untrusted else OK
 
     def _measure(self) -> None:
         machine, software = detect(self._request.python)
@@ -196,6 +202,10 @@ class Engine:
         self._emit(detected)
         for warning in hardware_warnings(machine, software):
             self._warn(warning)
+        if self._request.every:
+            for name, error in catalog.load_all()[1].items():
+                remedy = error.hint or f"correct {name}.py, or take it out of the folder"
+                self._warn(Warning("broken_workload", f"left out: {error}", remedy))
         mark = ceilings.fingerprint(machine, software)
         self._rows = [row for row in self._rows if row.cases]
         for row in self._rows:
@@ -277,9 +287,14 @@ class Engine:
             seed=self._request.seed,
             end_s=end_s,
         )
+        begun: str | None = None
         for position, (case, scenario) in enumerate(cases):
             self._control.check()
             now = self._control.now()
+            if scenario != begun:
+                share_s = max(0.0, end_s - now)
+                self._emit(ev.RaceStarted(at_s=now, scenario=scenario, share_s=share_s))
+                begun = scenario
             fitting.search(case, scenario, now + max(0.0, end_s - now) / (len(cases) - position))
 
     def _decide(self, row: RowPlan) -> None:
@@ -371,10 +386,11 @@ class Engine:
         )
 
     def _reproduce(self, row: RowPlan) -> str:
-        """The command that measures this row alone, in the same time."""
-        request = replace(self._request, budget_s=self._request.budget, every=False, trace=None)
+        """The command that measures this row alone."""
+        request = replace(self._request, every=False, trace=None)
         if not (self._request.workloads or self._request.every):
-            alone = replace(request, scenarios=(row.scenario.id,))
+            budget_s = self._request.budget
+            alone = replace(request, scenarios=(row.scenario.id,), budget_s=budget_s)
         else:
             point = dict(row.point)
             batch = point.pop("batch", None)

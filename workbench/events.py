@@ -139,7 +139,6 @@ class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
     """A pass beside the race, slower for being watched; `reason`: why there is none."""
 
     case: str
-    steps: int
     operators: list[OperatorShare]
     reason: Reason | None = None
 

@@ -6,7 +6,6 @@ engine refuses to look beside their processes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from . import events as ev
 from .contract import Case
 from .control import Control
 from .document import BatchAttempt, LargestBatch, Machine, Reason
-from .racing import SLACK_S, START_DEADLINE_S, worker_key
+from .racing import BUDGET, CANNOT_HERE, SLACK_S, START_DEADLINE_S, worker_key
 from .request import UsageError
 from .workers import Pool, WorkerFailed
 
@@ -26,12 +25,14 @@ GROWTH = 2.5  # times as long as the attempt before is what one of twice the bat
 def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> None:
     """Raise UsageError where a search would take the memory of other people's processes."""
     for gpu in machine.gpus:
-        used = any(case.device == gpu.device for case in cases)
-        others = [p for p in gpu.processes or [] if p.pid != os.getpid()]
-        if used and others and not forced:
+        if forced or gpu.simulated or all(case.device != gpu.device for case in cases):
+            continue
+        if gpu.processes is None:
+            raise UsageError(f"who uses {gpu.device} cannot be read here: if nobody, add --force")
+        if gpu.processes:
             raise UsageError(
-                f"{gpu.device} is in use by {len(others)} other process(es), which a search for "
-                "the largest batch could end: wait for them, or add --force"
+                f"{gpu.device} is in use by {len(gpu.processes)} other process(es), which a search "
+                "for the largest batch could end: wait for them, or add --force"
             )
 
 
@@ -55,47 +56,44 @@ class Fitting:
 
     def search(self, case: Case, scenario: str, until_s: float) -> None:
         """Find the largest batch of `case`, beginning at its own; `scenario` is its row."""
-        found = LargestBatch(case=case.id, batch=None, ended_by="budget", attempts=[])
-        for attempt, ended_by in self._attempts(case, until_s):
-            self._emit(ev.BatchTried(at_s=self._control.now(), case=case.id, attempt=attempt))
-            found.attempts.append(attempt)
-            found.ended_by = ended_by
-        fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
-        found.batch = max(fitting, default=None)
-        now = self._control.now()
-        self._emit(ev.LargestBatchFound(at_s=now, found=found))
-        reason = None if fitting else _why_none(found)
+        found = LargestBatch(case=case.id, batch=None, ended_by="cancelled", attempts=[])
+        try:
+            for attempt in self._attempts(case, until_s):
+                self._emit(ev.BatchTried(at_s=self._control.now(), case=case.id, attempt=attempt))
+                found.attempts.append(attempt)
+            found.ended_by = _ended_by(found.attempts)
+        finally:
+            fitting = [attempt.batch for attempt in found.attempts if attempt.reason is None]
+            found.batch = max(fitting, default=None)
+            self._emit(ev.LargestBatchFound(at_s=self._control.now(), found=found))
+        status, reason = _outcome(found)
         self._emit(
             ev.CaseFinished(
-                at_s=now,
+                at_s=self._control.now(),
                 case=case.id,
                 scenario=scenario,
-                status="ok" if fitting else "failed",
+                status=status,
                 reason=reason,
             )
         )
 
-    def _attempts(self, case: Case, until_s: float) -> Iterator[tuple[BatchAttempt, str]]:
-        """Each attempt with what would end the search after it."""
+    def _attempts(self, case: Case, until_s: float) -> Iterator[BatchAttempt]:
+        """Until the largest is known well enough, or another attempt would take too long."""
         fits, fails = 0, 0
         batch: int | None = case.batch or 1
-        while batch is not None and self._control.now() < until_s:
-            began = self._control.now()
-            attempt = self._try(replace(case, batch=batch))
-            took = self._control.now() - began
-            reason = attempt.reason
-            if reason is not None and not _is_memory(reason):
-                yield attempt, "budget" if reason.code == "timeout" else reason.code
-                return
-            fits, fails = (fits, batch) if reason else (batch, fails)
-            batch = _next(fits, fails)
-            if batch is None:
-                yield attempt, "memory" if fails else "range"
-                return
+        took = 0.0
+        while batch is not None:
             grown = GROWTH if batch > fits and not fails else 1.0
-            yield attempt, "budget"
             if self._control.now() + grown * took > until_s:
                 return
+            began = self._control.now()
+            attempt = self._try(replace(case, batch=batch))
+            yield attempt
+            took = self._control.now() - began
+            if attempt.reason is not None and not _is_bound(attempt.reason):
+                return
+            fits, fails = (fits, batch) if attempt.reason else (batch, fails)
+            batch = _next(fits, fails)
 
     def _try(self, case: Case) -> BatchAttempt:
         key = worker_key(case)
@@ -127,9 +125,29 @@ def _next(fits: int, fails: int) -> int | None:
     return middle if fails > max(CLOSE * fits, fits + 1) else None
 
 
-def _why_none(found: LargestBatch) -> Reason:
+def _ended_by(attempts: Sequence[BatchAttempt]) -> str:
+    """What a search stopped at: the bound it closed in on, or why it could not go on."""
+    fits = max((a.batch for a in attempts if a.reason is None), default=0)
+    bounds = [(a.batch, a.reason) for a in attempts if a.reason is not None]
+    if bounds:
+        fails, reason = min(bounds, key=lambda bound: bound[0])
+        if not _is_bound(reason):
+            return "budget" if reason.code == "timeout" else reason.code
+        if _next(fits, fails) is None:
+            return "memory" if _is_memory(reason) else reason.code
+    return "range" if fits == MOST_BATCH else "budget"
+
+
+def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
+    """How the contender ended: a refusal, or no time, is no failure."""
+    if found.batch is not None:
+        return "ok", None
     if not found.attempts:
-        return Reason("budget", "the budget was spent before its turn", "give it a larger --budget")
+        return "skipped", BUDGET
     reason = found.attempts[-1].reason
-    assert reason is not None  # noqa: S101 - no attempt fitted
-    return reason
+    return "skipped" if reason is not None and reason.code in CANNOT_HERE else "failed", reason
+
+
+def _is_bound(reason: Reason) -> bool:
+    """Whether a smaller batch may do: memory, or a data set that holds no more."""
+    return _is_memory(reason) or reason.code == "bad_input"

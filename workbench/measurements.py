@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from .advisor import race
 from .contender import Contender
@@ -63,6 +62,7 @@ def measurement(
         against=against(contender, row),
         figures=figures_of(contender, row),
         operators=contender.operators,
+        unprofiled=contender.unprofiled,
         warnings=list(warnings),
     )
 
@@ -92,20 +92,23 @@ def figures_of(contender: Contender, row: Sequence[Contender] = ()) -> dict[str,
 
 
 def scaling_efficiency(contender: Contender, row: Sequence[Contender]) -> float | None:
-    """The time of one rank over that of `world` ranks times what they have for its one.
+    """The time of one rank over that of several times what they have for its one.
 
     Ranks on GPUs have one each; on a CPU they share the threads of the case, one each at least.
     """
-    world = contender.case.tuning.get("world", 1)
-    alone = replace(contender.case, tuning={**contender.case.tuning, "world": 1})
-    one = next((c for c in row if c.case.id == alone.id), None)
-    if one is None or world == 1:
+    ranks, threads = contender.work.ranks, contender.case.threads or 1
+    alike = contender.case.device, contender.case.precision, contender.case.threads
+    alone = [
+        c
+        for c in row
+        if c.work.ranks == 1 and (c.case.device, c.case.precision, c.case.threads) == alike
+    ]
+    if ranks == 1 or len(alone) != 1:
         return None
-    ratio = race.ratio_between(one.rounds(), contender.rounds())
-    threads = contender.case.threads or 1
-    resources = float(world)
+    ratio = race.ratio_between(alone[0].rounds(), contender.rounds())
+    resources = float(ranks)
     if contender.case.device_kind == "cpu":
-        resources *= max(1, threads // int(world)) / threads
+        resources *= max(1, threads // ranks) / threads
     return None if ratio is None else ratio.value / resources
 
 

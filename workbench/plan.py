@@ -6,6 +6,7 @@ What a request names wrongly is found here, before anything is measured.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -43,6 +44,13 @@ def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
     return found
 
 
+def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
+    offered = dict.fromkeys(v.mode or "plain" for row in rows for v in row.workload.variants)
+    for mode in request.modes:
+        if mode not in offered:
+            raise unknown("mode", mode, offered)
+
+
 def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan]:
     """The rows a request names, with parameters checked; cases come once the machine is known."""
     check(request)
@@ -51,16 +59,20 @@ def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan
     if request.every:
         if request.workloads or request.settings or request.batch:
             raise UsageError("--all stands for every workload as it is: no names, --set or --batch")
-        rows = [_ad_hoc(name, request) for name in catalog.files()]
+        usable, _ = catalog.load_all()  # the engine warns of the others
+        rows = [_ad_hoc(name, request) for name in usable]
+        _check_modes(rows, request)
         return _with_batch(rows) if request.largest_batch else rows
     if request.workloads:
         names = dict.fromkeys(request.workloads)
         rows = [row for name in names for row in _spread(_ad_hoc(name, request), request)]
         if len(rows) > MOST_ROWS:
             raise UsageError(f"that makes {len(rows)} rows; {MOST_ROWS} at most")
+        _check_modes(rows, request)
         return _with_batch(rows) if request.largest_batch else rows
     chosen = dict.fromkeys(request.scenarios or scenarios)
     rows = [_row(name, request, scenarios) for name in chosen]
+    _check_modes(rows, request)
     spread = [_spread(row, request) for row in rows]
     if any(len(several) > 1 for several in spread):
         raise UsageError("a scenario takes one value of each; several are for workbench run")
@@ -116,6 +128,10 @@ def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
     if batches := _batches(row, request.batch):
         given = {"batch": batches, **given}
     several = [name for name, found in given.items() if len(found) > 1]
+    if (count := math.prod(map(len, given.values()))) > MOST_ROWS:
+        raise UsageError(f"that makes {count:,} rows; {MOST_ROWS} at most")
+    if request.largest_batch and "batch" in several:
+        raise UsageError("--largest-batch begins at one --batch, not at several")
     rows = []
     for place in values.coarse_to_fine(given):
         point = {name: place[name] for name in several}
@@ -158,6 +174,8 @@ def parse_settings(
             if not known:
                 raise UsageError(f"{workload.name} has no parameters to set")
             raise unknown(f"parameter of {workload.name}:", name, known)
+        if name in found:
+            raise UsageError(f"{name} is given twice; several values are {name}=64,128")
         try:
             found[name] = values.parse(known[name], text)
         except ValueError as error:
@@ -213,6 +231,8 @@ def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> N
                 f"{row.scenario.id} has no contender left with these filters. "
                 f"It offers: {', '.join(offered)}"
             )
+    if rows and not any(row.cases for row in rows):
+        raise UsageError("no workload has a contender left with these filters")
 
 
 def _cases(

@@ -56,6 +56,12 @@ BUDGET = Reason(
     "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
 )
 
+GONE = Reason(
+    "worker_died",
+    "its worker ended with another contender",
+    "profile it alone: --mode, --precision",
+)
+
 
 @dataclass
 class Runner:
@@ -111,6 +117,7 @@ class Race:
         self._telemetry = telemetry
         self._latency = plan.scenario.objective == "latency_p99"
         self._active: list[Runner] = []
+        self._holder: dict[str, int] = {}  # case id to the generation of the worker that has it
 
     # ------------------------------------------------------------ the whole
 
@@ -145,7 +152,7 @@ class Race:
         for case in self._plan.cases:
             key = worker_key(case)
             contender = self._report.contenders[case.id]
-            if contender.blocks and contender.state == "ok" and self._pool.is_alive(key):
+            if contender.blocks and contender.state == "ok":
                 self._profile(contender, key, trace)
 
     def _profile(self, contender: Contender, key: WorkerKey, trace: TraceFile) -> None:
@@ -156,9 +163,11 @@ class Race:
         operators: list[OperatorShare] = []
         reason = None
         try:
+            if self._holder[case] != self._pool.generation.get(key, 0):
+                raise WorkerFailed(GONE, died=True)
             found = self._pool.ask(key, deadline, op="profile", case=case, steps=steps).result
             trace.add(case, found["events"])
-            whole = sum(operator["self_s"] for operator in found["operators"]) or 1.0
+            whole = found["total_s"] or 1.0
             operators = [
                 OperatorShare(**operator, share=operator["self_s"] / whole)
                 for operator in found["operators"]
@@ -166,9 +175,7 @@ class Race:
         except WorkerFailed as failure:
             reason = failure.reason
         now = self._control.now()
-        self._emit(
-            ev.CaseProfiled(at_s=now, case=case, steps=steps, operators=operators, reason=reason)
-        )
+        self._emit(ev.CaseProfiled(at_s=now, case=case, operators=operators, reason=reason))
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
@@ -245,6 +252,7 @@ class Race:
         )
         accuracy = msgspec.convert(result["accuracy"], AccuracyResult)
         runner.generation = self._pool.generation.get(runner.key, 0)
+        self._holder[runner.case.id] = runner.generation
         runner.step_s, runner.iterations = warmed["step_s"], warmed["iterations"]
         self._emit(
             ev.CasePrepared(
@@ -354,7 +362,7 @@ class Race:
         if machine is None or not contender.work.flops:
             return None
         rate = contender.work.flops / stats.median(contender.samples_s)
-        return refusals.impossible_rate(runner.case, rate, machine)
+        return refusals.impossible_rate(runner.case, rate, machine, contender.work.ranks)
 
     def _ask_block(self, runner: Runner) -> Answer | None:
         """A block that no pause or sleep has touched; None if every attempt was."""

@@ -81,12 +81,14 @@ def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> 
     )
 
 
-def impossible_rate(case: Case, ops_per_s: float, machine: Machine) -> Reason | None:
+def impossible_rate(
+    case: Case, ops_per_s: float, machine: Machine, ranks: int = 1
+) -> Reason | None:
     """A rate beyond what the instruction set allows: the workload, or a clock, is wrong."""
     if case.device != "cpu":
         return None
     # Ranks on other machines have as many each.
-    threads = (case.threads or machine.cpu.effective_cores) * int(case.tuning.get("world", 1))
+    threads = (case.threads or machine.cpu.effective_cores) * ranks
     bound = bound_ops_per_s(case.precision, machine.cpu, threads)
     if bound is None or ops_per_s <= bound:
         return None

@@ -155,8 +155,13 @@ def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
             clocks=measured.clocks,
             figures=measured.figures,
         )
-    if measured.operators:
-        yield ev.CaseProfiled(at_s=0.0, case=measured.id, steps=0, operators=measured.operators)
+    if measured.operators or measured.unprofiled:
+        yield ev.CaseProfiled(
+            at_s=0.0,
+            case=measured.id,
+            operators=measured.operators,
+            reason=measured.unprofiled,
+        )
     yield ev.CaseFinished(
         at_s=0.0,
         case=measured.id,

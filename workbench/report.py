@@ -140,7 +140,8 @@ class Report:
                 contender.state, contender.reason = event.status, event.reason
                 contender.telemetry = event.telemetry
             case ev.CaseProfiled():
-                self.contenders[event.case].operators = event.operators
+                contender = self.contenders[event.case]
+                contender.operators, contender.unprofiled = event.operators, event.reason
             case ev.BatchTried():
                 self.contenders[event.case].state = "measuring"
                 self.current_case = event.case

@@ -131,6 +131,13 @@ def check(request: Request) -> None:
     fake_devices(request)
     if not 1 <= request.budget <= LONGEST_BUDGET_S:  # so written that NaN is refused
         raise UsageError(f"--budget lies between 1 and {LONGEST_BUDGET_S:g} s")
+    if request.thorough and (request.quick or request.every):
+        beside = "--quick" if request.quick else "--all"
+        raise UsageError(f"{beside} and --thorough exclude each other")
+    if request.force and not request.largest_batch:
+        raise UsageError("--force belongs to --largest-batch")
+    if request.trace is not None and request.largest_batch:
+        raise UsageError("--trace profiles a race, and --largest-batch runs none")
     for threads in request.threads:
         if not 1 <= threads <= MOST_THREADS:
             raise UsageError(f"--threads lies between 1 and {MOST_THREADS}, not at {threads}")

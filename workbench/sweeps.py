@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from .contender import Contender
 from .contract import ParameterValue
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 KNEE = 0.9  # of the best rate
 
-
 PointOf = Callable[[Mapping[str, ParameterValue], Contender], CurvePoint]
 
 
@@ -24,7 +24,7 @@ def point_of(at: Mapping[str, ParameterValue], contender: Contender) -> CurvePoi
     """What one contender reached at one point."""
     samples = contender.samples_s
     median_s = stats.median(samples) if samples else None
-    amount, _ = _counted(contender)
+    amount = contender.work.flops or contender.work.items
     valid = median_s is not None and contender.state != "failed"
     return CurvePoint(
         at=dict(at),
@@ -53,11 +53,19 @@ def _sweep(workload: str, rows: Sequence[Row], point: PointOf) -> Sweep:
     ordered = sorted(
         rows, key=lambda row: [axes[name].index(value) for name, value in row.plan.point.items()]
     )
+    contenders = [c for row in ordered for c in row.contenders]
+    # A sweep has one unit: operations only where every step of it counts them.
+    by_flops = all(contender.work.flops for contender in contenders)
+    units: dict[str, str] = {}
     found: dict[str, list[CurvePoint]] = {}
     for row in ordered:
         for contender in row.contenders:
-            found.setdefault(contender.case.label, []).append(point(row.plan.point, contender))
-    units = {c.case.label: _counted(c)[1] for row in ordered for c in row.contenders}
+            label, items = contender.case.label, contender.work.items
+            reached = point(row.plan.point, contender)
+            if not by_flops and reached.rate is not None and reached.median_s:
+                reached = msgspec.structs.replace(reached, rate=items / reached.median_s)
+            found.setdefault(label, []).append(reached)
+            units[label] = "FLOP/s" if by_flops else f"{contender.work.item}/s"
     curves = [Curve(label, units[label], points, _knee(points)) for label, points in found.items()]
     measured = [(p.rate, p.id) for curve in curves for p in curve.points if p.rate is not None]
     return Sweep(
@@ -65,7 +73,7 @@ def _sweep(workload: str, rows: Sequence[Row], point: PointOf) -> Sweep:
         axes=axes,
         curves=curves,
         best=max(measured)[1] if measured else None,
-        lead_changes=_lead_changes(axes, curves) if len(axes) == 1 else [],
+        lead_changes=_lead_changes(axes, curves),
     )
 
 
@@ -75,38 +83,52 @@ def _sorted(values: Iterable[ParameterValue]) -> list[ParameterValue]:
     return sorted(unique, key=lambda value: 0.0 if isinstance(value, str) else float(value))
 
 
-def _counted(contender: Contender) -> tuple[float, str]:
-    """What a step does: operations where they are counted, else items; with the unit of a rate."""
-    work = contender.work
-    return (work.flops, "FLOP/s") if work.flops else (work.items, f"{work.item}/s")
-
-
 def _knee(points: Sequence[CurvePoint]) -> ParameterValue | None:
-    """Where a batch stops paying: the smallest at which the rate is near the curve's best."""
+    """Where a batch stops paying: the smallest at which the rate is near the curve's best; None
+    where it still rises at the largest measured."""
     measured = [(p.at["batch"], p.rate) for p in points if list(p.at) == ["batch"] and p.rate]
     if len(measured) < 2:
         return None
     best = max(rate for _, rate in measured)
-    return next(batch for batch, rate in measured if rate >= KNEE * best)
+    found = next(batch for batch, rate in measured if rate >= KNEE * best)
+    return None if found == measured[-1][0] else found
 
 
 def _lead_changes(
     axes: Mapping[str, Sequence[ParameterValue]], curves: Sequence[Curve]
 ) -> list[LeadChange]:
-    """Where another contender becomes the fastest, between two neighbouring points."""
+    """Where another contender becomes the fastest beyond doubt, over one number.
+
+    Both must have been measured on either side, and their intervals must not touch where the new
+    one leads.
+    """
+    if len(axes) != 1 or any(isinstance(value, str) for value in next(iter(axes.values()))):
+        return []
     ((name, values),) = axes.items()
-    leaders = []
+    leader, led_at, found = "", values[0], []
+    before: dict[str, CurvePoint] = {}
     for value in values:
-        known = [
-            (point.rate, curve.contender)
+        here = {
+            curve.contender: point
             for curve in curves
             for point in curve.points
-            if point.at[name] == value and point.rate is not None
-        ]
-        if known:
-            leaders.append((value, max(known)[1]))
-    return [
-        LeadChange(name, (below, above), before, after)
-        for (below, before), (above, after) in itertools.pairwise(leaders)
-        if before != after
-    ]
+            if point.at[name] == value and point.rate is not None and point.median_s is not None
+        }
+        if not here:
+            continue
+        fastest = min(here, key=lambda label: here[label].median_s or 0.0)
+        if leader not in here:
+            leader = fastest
+        elif fastest != leader and fastest in before and _apart(here[fastest], here[leader]):
+            found.append(LeadChange(name, (led_at, value), leader, fastest))
+            leader = fastest
+        if fastest == leader:
+            led_at, before = value, here
+    return found
+
+
+def _apart(faster: CurvePoint, slower: CurvePoint) -> bool:
+    """Whether two intervals of the median step do not touch."""
+    if faster.ci95_s is None or slower.ci95_s is None:
+        return False
+    return faster.ci95_s[1] < slower.ci95_s[0]

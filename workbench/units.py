@@ -125,6 +125,11 @@ _ENDINGS = ("_fraction", "_bytes_per_s", "_bytes", "_s")
 
 def named(name: str, value: float) -> str:
     """A figure whose name ends in its unit: `waiting 12 %`, `allreduce 1.20 GB/s`, `epochs 3`."""
+    return " ".join(named_parts(name, value))
+
+
+def named_parts(name: str, value: float) -> tuple[str, str]:
+    """The same as label and value apart."""
     ending = next((end for end in _ENDINGS if name.endswith(end)), "")
     text = {
         "_fraction": percent,
@@ -132,7 +137,7 @@ def named(name: str, value: float) -> str:
         "_bytes": size,
         "_s": duration,
     }.get(ending, _plain)(value)
-    return f"{name.removesuffix(ending).replace('_', ' ')} {text}"
+    return name.removesuffix(ending).replace("_", " "), text
 
 
 def _plain(value: float) -> str:

@@ -25,7 +25,7 @@ def numbers(text: str, kind: type[int] | type[float]) -> list[ParameterValue]:
         except (ValueError, OverflowError):
             raise ValueError(f"takes {noun}, as 64 or 64,100 or 64..4096, not {text!r}") from None
         if not (dots == "" or 0 < low < high < float("inf")):
-            raise ValueError(f"a range such as 64..4096 rises from above 0, unlike {part!r}")
+            raise ValueError(f"takes a range that rises from above 0, as 64..4096, not {part!r}")
         found += itertools.islice(_doublings(low, high) if dots else [low], MOST_VALUES + 1)
     if len(found) > MOST_VALUES:
         raise ValueError(f"takes {MOST_VALUES} values at most")

@@ -24,7 +24,14 @@ from .measure.block import WarmedUp, best_step_s, call_overhead_s, run_block, ti
 GPU_SETTLE_S = 0.25  # for clocks to rise again after an idle turn
 SCOUT_S = 0.02  # of a miniature: its steps take a millisecond where nothing is wrong
 FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
-MEMORY_MARKS = ("can't allocate memory", "std::bad_alloc", "Failed to allocate memory")
+MEMORY_MARKS = (
+    "can't allocate memory",
+    "std::bad_alloc",
+    "Failed to allocate memory",
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
 MISSING_HINTS = {
     "torch": "pip install torch, or run the workers under an interpreter that has it: --python",
     "onnxruntime": "pip install onnxruntime, or onnxruntime-gpu beside an NVIDIA GPU",
@@ -50,6 +57,8 @@ class Worker:
         self.backend = backend
         self.device = device
         self.prepared: dict[str, Prepared] = {}
+        self._empty_bytes = 0  # resident with the backend imported and nothing prepared
+        self._held_bytes = 0
 
     @property
     def _on_gpu(self) -> bool:
@@ -62,6 +71,7 @@ class Worker:
         if self._on_gpu:
             module.empty(1, device=self.device)
             module.cuda.synchronize(self.device)
+        self._empty_bytes = _resident("VmRSS") or 0
         return {"versions": versions}
 
     def accelerators(self) -> dict[str, Any]:
@@ -168,21 +178,35 @@ class Worker:
             self.release(case)
 
     def _forget_memory_peak(self) -> None:
+        """Begin to look for a peak; what other cases hold now will not count."""
         if self._on_gpu:
-            importlib.import_module("torch").cuda.reset_peak_memory_stats(self.device)
+            cuda = importlib.import_module("torch").cuda
+            cuda.reset_peak_memory_stats(self.device)
+            self._held_bytes = cuda.memory_allocated(self.device)
+            return
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak below
+        others = max(0, (_resident("VmRSS") or 0) - self._empty_bytes)
+        self._held_bytes = others if self.prepared else 0
 
     def _memory_peak(self) -> int | None:
-        """Peak bytes since the preparation began: of torch's allocator on a GPU, resident in this
-        process, backend included, on a CPU; None where the kernel does not tell."""
+        """Peak bytes since the preparation began, without what other cases held then: of torch's
+        allocator on a GPU, resident in this process, backend included, on a CPU; None where the
+        kernel does not tell."""
         if self._on_gpu:
-            return int(importlib.import_module("torch").cuda.max_memory_allocated(self.device))
-        with suppress(OSError):
-            for line in Path("/proc/self/status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        return None
+            cuda = importlib.import_module("torch").cuda
+            return int(cuda.max_memory_allocated(self.device) - self._held_bytes)
+        peak = _resident("VmHWM")
+        return None if peak is None else peak - self._held_bytes
+
+
+def _resident(field: str) -> int | None:
+    """Bytes of a field of proc(5), status; None where there is none."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024
+    return None
 
 
 def _torch_devices(torch: Any) -> list[dict[str, Any]]:
@@ -214,14 +238,14 @@ def describe(error: BaseException) -> dict[str, Any]:
         remedy = MISSING_HINTS.get(error.name or "", f"pip install {error.name}")
         text = f"{error.name} is not installed here"
         return {"code": "missing_package", "message": text, "hint": remedy, "fatal": False}
+    fatal = any(mark in str(error) for mark in FATAL_MARKS)
     if (
         isinstance(error, MemoryError)
         or "OutOfMemory" in type(error).__name__
         or any(mark in str(error) for mark in MEMORY_MARKS)
     ):
         remedy = "take a smaller batch or size, or free memory"
-        return {"code": "no_memory", "message": message, "hint": remedy, "fatal": False}
-    fatal = any(mark in str(error) for mark in FATAL_MARKS)
+        return {"code": "no_memory", "message": message, "hint": remedy, "fatal": fatal}
     hint = "run it again; if it stays, the GPU or its driver is at fault" if fatal else None
     return {"code": "failed", "message": message, "hint": hint, "fatal": fatal}
 

@@ -46,8 +46,13 @@ THREAD_VARIABLES = (
 
 def compiled_folder() -> Path:
     """What torch.compile keeps from run to run: apart from the user's own cache, since a worker
-    that is killed while it compiles spoils it."""
+    that is killed while it compiles spoils it; elsewhere if TORCHINDUCTOR_CACHE_DIR says so."""
     return runs_folder().with_name("compiled")
+
+
+def drop_compiled() -> None:
+    """A compilation cut short leaves half a library, on which every later one would fail."""
+    shutil.rmtree(compiled_folder(), ignore_errors=True)
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
@@ -395,8 +400,7 @@ class Pool:
         reason = Reason(code, message, hint)
         self._remove(key, reason, worker.kill)
         if key.backend == "torch":
-            # A compilation cut short leaves half a library, on which every later one would fail.
-            shutil.rmtree(compiled_folder(), ignore_errors=True)
+            drop_compiled()
         return WorkerFailed(reason, died=True)
 
     def _remove(self, key: WorkerKey, reason: Reason | None, end: Callable[[], int]) -> None:
@@ -413,4 +417,6 @@ class Pool:
                 worker.ask_to_end()  # all at once, so that they end side by side
         for key, worker in list(self._workers.items()):
             self._remove(key, None, worker.kill if at_once else worker.stop)
+            if at_once and key.backend == "torch":
+                drop_compiled()
         self._guardian.close()

@@ -35,6 +35,7 @@ def by_torch(task: TorchTask, steps: int) -> Profile:
             task.step()
         task.finish()
     operators = _operators(profiler.key_averages(), task.case.id, on_gpu)
+    total_s = sum(operator.self_s for operator in operators)
     if not operators:
         raise WorkloadError(
             "torch's profiler saw nothing on the GPU",
@@ -47,7 +48,7 @@ def by_torch(task: TorchTask, steps: int) -> Profile:
         events = json.loads(file.read_bytes())["traceEvents"]
     # What belongs to no process or device spans the whole profile and says nothing.
     events = [event for event in events if isinstance(event.get("pid"), int)]
-    return Profile(events, operators, "gpu" if on_gpu else "cpu")
+    return Profile(events, operators[:LONGEST], total_s, "gpu" if on_gpu else "cpu")
 
 
 def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
@@ -62,7 +63,7 @@ def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
             continue
         spent_us = row.self_device_time_total if on_gpu else row.self_cpu_time_total
         found.append(Operator(row.key, row.count, spent_us * 1e-6))
-    return sorted(found, key=lambda operator: operator.self_s, reverse=True)[:LONGEST]
+    return sorted(found, key=lambda operator: operator.self_s, reverse=True)
 
 
 def by_onnxruntime(
@@ -86,4 +87,4 @@ def by_onnxruntime(
     operators = [
         Operator(name, calls[name], spent * 1e-6) for name, spent in spent_us.most_common(LONGEST)
     ]
-    return Profile(events, operators, "cpu")
+    return Profile(events, operators, sum(spent_us.values()) * 1e-6, "cpu")

@@ -94,6 +94,7 @@ class Scaling(Workload):
             item="samples",
             # A GPU holds one rank.
             memory_bytes=own if case.device_kind == "gpu" else own * world,
+            ranks=world,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -37,9 +37,9 @@ def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["largest_batches"]
     codes = {a["reason"] and a["reason"]["code"] for a in found["attempts"]}
-    assert found["ended_by"] == ("memory" if free < 32 else "unsupported")
+    assert found["ended_by"] == ("memory" if free < 32 else "bad_input")
     assert 1 <= found["batch"] <= free + 1
-    assert codes >= {None, "no_memory" if free < 32 else "unsupported"}
+    assert codes >= {None, "no_memory" if free < 32 else "bad_input"}
     assert "batch 2: fits" in done.stderr
     assert "largest batch" in cli("open", "last", "--plain").stdout
 

@@ -240,7 +240,7 @@ def eventful() -> list[ev.AnyEvent]:
     middle.append(ev.MachineRead(at_s=0.51, gpus=[GpuReading(0, power_w=76.5)]))
     middle.append(ev.CeilingsKnown(at_s=0.51, ceilings=ceilings("cpu", "cuda:0")))
     share = OperatorShare("aten::mm", 5, 0.9, 1.0)
-    middle.append(ev.CaseProfiled(at_s=0.52, case=a.id, steps=5, operators=[share]))
+    middle.append(ev.CaseProfiled(at_s=0.52, case=a.id, operators=[share]))
     middle.append(ev.TraceWritten(at_s=0.52, trace=Trace("trace.json", None)))
     attempt = BatchAttempt(8, 0.1, 2**20, None)
     middle.append(ev.BatchTried(at_s=0.53, case=a.id, attempt=attempt))

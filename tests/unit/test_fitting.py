@@ -10,6 +10,7 @@ from builders import machine
 
 from workbench import events as ev
 from workbench.contract import Case
+from workbench.control import Cancelled
 from workbench.document import GpuProcess, LargestBatch, Reason
 from workbench.fitting import CLOSE, Fitting, check_alone
 from workbench.request import UsageError
@@ -81,10 +82,42 @@ def test_a_worker_that_the_kernel_killed_counts_as_out_of_memory() -> None:
 
 
 def test_any_other_failure_ends_the_search_with_its_name() -> None:
-    found = search(Memory(100, reason=Reason("unsupported", "more than the data")))
-    assert (found.batch, found.ended_by) == (64, "unsupported")
+    broken = search(Memory(100, reason=Reason("failed", "something broke")))
+    assert (broken.batch, broken.ended_by) == (64, "failed")
     crashed = Reason("worker_died", "the worker process died (killed by SIGSEGV)")
     assert search(Memory(100, reason=crashed)).ended_by == "worker_died"
+
+
+def test_a_data_set_that_holds_no_more_bounds_it_as_memory_does() -> None:
+    found = search(Memory(100, reason=Reason("bad_input", "more than the 100 pictures")))
+    assert found.ended_by == "bad_input"
+    assert found.batch is not None
+    assert found.batch <= 100 <= CLOSE * found.batch
+
+
+def test_what_cannot_be_done_here_is_skipped_and_no_failure() -> None:
+    seen: list[ev.AnyEvent] = []
+    pool = Memory(0, reason=Reason("no_compiler", "no g++"))
+    fitting = Fitting(pool=pool, control=pool, emit=seen.append, seed=0, end_s=9.0)  # type: ignore[arg-type]
+    fitting.search(CASE, "job", 9.0)
+    assert seen[-1].status == "skipped"
+
+
+def test_a_search_that_is_cut_short_keeps_what_fitted() -> None:
+    seen: list[ev.AnyEvent] = []
+
+    class Cut(Memory):
+        def ask(self, key: object, deadline_s: float, *, case: Case, **rest: Any) -> Answer:
+            if case.batch == 64:
+                raise Cancelled("by the user")
+            return super().ask(key, deadline_s, case=case, **rest)
+
+    pool = Cut(10**9)
+    fitting = Fitting(pool=pool, control=pool, emit=seen.append, seed=0, end_s=9.0)  # type: ignore[arg-type]
+    with pytest.raises(Cancelled):
+        fitting.search(CASE, "job", 9.0)
+    (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]
+    assert (found.batch, found.ended_by) == (32, "cancelled")
 
 
 def test_the_budget_ends_it_with_what_was_seen() -> None:
@@ -99,10 +132,13 @@ def test_the_budget_ends_it_with_what_was_seen() -> None:
 def test_no_search_beside_other_peoples_processes_unless_forced() -> None:
     here = machine("cuda:0", "cuda:1")
     others = msgspec.structs.replace(here.gpus[0], processes=[GpuProcess(1, None)])
-    busy = msgspec.structs.replace(here, gpus=[others, here.gpus[1]])
+    nobody = msgspec.structs.replace(here.gpus[1], processes=[])
+    busy = msgspec.structs.replace(here, gpus=[others, nobody])
     on = [Case("job", f"cuda:{i}", "torch", "fp32", batch=1) for i in range(2)]
     with pytest.raises(UsageError, match=r"cuda:0 is in use by 1 other process.*--force"):
         check_alone(busy, on, forced=False)
     check_alone(busy, on, forced=True)
     check_alone(busy, on[1:], forced=False)
     check_alone(busy, [CASE], forced=False)
+    with pytest.raises(UsageError, match="who uses cuda:1 cannot be read here"):
+        check_alone(here, on[1:], forced=False)

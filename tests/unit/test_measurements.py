@@ -145,10 +145,16 @@ def test_no_fraction_is_above_one(step_s: float, flops: float, moved: float, hel
     assert math.isfinite(found.roofline.attainable_flops_per_s)
 
 
-def ranks(device: str, seconds: dict[int, float]):
+def ranks(device: str, seconds: dict[int, float]) -> Report:
     """A row of `world` sizes with these step times."""
     base = replace(A, device=device, threads=None if device != "cpu" else 8)
-    return report({replace(base, tuning={"world": w}): steady(s) for w, s in seconds.items()})
+    cases = {replace(base, tuning={"world": w}): steady(s) for w, s in seconds.items()}
+    built = events(cases)
+    for number, event in enumerate(built):
+        if isinstance(event, ev.RacePlanned):
+            work = {c.id: replace(event.work[c.id], ranks=c.tuning["world"]) for c in cases}
+            built[number] = msgspec.structs.replace(event, work=work)
+    return Report.of(built)
 
 
 def test_ranks_on_gpus_scale_by_the_devices_they_add_and_on_a_cpu_share_its_cores() -> None:

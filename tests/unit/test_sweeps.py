@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from builders import report
@@ -154,3 +155,43 @@ def test_of_many_curves_none_is_left_out_and_each_has_its_own_mark() -> None:
     drawn = set("".join(line[LABEL:] for line in lines[:60])) - {" "}
     assert drawn == {mark for mark, _ in legend}
     assert len(drawn) == 13
+
+
+def test_no_lead_is_claimed_over_a_rival_that_was_not_measured() -> None:
+    times = {"numpy": {1: 2.0, 2: 2.0, 4: 2.0}, "torch": {1: 1.0, 2: 1.0, 4: None}}
+    (found,) = run_over("n", times).sweeps
+    assert found.lead_changes == []
+
+
+def test_no_lead_is_claimed_between_contenders_within_noise() -> None:
+    times = {"numpy": {1: 1.0, 2: 1.001}, "torch": {1: 1.001, 2: 1.0}}
+    built = run_over("n", times)
+    for contender in built.contenders.values():
+        for block in contender.blocks:
+            block.samples_s = [
+                sample * (0.9 + 0.04 * i) for i, sample in enumerate(block.samples_s)
+            ]
+    assert built.sweeps[0].lead_changes == []
+
+
+def test_a_curve_that_still_rises_has_no_knee_and_one_that_falls_has() -> None:
+    (rising,) = run_over("batch", {"torch": {1: 1.0, 2: 1.0, 4: 1.0}}).sweeps
+    assert rising.curves[0].knee is None
+    (falling,) = run_over("batch", {"torch": {8: 0.086, 16: 0.163, 32: 0.653}}).sweeps
+    assert falling.curves[0].knee == 8
+    assert "first reaches 90 % of its best rate at batch 8" in sweep_text(falling)
+
+
+def test_a_sweep_has_one_unit_though_only_some_points_count_operations() -> None:
+    built = run_over("n", {"numpy": {1: 2.0, 2: 4.0}}, flops=1e9)
+    mixed = list(built.rows.values())[1].contenders[0]
+    mixed.work = replace(mixed.work, flops=None)
+    (curve,) = built.sweeps[0].curves
+    assert curve.unit == "things/s"
+    assert [point.rate for point in curve.points] == [0.5, 0.25]
+
+
+def test_the_axis_names_only_what_was_measured() -> None:
+    (found,) = run_over("n", {"numpy": {1: None, 64: 1.0, 512: 2.0, 4096: None}}).sweeps
+    axis = chart_lines(found, 40, 8)[9].split()
+    assert axis == ["64", "512"]

@@ -58,7 +58,7 @@ def findings(sweep: Sweep) -> Iterator[str]:
         )
     for curve in sweep.curves:
         if curve.knee is not None:
-            yield f"{curve.contender} has 90 % of its best rate from batch {curve.knee} on"
+            yield f"{curve.contender} first reaches 90 % of its best rate at batch {curve.knee}"
     for curve in sweep.curves:
         for point in curve.points:
             if point.id == sweep.best and point.rate is not None:
@@ -131,7 +131,12 @@ def _drawn(line: Sequence[tuple[float, float]], width: int) -> Iterator[tuple[fl
 def _axis(sweep: Sweep, left: float, right: float, width: int) -> str:
     """The first and last values, and those between that have room."""
     ((_, values),) = sweep.axes.items()
-    numbers = [value for value in values if not isinstance(value, str) and value > 0]
+    numbers = [
+        value
+        for value in values
+        if not isinstance(value, str) and value > 0
+        if left - 1e-9 <= math.log10(value) <= right + 1e-9  # others were not measured
+    ]
     cells = [" "] * (width + 10)
     places: Mapping[float, str] = {
         (math.log10(value) - left) / (right - left) * (width - 1): value_text(value)

@@ -44,9 +44,9 @@ def run_text(report: Report) -> str:
         raced = not report.largest_batches or any(c.blocks for c in row.contenders)
         if raced and not row.plan.point:
             parts.append(_row_text(row, report))
-    for sweep in report.sweeps:
+    for sweep in report.sweeps if not report.largest_batches else ():
         rows = [row for row in report.rows.values() if row.plan.workload == sweep.workload]
-        parts.append("\n".join([sweep_text(sweep), *_sweep_remarks(rows, report.machine)]))
+        parts.append("\n".join([sweep_text(sweep), *_sweep_notes(rows, report)]))
     if report.trace is not None:
         parts.append("\n".join(trace_lines(report.trace)))
     return "\n\n".join(parts)
@@ -64,11 +64,11 @@ def largest_batch_table(found: Sequence[LargestBatch]) -> str:
     rows = []
     for each in found:
         fitted = [attempt for attempt in each.attempts if attempt.batch == each.batch]
-        at_least = ">= " if each.ended_by in ("budget", "range") else ""
+        at_least = "" if each.ended_by in ("memory", "bad_input") else ">= "
         reason = next((a.reason for a in reversed(each.attempts) if a.reason), None)
         rows.append(
             (
-                each.case.partition("/")[2],
+                each.case,
                 "-" if each.batch is None else f"{at_least}{each.batch:,}",
                 units.duration(fitted[0].step_s) if fitted else "-",
                 units.size(fitted[0].memory_peak_bytes) if fitted else "-",
@@ -146,18 +146,41 @@ def _fastest(row: Row, report: Report) -> Iterator[str]:
     yield f"fastest: {short(first)}, {ahead if lead.word == 'slower' else close}"
 
 
-def _sweep_remarks(rows: Sequence[Row], machine: Machine | None) -> list[str]:
-    """What was not measured and what weakens the rest, each remark once with its places."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
+def _sweep_notes(rows: Sequence[Row], report: Report) -> Iterator[str]:
+    """What a table of rates leaves out: each contender's own figures, memory and operators over
+    the points, and what was not measured or weakens the rest, each remark once."""
+    figures: dict[tuple[str, str], list[str]] = {}
+    remarks: dict[str, list[str]] = {}
+    for row in sorted(rows, key=_place_of):
         place = ", ".join(f"{name}={value_text(v)}" for name, v in row.plan.point.items())
+        for warning in report.disturbances(row):
+            remarks.setdefault(f"{warning.message}; {warning.remedy}", []).append(place)
         for contender in row.contenders:
-            if remark := "; ".join(_remarks(contender, machine)):
-                found.setdefault((short(contender.case), remark), []).append(place)
+            name = short(contender.case)
+            told = dict(units.named_parts(*found) for found in _own_figures(contender, row))
+            for label, text in told.items():
+                figures.setdefault((name, label), []).append(f"{text} ({place})")
+            if contender.operators:
+                yield f"at {place}: {_operators(contender)}"
+            if remark := "; ".join(_remarks(contender, report.machine)):
+                remarks.setdefault(f"{name}: {remark}", []).append(place)
+    for (name, label), texts in figures.items():
+        yield textwrap.fill(f"{name}, {label}: {', '.join(texts)}", WIDTH, subsequent_indent="  ")
+    for remark, places in remarks.items():
+        yield f"! {remark} (at {', '.join(places[:3])}{' ...' if places[3:] else ''})"
+
+
+def _place_of(row: Row) -> list[tuple[float, str]]:
     return [
-        f"! {name}: {remark} (at {', '.join(places[:3])}{' ...' if places[3:] else ''})"
-        for (name, remark), places in found.items()
+        (0.0, value) if isinstance(value, str) else (float(value), "")
+        for value in row.plan.point.values()
     ]
+
+
+def _own_figures(contender: Contender, row: Row) -> Iterator[tuple[str, float]]:
+    yield from figures_of(contender, row.contenders).items()
+    if "batch" in row.plan.point and contender.memory_peak_bytes is not None:
+        yield "memory_bytes", float(contender.memory_peak_bytes)
 
 
 def _contender_cells(contender: Contender, row: Row, machine: Machine | None) -> tuple[str, ...]:
