@@ -265,6 +265,10 @@ class Task(ABC):
         """The latest training loss, or None where nothing is trained."""
         return None
 
+    def memory_peak_bytes(self) -> int | None:
+        """Where the work is done in other processes: their peak.  None: in this one."""
+        return None
+
     def figures(self) -> dict[str, float]:
         """What only this task can tell, such as `waiting_fraction`: asked after each block, about
         that block; units stand in the names."""

@@ -427,6 +427,7 @@ class Engine:
             python=self._request.python or sys.executable,
             threads=max(self._request.threads, default=machine.cpu.effective_cores),
             memory_bytes=machine.memory.available_bytes,
+            hide_gpus=any(not gpu.simulated for gpu in machine.gpus),
             on_start=self._worker_started,
             on_end=self._worker_ended,
             on_status=lambda status: self._emit(

@@ -154,6 +154,9 @@ class Race:
             contender = self._report.contenders[case.id]
             if contender.blocks and contender.state == "ok":
                 self._profile(contender, key, trace)
+        for key in {worker_key(case) for case in self._plan.cases}:
+            if key.device.startswith("cuda:"):
+                self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
 
     def _profile(self, contender: Contender, key: WorkerKey, trace: TraceFile) -> None:
         case = contender.case.id
@@ -193,7 +196,14 @@ class Race:
         machine, software = self._report.machine, self._report.software
         refusal = refusals.too_long_to_compile(runner.case, left)
         if machine is not None and refusal is None:
-            refusal = refusals.beforehand(runner.case, self._plan.workload, machine, software)
+            held = sum(
+                self._report.contenders[other.case.id].work.memory_bytes
+                for other in self._active
+                if other.case.device == runner.case.device
+            )
+            refusal = refusals.beforehand(
+                runner.case, self._plan.workload, machine, software, held_bytes=held
+            )
         if refusal is not None:
             self._finish(runner, "skipped", refusal)
             return False
@@ -335,7 +345,7 @@ class Race:
             self._finish(runner, "failed", Reason("bad_clock", str(error), "run it again"))
             return False
         runner.step_s = stats.median(result["samples_s"])
-        now = self._control.now()
+        now = self._control.now() - result["after_s"]
         took_s = sum(result["samples_s"]) * runner.iterations
         self._telemetry.measured(runner.case.id, runner.case.device, now - took_s, now)
         self._emit(

@@ -15,9 +15,14 @@ REDUCED = ("bf16", "fp16", "int8")
 
 
 def beforehand(
-    case: Case, workload: Workload, machine: Machine, software: Software | None
+    case: Case,
+    workload: Workload,
+    machine: Machine,
+    software: Software | None,
+    *,
+    held_bytes: float = 0.0,
 ) -> Reason | None:
-    """Why a case is not even tried."""
+    """Why a case is not even tried; `held_bytes` is what other contenders hold on its device."""
     need, have = workload.work(case).memory_bytes, machine.memory.available_bytes
     if case.device.startswith("cuda:"):
         torch = software.packages.get("torch") if software else None
@@ -36,6 +41,13 @@ def beforehand(
             "no_memory",
             f"it needs about {need / 2**30:.1f} GiB, {have / 2**30:.1f} GiB are free",
             "take a smaller size or batch",
+        )
+    if need > have - held_bytes:
+        return Reason(
+            "no_memory",
+            f"it needs about {need / 2**30:.1f} GiB beside the {held_bytes / 2**30:.1f} GiB that "
+            f"other contenders hold, and {have / 2**30:.1f} GiB are there",
+            "race it with fewer others: --precision, --mode, --set",
         )
     return None
 

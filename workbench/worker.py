@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import sys
+import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -69,6 +70,7 @@ class Worker:
         module = importlib.import_module(self.backend)
         versions = {"python": sys.version.split()[0], self.backend: str(module.__version__)}
         if self._on_gpu:
+            module.cuda.set_device(self.device)  # what takes the current device must not open GPU 0
             module.empty(1, device=self.device)
             module.cuda.synchronize(self.device)
         self._empty_bytes = _resident("VmRSS") or 0
@@ -105,7 +107,7 @@ class Worker:
             "accuracy": asdict(accuracy),
             "warmup": asdict(warmed),
             "call_overhead_s": call_overhead_s(),
-            "memory_peak_bytes": self._memory_peak(),
+            "memory_peak_bytes": self._memory_peak(task),
         }
 
     def block(self, case: str, seconds: float, min_samples: int) -> dict[str, Any]:
@@ -122,7 +124,9 @@ class Worker:
                 latency=prepared.latency,
                 settle_s=GPU_SETTLE_S if self._on_gpu else 0.0,
             )
-        return {**answer, "loss": prepared.task.loss(), "figures": prepared.task.figures()}
+        ended = time.perf_counter()
+        told = {"loss": prepared.task.loss(), "figures": prepared.task.figures()}
+        return {**answer, **told, "after_s": time.perf_counter() - ended}
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
         """Two steps, to see whether the case fits: an optimiser allocates after the first."""
@@ -133,9 +137,10 @@ class Worker:
             task.activate()
             time_sample(task, 1)
             step_s = time_sample(task, 1).host_s
+            peak = self._memory_peak(task)
         finally:
             task.close()
-        return {"step_s": step_s, "memory_peak_bytes": self._memory_peak()}
+        return {"step_s": step_s, "memory_peak_bytes": peak}
 
     def profile(self, case: str, steps: int) -> dict[str, Any]:
         """A few steps under the backend's own profiler."""
@@ -170,7 +175,10 @@ class Worker:
             gc.unfreeze()
             gc.collect()
             if self._on_gpu:
-                importlib.import_module("torch").cuda.empty_cache()
+                torch = importlib.import_module("torch")
+                torch.cuda.empty_cache()
+                if hasattr(torch.accelerator, "empty_host_cache"):  # since torch 2.10
+                    torch.accelerator.empty_host_cache()  # page-locked memory cannot be swapped
         return {}
 
     def close(self) -> None:
@@ -189,10 +197,12 @@ class Worker:
         others = max(0, (_resident("VmRSS") or 0) - self._empty_bytes)
         self._held_bytes = others if self.prepared else 0
 
-    def _memory_peak(self) -> int | None:
+    def _memory_peak(self, task: Task) -> int | None:
         """Peak bytes since the preparation began, without what other cases held then: of torch's
         allocator on a GPU, resident in this process, backend included, on a CPU; None where the
         kernel does not tell."""
+        if (elsewhere := task.memory_peak_bytes()) is not None:
+            return elsewhere
         if self._on_gpu:
             cuda = importlib.import_module("torch").cuda
             return int(cuda.max_memory_allocated(self.device) - self._held_bytes)
@@ -238,14 +248,14 @@ def describe(error: BaseException) -> dict[str, Any]:
         remedy = MISSING_HINTS.get(error.name or "", f"pip install {error.name}")
         text = f"{error.name} is not installed here"
         return {"code": "missing_package", "message": text, "hint": remedy, "fatal": False}
-    fatal = any(mark in str(error) for mark in FATAL_MARKS)
     if (
         isinstance(error, MemoryError)
         or "OutOfMemory" in type(error).__name__
         or any(mark in str(error) for mark in MEMORY_MARKS)
     ):
         remedy = "take a smaller batch or size, or free memory"
-        return {"code": "no_memory", "message": message, "hint": remedy, "fatal": fatal}
+        return {"code": "no_memory", "message": message, "hint": remedy, "fatal": False}
+    fatal = any(mark in str(error) for mark in FATAL_MARKS)
     hint = "run it again; if it stays, the GPU or its driver is at fault" if fatal else None
     return {"code": "failed", "message": message, "hint": hint, "fatal": fatal}
 

@@ -111,7 +111,14 @@ class WorkerProcess:
     """One worker, awake only between `ask` and its answer."""
 
     def __init__(
-        self, key: WorkerKey, python: str, run_id: str, threads: int, memory_bytes: int
+        self,
+        key: WorkerKey,
+        python: str,
+        run_id: str,
+        threads: int,
+        memory_bytes: int,
+        *,
+        hide_gpus: bool,
     ) -> None:
         self.key = key
         # Unlinked from the start: nothing to clean up, however we end.
@@ -123,6 +130,9 @@ class WorkerProcess:
             environment.pop(name, None)
         environment.update(dict.fromkeys(THREAD_VARIABLES, str(key.threads or threads)))
         environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
+        if device == "cpu" and hide_gpus:
+            # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
+            environment["CUDA_VISIBLE_DEVICES"] = ""
         environment.update({"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id})
         with theirs:
             self.process = subprocess.Popen(
@@ -272,6 +282,7 @@ class Pool:
         python: str,
         threads: int,
         memory_bytes: int,
+        hide_gpus: bool,
         on_start: Callable[[WorkerKey, int, float, dict[str, str]], None],
         on_end: Callable[[WorkerKey, Reason | None], None],
         on_status: Callable[[str], None],
@@ -282,6 +293,7 @@ class Pool:
         self._python = python
         self._threads = threads
         self._memory_bytes = memory_bytes
+        self._hide_gpus = hide_gpus  # from workers on the CPU
         self._alone = launch_of(os.environ) is None  # a stopped rank would stop all others
         self._on_start = on_start
         self._on_end = on_end
@@ -297,7 +309,14 @@ class Pool:
         if key in self._workers:
             return
         began = time.monotonic()
-        worker = WorkerProcess(key, self._python, self._run_id, self._threads, self._memory_bytes)
+        worker = WorkerProcess(
+            key,
+            self._python,
+            self._run_id,
+            self._threads,
+            self._memory_bytes,
+            hide_gpus=self._hide_gpus,
+        )
         self._workers[key] = worker
         self._guardian.tell("+", worker.pid)
         hello = self.ask(key, deadline_s, op="hello").result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 import time
 from collections.abc import Sequence
 from statistics import median
@@ -114,6 +115,17 @@ class Replica(TorchTask):
         self.restore()
         sent = base64.b64encode(gradient.float().cpu().numpy().tobytes()).decode()
         return {"gradient": sent, "weights": digest.hexdigest()}
+
+    def memory_peak(self) -> int:
+        """Bytes: of torch's allocator on a GPU, resident in this process on a CPU."""
+        import torch
+
+        if self.device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self.device))
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
     def all_reduce_s(self) -> float:
         """Seconds of one all-reduce of as many bytes as the gradient has: the median."""

@@ -19,6 +19,7 @@ NO_COMPILER_MARKS = (
     "Cannot find a working triton",
     "Failed to find C compiler",
     "is not a working C++ compiler",
+    "cuda_utils.c",  # Triton's own module, which wants Python's headers
 )
 # The compute capability that brought each precision: Ampere, then Ada and Hopper.
 CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}

@@ -15,6 +15,7 @@ from workbench.contract import (
     Host,
     Parameter,
     ParameterValue,
+    Profile,
     Setup,
     Task,
     Variant,
@@ -182,6 +183,15 @@ class Feeding(TorchTask):
         marks.append(self._mark())
         self.marks.append(marks)
         self.epoch.number += 1
+
+    def profile(self, steps: int) -> Profile:
+        if self.device.type == "cuda" and self.case.tuning["persistent"] == "no":
+            raise WorkloadError(
+                "loaders that start under NVIDIA's profiler may hang",
+                code="no_profiler",
+                hint="--set persistent=yes",
+            )
+        return super().profile(steps)
 
     def _mark(self) -> Any:
         """Now, or on CUDA the moment at which all that is queued is done."""

@@ -211,6 +211,11 @@ class DataParallel(Task):
         the case was prepared."""
         return self.found
 
+    def memory_peak_bytes(self) -> int | None:
+        """Of the GPU that holds most, or of all ranks together, which share a CPU's memory."""
+        peaks: list[int] = self.ask("memory_peak")
+        return max(peaks) if self.case.device.startswith("cuda") else sum(peaks)
+
     def check(self) -> Accuracy:
         import numpy as np
 

@@ -28,7 +28,7 @@ LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 CHECKED = 8  # pictures
 # The gradient's relative error; several times what is measured on the initial network.
-LIMITS = {"fp32": 1e-4, "tf32": 5e-2, "bf16": 0.3, "fp16": 5e-2}
+LIMITS = {"fp32": 1e-4, "tf32": 0.1, "bf16": 0.3, "fp16": 0.1}
 
 
 class TrainCnn(Workload):

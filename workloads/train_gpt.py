@@ -39,7 +39,7 @@ LEARNING_RATE = 1e-3
 CHECKED = 2  # sequences
 CHECKED_TOKENS = 256
 # The gradient's relative error; several times what is measured on the initial network.
-LIMITS = {"fp32": 1e-5, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
+LIMITS = {"fp32": 3e-5, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
 
 
 class TrainGpt(Workload):

@@ -76,6 +76,8 @@ class DeepMlpTraining(TorchTask):
         self.latest: Any = None
         with setup.phase("build"):
             self.network = module(self.layers).to(self.device)
+            initial = self.network.state_dict()
+            self.initial = {name: value.clone() for name, value in initial.items()}
             self._start()
         self.forward = self.network
         if case.mode == "compile":
@@ -91,7 +93,7 @@ class DeepMlpTraining(TorchTask):
         import torch
 
         self.epoch = 0
-        self.network.load_state_dict(module(self.layers).state_dict())
+        self.network.load_state_dict(self.initial)
         self.optimiser = torch.optim.Adam(
             self.network.parameters(), lr=LEARNING_RATE, betas=BETAS, eps=EPSILON
         )

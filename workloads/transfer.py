@@ -168,8 +168,9 @@ class TransferTask(TorchTask):
         """Measured on its own after a block, each part alone and both together."""
         if not self.factors:
             return {}
+        waiting = self._fastest(copy=False, multiply=False)  # which each of them pays once
         copy_s, multiply_s, both_s = (
-            self._fastest(copy=copy, multiply=multiply)
+            max(1e-9, self._fastest(copy=copy, multiply=multiply) - waiting)
             for copy, multiply in ((True, False), (False, True), (True, True))
         )
         hidden = (copy_s + multiply_s - both_s) / min(copy_s, multiply_s)

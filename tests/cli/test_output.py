@@ -12,7 +12,7 @@ import msgspec
 from workbench import events as ev
 from workbench.document import Document
 
-SPIN = ("run", "spin", "--budget", "5")
+SPIN = ("run", "spin", "--budget", "3")
 
 
 def test_json_is_one_valid_document_with_the_log_beside_it(cli) -> None:
@@ -92,7 +92,7 @@ def test_a_closed_stdout_is_no_traceback(environment) -> None:
 
 
 def test_closed_streams_are_no_error(environment, tmp_path: Path) -> None:
-    run = f"{sys.executable} -m workbench run spin --budget 4 --json"
+    run = f"{sys.executable} -m workbench run spin --budget 3 --json"
     silent = subprocess.run(f"{run} >&-", shell=True, env=environment, capture_output=True)
     assert silent.returncode == 0
     target = tmp_path / "out.json"

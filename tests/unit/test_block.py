@@ -110,7 +110,8 @@ def test_a_device_is_timed_by_its_own_clock_for_throughput_by_the_hosts_for_late
     assert found["samples_s"] == pytest.approx([counted] * len(found["samples_s"]), rel=1e-3)
     assert found["clocks"] == {
         "counted": "host" if latency else "device",
-        "host_s": pytest.approx(0.061, rel=1e-3),
+        # For throughput one step more fills the queue before the device's first mark.
+        "host_s": pytest.approx(0.061 if latency else 0.621 / 11, rel=1e-3),
         "device_s": pytest.approx(0.01, rel=1e-3),
         "issue_s": pytest.approx(0.001, rel=1e-3),
     }
