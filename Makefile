@@ -6,7 +6,7 @@ VENV ?= .venv
 ARGS ?=
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint campaign snapshots benchmark clean
+.PHONY: run test lint campaign snapshots benchmark workloads tables clean
 
 run: $(VENV)/.ready
 	@$(VENV)/bin/workbench $(ARGS)
@@ -22,6 +22,12 @@ lint: $(VENV)/.ready-dev
 benchmark: $(VENV)/.ready
 	$(VENV)/bin/python benchmarks/campaign.py
 	$(VENV)/bin/python benchmarks/detection.py
+
+workloads: $(VENV)/.ready
+	$(VENV)/bin/python benchmarks/workloads.py
+
+tables: $(VENV)/.ready
+	$(VENV)/bin/python benchmarks/tables.py
 
 campaign: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest -m campaign

@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "workloads.md"
@@ -21,12 +22,14 @@ def output_of(command: str) -> str:
     program, *arguments = shlex.split(command)
     if program != "workbench":
         raise SystemExit(f"not a command of ours: {command}")
-    done = subprocess.run(
-        [sys.executable, "-m", "workbench", *arguments, "--plain"],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:  # for what --trace writes
+        done = subprocess.run(
+            [sys.executable, "-m", "workbench", *arguments, "--plain"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=folder,
+        )
     if done.returncode not in (0, 1):
         raise SystemExit(f"{command} ended with {done.returncode}")
     return done.stdout.rstrip()

@@ -112,6 +112,10 @@ class OnnxForest(NumpyForest):
             model = ensemble(forest, case.batch or 1)
         with setup.phase("compile"):
             self.session = open_session(model, case)
+        self.requests = cycle([{"input": batch} for batch in batches])
+
+    def step(self) -> None:
+        self.session.run(None, next(self.requests))
 
     def predict(self, batch: NDArray[np.float32]) -> NDArray[np.float32]:
         answers: NDArray[np.float32] = self.session.run(None, {"input": batch})[0]

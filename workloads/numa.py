@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import (
@@ -125,8 +126,11 @@ def pages(size: int, rng: Any) -> NDArray[np.float32]:
     import numpy as np
 
     drawn = rng.standard_normal(min(size, PERIOD), dtype=np.float32)
-    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # as malloc's: large pages where offered
-    array = np.frombuffer(mmap.mmap(-1, size * BYTES, flags=private), np.float32)
+    memory = mmap.mmap(-1, size * BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # as NumPy asks for its own arrays
+        with suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    array = np.frombuffer(memory, np.float32)
     for start in range(0, size, len(drawn)):
         part = array[start : start + len(drawn)]
         part[:] = drawn[: len(part)]
