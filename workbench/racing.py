@@ -241,7 +241,8 @@ class Race:
 
     def _scout(self, runner: Runner) -> Reason | None:
         """Try a reduced precision small before it is prepared: emulated, it is 200x slower."""
-        pair = refusals.scouting(runner.case, self._plan.workload)
+        cpu = self._report.machine.cpu if self._report.machine else None
+        pair = refusals.scouting(runner.case, self._plan.workload, cpu)
         if pair is None:
             return None
         small, like = pair
@@ -251,7 +252,6 @@ class Race:
         )
         factor = answer.result["case_s"] / answer.result["beside_s"]
         where = f"in {small.id.partition('/')[0]}"
-        cpu = self._report.machine.cpu if self._report.machine else None
         return refusals.slower_precision(runner.case, factor, where, cpu)
 
     def _take_preparation(self, runner: Runner, result: dict[str, Any]) -> bool:

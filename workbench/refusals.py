@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from .contract import Case, Workload
 from .document import Cpu, Machine, Reason, Software
-from .machine.isa import bound_ops_per_s, lacking
+from .machine.isa import bound_ops_per_s, lacking, native
 
 GPU_SHARE = 0.9  # of the free memory; the rest stays free for whoever else is there
 SLOWER_THAN_WORTH = 3.0  # times: a reduced precision this far behind FP32 is not raced on
@@ -67,10 +67,13 @@ def too_long_to_compile(case: Case, left_s: float) -> Reason | None:
     )
 
 
-def scouting(case: Case, workload: Workload) -> tuple[Case, Case] | None:
-    """A small case and its like in FP32, to be timed before `case` is; None: no need to."""
+def scouting(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Case, Case] | None:
+    """A small case and its like in FP32, to be timed before `case` is; None: no need to, as where
+    the processor has the precision."""
+    if case.precision not in REDUCED or (cpu is not None and native(case.precision, cpu)):
+        return None
     small = workload.miniature(case) if case.device_kind == "cpu" else None
-    if small is None or case.precision not in REDUCED:
+    if small is None:
         return None
     return small, replace(small, precision="fp32", quantization=None)
 

@@ -36,7 +36,7 @@ def _samples(contender: Contender) -> Iterator[tuple[str, str, str]]:
     samples = contender.samples_s
     if len(samples) < FEW_SAMPLES:
         remedy = "give it more time: a larger --budget, or fewer scenarios"
-        yield "few_samples", f"only {len(samples)} samples", remedy
+        yield "few_samples", f"only {len(samples)} sample{'' if len(samples) == 1 else 's'}", remedy
     width = stats.relative_half_width(stats.median(samples), contender.interval)
     if width is not None and width > WIDE:
         message = f"the median is known to within {width:.0%} only"

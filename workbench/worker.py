@@ -58,8 +58,8 @@ class Worker:
         self.backend = backend
         self.device = device
         self.prepared: dict[str, Prepared] = {}
-        self._empty_bytes = 0  # resident with the backend imported and nothing prepared
         self._held_bytes = 0
+        self._cases = 0  # prepared so far, or tried
 
     @property
     def _on_gpu(self) -> bool:
@@ -73,7 +73,6 @@ class Worker:
             module.cuda.set_device(self.device)  # what takes the current device must not open GPU 0
             module.empty(1, device=self.device)
             module.cuda.synchronize(self.device)
-        self._empty_bytes = _resident("VmRSS") or 0
         return {"versions": versions}
 
     def accelerators(self) -> dict[str, Any]:
@@ -87,6 +86,7 @@ class Worker:
         """Load a case, check its result, warm it up."""
         wanted = decode_case(case)
         setup = Setup(seed=seed, cache_bytes=cache_bytes)
+        self._cases += 1
         self._forget_memory_peak()
         task = catalog.load(wanted.workload).prepare(wanted, setup)
         try:
@@ -131,6 +131,7 @@ class Worker:
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
         """Two steps, to see whether the case fits: an optimiser allocates after the first."""
         wanted = decode_case(case)
+        self._cases += 1
         self._forget_memory_peak()
         task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
         try:
@@ -157,6 +158,7 @@ class Worker:
     def scout(self, case: dict[str, Any], beside: dict[str, Any], seed: int) -> dict[str, Any]:
         """Seconds per step of two small cases, to find a precision that is only emulated here."""
         found = []
+        self._cases += 1
         for fields in (beside, case):
             wanted = decode_case(fields)
             task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
@@ -186,35 +188,33 @@ class Worker:
             self.release(case)
 
     def _forget_memory_peak(self) -> None:
-        """Begin to look for a peak; what other cases hold now will not count."""
+        """Begin to look for a peak; what other cases hold on a GPU will not count."""
         if self._on_gpu:
             cuda = importlib.import_module("torch").cuda
             cuda.reset_peak_memory_stats(self.device)
             self._held_bytes = cuda.memory_allocated(self.device)
-            return
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak below
-        others = max(0, (_resident("VmRSS") or 0) - self._empty_bytes)
-        self._held_bytes = others if self.prepared else 0
 
     def _memory_peak(self, task: Task) -> int | None:
-        """Peak bytes since the preparation began, without what other cases held then: of torch's
-        allocator on a GPU, resident in this process, backend included, on a CPU; None where the
-        kernel does not tell."""
+        """Peak bytes since the preparation began: of torch's allocator on a GPU, without what other
+        cases held; resident in this process, backend included, on a CPU.
+
+        There libraries keep what earlier cases needed, so only the first case of a worker can be
+        told: None for the others, and where the kernel does not tell.
+        """
         if (elsewhere := task.memory_peak_bytes()) is not None:
             return elsewhere
         if self._on_gpu:
             cuda = importlib.import_module("torch").cuda
             return int(cuda.max_memory_allocated(self.device) - self._held_bytes)
-        peak = _resident("VmHWM")
-        return None if peak is None else peak - self._held_bytes
+        return _resident_peak() if self._cases == 1 else None
 
 
-def _resident(field: str) -> int | None:
-    """Bytes of a field of proc(5), status; None where there is none."""
+def _resident_peak() -> int | None:
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(f"{field}:"):
+            if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     return None
 

@@ -92,9 +92,9 @@ def test_a_reduced_precision_that_loses_is_told_with_the_missing_extension() -> 
 def test_scouting_is_for_reduced_precisions_on_a_cpu() -> None:
     matmul = catalog.load("matmul")
     large = Case("matmul", "cpu", "torch", "fp16", threads=2, params=matmul.values({"n": 4096}))
-    small, like = refusals.scouting(large, matmul)
+    small, like = refusals.scouting(large, matmul, None)
     assert small.params["n"] < 1024
     assert (small.precision, like.precision) == ("fp16", "fp32")
     assert small.params == like.params
     on_gpu = Case("matmul", "cuda:0", "torch", "fp16", params=matmul.values({"n": 4096}))
-    assert refusals.scouting(on_gpu, matmul) is None
+    assert refusals.scouting(on_gpu, matmul, None) is None

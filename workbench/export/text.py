@@ -76,7 +76,15 @@ def largest_batch_table(found: Sequence[LargestBatch]) -> str:
                 "" if reason is None else reason.message,
             )
         )
-    return table(header, rows, {1, 2, 3})
+    return "\n".join([table(header, rows, {1, 2, 3}), *map(_memory_over_batch, found)])
+
+
+def _memory_over_batch(found: LargestBatch) -> str:
+    peaks = {a.batch: a.memory_peak_bytes for a in found.attempts if a.memory_peak_bytes}
+    listed = ", ".join(f"{units.size(peaks[batch])} ({batch:,})" for batch in sorted(peaks))
+    return textwrap.fill(
+        f"memory over batch, {found.case}: {listed}", WIDTH, subsequent_indent="  "
+    )
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:

@@ -37,6 +37,11 @@ _PER_CYCLE = {
 }
 
 
+def native(precision: str, cpu: Cpu) -> bool:
+    """Whether this CPU is known to have an extension for `precision`."""
+    return any(getattr(cpu.isa, field) for field, _ in _NATIVE.get(precision, ()))
+
+
 def lacking(precision: str, cpu: Cpu) -> str | None:
     """The extensions for `precision` that this CPU has none of, in words; None: it has one, or
     the kernel does not say."""
