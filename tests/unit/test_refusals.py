@@ -98,3 +98,5 @@ def test_scouting_is_for_reduced_precisions_on_a_cpu() -> None:
     assert small.params == like.params
     on_gpu = Case("matmul", "cuda:0", "torch", "fp16", params=matmul.values({"n": 4096}))
     assert refusals.scouting(on_gpu, matmul, None) is None
+    native = msgspec.structs.replace(machine().cpu, isa=Isa(avx512_fp16=True))
+    assert refusals.scouting(large, matmul, native) is None
