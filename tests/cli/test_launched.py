@@ -16,7 +16,7 @@ def test_torchrun_gives_one_document_and_ends_well(environment) -> None:
         [
             sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
             "--standalone", "-m", "workbench",
-            "run", "scaling", "--quick", "--budget", "14", "--set", "width=64",
+            "run", "scaling", "--quick", "--budget", "11", "--set", "width=64",
             "--set", "world=2", "--batch", "8", "--json",
         ],
         env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100,

@@ -70,7 +70,7 @@ def test_detect_and_list_have_json(cli) -> None:
 
 
 def test_strict_turns_a_trust_warning_into_exit_3(cli) -> None:
-    slow = ("run", "spin", "--set", "ms=700", "--set", "gain=1", "--budget", "6", "--json")
+    slow = ("run", "spin", "--set", "ms=350", "--set", "gain=1", "--budget", "4", "--json")
     assert cli(*slow).returncode == 0
     done = cli(*slow, "--strict")
     assert done.returncode == 3

@@ -9,7 +9,7 @@ import psutil
 
 
 def test_several_sizes_are_measured_and_drawn(cli) -> None:
-    arguments = ("run", "spin", "--set", "ms=1..4", "--precision", "fp32", "--budget", "6")
+    arguments = ("run", "spin", "--set", "ms=1..4", "--precision", "fp32", "--budget", "4")
     done = cli(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -25,7 +25,7 @@ def test_several_sizes_are_measured_and_drawn(cli) -> None:
 
 
 def test_tuning_races_and_its_best_setting_is_told(cli) -> None:
-    done = cli("run", "tuned", "--set", "hands=1,2", "--budget", "5")
+    done = cli("run", "tuned", "--set", "hands=1,2", "--budget", "3")
     assert done.returncode == 0, done.stderr
     assert "cpu numpy fp32 hands=1" in done.stdout
     assert "fastest: cpu numpy fp32 hands=" in done.stdout
@@ -46,7 +46,7 @@ def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None
 
 def test_a_trace_holds_the_contenders_and_their_operators(cli, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    done = cli("run", "launch", "--device", "cpu", "--budget", "10", "--trace", str(file), "--json")
+    done = cli("run", "launch", "--device", "cpu", "--budget", "6", "--trace", str(file), "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["trace"] == {"file": str(file), "nsys": None}
@@ -64,7 +64,7 @@ def test_a_trace_holds_the_contenders_and_their_operators(cli, tmp_path: Path) -
 
 def test_a_backend_without_a_profiler_says_so_and_the_run_is_whole(cli, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    done = cli("run", "spin", "--precision", "fp32", "--budget", "4", "--trace", str(file))
+    done = cli("run", "spin", "--precision", "fp32", "--budget", "3", "--trace", str(file))
     assert done.returncode == 0, done.stderr
     assert "not profiled: this backend has no profiler" in done.stderr
     assert json.loads(file.read_text())["traceEvents"] == []

@@ -37,6 +37,7 @@ def test_a_rank_killed_while_it_is_measured(live_engine) -> None:
     assert not alive
 
 
+@pytest.mark.campaign
 def test_under_srun_a_rank_killed_ends_the_run(live_engine, environment) -> None:
     environment |= {
         "SLURM_STEP_NUM_TASKS": "2",

@@ -94,7 +94,7 @@ def profiled() -> list[ev.AnyEvent]:
     ]
     first = next(iter(entries))
     at_s = recorder.passed(0.5)
-    recorder.events.append(ev.CaseProfiled(at_s=at_s, case=first, steps=6, operators=operators))
+    recorder.events.append(ev.CaseProfiled(at_s=at_s, case=first, operators=operators))
     recorder.end(scenario, entries)
     trace = Trace("run.trace.json", "nsys profile -o run workbench run train_cnn")
     recorder.events.append(ev.TraceWritten(at_s=recorder.passed(0.1), trace=trace))

@@ -138,6 +138,7 @@ def test_forward_and_backward_are_compiled_before_the_first_step(
         eager.close()
 
 
+@pytest.mark.campaign
 def test_really_compiled_code_is_right() -> None:
     task = prepared(case_of("train_mlp_deep", mode="compile"))
     assert task.check().passed
