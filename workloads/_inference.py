@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Protocol
 
-from workbench.contract import Accuracy, Case, Profile, Setup, Task
+from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
 from . import _profiling
 from ._network import Layer, forward, relative_error
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Batch = NDArray[np.float32]
+
+VARIANTS = (
+    Variant("cpu", "onnxruntime", "fp32"),
+    Variant("cpu", "onnxruntime", "int8", "dynamic"),
+    Variant("cpu", "onnxruntime", "int8", "static"),
+    Variant("cpu", "torch", "fp32"),
+    Variant("cpu", "torch", "fp32", mode="compile"),
+    Variant("gpu", "torch", "fp32"),
+    Variant("gpu", "torch", "fp32", mode="compile"),
+    Variant("gpu", "torch", "fp16"),
+    Variant("gpu", "torch", "fp16", mode="compile"),
+)
 
 # A plainly wrong answer is far beyond these; a scenario's own error limit may be tighter.
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}

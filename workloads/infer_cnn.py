@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
 from . import _digits, _inference
 from ._network import CONVOLUTIONS, convnet_multiplications, trained_convnet
@@ -33,17 +33,7 @@ class InferCnn(Workload):
     default_batch = 1
     quick: ClassVar = {"image": 32}
     latency = True
-    variants = (
-        Variant("cpu", "onnxruntime", "fp32"),
-        Variant("cpu", "onnxruntime", "int8", "dynamic"),
-        Variant("cpu", "onnxruntime", "int8", "static"),
-        Variant("cpu", "torch", "fp32"),
-        Variant("cpu", "torch", "fp32", mode="compile"),
-        Variant("gpu", "torch", "fp32"),
-        Variant("gpu", "torch", "fp32", mode="compile"),
-        Variant("gpu", "torch", "fp16"),
-        Variant("gpu", "torch", "fp16", mode="compile"),
-    )
+    variants = _inference.VARIANTS
 
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])

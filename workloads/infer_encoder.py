@@ -34,18 +34,7 @@ class InferEncoder(Workload):
     default_batch = 1
     quick: ClassVar = {"tokens": 32}
     latency = True
-    variants = (
-        Variant("cpu", "onnxruntime", "fp32"),
-        Variant("cpu", "onnxruntime", "int8", "dynamic"),
-        Variant("cpu", "onnxruntime", "int8", "static"),
-        Variant("cpu", "torch", "fp32"),
-        Variant("cpu", "torch", "fp32", mode="compile"),
-        Variant("cpu", "torch", "bf16"),
-        Variant("gpu", "torch", "fp32"),
-        Variant("gpu", "torch", "fp32", mode="compile"),
-        Variant("gpu", "torch", "fp16"),
-        Variant("gpu", "torch", "fp16", mode="compile"),
-    )
+    variants = (*_inference.VARIANTS, Variant("cpu", "torch", "bf16"))
 
     def work(self, case: Case) -> Work:
         batch, tokens = case.batch or 1, int(case.params["tokens"])

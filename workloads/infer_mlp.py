@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
 from . import _inference
 from ._network import CLASSES, mlp, mlp_multiplications
@@ -23,17 +23,7 @@ class InferMlp(Workload):
     parameters = (Parameter("width", 1024, "units of each hidden layer", 8, 16_384),)
     default_batch = 16
     quick: ClassVar = {"width": 512}
-    variants = (
-        Variant("cpu", "onnxruntime", "fp32"),
-        Variant("cpu", "onnxruntime", "int8", "dynamic"),
-        Variant("cpu", "onnxruntime", "int8", "static"),
-        Variant("cpu", "torch", "fp32"),
-        Variant("cpu", "torch", "fp32", mode="compile"),
-        Variant("gpu", "torch", "fp32"),
-        Variant("gpu", "torch", "fp32", mode="compile"),
-        Variant("gpu", "torch", "fp16"),
-        Variant("gpu", "torch", "fp16", mode="compile"),
-    )
+    variants = _inference.VARIANTS
 
     def work(self, case: Case) -> Work:
         batch, sizes = case.batch or 1, self._sizes(case)
