@@ -160,10 +160,22 @@ class Work:
 
 
 @dataclass(frozen=True)
+class OutputAccuracy:
+    """One output of a model over all checked samples, against the original's."""
+
+    name: str
+    relative_error: float  # of the whole, by the Euclidean norm
+    cosine: float | None  # of the angle between them; None where either is all zeros
+    top1_agreement: float | None  # share of rows whose largest entry stays; None without classes
+    worst_sample: int
+    worst_error: float  # the relative error of that sample
+
+
+@dataclass(frozen=True)
 class Accuracy:
     """The result of a check; `passed` is False where the result is plainly wrong.
 
-    `metric` is "relative_error" (less is better) or "test_accuracy" (more is better).
+    `metric` is "relative_error" or "disagreement" (less is better), or "test_accuracy" (more is).
     `limit` is the bound that `passed` was judged by: right for the precision, not yet the
     scenario's own error limit, which the advisor applies.
     """
@@ -173,6 +185,7 @@ class Accuracy:
     reference: str
     limit: float
     passed: bool
+    outputs: tuple[OutputAccuracy, ...] = ()  # of a model with several, each
 
 
 @dataclass(frozen=True)
@@ -203,8 +216,15 @@ class Setup:
 
     PHASES = ("build", "transfer", "compile")
 
-    def __init__(self, *, seed: int = 0, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
         self.seed = seed
+        self.files = files or {}  # what was made ready for this case, by its role
         self.cache_bytes = cache_bytes  # last-level cache of the CPU, for what must not fit in it
         self.seconds: dict[str, float] = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .contract import Case, Work
+from .contract import Case, OutputAccuracy, Work
 from .hardware import Cache as Cache
 from .hardware import CoreLimit as CoreLimit
 from .hardware import Cpu as Cpu
@@ -63,6 +63,7 @@ class AccuracyResult(msgspec.Struct, frozen=True):
     reference: str
     limit: float
     passed: bool
+    outputs: list[OutputAccuracy] = []  # of a user's model, each
 
 
 class Clocks(msgspec.Struct, frozen=True):

@@ -260,7 +260,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"code": "failed", "message": message, "hint": hint, "fatal": fatal}
 
 
-def answer(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
+def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Carry out one request; every failure is part of the answer."""
     operation = getattr(worker, request.pop("op"))
     try:
@@ -289,10 +289,14 @@ def serialise(reply: dict[str, Any]) -> bytes:
 def main(arguments: list[str]) -> None:
     """Serve requests from the socket whose descriptor is the first argument until it closes."""
     descriptor, backend, device = arguments
+    serve(Worker(backend, device), int(descriptor))
+
+
+def serve(worker: Any, descriptor: int) -> None:
+    """Answer with the methods of `worker` until the socket closes."""
     # Before any import of onnxruntime: afterwards it has already written files and a thread runs.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    worker = Worker(backend, device)
-    with socket.socket(fileno=int(descriptor)) as channel, channel.makefile("rb") as requests:
+    with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as requests:
         for line in requests:
             reply = answer(worker, json.loads(line))
             channel.sendall(serialise(reply))

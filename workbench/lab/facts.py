@@ -1,0 +1,104 @@
+"""The document's part about a user's model: what it is, what was made of it, what to ship."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..hardware import Reason
+
+
+class Port(msgspec.Struct, frozen=True):
+    """An input or output; an axis is a number, its name, or None where it has neither."""
+
+    name: str
+    type: str  # NumPy's word: "float32", "int64"
+    shape: list[int | str | None]
+    run_shape: list[int] = []  # of inputs: as it was run
+    values: str = ""  # of inputs: where the values came from, such as "random normal"
+
+
+class Form(msgspec.Struct, frozen=True):
+    """The size of a model after a step of its preparation; `reason`: why the step was left out."""
+
+    step: str  # "as given", "opset 13", "weights as initialisers", "shapes", "simplified"
+    size_bytes: int | None
+    nodes: int | None
+    reason: Reason | None = None
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """What is known of the model before anything is timed."""
+
+    file: str  # its name, without the folder
+    sha256: str
+    size_bytes: int  # external data included
+    ir_version: int
+    opset: int
+    producer: str
+    parameters: int  # numbers in its weights
+    operators: dict[str, int]  # type to count, subgraphs included
+    custom_operators: list[str]  # "domain::type" of domains that ONNX Runtime does not have
+    control_flow: list[str]  # operators with graphs of their own, which no quantiser enters
+    quantised: bool  # it already holds integer operators
+    inputs: list[Port]
+    outputs: list[Port]
+    batch: int | None  # as run; None where the model has no batch axis
+    samples: int  # inputs that every form is checked on
+    calibration_samples: int  # inputs that static ranges are taken from
+    inputs_from: str  # "random", or the file's name
+    forms: list[Form]  # step by step, as prepared for quantisation
+    multiply_adds: int | None  # of one run; None where shapes are not known
+    weights_bytes: int  # of weights in convolutions and products
+
+
+class Built(msgspec.Struct, frozen=True):
+    """One form of the model that was made, or could not be."""
+
+    recipe: str  # "int8-static-u8s8", as in the ids of its cases
+    seconds: float
+    size_bytes: int | None = None
+    operators: dict[str, int] = {}
+    coverage: float | None = None  # of the products' multiply-adds, those in INT8
+    excluded: list[str] = []  # nodes left in FP32 on purpose
+    reason: Reason | None = None
+
+
+class OperatorTimes(msgspec.Struct, frozen=True):
+    """One kind of operator in both profiles, seconds of one run; quantised kernels count with the
+    operator they stand for."""
+
+    operator: str
+    fp32_s: float
+    int8_s: float
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a contender won or lost."""
+
+    case: str
+    won: bool
+    sentences: list[str]
+    operators: list[OperatorTimes] = []
+
+
+class Saved(msgspec.Struct, frozen=True):
+    file: str
+    size_bytes: int | None
+    difference: float | None  # largest relative error against the contender, after loading it again
+    reason: Reason | None = None  # why it was not written
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What to ship."""
+
+    explanations: list[Explanation]
+    snippet: str  # Python that runs it as it was measured
+    weak_evidence: str | None  # why its accuracy says little: random inputs, few samples
+    saved: Saved | None = None
+
+
+class ModelReport(msgspec.Struct):
+    facts: ModelFacts
+    built: list[Built] = []
+    left_out: dict[str, str] = {}  # recipe or option to the reason why it was not tried
+    advice: Advice | None = None

@@ -1,0 +1,71 @@
+"""How a contender's model is made from the user's: shared by the engine and the lab's child.
+
+Standard library only, since the child may run under a foreign interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+METHODS = ("dynamic", "static")
+CALIBRATIONS = ("minmax", "percentile", "entropy")
+SCOPES = ("all", "products")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One form of the model; the default is the user's own file, untouched.
+
+    `scope` "products" quantises convolutions and products with constant weights only; "all" takes
+    what lies between them too (dynamic: convolutions as well).  `excluded` names the nodes that
+    stay in FP32.
+    """
+
+    precision: str = "fp32"  # "fp32", "fp16", "int8"
+    method: str | None = None  # of METHODS, with int8
+    scope: str = "all"
+    activations: str = "u8"  # "u8" or "s8"; weights are always signed
+    per_channel: bool = False
+    reduce_range: bool = False  # weights in 7 bits
+    calibration: str = "minmax"
+    excluded: tuple[str, ...] = ()
+
+    @property
+    def quantization(self) -> str | None:
+        """The word for it in a case: `static-u8s8-channel`; None where nothing is quantised."""
+        if self.method is None:
+            return None
+        words = [self.method]
+        if self.method == "static":
+            words.append(f"{self.activations}s8")
+        if self.scope == "products":
+            words.append("products")
+        if self.per_channel:
+            words.append("channel")
+        if self.reduce_range:
+            words.append("7bit")
+        if self.calibration != "minmax":
+            words.append(self.calibration)
+        if self.excluded:
+            words.append("mixed")
+        return "-".join(words)
+
+    @property
+    def label(self) -> str:
+        """Names the form's file: `fp32`, `fp16`, `int8-static-u8s8`."""
+        return "-".join(filter(None, (self.precision, self.quantization)))
+
+    def as_fields(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Recipe:
+        """The recipe of its JSON object."""
+        known = {field.name for field in fields(cls)}
+        given = {name: value for name, value in told.items() if name in known}
+        return cls(**{**given, "excluded": tuple(given.get("excluded", ()))})
+
+
+ORIGINAL = Recipe()

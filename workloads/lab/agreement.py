@@ -1,0 +1,119 @@
+"""How far the outputs of one form of a model are from those of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import OutputAccuracy, WorkloadError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+METRICS = ("relative_error", "disagreement")
+
+
+def compare(
+    names: Sequence[str],
+    answers: Sequence[Sequence[Array]],
+    references: Sequence[Sequence[Array]],
+) -> list[OutputAccuracy]:
+    """One result per output over all samples; `answers` and `references` are samples of outputs.
+
+    WorkloadError where shapes differ or an answer is not finite though its reference is.
+    """
+    import numpy as np
+
+    found = []
+    for place, name in enumerate(names):
+        pairs = [
+            (np.asarray(answer[place]), np.asarray(reference[place]))
+            for answer, reference in zip(answers, references, strict=True)
+        ]
+        for answer, reference in pairs:
+            if answer.shape != reference.shape:
+                raise WorkloadError(
+                    f"output {name} has shape {answer.shape}, the original's {reference.shape}",
+                    code="wrong_result",
+                )
+        errors = [_relative(*_as_real(*pair), name) for pair in pairs]
+        worst = int(np.argmax(errors))
+        together = _as_real(
+            np.concatenate([answer.ravel() for answer, _ in pairs]),
+            np.concatenate([reference.ravel() for _, reference in pairs]),
+        )
+        found.append(
+            OutputAccuracy(
+                name=name,
+                relative_error=_relative(*together, name),
+                cosine=_cosine(*together),
+                top1_agreement=_top1(pairs),
+                worst_sample=worst,
+                worst_error=errors[worst],
+            )
+        )
+    return found
+
+
+def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
+    """The worst output's figure: "relative_error", or "disagreement", 1 less the share of samples
+    whose largest entry stays the same.  Without outputs 0."""
+    if metric == "relative_error":
+        return max((output.relative_error for output in outputs), default=0.0)
+    shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
+    if not shares:
+        raise WorkloadError(
+            "no output has classes to agree on", hint="use --max-error, not --min-agreement"
+        )
+    return 1.0 - min(shares)
+
+
+def _as_real(answer: Array, reference: Array) -> tuple[Array, Array]:
+    import numpy as np
+
+    if reference.dtype.kind == "f":
+        return answer.astype(np.float64), reference.astype(np.float64)
+    # Of numbers that name things only the same one is right.
+    differs = (answer != reference).astype(np.float64)
+    return np.ones_like(differs) - differs, np.ones_like(differs)
+
+
+def _relative(answer: Array, reference: Array, name: str) -> float:
+    """Norm of the difference over the norm of the reference, where that is finite."""
+    import numpy as np
+
+    told = np.isfinite(reference)
+    answer, reference = answer[told], reference[told]
+    if not np.isfinite(answer).all():
+        raise WorkloadError(
+            f"output {name} has NaN or infinity where the original has none",
+            code="non_finite",
+        )
+    off, whole = float(np.linalg.norm(answer - reference)), float(np.linalg.norm(reference))
+    if whole == 0.0:
+        return 0.0 if off == 0.0 else 1.0
+    return off / whole
+
+
+def _cosine(answer: Array, reference: Array) -> float | None:
+    import numpy as np
+
+    told = np.isfinite(reference)
+    answer, reference = answer[told], reference[told]
+    scale = float(np.linalg.norm(answer)) * float(np.linalg.norm(reference))
+    return float(answer @ reference) / scale if scale > 0 else None
+
+
+def _top1(pairs: Sequence[tuple[Array, Array]]) -> float | None:
+    """The share of rows along the last axis with the same largest entry; None without classes."""
+    import numpy as np
+
+    same = total = 0
+    for answer, reference in pairs:
+        if reference.ndim < 1 or reference.shape[-1] < 2 or reference.dtype.kind != "f":
+            return None
+        hits = np.argmax(answer, axis=-1) == np.argmax(reference, axis=-1)
+        same, total = same + int(np.sum(hits)), total + int(np.size(hits))
+    return same / total if total else None

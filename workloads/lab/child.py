@@ -1,0 +1,31 @@
+"""The process in which a model that nobody has vouched for is read, run, prepared and quantised.
+
+It answers like a worker (`workbench.worker`): one operation a line, every failure an answer.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from workbench.worker import serve
+
+
+class Lab:
+    """Handles requests; each public method is one operation of the protocol."""
+
+    def hello(self) -> dict[str, Any]:
+        """Import what reads and quantises models."""
+        import onnx
+        import onnxruntime
+
+        versions = {"python": sys.version.split()[0], "onnx": onnx.__version__}
+        return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
+
+    def close(self) -> None:
+        """Nothing is held between requests."""
+
+
+def main(arguments: list[str]) -> None:
+    """Serve requests from the socket whose descriptor is the first argument until it closes."""
+    serve(Lab(), int(arguments[0]))
