@@ -18,14 +18,12 @@ def write(file: Path, samples: Sequence[Sample]) -> None:
     """Keep `samples`; an entry's name is `sample.position`, never what a model calls it."""
     import numpy as np
 
-    np.savez(
-        file,
-        **{
-            f"{number}.{position}": array
-            for number, sample in enumerate(samples)
-            for position, array in enumerate(sample)
-        },
-    )
+    entries: dict[str, Any] = {
+        f"{number}.{position}": array
+        for number, sample in enumerate(samples)
+        for position, array in enumerate(sample)
+    }
+    np.savez(file, **entries)
 
 
 def read(file: Path) -> list[list[NDArray[Any]]]:
