@@ -37,6 +37,7 @@ from .journal import Journal, new_run_id, runs_folder
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, gpu_devices
+from .profiling import Profiling
 from .racing import BUDGET, SLACK_S, Race
 from .report import Report
 from .request import Request, UsageError, fake_devices
@@ -272,7 +273,16 @@ class Engine:
             race.run()
             self._decide(row)
             if self._request.trace is not None and report is self.report:
-                race.profile(self._trace)
+                profiling = Profiling(
+                    row,
+                    race.holders,
+                    pool=self._pool,
+                    control=self._control,
+                    report=report,
+                    emit=emit,
+                    end_s=end_s,
+                )
+                profiling.run(self._trace)
         if race is not None and report is not self.report:
             race.release()
 
