@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from . import catalog, values
+from . import events as ev
 from .advisor.scenarios import Scenario
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
@@ -296,3 +298,40 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
     cores = machine.cpu.effective_cores
     counts = [cores if count == "all" else min(count, cores) for count in scenario.threads]
     return list(dict.fromkeys(counts))
+
+
+def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
+    """What a run tells of a row before it is raced."""
+    scenario = row.scenario
+    return ev.RacePlanned(
+        at_s=at_s,
+        scenario=scenario.id,
+        title=scenario.title,
+        question=scenario.question,
+        textbook=scenario.textbook,
+        objective=scenario.objective,
+        apart=list(scenario.apart),
+        reproduce=_reproduce(row, request),
+        cases=row.cases,
+        work={case.id: row.workload.work(case) for case in row.cases},
+        workload=row.workload.name,
+        point=dict(row.point),
+    )
+
+
+def _reproduce(row: RowPlan, request: Request) -> str:
+    """The command that measures this row alone."""
+    once = replace(request, every=False, trace=None)
+    if not (request.workloads or request.every):
+        alone = replace(once, scenarios=(row.scenario.id,), budget_s=request.budget)
+    else:
+        point = dict(row.point)
+        batch = point.pop("batch", None)
+        settings = [s for s in once.settings if s.partition("=")[0] not in point]
+        alone = replace(
+            once,
+            workloads=(row.workload.name,),
+            batch=once.batch if batch is None else (int(batch),),
+            settings=(*settings, *(f"{name}={value}" for name, value in point.items())),
+        )
+    return shlex.join(["workbench", *alone.arguments()])

@@ -15,8 +15,7 @@ from .advisor import standings
 from .contender import Contender
 from .contract import DEFAULT_CACHE_BYTES, Case
 from .control import Control
-from .document import AccuracyResult, Clocks, OperatorShare, Reason, SetupTimes, WarmUp
-from .export.trace import TraceFile
+from .document import AccuracyResult, Clocks, Reason, SetupTimes, WarmUp
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
 from .overhead import OverheadMeter
@@ -38,8 +37,6 @@ PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live o
 PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
 SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
-PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass with --trace, whichever is less
-PROFILE_DEADLINE_S = 20.0
 GRACE_S = 0.4  # of that, what a turn may run over before it is killed
 
 # What a workload says it cannot do on this machine, as opposed to what went wrong.
@@ -54,12 +51,6 @@ CANNOT_HERE = (
 )
 BUDGET = Reason(
     "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
-)
-
-GONE = Reason(
-    "worker_died",
-    "its worker ended with another contender",
-    "profile it alone: --mode, --precision",
 )
 
 
@@ -117,7 +108,7 @@ class Race:
         self._telemetry = telemetry
         self._latency = plan.scenario.objective == "latency_p99"
         self._active: list[Runner] = []
-        self._holder: dict[str, int] = {}  # case id to the generation of the worker that has it
+        self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
 
     # ------------------------------------------------------------ the whole
 
@@ -146,39 +137,6 @@ class Race:
                 self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
         for runner in self._active:
             self._finish(runner, "ok", None)
-
-    def profile(self, trace: TraceFile) -> None:
-        """A few steps of each contender under its profiler, which are never timed."""
-        for case in self._plan.cases:
-            key = worker_key(case)
-            contender = self._report.contenders[case.id]
-            if contender.blocks and contender.state == "ok":
-                self._profile(contender, key, trace)
-        for key in {worker_key(case) for case in self._plan.cases}:
-            if key.device.startswith("cuda:"):
-                self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
-
-    def _profile(self, contender: Contender, key: WorkerKey, trace: TraceFile) -> None:
-        case = contender.case.id
-        steps = round(PROFILED_S / stats.median(contender.samples_s))
-        steps = min(max(steps, 1), PROFILED_STEPS)
-        deadline = self._deadline(PROFILE_DEADLINE_S)
-        operators: list[OperatorShare] = []
-        reason = None
-        try:
-            if self._holder[case] != self._pool.generation.get(key, 0):
-                raise WorkerFailed(GONE, died=True)
-            found = self._pool.ask(key, deadline, op="profile", case=case, steps=steps).result
-            trace.add(case, found["events"])
-            whole = found["total_s"] or 1.0
-            operators = [
-                OperatorShare(**operator, share=operator["self_s"] / whole)
-                for operator in found["operators"]
-            ]
-        except WorkerFailed as failure:
-            reason = failure.reason
-        now = self._control.now()
-        self._emit(ev.CaseProfiled(at_s=now, case=case, operators=operators, reason=reason))
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
@@ -262,7 +220,7 @@ class Race:
         )
         accuracy = msgspec.convert(result["accuracy"], AccuracyResult)
         runner.generation = self._pool.generation.get(runner.key, 0)
-        self._holder[runner.case.id] = runner.generation
+        self.holders[runner.case.id] = runner.generation
         runner.step_s, runner.iterations = warmed["step_s"], warmed["iterations"]
         self._emit(
             ev.CasePrepared(
