@@ -10,18 +10,30 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 
 from . import catalog, values
 from . import events as ev
 from .advisor.scenarios import Scenario
+from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
 from .request import Request, UsageError, check, unknown
 
 MOST_ROWS = 512
 MOST_CASES = 64  # of one row
+
+
+class Entries(Protocol):
+    """Who finds further contenders while their row is raced, and makes ready what each needs."""
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        """What `Setup.files` shall say."""
+
+    def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
+        """Contenders that enter now, after a round of these; `left_s` is the row's time."""
 
 
 @dataclass
@@ -35,6 +47,7 @@ class RowPlan:
     point: Mapping[str, ParameterValue] = field(
         default_factory=dict
     )  # where several were asked for
+    entries: Entries | None = None
 
 
 def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:

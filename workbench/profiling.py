@@ -58,7 +58,7 @@ class Profiling:
                 self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
 
     def _profile(self, contender: Contender, trace: TraceFile) -> None:
-        case, key = contender.case.id, worker_key(contender.case)
+        case, key = contender.case.id, worker_key(contender.case, contender.objective)
         steps = round(PROFILED_S / stats.median(contender.samples_s))
         steps = min(max(steps, 1), PROFILED_STEPS)
         left_s = max(0.0, self._end_s + GRACE_S - self._control.now())

@@ -69,9 +69,9 @@ class Runner:
         return self.step_s * self.iterations
 
 
-def worker_key(case: Case) -> WorkerKey:
+def worker_key(case: Case, objective: str = "") -> WorkerKey:
     threads = case.threads if case.backend == "numpy" else None
-    return WorkerKey(case.device, case.backend, threads)
+    return WorkerKey(case.device, case.backend, threads, case.id if objective == "memory" else "")
 
 
 class Race:
@@ -106,7 +106,7 @@ class Race:
         self._decide = decide
         self._overhead = overhead
         self._telemetry = telemetry
-        self._latency = plan.scenario.objective == "latency_p99"
+        self._tails = plan.scenario.objective == "latency_p99"
         self._active: list[Runner] = []
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
 
@@ -114,10 +114,7 @@ class Race:
 
     def run(self) -> None:
         # What is compiled comes last: should it take too long, the others are ready.
-        for case in sorted(self._plan.cases, key=refusals.is_compiled):
-            runner = Runner(case, worker_key(case))
-            if self._prepare(runner):
-                self._active.append(runner)
+        self._enter(sorted(self._plan.cases, key=refusals.is_compiled))
         machine = self._report.machine
         watch = SystemWatch(machine.cpu.effective_cores if machine else 1)
         watch.start(self._pool.process_ids())
@@ -127,7 +124,7 @@ class Race:
             self._round(number)
             number += 1
             self._drop_after(number)
-            if self._is_over(number):
+            if not self._let_in() and self._is_over(number):
                 break
         if number:
             own = self._pool.process_ids()
@@ -137,6 +134,32 @@ class Race:
                 self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
         for runner in self._active:
             self._finish(runner, "ok", None)
+
+    def _enter(self, cases: Iterable[Case]) -> None:
+        for case in cases:
+            runner = Runner(case, worker_key(case, self._scenario.objective))
+            if self._prepare(runner):
+                self._active.append(runner)
+
+    def _let_in(self) -> bool:
+        """Have further contenders join; False if there are none."""
+        if self._plan.entries is None:
+            return False
+        known = [self._report.contenders[case.id] for case in self._plan.cases]
+        cases = self._plan.entries.join(known, self._until_s - self._control.now())
+        if not cases:
+            return False
+        self._plan.cases += cases
+        self._emit(
+            ev.CasesJoined(
+                at_s=self._control.now(),
+                scenario=self._scenario.id,
+                cases=cases,
+                work={case.id: self._plan.workload.work(case) for case in cases},
+            )
+        )
+        self._enter(cases)
+        return True
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
@@ -181,6 +204,7 @@ class Race:
                 latency=self._scenario.objective != "throughput",
                 warm_up_s=warm_up_s,
                 cache_bytes=self._cache_bytes(),
+                files=self._plan.entries.files(runner.case) if self._plan.entries else {},
             )
         except WorkerFailed as failure:
             self._fail(runner, failure)
@@ -264,7 +288,7 @@ class Race:
         return min(BLOCK_S, max(SHORTEST_BLOCK_S, left / (ROUNDS_WANTED * len(self._active))))
 
     def _least_samples(self, runner: Runner) -> int:
-        if not self._latency:
+        if not self._tails:
             return 1
         return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(runner.sample_s, 1e-9))))
 
@@ -387,6 +411,7 @@ class Race:
                 standings.hopeless(self._contenders(), self._scenario, turn_s=turn_s, left_s=left_s)
             )
         if self._decide:
+            self._drop(standings.far_slower(self._contenders()))
             self._drop(standings.inadmissible(self._contenders(), self._scenario))
             entrants = len(self._plan.cases)
             self._drop(
@@ -435,7 +460,7 @@ class Race:
         )
 
     def _release(self, case: Case) -> None:
-        key = worker_key(case)
+        key = worker_key(case, self._scenario.objective)
         if self._pool.is_alive(key):
             with suppress(WorkerFailed):  # the pool has already said that the worker ended
                 self._pool.ask(key, self._deadline(5.0), op="release", case=case.id)

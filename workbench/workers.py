@@ -68,17 +68,19 @@ class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
 class WorkerKey:
     """What makes two cases share a worker.
 
-    `threads` is set for NumPy alone, whose BLAS reads its thread count once, when imported.
+    `threads` is set for NumPy alone, whose BLAS reads its thread count once, when imported;
+    `alone` names the case that has a worker to itself, so that its memory can be told.
     """
 
     device: str
     backend: str
     threads: int | None = None
+    alone: str = ""
 
     @property
     def name(self) -> str:
         suffix = "" if self.threads is None else f"/t{self.threads}"
-        return f"{self.device}/{self.backend}{suffix}"
+        return f"{self.device}/{self.backend}{suffix}{self.alone and ' for '}{self.alone}"
 
 
 class Guardian:

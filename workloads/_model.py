@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant, Work, Workload
 
 from . import _profiling
-from ._onnx import open_session
+from ._session import open_session
 from .lab import agreement, samples
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Model(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         with setup.phase("compile"):
-            session = open_session(setup.files["model"], case)
+            session = open_session(setup.files["model"], case, shared=True)
         return ModelTask(case, setup.files, session)
 
 
@@ -57,9 +57,8 @@ class ModelTask(Task):
         names = [port.name for port in session.get_inputs()]
         self.outputs = [port.name for port in session.get_outputs()]
         folder = Path(files["folder"])
-        self.inputs = [
-            dict(zip(names, sample, strict=True)) for sample in samples.read(folder / samples.INPUTS)
-        ] or [{}]
+        given = samples.read(folder / samples.INPUTS) or [[]]
+        self.inputs = [dict(zip(names, sample, strict=True)) for sample in given]
         self.references = samples.read(folder / samples.REFERENCE)
         self.feeds = cycle(self.inputs)
 
@@ -76,7 +75,7 @@ class ModelTask(Task):
         return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs))
 
     def profile(self, steps: int) -> Profile:
-        return _profiling.by_onnxruntime(self.file, self.case, self.feeds, steps)
+        return _profiling.by_onnxruntime(self.file, self.case, self.feeds, steps, shared=True)
 
 
 WORKLOAD = Model()
