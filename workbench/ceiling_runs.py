@@ -31,7 +31,7 @@ def known(
     `race` measures rows within a share of the budget, apart from the run's own.
     """
     kept = ceilings.load(mark)
-    if kept is not None or request.budget < FROM_BUDGET_S or request.workloads:
+    if kept is not None or request.budget < FROM_BUDGET_S or request.workloads or request.model:
         return kept
     aside = race(rows(request, machine, brief=True), SHARE)
     found = ceilings.of_report(aside, mark, complete=False)

@@ -19,7 +19,7 @@ from .advisor.scenarios import ScenarioError
 from .contract import WorkloadError
 from .events import encode
 from .journal import JournalError
-from .options import examples, json_option, run_options
+from .options import examples, json_option, model_options, model_question, run_options
 from .request import Request, UsageError
 from .starting import (
     all_gpus_report,
@@ -62,12 +62,22 @@ def cli(context: click.Context, /, **options: Any) -> None:
         raise UsageError(f"put {name} behind the command: workbench {context.invoked_subcommand}")
 
 
-@cli.command(epilog=examples("workbench advise", "workbench advise realtime branching --json"))
+@cli.command(
+    epilog=examples(
+        "workbench advise",
+        "workbench advise realtime branching --json",
+        "workbench advise --model M.onnx",
+        "workbench advise --model M.onnx --inputs data.npz --save-best best.onnx",
+    )
+)
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+@model_options
 @run_options
 def advise(scenarios: tuple[str, ...], **options: Any) -> None:
-    """Race the contenders of scenarios and recommend CPU or GPU for each."""
-    start(options, scenarios=scenarios)
+    """Race the contenders of scenarios and recommend CPU or GPU for each; or, with --model, the
+    forms of a model of your own, INT8 among them, and say which to ship."""
+    question = model_question(options)
+    start({**options, "model": question}, scenarios=scenarios)
 
 
 @cli.command(

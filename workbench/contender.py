@@ -53,6 +53,7 @@ class Contender:
     dropped: ev.CaseDropped | None = None
     telemetry: Telemetry | None = None
     operators: list[OperatorShare] = field(default_factory=list)
+    profiled_steps: int = 1  # that the operators' times add up
     unprofiled: Reason | None = None
 
     @property

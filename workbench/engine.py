@@ -31,10 +31,13 @@ from .document import (
 from .export.trace import TraceFile
 from .fitting import Fitting, check_alone
 from .journal import Journal, new_run_id, runs_folder
+from .lab import conclusion
+from .lab.lab import ModelLab, Refused
+from .lab.question import ModelQuestion
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
-from .profiling import Profiling
+from .profiling import PROFILED_STEPS, Profiling
 from .racing import SLACK_S, Race
 from .report import Report
 from .request import Request, UsageError, fake_devices
@@ -42,6 +45,7 @@ from .telemetry import MachineTelemetry
 from .workers import Pool, WorkerKey
 
 PROFILE_SHARE = 0.25  # of a row's time, with --trace
+CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving a model's forms, at most
 OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
 
 Listener = Callable[[ev.AnyEvent], None]
@@ -69,6 +73,8 @@ class Engine:
         self._listener = listener
         self._journal: Journal | None = None
         self._pool: Pool | None = None
+        self._lab: ModelLab | None = None  # of `advise --model`
+        self._unreadable: Reason | None = None  # why its model could not be read
         self._overhead = OverheadMeter(control.front_end)
         self._trace = TraceFile()
         self._telemetry = MachineTelemetry(None, {}, now=control.now, emit=self._emit)
@@ -194,16 +200,16 @@ class Engine:
             machine = with_those_of_torch(machine, self._pool, left_s)
         if self._request.ceilings:
             self._rows = ceiling_runs.rows(self._request, machine)
-        else:
+        elif self._request.model is None:
             fill_cases(self._rows, self._request, machine)
         detected = ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
         self._emit(detected)
         for warning in hardware_warnings(machine, software):
             self._warn(warning)
         if self._request.every:
-            for name, error in catalog.load_all()[1].items():
-                remedy = error.hint or f"correct {name}.py, or take it out of the folder"
-                self._warn(Warning("broken_workload", f"left out: {error}", remedy))
+            self._warn_of_broken()
+        if self._request.model is not None:
+            self._rows = [self._open_model(self._request.model, machine)]
         mark = ceilings.fingerprint(machine, software)
         self._rows = [row for row in self._rows if row.cases]
         for row in self._rows:
@@ -218,9 +224,19 @@ class Engine:
             return
         if not self._request.ceilings:
             self._know(ceiling_runs.known(self._request, mark, machine, self._race_aside))
+        if self._unreadable is not None:
+            self._tell_unreadable(self._unreadable)
+            return
+        if self._lab is not None:
+            end_s -= min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
         self._race(self._rows, report=self.report, emit=self._emit, end_s=end_s)
         self._know(ceiling_runs.kept_after(self._request, mark, self.report))
         self._write_trace()
+
+    def _warn_of_broken(self) -> None:
+        for name, error in catalog.load_all()[1].items():
+            remedy = error.hint or f"correct {name}.py, or take it out of the folder"
+            self._warn(Warning("broken_workload", f"left out: {error}", remedy))
 
     def _write_trace(self) -> None:
         request = self._request
@@ -283,19 +299,56 @@ class Engine:
             )
             race.run()
             self._decide(row)
-            if self._request.trace is not None and report is self.report:
-                profiling = Profiling(
-                    row,
-                    race.holders,
-                    pool=self._pool,
-                    control=self._control,
-                    report=report,
-                    emit=emit,
-                    end_s=end_s,
-                )
+            if report is not self.report:
+                continue
+            profiling = Profiling(
+                row,
+                race.holders,
+                pool=self._pool,
+                control=self._control,
+                report=report,
+                emit=emit,
+                end_s=self._request.budget - SLACK_S,
+                most_steps=PROFILED_STEPS if self._lab is None else conclusion.PROFILED_STEPS,
+            )
+            if self._request.trace is not None:
                 profiling.run(self._trace)
+            if self._lab is not None and self._request.model is not None:
+                known = report.rows[row.scenario.id]
+                conclusion.conclude(self._request.model, self._lab, known, report, profiling)
         if race is not None and report is not self.report:
             race.release()
+
+    def _open_model(self, question: ModelQuestion, machine: Machine) -> RowPlan:
+        """The row of a user's model; one with a single, failing contender if it cannot be read."""
+        assert self._pool is not None  # noqa: S101 - made just before
+        self._lab = ModelLab(
+            question,
+            self._request,
+            pool=self._pool,
+            machine=machine,
+            control=self._control,
+            emit=self._emit,
+        )
+        try:
+            return self._lab.open()
+        except Refused as refused:
+            self._unreadable = refused.reason
+            return self._lab.refused()
+
+    def _tell_unreadable(self, reason: Reason) -> None:
+        (row,) = self._rows
+        for case in row.cases:
+            self._emit(
+                ev.CaseFinished(
+                    at_s=self._control.now(),
+                    case=case.id,
+                    scenario=row.scenario.id,
+                    status="failed",
+                    reason=reason,
+                )
+            )
+        self._decide(row)
 
     def _find_largest_batches(self, machine: Machine, end_s: float) -> None:
         assert self._pool is not None  # noqa: S101 - made just before

@@ -150,6 +150,7 @@ class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
     case: str
     operators: list[OperatorShare]
     reason: Reason | None = None
+    steps: int = 1  # that the times of the operators add up
 
 
 class BatchTried(Event, frozen=True, kw_only=True, tag=True):

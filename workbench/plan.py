@@ -69,8 +69,8 @@ def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
 def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan]:
     """The rows a request names, with parameters checked; cases come once the machine is known."""
     check(request)
-    if request.ceilings:
-        return []  # they depend on the machine
+    if request.ceilings or request.model is not None:
+        return []  # they depend on the machine, or on the model
     if request.every:
         if request.workloads or request.settings or request.batch:
             raise UsageError("--all stands for every workload as it is: no names, --set or --batch")
@@ -335,7 +335,9 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
 def _reproduce(row: RowPlan, request: Request) -> str:
     """The command that measures this row alone."""
     once = replace(request, every=False, trace=None)
-    if not (request.workloads or request.every):
+    if request.model is not None:
+        alone = replace(once, model=replace(request.model, save_best=None))
+    elif not (request.workloads or request.every):
         alone = replace(once, scenarios=(row.scenario.id,), budget_s=request.budget)
     else:
         point = dict(row.point)

@@ -147,6 +147,7 @@ class Report:
             case ev.CaseProfiled():
                 contender = self.contenders[event.case]
                 contender.operators, contender.unprofiled = event.operators, event.reason
+                contender.profiled_steps = event.steps
             case ev.BatchTried():
                 self.contenders[event.case].state = "measuring"
                 self.current_case = event.case
