@@ -49,6 +49,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     forms: list[Form]  # step by step, as prepared for quantisation
     multiply_adds: int | None  # of one run; None where shapes are not known
     weights_bytes: int  # of weights in convolutions and products
+    same_samples: bool = False  # the inputs that calibrate are those that check: too few for both
+    unquantisable: Reason | None = None  # why no INT8 form can be made: over 2 GiB of weights
 
 
 class Built(msgspec.Struct, frozen=True):

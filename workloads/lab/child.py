@@ -10,6 +10,8 @@ from typing import Any
 
 from workbench.worker import serve
 
+from . import inspection
+
 
 class Lab:
     """Handles requests; each public method is one operation of the protocol."""
@@ -21,6 +23,18 @@ class Lab:
 
         versions = {"python": sys.version.split()[0], "onnx": onnx.__version__}
         return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
+
+    def inspect(
+        self,
+        model: str,
+        folder: str,
+        shapes: dict[str, list[int]],
+        inputs: str | None,
+        batch: int | None,
+        seed: int,
+    ) -> dict[str, Any]:
+        """Read the model, find inputs that it runs on, keep what it answers; ModelFacts."""
+        return inspection.inspect(model, folder, shapes, inputs, batch, seed)
 
     def close(self) -> None:
         """Nothing is held between requests."""
