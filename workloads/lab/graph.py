@@ -75,7 +75,8 @@ def constants(model: Any) -> dict[str, Any]:
 
 def parameters(model: Any) -> int:
     """Numbers in the model's tensors."""
-    return min(sum(max(0, prod(tensor.dims)) for tensor in tensors(model)), PARAMETERS_AT_MOST)
+    found = sum(max(0, int(prod(tensor.dims))) for tensor in tensors(model))
+    return min(found, PARAMETERS_AT_MOST)
 
 
 def operators(model: Any) -> dict[str, int]:

@@ -105,7 +105,7 @@ def _bytes(path: Path) -> bytes:
 
 def _parsed(path: Path, data: bytes) -> Any:
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     known = looks_like(data)
     if known:

@@ -18,15 +18,13 @@ def write(file: Path, samples: Sequence[Sample]) -> None:
     """Keep `samples`; an entry's name is `sample.position`, never what a model calls it."""
     import numpy as np
 
-    np.savez(
-        file,
-        count=np.array(len(samples)),  # samples of a model without inputs hold no arrays
-        **{
-            f"{number}.{position}": array
-            for number, sample in enumerate(samples)
-            for position, array in enumerate(sample)
-        },
-    )
+    arrays: dict[str, Any] = {
+        f"{number}.{position}": array
+        for number, sample in enumerate(samples)
+        for position, array in enumerate(sample)
+    }
+    # The count stands beside them: samples of a model without inputs hold no arrays.
+    np.savez(file, count=np.array(len(samples)), **arrays)
 
 
 def read(file: Path) -> list[list[NDArray[Any]]]:

@@ -18,7 +18,7 @@ Axis = int | str | None
 LARGEST_INPUTS = 2**30  # bytes of one sample of all inputs
 TRIALS = 48  # sets of sizes that are tried
 # Tried for axes whose size no name tells, or where the names have lied.
-SIZES = (224, 128, 512, 576, 64, 32, 256, 16, 320, 640, 1)
+SIZES = (224, 128, 512, 576, 48, 64, 32, 256, 16, 320, 640, 1)
 CHANNELS = (3, 1)
 _NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
@@ -31,6 +31,8 @@ _BY_NAME = (
     (re.compile(r"seq|len|tok|time|frame|step|^[tsl]$", re.IGNORECASE), 128),
 )
 _STATE = re.compile(r"state|hidden|^[hc](_?\d|n|_in)?$", re.IGNORECASE)  # of a recurrent net
+_RATE = re.compile(r"^sr$|samp\w*_?rate", re.IGNORECASE)
+AUDIO = 512  # samples, where an input tells that the model takes them
 _BY_RANK = {4: (1, 3, 224, 224), 5: (1, 3, 16, 112, 112), 3: (1, 128, 64), 2: (1, 128)}
 
 
@@ -221,6 +223,7 @@ def _sizes(
     """Values for every dynamic axis: the guess, then SIZES where no name tells, then anywhere."""
     guess, open_axes, channels = dict(told), [], []
     by_name = []
+    audio = any(_RATE.search(port.name) for port in inputs)
     for port in inputs:
         axes = port.axes or []
         for place, axis in enumerate(axes):
@@ -239,6 +242,8 @@ def _sizes(
                 open_axes.append(key)
             usual = _BY_RANK.get(len(axes), ())
             guess[key] = named or (usual[place] if place < len(usual) else 16)
+            if audio and len(axes) == 2:
+                guess[key] = AUDIO
     tried = []
     for sizes in _variations(guess, by_name, open_axes, channels):
         if sizes not in tried:

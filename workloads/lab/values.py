@@ -7,9 +7,11 @@ compared with.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from . import graph
+from .load import SMALL
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +111,7 @@ class _Reader:
             current = waiting.pop(0)
             for node in self._users.get(current, ()):
                 operands = list(node.input)
-                if node.op_type in _PASSES and operands[0] == current:
+                if node.op_type in (*_PASSES, "Gather") and operands[0] == current:
                     fresh = [output for output in node.output if output not in seen]
                     seen.update(fresh)
                     waiting += fresh
@@ -118,37 +120,40 @@ class _Reader:
                 elif node.op_type == "Gather" and operands[1] == current:
                     rows += self._rows(node)
                 elif node.op_type == "OneHot" and operands[0] == current:
-                    rows += [depth for depth in self._scalar(operands[1]) if depth > 0]
+                    rows += [depth for depth in self._numbers(operands[1])[:1] if depth > 0]
                 elif node.op_type in _COMPARES:
-                    compared += self._scalar(operands[operands[0] == current])
+                    other = self._numbers(operands[operands[0] == current])
+                    if len(other) == 1:
+                        compared += other
+                    elif other == list(range(len(other))) and other:
+                        rows.append(len(other))  # a one-hot code, written out
         return rows, compared
 
     def _rows(self, node: Any) -> list[int]:
         """The length of the table's indexed axis, where the table is constant."""
-        name, axis = node.input[0], 0
-        for attribute in node.attribute:
-            if attribute.name == "axis":
-                axis = attribute.i
-        for _ in range(8):  # a table may be stored in INT8 or FP16
-            maker = self._makers.get(name)
-            if name in self._constants or maker is None or maker.op_type not in _TABLE_PASSES:
-                break
-            name = maker.input[0]
-        table = self._constants.get(name)
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+        table = self._constant(node.input[0])
         if table is None or not -len(table.dims) <= axis < len(table.dims):
             return []
         return [table.dims[axis]] if table.dims[axis] > 0 else []
 
-    def _scalar(self, name: str) -> list[int]:
-        """The number that a constant of one element holds."""
+    def _constant(self, name: str) -> Any:
+        """The tensor that `name` comes from, which may be stored in INT8 or FP16; or None."""
+        for _ in range(8):
+            maker = self._makers.get(name)
+            if name in self._constants or maker is None or maker.op_type not in _TABLE_PASSES:
+                break
+            name = maker.input[0]
+        return self._constants.get(name)
+
+    def _numbers(self, name: str) -> list[int]:
+        """What a small constant of integers holds."""
         from onnx import numpy_helper
 
-        tensor = self._constants.get(name)
-        if tensor is None or tensor.data_location == tensor.EXTERNAL:
-            return []
-        if tensor.ByteSize() > 256 or any(size != 1 for size in tensor.dims):
+        tensor = self._constant(name)
+        if tensor is None or tensor.data_location == tensor.EXTERNAL or prod(tensor.dims) > SMALL:
             return []
         try:
-            return [int(numpy_helper.to_array(tensor).reshape(-1)[0])]
-        except (ValueError, TypeError, OverflowError, IndexError):
+            return [int(number) for number in numpy_helper.to_array(tensor).reshape(-1)]
+        except (ValueError, TypeError, OverflowError):
             return []  # a damaged constant tells nothing
