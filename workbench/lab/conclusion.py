@@ -118,7 +118,7 @@ def weak_evidence(facts: ModelFacts) -> str | None:
             "--inputs data.npz"
         )
     count = facts.samples * (facts.batch or 1)
-    if facts.calibration_samples and facts.shared_samples:
+    if facts.same_samples:
         return f"the same {count} inputs set the ranges and were checked: give more than three"
     if count < FEW_SAMPLES:
         return f"the error was seen on {count} inputs only"

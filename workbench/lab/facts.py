@@ -46,12 +46,13 @@ class ModelFacts(msgspec.Struct, frozen=True):
     batch: int | None  # as run; None where the model has no batch axis
     samples: int  # inputs that every form is checked on
     calibration_samples: int  # inputs that static ranges are taken from
-    shared_samples: bool  # the same inputs calibrate and are checked, for want of more
     inputs_from: str  # "random", or the file's name
     step_s: float  # of one run as given, not optimised, roughly
     forms: list[Form]  # step by step, as prepared for quantisation
     multiply_adds: int | None  # of one run; None where shapes are not known
     weights_bytes: int  # of weights in convolutions and products
+    same_samples: bool = False  # the inputs that calibrate are those that check: too few for both
+    unquantisable: Reason | None = None  # why no INT8 form can be made: over 2 GiB of weights
 
 
 class Built(msgspec.Struct, frozen=True):

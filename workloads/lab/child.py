@@ -11,6 +11,7 @@ from typing import Any
 from workbench.worker import serve
 
 from .._session import PROVIDERS
+from . import inspection
 
 
 class Lab:
@@ -32,6 +33,18 @@ class Lab:
         known = {**PROVIDERS, "cuda": "CUDAExecutionProvider"}
         there = onnxruntime.get_available_providers()
         return {word: name for word, name in known.items() if name in there}
+
+    def inspect(
+        self,
+        model: str,
+        folder: str,
+        shapes: dict[str, list[int]],
+        inputs: str | None,
+        batch: int | None,
+        seed: int,
+    ) -> dict[str, Any]:
+        """Read the model, find inputs that it runs on, keep what it answers; ModelFacts."""
+        return inspection.inspect(model, folder, shapes, inputs, batch, seed)
 
     def close(self) -> None:
         """Nothing is held between requests."""

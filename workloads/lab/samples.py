@@ -18,21 +18,22 @@ def write(file: Path, samples: Sequence[Sample]) -> None:
     """Keep `samples`; an entry's name is `sample.position`, never what a model calls it."""
     import numpy as np
 
-    entries: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         f"{number}.{position}": array
         for number, sample in enumerate(samples)
         for position, array in enumerate(sample)
     }
-    np.savez(file, **entries)
+    # The count stands beside them: samples of a model without inputs hold no arrays.
+    np.savez(file, count=np.array(len(samples)), **arrays)
 
 
 def read(file: Path) -> list[list[NDArray[Any]]]:
     """The samples that `write` kept."""
     import numpy as np
 
-    found: dict[int, dict[int, NDArray[Any]]] = {}
     with np.load(file, allow_pickle=False) as entries:
-        for name in entries.files:
+        found: list[dict[int, NDArray[Any]]] = [{} for _ in range(int(entries["count"]))]
+        for name in set(entries.files) - {"count"}:
             number, position = map(int, name.split("."))
-            found.setdefault(number, {})[position] = entries[name]
-    return [[sample[place] for place in sorted(sample)] for _, sample in sorted(found.items())]
+            found[number][position] = entries[name]
+    return [[sample[place] for place in sorted(sample)] for sample in found]

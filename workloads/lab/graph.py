@@ -1,0 +1,128 @@
+"""Walking a model's graphs: nodes, tensors and constants, subgraphs and functions included."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+# Operators that hold integers in place of floating-point numbers, as ONNX and ONNX Runtime name
+# them.
+_QUANTISED = (
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "DynamicQuantize",
+    "QLinear",
+    "ConvInteger",
+    "MatMulInteger",
+    "MatMulNBits",
+    "MatMulBnb4",
+    "GatherBlockQuantized",
+    "QGemm",
+    "QAttention",
+    "QEmbedLayerNormalization",
+    "QOrdered",
+)
+_FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
+PARAMETERS_AT_MOST = 2**62  # of a tensor whose shape is a lie
+
+
+def graphs(model: Any) -> Iterator[Any]:
+    """The main graph, every subgraph, and the functions (which have nodes, but no tensors)."""
+    waiting = [model.graph, *model.functions]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    waiting.append(attribute.g)
+                waiting.extend(attribute.graphs)
+
+
+def nodes(model: Any) -> Iterator[Any]:
+    for graph in graphs(model):
+        yield from graph.node
+
+
+def tensors(model: Any) -> Iterator[Any]:
+    """Initialisers and the tensors in attributes, of which `Constant` holds weights too."""
+    for graph in graphs(model):
+        yield from getattr(graph, "initializer", ())
+        for sparse in getattr(graph, "sparse_initializer", ()):
+            yield from (sparse.values, sparse.indices)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                if attribute.HasField("sparse_tensor"):
+                    yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
+                yield from attribute.tensors
+
+
+def constants(model: Any) -> dict[str, Any]:
+    """The tensors of initialisers and `Constant` nodes, by name, of all graphs."""
+    found = {}
+    for graph in graphs(model):
+        found.update({tensor.name: tensor for tensor in getattr(graph, "initializer", ())})
+        for node in graph.node:
+            if node.op_type == "Constant" and node.output:
+                for attribute in node.attribute:
+                    if attribute.HasField("t"):
+                        found[node.output[0]] = attribute.t
+    return found
+
+
+def parameters(model: Any) -> int:
+    """Numbers in the model's tensors."""
+    found = sum(max(0, int(prod(tensor.dims))) for tensor in tensors(model))
+    return min(found, PARAMETERS_AT_MOST)
+
+
+def precision(model: Any) -> str:
+    """What most weights are in, as a case names it: FP32 where there are none."""
+    if is_quantised(model):
+        return "int8"
+    counted: Counter[str] = Counter()
+    for tensor in tensors(model):
+        if (name := _FLOATS.get(tensor.data_type)) is not None:
+            counted[name] += max(0, int(prod(tensor.dims)))
+    return max(counted, key=counted.__getitem__, default="fp32")
+
+
+def operators(model: Any) -> dict[str, int]:
+    """Type to count, the most frequent first."""
+    functions = {(function.domain, function.name) for function in model.functions}
+    counted = Counter(
+        node.op_type for node in nodes(model) if (node.domain, node.op_type) not in functions
+    )
+    return dict(counted.most_common())
+
+
+def control_flow(model: Any) -> list[str]:
+    """The types of operators with graphs of their own."""
+    return sorted(
+        {
+            node.op_type
+            for node in nodes(model)
+            if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
+        }
+    )
+
+
+def is_quantised(model: Any) -> bool:
+    return any(node.op_type.startswith(_QUANTISED) for node in nodes(model))
+
+
+def opset(model: Any, domain: str = "") -> int | None:
+    """The version of an operator set that the model imports."""
+    names = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
+    return next((o.version for o in model.opset_import if o.domain in names), None)
+
+
+def free_inputs(model: Any) -> list[Any]:
+    """What must be fed: up to IR 3 weights stand among the inputs, too."""
+    given = {tensor.name for tensor in model.graph.initializer}
+    given.update(sparse.values.name for sparse in model.graph.sparse_initializer)
+    return [value for value in model.graph.input if value.name not in given]

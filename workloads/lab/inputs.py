@@ -1,0 +1,207 @@
+"""A user's own inputs: the samples in an .npz file, checked against what the model takes."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import WorkloadError
+
+from .errors import one_line
+from .shapes import Input, Sizes, candidates, shown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+AT_MOST = 64  # samples to check on, and as many to calibrate with
+ENOUGH_FOR_BOTH = 4  # samples from which each does one of the two
+WRITE = "write it by numpy.savez(path, {}=array), an array for each input"
+
+
+@dataclass
+class Given:
+    """The samples of a file: by input name, in the model's order."""
+
+    sizes: Sizes
+    check: list[dict[str, Array]]
+    calibration: list[dict[str, Array]]
+    same: bool  # too few to keep the two apart
+
+
+def read(
+    file: str, inputs: Sequence[Input], shapes: Mapping[str, Sequence[int]], batch: int | None
+) -> Given:
+    """The samples in `file`; WorkloadError `bad_input` where they do not fit the inputs.
+
+    An array of an input's rank is divided along its first axis into batches; one of a rank more
+    counts samples there; one that is a single sample serves all of them.
+    """
+    arrays = _arrays(Path(file), inputs)
+    inputs = [_with_rank(port, arrays[port.name], shapes) for port in inputs]
+    sizes = next(candidates(inputs, {**_told(inputs, arrays, batch), **shapes}, batch))
+    split = {
+        port.name: _samples(port, _cast(port, arrays[port.name]), sizes, shapes) for port in inputs
+    }
+    count = _count({name: len(samples) for name, samples in split.items()})
+    samples = [
+        {name: made[number if len(made) > 1 else 0] for name, made in split.items()}
+        for number in range(count)
+    ]
+    if samples:
+        sizes.shapes = {name: list(array.shape) for name, array in samples[0].items()}
+    if count < ENOUGH_FOR_BOTH:
+        return Given(sizes, samples, samples, True)
+    return Given(sizes, _spread(samples[count // 2 :]), _spread(samples[: count // 2]), False)
+
+
+def _bad(message: str, hint: str) -> WorkloadError:
+    return WorkloadError(one_line(message), code="bad_input", hint=one_line(hint))
+
+
+def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
+    """Exactly one array for every input."""
+    import numpy as np
+
+    names = [port.name for port in inputs]
+    if not names:
+        raise _bad(f"the model has no inputs to fill from {path.name}", "leave out --inputs")
+    hint = WRITE.format(names[0] if names[0].isidentifier() else "**{" + repr(names[0]) + ": ...}")
+    hint = hint.replace(": ...}=array", ": array}")
+    try:
+        if not path.is_file():
+            raise _bad(f"{path} is not a file" if path.exists() else f"{path} does not exist", hint)
+        if path.stat().st_size == 0:
+            raise _bad(f"{path.name} is empty", hint)
+        with path.open("rb") as file:
+            if file.read(2) != b"PK":
+                raise _bad(f"{path.name} is not an .npz file", hint)
+        with np.load(path, allow_pickle=False) as entries:
+            if set(entries.files) != set(names):
+                held = ", ".join(entries.files) or "nothing"
+                message = f"{path.name} holds {held}; the model's inputs are {', '.join(names)}"
+                raise _bad(message, hint)
+            return {name: np.asarray(entries[name]) for name in names}
+    except MemoryError:
+        raise
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):
+            message = f"{path.name} holds Python objects, which are not loaded"
+            raise _bad(message, "save arrays of numbers, of one shape each") from None
+        raise _bad(f"{path.name} cannot be read: {error}", hint) from None
+
+
+def _with_rank(port: Input, array: Array, shapes: Mapping[str, Sequence[int]]) -> Input:
+    """An input that does not tell its rank takes that of its shape, or else of its array."""
+    if port.axes is not None:
+        return port
+    return Input(port.name, port.type, list(shapes.get(port.name, array.shape)))
+
+
+def _told(
+    inputs: Sequence[Input], arrays: Mapping[str, Array], batch: int | None
+) -> dict[str, list[int]]:
+    """The sizes that the arrays themselves tell of dynamic axes beyond the batch."""
+    found = {}
+    for port in inputs:
+        shape, axes = arrays[port.name].shape, port.axes or []
+        if len(shape) == len(axes) + 1:
+            shape = shape[1:]
+        elif len(shape) == len(axes) and axes and not isinstance(axes[0], int):
+            shape = (batch or 1, *shape[1:])
+        elif len(shape) == len(axes) and axes:
+            shape = (axes[0], *shape[1:])
+        else:
+            continue
+        if all(size > 0 for size in shape):
+            fits = all(
+                not isinstance(axis, int) or axis == size
+                for axis, size in zip(axes, shape, strict=True)
+            )
+            if fits:
+                found[port.name] = list(shape)
+    return found
+
+
+def _cast(port: Input, array: Array) -> Array:
+    """`array` in the input's type where no number is lost but digits of a fraction."""
+    import numpy as np
+
+    wanted = np.dtype(port.type)
+    message = f"{port.name} holds {array.dtype}, the model takes {port.type}"
+    hint = f"convert it: array.astype('{port.type}'), scaled as the model expects it"
+    if array.size == 0:
+        raise _bad(f"{port.name} holds no numbers: its shape is {list(array.shape)}", "fill it")
+    kinds = {array.dtype.kind, wanted.kind}
+    if not (kinds == {"f"} or kinds <= {"i", "u"} or array.dtype == wanted):
+        raise _bad(message, hint)
+    if wanted.kind in "iu":
+        limits = np.iinfo(wanted)
+        if int(array.min()) < limits.min or int(array.max()) > limits.max:
+            raise _bad(f"{message}, and the values do not fit", hint)
+    with np.errstate(over="ignore"):
+        made = array.astype(wanted, copy=False)
+    if wanted.kind == "f" and not np.isfinite(made).all():
+        raise _bad(
+            f"{port.name} holds NaN or infinity in {port.type}", "give it finite numbers only"
+        )
+    return made
+
+
+def _samples(
+    port: Input, array: Array, sizes: Sizes, given: Mapping[str, Sequence[int]]
+) -> list[Array]:
+    import numpy as np
+
+    axes = port.axes or []
+    wanted = sizes.shapes[port.name]
+    if array.ndim == len(axes) + 1:
+        samples = list(array)
+    elif array.ndim == len(axes) and axes:
+        rows = wanted[0]
+        samples = [array[at : at + rows] for at in range(0, len(array) - rows + 1, rows)]
+        if not samples:
+            raise _bad(
+                f"{port.name} has {len(array)} rows, a batch has {rows}",
+                f"give at least {rows}, or a smaller --batch",
+            )
+    elif array.ndim == len(axes):
+        samples = [array]
+    else:
+        raise _misfit(port, array)
+    exact = given.get(port.name)
+    for axis, size in enumerate(samples[0].shape):
+        fixed = axes[axis] if exact is None else exact[axis]
+        if isinstance(fixed, int) and fixed != size:
+            raise _misfit(port, array)
+    return [np.ascontiguousarray(sample).reshape(sample.shape) for sample in samples]
+
+
+def _misfit(port: Input, array: Array) -> WorkloadError:
+    return _bad(
+        f"{port.name} has shape {list(array.shape)}, the model takes {shown([port])}",
+        "its first axis may hold several batches, or one axis more may count samples",
+    )
+
+
+def _count(counts: Mapping[str, int]) -> int:
+    """The number of samples that all inputs agree on; a single one serves all."""
+    several = {count for count in counts.values() if count > 1}
+    if len(several) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise _bad(
+            f"the inputs hold different numbers of samples: {listed}", "give as many of each"
+        )
+    return several.pop() if several else 1
+
+
+def _spread(samples: list[dict[str, Array]]) -> list[dict[str, Array]]:
+    """At most AT_MOST of them, evenly spread: files are often sorted by class."""
+    if len(samples) <= AT_MOST:
+        return samples
+    return [samples[number * len(samples) // AT_MOST] for number in range(AT_MOST)]

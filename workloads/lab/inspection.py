@@ -1,0 +1,214 @@
+"""What is known of a user's model before anything is timed, and the inputs it is judged on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.contract import WorkloadError
+
+from . import graph, inputs, samples, shapes
+from .errors import bad_model, clear_errors, one_line
+from .load import Loaded, load
+from .original import Original, does_not_run
+from .values import Maker
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+SAMPLES = 8  # random ones to check on, and as many to calibrate with
+FEWEST = 2
+RANDOM_S = 2.0  # that running all of the random ones may take
+GIVEN_S = 20.0  # likewise the user's own
+TRIALS_S = 6.0  # for finding sizes that run
+
+
+@dataclass
+class _Chosen:
+    """The inputs of a model: samples by input name."""
+
+    sizes: shapes.Sizes
+    check: list[dict[str, Array]]
+    calibration: list[dict[str, Array]]
+    told: dict[str, str]  # of each input, where its values come from
+    source: str
+    same: bool = False
+
+
+def inspect(
+    model: str,
+    folder: str,
+    given: Mapping[str, Sequence[int]],
+    file: str | None,
+    batch: int | None,
+    seed: int,
+) -> dict[str, Any]:
+    """The fields of ModelFacts; writes inputs, calibration and reference into `folder`.
+
+    WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where what the
+    user gave does not fit it.
+    """
+    name = Path(model).name
+    with clear_errors(f"{one_line(name)} cannot be used"):
+        loaded = load(model)
+        original = Original(loaded, _usable_cores())
+        ports = shapes.ports(graph.free_inputs(loaded.proto))
+        if file is None:
+            chosen = _random(loaded, original, ports, given, batch, seed)
+        else:
+            chosen = _from_file(loaded, original, ports, given, file, batch)
+        began = time.perf_counter()
+        reference = [_run(loaded, original, sample) for sample in chosen.check]
+        step_s = (time.perf_counter() - began) / len(reference)
+        _require_finite(original.outputs, reference, chosen.source)
+        for target, kept in (
+            (samples.INPUTS, chosen.check),
+            (samples.CALIBRATION, chosen.calibration),
+        ):
+            samples.write(Path(folder, target), [list(sample.values()) for sample in kept])
+        samples.write(Path(folder, samples.REFERENCE), reference)
+        return {**_facts(loaded, ports, chosen, reference[0]), "step_s": step_s}
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _random(
+    loaded: Loaded,
+    original: Original,
+    ports: Sequence[shapes.Input],
+    given: Mapping[str, Sequence[int]],
+    batch: int | None,
+    seed: int,
+) -> _Chosen:
+    """Random inputs of the first sizes that run."""
+    import numpy as np
+
+    maker = Maker(loaded.proto, ports)
+    first: WorkloadError | None = None
+    began = time.monotonic()
+    for sizes in shapes.candidates(ports, given, batch):
+        generators = [np.random.default_rng([seed, part]) for part in range(2)]
+        sample = maker.sample(sizes.shapes, generators[0])
+        try:
+            original.run(sample)
+        except Exception as error:
+            first = first or does_not_run(loaded.path.name, error, sizes.shapes)
+            if time.monotonic() - began > TRIALS_S:
+                break
+            continue
+        count = _affordable(original, sample, RANDOM_S / 2, FEWEST, SAMPLES) if ports else 1
+        check = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
+        calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
+        return _Chosen(sizes, check, calibration, maker.told, "random", same=not ports)
+    raise first or bad_model(f"{loaded.path.name} has no sizes to run with")
+
+
+def _from_file(
+    loaded: Loaded,
+    original: Original,
+    ports: Sequence[shapes.Input],
+    given: Mapping[str, Sequence[int]],
+    file: str,
+    batch: int | None,
+) -> _Chosen:
+    read = inputs.read(file, ports, given, batch)
+    _run(loaded, original, read.check[0])
+    name = Path(file).name
+    count = _affordable(original, read.check[0], GIVEN_S / 2, SAMPLES, inputs.AT_MOST)
+    told = {port.name: f"from {one_line(name)}" for port in ports}
+    check, calibration = read.check[:count], read.calibration[:count]
+    return _Chosen(read.sizes, check, calibration, told, name, same=read.same)
+
+
+def _affordable(
+    original: Original, sample: Mapping[str, Array], seconds: float, fewest: int, most: int
+) -> int:
+    """How many runs fit into `seconds`, within bounds."""
+    began = time.perf_counter()
+    original.run(sample)
+    once = max(time.perf_counter() - began, 1e-6)
+    return max(fewest, min(most, int(seconds / once)))
+
+
+def _run(loaded: Loaded, original: Original, sample: Mapping[str, Array]) -> list[Array]:
+    try:
+        return original.run(sample)
+    except Exception as error:
+        tried = {name: list(array.shape) for name, array in sample.items()}
+        raise does_not_run(loaded.path.name, error, tried) from error
+
+
+def _require_finite(
+    names: Sequence[str], reference: Sequence[Sequence[Array]], source: str
+) -> None:
+    """Against NaN or infinity nothing can be compared."""
+    import numpy as np
+
+    for place, name in enumerate(names):
+        for outputs in reference:
+            if outputs[place].dtype.kind == "f" and not np.isfinite(outputs[place]).all():
+                hint = (
+                    "random inputs may be out of its range: give real ones by --inputs data.npz"
+                    if source == "random"
+                    else "try it on other inputs"
+                )
+                raise bad_model(f"the model itself answers with NaN or infinity in {name}", hint)
+
+
+def _facts(
+    loaded: Loaded, ports: Sequence[shapes.Input], chosen: _Chosen, answer: Sequence[Array]
+) -> dict[str, Any]:
+    model = loaded.proto
+    return {
+        "file": one_line(loaded.path.name),
+        "sha256": loaded.sha256,
+        "size_bytes": loaded.size_bytes,
+        "ir_version": model.ir_version,
+        "opset": graph.opset(model) or 0,
+        "producer": one_line(f"{model.producer_name} {model.producer_version}"),
+        "precision": loaded.precision,
+        "parameters": loaded.parameters,
+        "operators": {one_line(name): n for name, n in graph.operators(model).items()},
+        "custom_operators": [],  # a model that has any is refused
+        "control_flow": graph.control_flow(model),
+        "quantised": graph.is_quantised(model),
+        "inputs": [
+            _port(port, port.type, port.axes)
+            | {"run_shape": chosen.sizes.shapes[port.name], "values": chosen.told[port.name]}
+            for port in ports
+        ],
+        "outputs": [
+            _port(port, str(array.dtype), port.axes or [None] * array.ndim)
+            for port, array in zip(shapes.ports(model.graph.output), answer, strict=True)
+        ],
+        "batch": chosen.sizes.batch,
+        "samples": len(chosen.check),
+        "calibration_samples": len(chosen.calibration),
+        "same_samples": chosen.same,
+        "inputs_from": one_line(chosen.source),
+        "forms": [
+            {
+                "step": "as given",
+                "size_bytes": loaded.size_bytes,
+                "nodes": sum(1 for _ in graph.nodes(model)),
+            }
+        ],
+        "multiply_adds": None,
+        "weights_bytes": 0,
+        "unquantisable": loaded.unquantisable,
+    }
+
+
+def _port(port: shapes.Input, kind: str, axes: list[shapes.Axis] | None) -> dict[str, Any]:
+    shape = [one_line(axis) if isinstance(axis, str) else axis for axis in axes or []]
+    return {"name": one_line(port.name), "type": kind, "shape": shape}

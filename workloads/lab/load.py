@@ -1,0 +1,271 @@
+"""Reading an ONNX model that nobody has vouched for; whatever is wrong with it is told in a line.
+
+The graph is parsed here once; the weights in it are dropped as soon as they have been counted,
+since ONNX Runtime reads the file for itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from . import graph
+from .errors import bad_model, clear_errors, one_line
+
+LARGEST_FILE = 2**31 - 1  # of a protocol buffer
+LARGEST_QUANTISABLE = 2**31 - 2**20  # the quantisers write one protocol buffer, too
+SMALL = 4096  # bytes of a constant that is kept
+EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
+# NumPy's words for the types of onnx.TensorProto that arrays can have.
+TYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+}
+_MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
+    (4, b"TFL3", "a TensorFlow Lite model", "convert it with tf2onnx --tflite"),
+    (4, b"ORTM", "a model in ONNX Runtime's own ORT format", "give the ONNX file it was made from"),
+    (0, b"\x89HDF", "an HDF5 file, such as Keras writes", EXPORT),
+    (0, b"GGUF", "a GGUF file", EXPORT),
+    (0, b"\x80\x02", "a Python pickle, such as torch.save writes", EXPORT),
+    (0, b"\x80\x03", "a Python pickle", EXPORT),
+    (0, b"\x80\x04", "a Python pickle", EXPORT),
+    (0, b"\x80\x05", "a Python pickle", EXPORT),
+    (0, b"\x1f\x8b", "a gzip archive", "unpack it first"),
+    (0, b"\x28\xb5\x2f\xfd", "a Zstandard archive", "unpack it first"),
+    (0, b"\x7fELF", "a program or library", EXPORT),
+)
+
+
+@dataclass
+class Loaded:
+    """A model that was read: its graph without the large weights, and what the file tells."""
+
+    path: Path
+    proto: Any
+    sha256: str  # of the file, external data not included
+    size_bytes: int  # external data included
+    parameters: int
+    precision: str  # of most weights, as a case names it
+    unquantisable: dict[str, str | None] | None  # the reason, as fields of workbench's Reason
+
+
+def load(model: str) -> Loaded:
+    """Read and check the file; WorkloadError `bad_model` says what is wrong with it."""
+    path = Path(model)
+    data = _bytes(path)
+    sha256 = hashlib.sha256(data).hexdigest()
+    with clear_errors(f"{path.name} is not a valid ONNX model"):
+        proto = _parsed(path, data)
+        size = len(data)
+        del data
+        _require_inference(path.name, proto)
+        size += _external_bytes(path, proto)
+        _require_arrays(path.name, proto)
+        parameters, precision = graph.parameters(proto), graph.precision(proto)
+        _drop_weights(proto)
+    return Loaded(path, proto, sha256, size, parameters, precision, _unquantisable(size))
+
+
+def _bytes(path: Path) -> bytes:
+    hint = "give the path of an .onnx file"
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise bad_model(f"{path} is a folder", "give the .onnx file in it")
+        if not stat.S_ISREG(found.st_mode):
+            raise bad_model(f"{path} is no file", hint)
+        if found.st_size == 0:
+            raise bad_model(f"{path} is empty", "download or export it again")
+        if found.st_size > LARGEST_FILE:
+            raise bad_model(
+                f"{path} has {found.st_size / 2**30:.1f} GiB, an ONNX file at most 2",
+                "export it with its weights as external data",
+            )
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise bad_model(f"{path} does not exist", hint) from None
+    except PermissionError:
+        raise bad_model(f"{path} may not be read", "allow it by chmod +r") from None
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise bad_model(f"{path} cannot be read: {error}", hint) from None
+
+
+def _parsed(path: Path, data: bytes) -> Any:
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    known = looks_like(data)
+    if known:
+        raise bad_model(f"{path.name} is not an ONNX model: it looks like {known[0]}", known[1])
+    proto = onnx.ModelProto()
+    broken = "it is cut off or damaged, or no ONNX model at all: download or export it again"
+    try:
+        proto.ParseFromString(data)
+    except DecodeError:
+        raise bad_model(f"{path.name} cannot be parsed as ONNX", broken) from None
+    if not proto.HasField("graph"):
+        raise bad_model(f"{path.name} holds no graph", broken)
+    if not proto.graph.node:
+        raise bad_model(f"{path.name} has no nodes: there is nothing to run", broken)
+    return proto
+
+
+def looks_like(data: bytes) -> tuple[str, str] | None:
+    """What else a file is, by how it begins, and what to do about it."""
+    for offset, magic, what, hint in _MAGIC:
+        if data[offset : offset + len(magic)] == magic:
+            return what, hint
+    if data[:4] == b"PK\x03\x04":
+        inside = data[:4096]
+        if b"data.pkl" in inside or b".pt" in inside:
+            return "a PyTorch checkpoint (.pt)", EXPORT
+        return "a zip archive", f"unpack it; if it is a .pt or .keras file, {EXPORT}"
+    length = int.from_bytes(data[:8], "little")
+    if data[8:9] == b"{" and 0 < length < len(data):
+        return "a safetensors file: weights without a graph", EXPORT
+    return _text(data[:512])
+
+
+def _text(beginning: bytes) -> tuple[str, str] | None:
+    if beginning.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer, not the file itself", "fetch it with git lfs pull"
+    if any(byte < 9 or 13 < byte < 32 for byte in beginning):
+        return None
+    word = beginning.lstrip()[:1]
+    if word in (b"{", b"["):
+        return "JSON", EXPORT
+    if word == b"<" and b"html" in beginning.lower():
+        return "a web page", "download the file itself, not the page about it"
+    return "text", "give the binary form; onnx.parser reads ONNX's text form"
+
+
+def _require_inference(name: str, proto: Any) -> None:
+    if proto.training_info:
+        raise bad_model(
+            f"{name} holds a training graph", "export it for inference, without training"
+        )
+    for node in graph.nodes(proto):
+        for attribute in node.attribute:
+            if (
+                node.op_type == "BatchNormalization"
+                and attribute.name == "training_mode"
+                and attribute.i
+            ):
+                raise bad_model(
+                    f"{name} was exported in training mode", "call model.eval() before the export"
+                )
+
+
+def _external_bytes(path: Path, proto: Any) -> int:
+    """Total size of the files beside the model; refuses any that lies elsewhere or is too short."""
+    folder = path.parent.resolve()
+    wanted: dict[str, int] = {}  # location to the byte after the last one that is needed
+    for tensor in graph.tensors(proto):
+        if tensor.data_location != tensor.EXTERNAL:
+            continue
+        told = {entry.key: entry.value for entry in tensor.external_data}
+        try:
+            offset, length = int(told.get("offset") or 0), int(told.get("length") or 0)
+        except ValueError:
+            offset = length = -1
+        if offset < 0 or length < 0:
+            raise bad_model(f"tensor {tensor.name} has no valid place in its external data")
+        location = told.get("location", "")
+        wanted[location] = max(wanted.get(location, 0), offset + length)
+    return sum(_external_file(folder, location, end) for location, end in wanted.items())
+
+
+def _external_file(folder: Path, location: str, end: int) -> int:
+    shown = one_line(location)
+    leave = "external data must lie beside the model: export it again, or put a plain copy there"
+    parts = (*PurePosixPath(location).parts, *PureWindowsPath(location).parts)
+    absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor
+    if not location or "\0" in location:
+        raise bad_model("a tensor names no file for its external data", leave)
+    if absolute or ".." in parts:
+        raise bad_model(f"the model's external data {shown} lies outside its folder", leave)
+    file = folder / location
+    if not file.resolve().is_relative_to(folder):
+        raise bad_model(f"the external data {shown} is a link out of the model's folder", leave)
+    if not file.exists():
+        raise bad_model(
+            f"the model's external data {shown} is missing", "put that file beside the model"
+        )
+    if not file.is_file() or not os.access(file, os.R_OK):
+        raise bad_model(f"the external data {shown} is no readable file", leave)
+    size = file.stat().st_size
+    if size < end:
+        raise bad_model(
+            f"the external data {shown} has {size} bytes, the model needs {end}",
+            "it is cut off: download or export it again",
+        )
+    return size
+
+
+def _require_arrays(name: str, proto: Any) -> None:
+    """Refuse inputs and outputs that are no arrays of a type that NumPy has."""
+    import onnx
+
+    ports = [("input", value) for value in graph.free_inputs(proto)]
+    ports += [("output", value) for value in proto.graph.output]
+    names = [value.name for kind, value in ports if kind == "input"]
+    if len(set(names)) < len(names):
+        raise bad_model(f"{name} has two inputs of one name")
+    if not proto.graph.output:
+        raise bad_model(f"{name} has no outputs: nothing could be compared", "export it with some")
+    for kind, value in ports:
+        what = value.type.WhichOneof("value")
+        if kind == "output" and what is None:
+            continue  # ONNX Runtime infers it
+        remedy = f"export the model with a tensor as this {kind}"
+        if what != "tensor_type":
+            word = (what or "nothing").removesuffix("_type").replace("_", " ")
+            raise bad_model(
+                f"{kind} {value.name} is of type {word}: "
+                "not supported, because only tensors can be made up and compared",
+                f"{remedy} (scikit-learn: zipmap=False)" if kind == "output" else remedy,
+            )
+        element = value.type.tensor_type.elem_type
+        if element in TYPES or (kind == "output" and element == onnx.TensorProto.UNDEFINED):
+            continue
+        known = onnx.TensorProto.DataType.values()
+        word = onnx.TensorProto.DataType.Name(element) if element in known else f"type {element}"
+        why = (
+            "text cannot be made up at random"
+            if element == onnx.TensorProto.STRING
+            else "NumPy has no such numbers"
+        )
+        if kind == "output" and element == onnx.TensorProto.STRING:
+            why = "text has no distance"
+        raise bad_model(
+            f"{kind} {value.name} holds {word.lower()}: not supported, because {why}",
+            f"{remedy} of numbers, such as float32 or int64",
+        )
+
+
+def _drop_weights(proto: Any) -> None:
+    for tensor in graph.tensors(proto):
+        if tensor.data_location == tensor.EXTERNAL or tensor.ByteSize() > SMALL:
+            for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data"):
+                tensor.ClearField(field)
+
+
+def _unquantisable(size_bytes: int) -> dict[str, str | None] | None:
+    if size_bytes <= LARGEST_QUANTISABLE:
+        return None
+    message = f"{size_bytes / 2**30:.1f} GiB of weights: the quantisers take at most 2"
+    return {"code": "too_large", "message": message, "hint": None}

@@ -1,0 +1,280 @@
+"""Sizes for a model's inputs: what the user says, what is fixed, what names suggest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from workbench.contract import WorkloadError
+
+from .errors import bad_model, one_line
+from .load import TYPES
+from .original import SHAPES_HINT
+
+Axis = int | str | None
+LARGEST_INPUTS = 2**30  # bytes of one sample of all inputs
+TRIALS = 48  # sets of sizes that are tried
+# Tried for axes whose size no name tells, or where the names have lied.
+SIZES = (224, 128, 512, 576, 48, 64, 32, 256, 16, 320, 640, 1)
+CHANNELS = (3, 1)
+_NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
+_BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
+# What exporters call an axis, most telling first.
+_BY_NAME = (
+    (re.compile(r"channel|^c$", re.IGNORECASE), 3),
+    (re.compile(r"height|width|^[hw]$|image|pixel", re.IGNORECASE), 224),
+    (re.compile(r"audio|wav", re.IGNORECASE), 16000),
+    (re.compile(r"past|cache", re.IGNORECASE), 16),
+    (re.compile(r"seq|len|tok|time|frame|step|^[tsl]$", re.IGNORECASE), 128),
+)
+_STATE = re.compile(r"state|hidden|^[hc](_?\d|n|_in)?$", re.IGNORECASE)  # of a recurrent net
+_RATE = re.compile(r"^sr$|samp\w*_?rate", re.IGNORECASE)
+AUDIO = 512  # samples, where an input tells that the model takes them
+_BY_RANK = {4: (1, 3, 224, 224), 5: (1, 3, 16, 112, 112), 3: (1, 128, 64), 2: (1, 128)}
+
+
+@dataclass
+class Input:
+    """What the model says of one input; `axes` is None where it does not tell its rank."""
+
+    name: str
+    type: str
+    axes: list[Axis] | None
+
+
+@dataclass
+class Sizes:
+    """The shape of every input, and which axes of it are the batch."""
+
+    batch: int | None
+    shapes: dict[str, list[int]]
+    batch_axes: dict[str, int] = field(default_factory=dict)
+
+
+def ports(values: Sequence[Any]) -> list[Input]:
+    """Inputs or outputs of the graph as declared; a negative size is none."""
+    return [Input(v.name, _type(v.type.tensor_type), _axes(v.type.tensor_type)) for v in values]
+
+
+def _type(tensor: Any) -> str:
+    return TYPES.get(tensor.elem_type, "unknown")
+
+
+def _axes(tensor: Any) -> list[Axis] | None:
+    if not tensor.HasField("shape"):
+        return None
+    return [
+        (d.dim_value if d.dim_value >= 0 else None)
+        if d.HasField("dim_value")
+        else (None if _NAMELESS.fullmatch(d.dim_param) else d.dim_param)
+        for d in tensor.shape.dim
+    ]
+
+
+def shown(inputs: Sequence[Input]) -> str:
+    """The inputs and their shapes, for messages: `x [batch, 3, ?, ?], sr []`."""
+    return ", ".join(
+        f"{port.name} [{', '.join('?' if axis is None else str(axis) for axis in port.axes)}]"
+        if port.axes is not None
+        else f"{port.name} of any shape"
+        for port in inputs
+    )
+
+
+def candidates(
+    inputs: Sequence[Input], given: Mapping[str, Sequence[int]], batch: int | None
+) -> Iterator[Sizes]:
+    """Sets of sizes worth trying, the likeliest first; WorkloadError where none can be."""
+    _check_given(inputs, given)
+    inputs = [
+        Input(port.name, port.type, list(given[port.name]))
+        if port.axes is None and port.name in given
+        else port
+        for port in inputs
+    ]
+    for port in inputs:
+        if port.axes is None:
+            hint = f"give it: --shape {port.name}=1,3,224,224"
+            raise bad_model(f"input {port.name} does not tell its shape", hint)
+        if 0 in port.axes:
+            place = f"input {port.name} has an axis of size 0: {shown([port])}"
+            raise bad_model(place, "export it with that axis dynamic, or without that input")
+    batch_keys = _batch_keys(inputs)
+    known = {
+        _key(port, axis): size
+        for port in inputs
+        for axis, size in enumerate(given.get(port.name, ()))
+    }
+    used = _batch(inputs, batch_keys, known, given, batch)
+    told = {**dict.fromkeys(batch_keys, used or 1), **known}
+    too_large: dict[str, list[int]] | None = None
+    for sizes in _sizes(inputs, told, used or 1):
+        shapes = {
+            port.name: list(given[port.name])
+            if port.name in given
+            else [
+                axis if isinstance(axis, int) else sizes[_key(port, place)]
+                for place, axis in enumerate(port.axes or ())
+            ]
+            for port in inputs
+        }
+        if 8 * sum(map(prod, shapes.values())) <= LARGEST_INPUTS:
+            too_large = {}
+            yield Sizes(used, shapes, _batch_axes(inputs, batch_keys))
+        elif too_large is None:
+            too_large = shapes
+    if too_large:
+        listed = ", ".join(f"{name} {shape}" for name, shape in too_large.items())
+        raise bad_model(f"the inputs are too large to make up: {listed}", SHAPES_HINT)
+
+
+def _check_given(inputs: Sequence[Input], given: Mapping[str, Sequence[int]]) -> None:
+    by_name = {port.name: port for port in inputs}
+    the_inputs = f"the inputs are {shown(inputs)}" if inputs else "the model has no inputs"
+    for name, shape in given.items():
+        told = f"--shape {name}={','.join(map(str, shape))}"
+        if name not in by_name:
+            raise _bad_shape(f"{told}: there is no such input", the_inputs)
+        axes = by_name[name].axes
+        if any(size < 1 for size in shape):
+            raise _bad_shape(f"{told}: a size is at least 1", the_inputs)
+        if axes is None:
+            continue
+        if len(axes) != len(shape):
+            raise _bad_shape(f"{told} has {len(shape)} axes, the input {len(axes)}", the_inputs)
+        for place, (axis, size) in enumerate(zip(axes, shape, strict=True)):
+            if isinstance(axis, int) and axis != size:
+                raise _bad_shape(f"{told}: axis {place} is fixed at {axis}", the_inputs)
+
+
+def _bad_shape(message: str, hint: str) -> WorkloadError:
+    return WorkloadError(one_line(message), code="bad_input", hint=one_line(hint))
+
+
+def _key(port: Input, place: int) -> Any:
+    """What shares a size: axes of one name; those without a name are alone."""
+    axis = port.axes[place] if port.axes is not None else None
+    return axis if isinstance(axis, str) else (port.name, place)
+
+
+def _batch_keys(inputs: Sequence[Input]) -> list[Any]:
+    """The first axis of each input where it is dynamic, and what is named like it.
+
+    Where another axis of the input has the batch in its name, that one is it.
+    """
+    found: dict[Any, None] = {}
+    for port in inputs:
+        axes = port.axes or []
+        named = [axis for axis in axes if isinstance(axis, str) and _BATCH.search(axis)]
+        if named:
+            found[named[0]] = None
+        elif axes and not isinstance(axes[0], int):
+            found[_key(port, 0)] = None
+    return list(found)
+
+
+def _batch_axes(inputs: Sequence[Input], keys: Sequence[Any]) -> dict[str, int]:
+    return {
+        port.name: place
+        for port in inputs
+        for place, axis in reversed(list(enumerate(port.axes or ())))
+        if not isinstance(axis, int) and _key(port, place) in keys
+    }
+
+
+def _batch(
+    inputs: Sequence[Input],
+    keys: Sequence[Any],
+    known: Mapping[Any, int],
+    given: Mapping[str, Sequence[int]],
+    batch: int | None,
+) -> int | None:
+    """The batch to run; a fixed one is the first axis of the first input with two or more."""
+    told = next((known[key] for key in keys if key in known), None)
+    if told is not None:
+        if batch is not None and batch != told:
+            shape = ", ".join(f"{name}={','.join(map(str, s))}" for name, s in given.items())
+            raise _bad_shape(
+                f"--batch {batch} and --shape {shape} contradict each other", "give one of the two"
+            )
+        return told
+    if keys:
+        return 1 if batch is None else batch
+    fixed = next((p.axes[0] for p in inputs if p.axes is not None and len(p.axes) > 1), None)
+    if batch is not None and batch != fixed:
+        message = (
+            "the model has no batch axis"
+            if fixed is None
+            else f"the model's batch is fixed at {fixed}"
+        )
+        raise _bad_shape(
+            f"{message}: it cannot run with --batch {batch}",
+            "export it with a dynamic first axis (torch.onnx.export: dynamic_axes)",
+        )
+    return fixed if isinstance(fixed, int) else None
+
+
+def _sizes(
+    inputs: Sequence[Input], told: Mapping[Any, int], batch: int
+) -> Iterator[dict[Any, int]]:
+    """Values for every dynamic axis: the guess, then SIZES where no name tells, then anywhere."""
+    guess, open_axes, channels = dict(told), [], []
+    by_name = []
+    audio = any(_RATE.search(port.name) for port in inputs)
+    for port in inputs:
+        axes = port.axes or []
+        for place, axis in enumerate(axes):
+            key = _key(port, place)
+            if isinstance(axis, int) or key in guess:
+                continue
+            named = _by_name(axis, told)
+            if axis is None and place == 1 and len(axes) == 3 and _STATE.search(port.name):
+                guess[key] = batch
+                continue
+            if named is not None:
+                by_name.append(key)
+            elif len(axes) == 4 and place == 1:
+                channels.append(key)
+            else:
+                open_axes.append(key)
+            usual = _BY_RANK.get(len(axes), ())
+            guess[key] = named or (usual[place] if place < len(usual) else 16)
+            if audio and len(axes) == 2:
+                guess[key] = AUDIO
+    tried = []
+    for sizes in _variations(guess, by_name, open_axes, channels):
+        if sizes not in tried:
+            tried.append(sizes)
+            yield sizes
+        if len(tried) == TRIALS:
+            return
+
+
+def _variations(
+    guess: dict[Any, int], by_name: list[Any], open_axes: list[Any], channels: list[Any]
+) -> Iterator[dict[Any, int]]:
+    yield guess
+    for kind in (open_axes, [*open_axes, *by_name]):
+        for count in CHANNELS if channels else (None,):
+            fixed = {} if count is None else dict.fromkeys(channels, count)
+            if kind:
+                for size in SIZES:
+                    yield {**guess, **dict.fromkeys(kind, size), **fixed}
+            else:
+                yield {**guess, **fixed}
+    for key in (*open_axes, *by_name):
+        for size in SIZES:
+            yield {**guess, key: size}
+
+
+def _by_name(axis: Axis, told: Mapping[Any, int]) -> int | None:
+    if not isinstance(axis, str):
+        return None
+    if " + " in axis:  # "past_sequence_length + sequence_length"
+        parts = [told.get(part) or _by_name(part, told) for part in axis.split(" + ")[:4]]
+        numbers = [int(p) for p in axis.split(" + ") if p.isdigit()]
+        return sum(part for part in parts if part) + sum(numbers)
+    return next((size for pattern, size in _BY_NAME if pattern.search(axis)), None)

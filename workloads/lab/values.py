@@ -1,0 +1,159 @@
+"""Random numbers that a model can be run on: of the right type, and in a range that makes sense.
+
+What an input of integers means is read from the graph: a row of a table, or a number that it is
+compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from . import graph
+from .load import SMALL
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .shapes import Input
+
+# What passes numbers on without changing them.
+_PASSES = (
+    "Cast",
+    "Reshape",
+    "Unsqueeze",
+    "Squeeze",
+    "Identity",
+    "Slice",
+    "Flatten",
+    "Transpose",
+    "Expand",
+)
+_TABLE_PASSES = (*_PASSES, "DequantizeLinear")
+_COMPARES = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
+
+
+class Maker:
+    """Makes samples for one model; `told` says of each input where its values come from."""
+
+    def __init__(self, model: Any, inputs: Sequence[Input]) -> None:
+        self._ranges = {}
+        self.told = {}
+        reader = _Reader(model)
+        for port in inputs:
+            low, high, words = _range(port, reader)
+            self._ranges[port.name] = (port.type, low, high)
+            self.told[port.name] = words
+
+    def sample(
+        self, shapes: Mapping[str, Sequence[int]], generator: np.random.Generator
+    ) -> dict[str, NDArray[Any]]:
+        """One array for every input."""
+        import numpy as np
+
+        made: dict[str, NDArray[Any]] = {}
+        for name, (kind, low, high) in self._ranges.items():
+            shape = tuple(shapes[name])
+            if kind == "bool":
+                made[name] = np.ones(shape, np.bool_)
+            elif kind.startswith("float"):
+                single = np.float64 if kind == "float64" else np.float32
+                made[name] = np.asarray(generator.standard_normal(shape, single), kind)
+            else:
+                numbers = generator.integers(low, high, shape, np.int64, endpoint=True)
+                made[name] = np.asarray(numbers, kind)
+        return made
+
+
+def _range(port: Input, reader: _Reader) -> tuple[int, int, str]:
+    """The least and the largest integer, and in words where the values come from."""
+    import numpy as np
+
+    if port.type == "bool":
+        return 1, 1, "true"
+    if port.type.startswith("float"):
+        return 0, 0, "random normal"
+    limits = np.iinfo(port.type)
+    largest = min(int(limits.max), 2**62)
+    rows, compared = reader.uses(port.name)
+    if rows:
+        last = min(min(rows) - 1, largest)
+        return 0, last, f"0..{last}, the rows of its table"
+    if "mask" in port.name.lower():
+        return 1, 1, "ones, a mask by its name"
+    fitting = [value for value in compared if int(limits.min) <= value <= largest]
+    if fitting:
+        return fitting[0], fitting[0], f"{fitting[0]}, which the graph compares it with"
+    return 0, 1, "random, 0 or 1"
+
+
+class _Reader:
+    """Follows an input through the graph to what it indexes or is compared with."""
+
+    def __init__(self, model: Any) -> None:
+        self._constants = graph.constants(model)
+        self._users: dict[str, list[Any]] = {}
+        self._makers: dict[str, Any] = {}
+        for node in graph.nodes(model):
+            for name in node.input:
+                self._users.setdefault(name, []).append(node)
+            for name in node.output:
+                self._makers[name] = node
+
+    def uses(self, name: str) -> tuple[list[int], list[int]]:
+        """Rows of the tables it indexes, and constants it is compared with."""
+        rows: list[int] = []
+        compared: list[int] = []
+        waiting, seen = [name], {name}
+        while waiting:
+            current = waiting.pop(0)
+            for node in self._users.get(current, ()):
+                operands = list(node.input)
+                if node.op_type in (*_PASSES, "Gather") and operands[0] == current:
+                    fresh = [output for output in node.output if output not in seen]
+                    seen.update(fresh)
+                    waiting += fresh
+                elif len(operands) < 2:
+                    continue
+                elif node.op_type == "Gather" and operands[1] == current:
+                    rows += self._rows(node)
+                elif node.op_type == "OneHot" and operands[0] == current:
+                    rows += [depth for depth in self._numbers(operands[1])[:1] if depth > 0]
+                elif node.op_type in _COMPARES:
+                    other = self._numbers(operands[operands[0] == current])
+                    if len(other) == 1:
+                        compared += other
+                    elif other == list(range(len(other))) and other:
+                        rows.append(len(other))  # a one-hot code, written out
+        return rows, compared
+
+    def _rows(self, node: Any) -> list[int]:
+        """The length of the table's indexed axis, where the table is constant."""
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+        table = self._constant(node.input[0])
+        if table is None or not -len(table.dims) <= axis < len(table.dims):
+            return []
+        return [table.dims[axis]] if table.dims[axis] > 0 else []
+
+    def _constant(self, name: str) -> Any:
+        """The tensor that `name` comes from, which may be stored in INT8 or FP16; or None."""
+        for _ in range(8):
+            maker = self._makers.get(name)
+            if name in self._constants or maker is None or maker.op_type not in _TABLE_PASSES:
+                break
+            name = maker.input[0]
+        return self._constants.get(name)
+
+    def _numbers(self, name: str) -> list[int]:
+        """What a small constant of integers holds."""
+        from onnx import numpy_helper
+
+        tensor = self._constant(name)
+        if tensor is None or tensor.data_location == tensor.EXTERNAL or prod(tensor.dims) > SMALL:
+            return []
+        try:
+            return [int(number) for number in numpy_helper.to_array(tensor).reshape(-1)]
+        except (ValueError, TypeError, OverflowError):
+            return []  # a damaged constant tells nothing
