@@ -208,7 +208,7 @@ def test_other_types_have_values_of_their_own() -> None:
     ports = [Input(kind, kind, [1000]) for kind in kinds]
     maker = values.Maker(made.mlp(), ports)
     sample = maker.sample(dict.fromkeys(kinds, (1000,)), np.random.default_rng(0))
-    assert {name: str(array.dtype) for name, array in sample.items()} == {
+    assert all(str(array.dtype) == name for name, array in sample.items())
         kind: kind for kind in kinds
     }
     assert abs(float(sample["float16"].mean())) < 0.2
