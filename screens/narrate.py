@@ -87,6 +87,20 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             return _of_case(event, figures, "tried", f"batch {attempt.batch:,}: {outcome}")
         case ev.LargestBatchFound():
             return None
+        case ev.CasesJoined():
+            names = ", ".join(figures.case_name(case.id) for case in event.cases)
+            return LogLine(at, "joined", names, "", event.scenario)
+        case ev.ModelInspected():
+            facts = event.facts
+            size = f"{units.size(facts.size_bytes)}, opset {facts.opset}"
+            return LogLine(at, "model", f"{facts.file}: {size}, {facts.inputs_from} inputs")
+        case ev.ModelBuilt():
+            built = event.built
+            if built.reason is not None:
+                return LogLine(at, "built", f"{built.recipe}: {reason_text(built.reason)}", "warn")
+            return LogLine(at, "built", f"{built.recipe}: {units.size(built.size_bytes)}")
+        case ev.ModelAdvised():
+            return None
         case ev.TraceWritten():
             return LogLine(at, "trace", event.trace.file, "good")
         case ev.BlockMeasured():

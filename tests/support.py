@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +15,19 @@ import psutil
 from workbench import events as ev
 
 WORKLOADS = Path(__file__).resolve().parent / "fixtures" / "workloads"
+
+
+def stop(pids: Iterable[int]) -> None:
+    """Freeze children of this process, and return once each of them has stopped."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+
+
+def go_on(pids: Iterable[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
 
 
 class Cli:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from .contract import Workload, WorkloadError
 
+LAB = "onnx"  # the backend of the model lab's child
+LAB_MODULE = "workloads.lab.child"
 ENV = "WORKBENCH_WORKLOADS"  # folders of further workloads, separated as in PATH
 BUILT_IN = Path(__file__).resolve().parent.parent / "workloads"
 
@@ -36,9 +38,12 @@ def files() -> dict[str, Path]:
 
 
 def load(name: str) -> Workload:
-    """The workload called `name`; WorkloadError says what is wrong with its file."""
-    file = files().get(name)
-    if file is None:
+    """The workload called `name`; WorkloadError says what is wrong with its file.
+
+    A built-in file that begins with `_` is not listed, but can be loaded: `advise` plans its cases.
+    """
+    file = files().get(name) or BUILT_IN / f"_{name}.py"
+    if not file.is_file():
         raise WorkloadError(f"there is no workload {name!r}", code="unknown_workload")
     try:
         workload = _module(name, file).WORKLOAD
@@ -69,7 +74,7 @@ def load_all() -> tuple[dict[str, Workload], dict[str, WorkloadError]]:
 
 def _module(name: str, file: Path):  # type: ignore[no-untyped-def]
     if file.parent == BUILT_IN:
-        return importlib.import_module(f"workloads.{name}")
+        return importlib.import_module(f"workloads.{file.stem}")
     spec = importlib.util.spec_from_file_location(f"workbench_user_workload_{name}", file)
     assert spec is not None and spec.loader is not None  # noqa: S101 - it ends in .py
     module = importlib.util.module_from_spec(spec)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -18,18 +17,21 @@ import msgspec
 from . import __version__, catalog
 from .advisor.scenarios import ScenarioError
 from .contract import WorkloadError
-from .events import AnyEvent, encode
+from .events import encode
 from .journal import JournalError
-from .options import examples, json_option, run_options
-from .request import Request, UsageError, words
-
-if TYPE_CHECKING:
-    from .document import Machine
-    from .machine.nvml import Links
-    from .report import Report
+from .options import examples, json_option, model_options, model_question, run_options
+from .request import Request, UsageError
+from .starting import (
+    all_gpus_report,
+    check_python,
+    in_terminal,
+    show_replay,
+    show_watch,
+    start,
+    take_part,
+)
 
 USAGE, FAILED = 2, 1
-ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it
 DEFAULT = click.core.ParameterSource.DEFAULT
 
 
@@ -60,12 +62,22 @@ def cli(context: click.Context, /, **options: Any) -> None:
         raise UsageError(f"put {name} behind the command: workbench {context.invoked_subcommand}")
 
 
-@cli.command(epilog=examples("workbench advise", "workbench advise realtime branching --json"))
+@cli.command(
+    epilog=examples(
+        "workbench advise",
+        "workbench advise realtime branching --json",
+        "workbench advise --model M.onnx",
+        "workbench advise --model M.onnx --inputs data.npz --save-best best.onnx",
+    )
+)
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+@model_options
 @run_options
 def advise(scenarios: tuple[str, ...], **options: Any) -> None:
-    """Race the contenders of scenarios and recommend CPU or GPU for each."""
-    start(options, scenarios=scenarios)
+    """Race the contenders of scenarios and recommend CPU or GPU for each; or, with --model, the
+    forms of a model of your own, INT8 among them, and say which to ship."""
+    question = model_question(options)
+    start({**options, "model": question}, scenarios=scenarios)
 
 
 @cli.command(
@@ -194,9 +206,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
 
     found, _ = machine.detect()
     if not as_json and not plain and count is None and in_terminal():
-        from screens.watch import run_watch  # noqa: TID251
-
-        sys.exit(run_watch(found, every_s=every_s))
+        sys.exit(show_watch(found, every_s=every_s))
     try:
         if not as_json:
             click.echo("\n".join(header(found)))
@@ -304,133 +314,6 @@ def open_(run: str, as_json: bool, plain: bool) -> None:
         sys.exit(show_replay(events))
     report = Report.of(events)
     click.echo(dump(report.document()) if as_json else run_text(report))
-
-
-def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
-    """The same product on every GPU in turns, and how the GPUs are linked."""
-    from .headless import run_quietly
-    from .machine.probes import gpu_links
-    from .plan import resolve
-
-    devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)
-    if not devices:
-        raise UsageError("--all-gpus: there is no GPU here that CUDA can use; see workbench detect")
-    request = Request(
-        workloads=("matmul",),
-        devices=devices,
-        precisions=("fp16",),
-        budget_s=ALL_GPUS_S + EACH_GPU_S * len(devices),
-        python=python,
-    )
-    report, _ = run_quietly(take_part(request), resolve(request, {}))
-    return report, gpu_links()
-
-
-# ------------------------------------------------------------------ a run
-
-
-def start(
-    options: dict[str, Any], scenarios: tuple[str, ...] = (), workloads: tuple[str, ...] = ()
-) -> None:
-    """Check the request and run it with the front end that fits; exits the process."""
-    from .advisor import scenarios as rows_of
-    from .plan import resolve
-
-    as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
-    plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
-    for name in ("devices", "backends", "precisions", "modes"):
-        options[name] = words(options[name])
-    if as_json and as_jsonl:
-        raise UsageError("--json and --jsonl exclude each other")
-    check_python(options["python"])
-    request = Request(scenarios=scenarios, workloads=workloads, **options)
-    rows = resolve(request, rows_of.load())
-    request = take_part(request)
-    check_output("--output", output)
-    check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
-    if not (as_json or as_jsonl or plain) and in_terminal():
-        sys.exit(show_live(request, output))
-    from .headless import run_headless
-
-    mode = "jsonl" if as_jsonl else "json" if as_json else "plain"
-    sys.exit(run_headless(request, rows, mode=mode, output=output, take_control=control))
-
-
-def take_part(request: Request) -> Request:
-    """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
-    return from here.  Everything but `run scaling` would measure the same machine at once."""
-    from . import machine, ranks
-    from .machine.software import PRECISION_VARIABLES
-
-    launch = ranks.launch_of(os.environ)
-    if launch is None:
-        return request
-    if request.workloads != ("scaling",):
-        raise UsageError(
-            f"{launch.launcher} started {launch.size} of these, and only `run scaling` uses them;"
-            " start workbench alone, or unset RANK and WORLD_SIZE"
-        )
-    if missing := ranks.complete(os.environ):
-        raise UsageError(f"RANK is set, but not {' and '.join(missing)}: start it with torchrun")
-    if request.largest_batch:
-        raise UsageError("--largest-batch needs workers of its own: start workbench alone")
-    if len(request.devices) > 1:
-        raise UsageError("--device: the ranks of a launcher use one kind of device at a time")
-    if launch.rank > 0:
-        ranks.follow(request.python, without=PRECISION_VARIABLES)
-    if not request.devices:
-        found, _ = machine.detect(request.python)
-        return replace(
-            request, devices=("cuda:0" if any(gpu.device for gpu in found.gpus) else "cpu",)
-        )
-    return replace(request, devices=("cuda:0",)) if request.devices == ("gpu",) else request
-
-
-def show_live(request: Request, output: Path | None) -> int:
-    """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
-    from screens.app import run_tui  # noqa: TID251 - the one place that opens the outer layer
-    from screens.feed import EngineFeed  # noqa: TID251
-
-    from .export.json import dump
-    from .headless import write_atomically
-
-    def engine(asked: Request) -> EngineFeed:
-        argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
-        return EngineFeed(argv)
-
-    def save(report: Report) -> None:
-        if output is not None:
-            write_atomically(output, dump(report.document()) + "\n")
-
-    return run_tui(engine, request, output=save)
-
-
-def show_replay(events: list[AnyEvent]) -> int:
-    from screens.app import run_tui  # noqa: TID251
-    from screens.feed import ReplayFeed  # noqa: TID251
-
-    return run_tui(lambda _: ReplayFeed(events), replay=True)
-
-
-def in_terminal() -> bool:
-    """Whether a TUI can be shown: it reads stdin, draws on stderr, and leaves stdout free."""
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    return all(s is not None and s.isatty() for s in streams) and os.environ.get("TERM") != "dumb"
-
-
-def check_python(path: str | None) -> None:
-    import shutil
-
-    if path is not None and shutil.which(path) is None:
-        raise UsageError(f"--python: {path} is not an executable file")
-
-
-def check_output(option: str, path: Path | None) -> None:
-    """Find out before the run, not after it, that its result cannot be written."""
-    if path is None:
-        return
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{option}: {path} cannot be written")
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from .document import (
 )
 from .measure import statistics as stats
 
+ENERGY = "energy_j"  # the figure of a block that says what one step took
 ENDED = ("ok", "skipped", "failed", "cancelled")
 
 
@@ -52,6 +53,7 @@ class Contender:
     dropped: ev.CaseDropped | None = None
     telemetry: Telemetry | None = None
     operators: list[OperatorShare] = field(default_factory=list)
+    profiled_steps: int = 1  # that the operators' times add up
     unprofiled: Reason | None = None
 
     @property
@@ -77,10 +79,17 @@ class Contender:
 
     def rounds(self) -> dict[int, float]:
         """One value per round under the row's objective: what the race compares."""
-        return {
-            block.round: block_value(self.objective, block.samples_s, self.setup)
+        values = {
+            block.round: block_value(
+                self.objective,
+                block.samples_s,
+                self.setup,
+                memory_bytes=self.memory_peak_bytes,
+                energy_j=block.figures.get(ENERGY),
+            )
             for block in self.blocks
         }
+        return {number: value for number, value in values.items() if value is not None}
 
     @property
     def rate(self) -> float | None:

@@ -28,6 +28,7 @@ from .hardware import Pcie as Pcie
 from .hardware import Reason as Reason
 from .hardware import Software as Software
 from .hardware import Warning as Warning
+from .lab.facts import ModelReport
 
 SCHEMA_VERSION = 1
 
@@ -359,3 +360,4 @@ class Document(msgspec.Struct):
     sweeps: list[Sweep] = []
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = []
+    model: ModelReport | None = None  # of `advise --model`

@@ -13,20 +13,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
-from . import __version__, catalog, ceilings
+from . import __version__, catalog, ceiling_runs, ceilings
 from . import events as ev
 from .advisor.verdict import decide
 from .control import Cancelled, Control
+from .devices import may_know_more, with_simulated, with_those_of_torch
 from .document import (
     SCHEMA_VERSION,
     Ceilings,
-    Gpu,
     Machine,
     Overhead,
     Reason,
-    Software,
     Tool,
     Trace,
     Warning,
@@ -34,18 +31,21 @@ from .document import (
 from .export.trace import TraceFile
 from .fitting import Fitting, check_alone
 from .journal import Journal, new_run_id, runs_folder
+from .lab import conclusion
+from .lab.lab import ModelLab, Refused
+from .lab.question import ModelQuestion
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
-from .plan import RowPlan, fill_cases, gpu_devices
-from .racing import BUDGET, SLACK_S, Race
+from .plan import RowPlan, fill_cases, planned
+from .profiling import PROFILED_STEPS, Profiling
+from .racing import SLACK_S, Race
 from .report import Report
 from .request import Request, UsageError, fake_devices
 from .telemetry import MachineTelemetry
-from .workers import Pool, WorkerFailed, WorkerKey
+from .workers import Pool, WorkerKey
 
-CEILINGS_FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
-CEILINGS_SHARE = 0.12  # of the budget
 PROFILE_SHARE = 0.25  # of a row's time, with --trace
+CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving a model's forms, at most
 OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
 
 Listener = Callable[[ev.AnyEvent], None]
@@ -73,6 +73,8 @@ class Engine:
         self._listener = listener
         self._journal: Journal | None = None
         self._pool: Pool | None = None
+        self._lab: ModelLab | None = None  # of `advise --model`
+        self._unreadable: Reason | None = None  # why its model could not be read
         self._overhead = OverheadMeter(control.front_end)
         self._trace = TraceFile()
         self._telemetry = MachineTelemetry(None, {}, now=control.now, emit=self._emit)
@@ -191,25 +193,27 @@ class Engine:
 
     def _measure(self) -> None:
         machine, software = detect(self._request.python)
-        machine = self._with_fakes(machine)
-        self._pool = self._make_pool(machine, software)
-        machine = self._ask_torch_for_gpus(machine, software)
+        machine = with_simulated(machine, self._request)
+        self._pool = self._make_pool(machine)
+        if may_know_more(machine, software, self._request, self._rows):
+            left_s = max(0.0, self._request.budget - SLACK_S - self._control.now())
+            machine = with_those_of_torch(machine, self._pool, left_s)
         if self._request.ceilings:
-            self._rows = self._ceiling_rows(machine)
-        else:
+            self._rows = ceiling_runs.rows(self._request, machine)
+        elif self._request.model is None:
             fill_cases(self._rows, self._request, machine)
         detected = ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
         self._emit(detected)
         for warning in hardware_warnings(machine, software):
             self._warn(warning)
         if self._request.every:
-            for name, error in catalog.load_all()[1].items():
-                remedy = error.hint or f"correct {name}.py, or take it out of the folder"
-                self._warn(Warning("broken_workload", f"left out: {error}", remedy))
+            self._warn_of_broken()
+        if self._request.model is not None:
+            self._rows = [self._open_model(self._request.model, machine)]
         mark = ceilings.fingerprint(machine, software)
         self._rows = [row for row in self._rows if row.cases]
         for row in self._rows:
-            self._emit(self._planned(row))
+            self._emit(planned(row, self._request, self._control.now()))
         devices = {case.device for row in self._rows for case in row.cases}
         self._telemetry = MachineTelemetry.of(
             machine, devices, now=self._control.now, emit=self._emit
@@ -219,10 +223,20 @@ class Engine:
             self._find_largest_batches(machine, end_s)
             return
         if not self._request.ceilings:
-            self._know_ceilings(mark, detected)
+            self._know(ceiling_runs.known(self._request, mark, machine, self._race_aside))
+        if self._unreadable is not None:
+            self._tell_unreadable(self._unreadable)
+            return
+        if self._lab is not None:
+            end_s -= min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
         self._race(self._rows, report=self.report, emit=self._emit, end_s=end_s)
-        self._keep_ceilings(mark)
+        self._know(ceiling_runs.kept_after(self._request, mark, self.report))
         self._write_trace()
+
+    def _warn_of_broken(self) -> None:
+        for name, error in catalog.load_all()[1].items():
+            remedy = error.hint or f"correct {name}.py, or take it out of the folder"
+            self._warn(Warning("broken_workload", f"left out: {error}", remedy))
 
     def _write_trace(self) -> None:
         request = self._request
@@ -239,6 +253,20 @@ class Engine:
         nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
         trace = Trace(file=request.trace, nsys=nsys if on_gpu else None)
         self._emit(ev.TraceWritten(at_s=self._control.now(), trace=trace))
+
+    def _know(self, known: Ceilings | None) -> None:
+        if known is not None:
+            self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
+
+    def _race_aside(self, rows: list[RowPlan], share: float) -> Report:
+        """A race of `rows` within a share of the budget, told to nobody but its report."""
+        known = self.report
+        aside = Report(started=known.started, machine=known.machine, software=known.software)
+        for row in rows:
+            aside.apply(planned(row, self._request, self._control.now()))
+        end_s = self._control.now() + share * self._request.budget
+        self._race(rows, report=aside, emit=aside.apply, end_s=end_s)
+        return aside
 
     def _race(self, rows: list[RowPlan], *, report: Report, emit: Listener, end_s: float) -> None:
         assert self._pool is not None  # noqa: S101 - made just before
@@ -271,10 +299,56 @@ class Engine:
             )
             race.run()
             self._decide(row)
-            if self._request.trace is not None and report is self.report:
-                race.profile(self._trace)
+            if report is not self.report:
+                continue
+            profiling = Profiling(
+                row,
+                race.holders,
+                pool=self._pool,
+                control=self._control,
+                report=report,
+                emit=emit,
+                end_s=self._request.budget - SLACK_S,
+                most_steps=PROFILED_STEPS if self._lab is None else conclusion.PROFILED_STEPS,
+            )
+            if self._request.trace is not None:
+                profiling.run(self._trace)
+            if self._lab is not None and self._request.model is not None:
+                known = report.rows[row.scenario.id]
+                conclusion.conclude(self._request.model, self._lab, known, report, profiling)
         if race is not None and report is not self.report:
             race.release()
+
+    def _open_model(self, question: ModelQuestion, machine: Machine) -> RowPlan:
+        """The row of a user's model; one with a single, failing contender if it cannot be read."""
+        assert self._pool is not None  # noqa: S101 - made just before
+        self._lab = ModelLab(
+            question,
+            self._request,
+            pool=self._pool,
+            machine=machine,
+            control=self._control,
+            emit=self._emit,
+        )
+        try:
+            return self._lab.open()
+        except Refused as refused:
+            self._unreadable = refused.reason
+            return self._lab.refused()
+
+    def _tell_unreadable(self, reason: Reason) -> None:
+        (row,) = self._rows
+        for case in row.cases:
+            self._emit(
+                ev.CaseFinished(
+                    at_s=self._control.now(),
+                    case=case.id,
+                    scenario=row.scenario.id,
+                    status="failed",
+                    reason=reason,
+                )
+            )
+        self._decide(row)
 
     def _find_largest_batches(self, machine: Machine, end_s: float) -> None:
         assert self._pool is not None  # noqa: S101 - made just before
@@ -321,106 +395,9 @@ class Engine:
             if known is not None and known.verdict is None:
                 self._decide(row)
 
-    # ------------------------------------------------------------ ceilings
-
-    def _ceiling_rows(self, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
-        request = self._request
-        devices = [d for d in gpu_devices(request, machine) if not d.startswith("fake:")]
-        if not request.devices or "cpu" in request.devices:
-            devices = ["cpu", *devices]
-        return ceilings.plan(
-            machine, devices, threads=max(request.threads, default=None), brief=brief
-        )
-
-    def _know_ceilings(self, mark: str, detected: ev.HardwareDetected) -> None:
-        """Those kept for this machine; before a table, where the budget has room, measured."""
-        known = ceilings.load(mark)
-        has_room = self._request.budget >= CEILINGS_FROM_BUDGET_S
-        if known is None and has_room and not self._request.workloads:
-            known = self._measure_ceilings(mark, detected)
-        if known is not None:
-            self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
-
-    def _measure_ceilings(self, mark: str, detected: ev.HardwareDetected) -> Ceilings | None:
-        aside = Report(started=self.report.started)
-        aside.apply(detected)
-        rows = self._ceiling_rows(detected.machine, brief=True)
-        for row in rows:
-            aside.apply(self._planned(row))
-        end_s = self._control.now() + CEILINGS_SHARE * self._request.budget
-        self._race(rows, report=aside, emit=aside.apply, end_s=end_s)
-        found = ceilings.of_report(aside, mark, complete=False)
-        # What was cut short, or measured beside other work, would pass for this machine's best.
-        cut = any(c.reason == BUDGET for c in aside.contenders.values())
-        if found is not None and not aside.warnings and not cut:
-            ceilings.save(found)
-        return found
-
-    def _keep_ceilings(self, mark: str) -> None:
-        """After the race: what `workbench ceilings` measured, or what this run exceeded."""
-        if self._request.ceilings:
-            known = ceilings.of_report(self.report, mark)
-        else:
-            known = self.report.ceilings and ceilings.raised(self.report.ceilings, self.report)
-        if known is not None and known != self.report.ceilings:
-            ceilings.save(known)
-            self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
-
-    # ------------------------------------------------------------ planning
-
-    def _planned(self, row: RowPlan) -> ev.RacePlanned:
-        scenario = row.scenario
-        return ev.RacePlanned(
-            at_s=self._control.now(),
-            scenario=scenario.id,
-            title=scenario.title,
-            question=scenario.question,
-            textbook=scenario.textbook,
-            objective=scenario.objective,
-            apart=list(scenario.apart),
-            reproduce=self._reproduce(row),
-            cases=row.cases,
-            work={case.id: row.workload.work(case) for case in row.cases},
-            workload=row.workload.name,
-            point=dict(row.point),
-        )
-
-    def _reproduce(self, row: RowPlan) -> str:
-        """The command that measures this row alone."""
-        request = replace(self._request, every=False, trace=None)
-        if not (self._request.workloads or self._request.every):
-            budget_s = self._request.budget
-            alone = replace(request, scenarios=(row.scenario.id,), budget_s=budget_s)
-        else:
-            point = dict(row.point)
-            batch = point.pop("batch", None)
-            settings = [s for s in request.settings if s.partition("=")[0] not in point]
-            alone = replace(
-                request,
-                workloads=(row.workload.name,),
-                batch=request.batch if batch is None else (int(batch),),
-                settings=(*settings, *(f"{name}={value}" for name, value in point.items())),
-            )
-        return shlex.join(["workbench", *alone.arguments()])
-
-    def _with_fakes(self, machine: Machine) -> Machine:
-        fakes = [
-            Gpu(
-                index=None,
-                device=device,
-                uuid=None,
-                pci_bus_id=None,
-                name=f"Simulated GPU, {speed:g}x this CPU",
-                simulated=True,
-                unavailable={"*": "simulated: there is nothing to read"},
-            )
-            for device, speed in fake_devices(self._request).items()
-        ]
-        return msgspec.structs.replace(machine, gpus=[*machine.gpus, *fakes])
-
     # ------------------------------------------------------------- workers
 
-    def _make_pool(self, machine: Machine, software: Software) -> Pool:
+    def _make_pool(self, machine: Machine) -> Pool:
         return Pool(
             control=self._control,
             run_id=self.run_id,
@@ -461,32 +438,3 @@ class Engine:
                 key.name,
             )
         )
-
-    def _ask_torch_for_gpus(self, machine: Machine, software: Software) -> Machine:
-        """Add GPUs that only torch can see: ROCm builds, containers without NVML."""
-        wanted = self._request.backends
-        uses_torch = any(
-            v.backend == "torch" and (not wanted or "torch" in wanted)
-            for row in self._rows
-            for v in row.workload.variants
-        )
-        if not uses_torch or machine.gpus or "torch" not in software.packages:
-            return machine
-        assert self._pool is not None  # noqa: S101 - made just before
-        key = WorkerKey("cpu", "torch")
-        left = max(0.0, self._request.budget - SLACK_S - self._control.now())
-        try:
-            self._pool.start(key, left)
-            devices = self._pool.ask(key, left, op="accelerators").result["devices"]
-        except WorkerFailed:
-            return machine  # its cases will say why
-        found = [
-            Gpu(
-                index=None,
-                pci_bus_id=None,
-                unavailable={"*": "NVML and libcuda say nothing of this device; torch does"},
-                **fields,
-            )
-            for fields in devices
-        ]
-        return msgspec.structs.replace(machine, gpus=found)

@@ -30,6 +30,7 @@ from .document import (
     WarmUp,
     Warning,
 )
+from .lab.facts import Advice, Built, ModelFacts
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -73,6 +74,14 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     work: dict[str, Work]  # of one step, by case id
     workload: str = ""
     point: dict[str, int | float | str] = {}  # of a sweep: where this row lies
+
+
+class CasesJoined(Event, frozen=True, kw_only=True, tag=True):
+    """Contenders that entered a row while it was raced."""
+
+    scenario: str
+    cases: list[Case]
+    work: dict[str, Work]  # of one step, by case id
 
 
 class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
@@ -141,6 +150,7 @@ class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
     case: str
     operators: list[OperatorShare]
     reason: Reason | None = None
+    steps: int = 1  # that the times of the operators add up
 
 
 class BatchTried(Event, frozen=True, kw_only=True, tag=True):
@@ -152,6 +162,23 @@ class BatchTried(Event, frozen=True, kw_only=True, tag=True):
 
 class LargestBatchFound(Event, frozen=True, kw_only=True, tag=True):
     found: LargestBatch
+
+
+class ModelInspected(Event, frozen=True, kw_only=True, tag=True):
+    """What a user's model is, before any form of it is timed."""
+
+    facts: ModelFacts
+
+
+class ModelBuilt(Event, frozen=True, kw_only=True, tag=True):
+    """One form of the model was made, or could not be."""
+
+    built: Built
+
+
+class ModelAdvised(Event, frozen=True, kw_only=True, tag=True):
+    advice: Advice
+    left_out: dict[str, str]  # form or option to the reason why it was not tried
 
 
 class TraceWritten(Event, frozen=True, kw_only=True, tag=True):
@@ -196,6 +223,7 @@ AnyEvent = (
     | CeilingsKnown
     | WarningRaised
     | RacePlanned
+    | CasesJoined
     | RaceStarted
     | WorkerStarted
     | WorkerEnded
@@ -207,6 +235,9 @@ AnyEvent = (
     | CaseProfiled
     | BatchTried
     | LargestBatchFound
+    | ModelInspected
+    | ModelBuilt
+    | ModelAdvised
     | TraceWritten
     | CaseFinished
     | MachineRead

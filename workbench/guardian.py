@@ -1,11 +1,13 @@
 """Ends everything a run started once the engine is gone: `python guardian.py RUN_ID`.
 
 The engine holds the write end of this process's stdin and tells it which process groups live
-(`+PGID`) and which are over (`-PGID`).  However the engine ends, kill -9 included, the pipe
-closes; frozen groups cannot notice that themselves.  Standard library only, no imports of ours.
+(`+PGID`), which are over (`-PGID`), and which folder is scratch (`/...`).  However the engine ends,
+kill -9 included, the pipe closes; frozen groups cannot notice that themselves.  Standard library
+only, no imports of ours.
 """
 
 import os
+import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -18,13 +20,19 @@ def main(run_id: str) -> None:
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     groups: set[int] = set()
+    scratch = None
     for line in sys.stdin:
+        if line[0] == "/":
+            scratch = line.rstrip("\n")
+            continue
         group = int(line[1:])
         groups.add(group) if line[0] == "+" else groups.discard(group)
     for group in groups:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)  # reaches stopped processes too
     kill_strays(f"{RUN_ID_VARIABLE}={run_id}".encode())
+    if scratch is not None:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def kill_strays(mark: bytes) -> None:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from .request import whole_numbers
+from .lab.question import OBJECTIVES, ModelQuestion
+from .request import UsageError, whole_numbers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,6 +119,58 @@ def run_options(command: F) -> F:
     for option in reversed(SHARED):
         command = option(command)
     return command
+
+
+OF_A_MODEL = [
+    click.option("--model", "file", metavar="M.onnx", help="An ONNX model of your own; 30 s."),
+    click.option(
+        "--objective",
+        type=click.Choice(OBJECTIVES),
+        help="What the best form is best at; default latency (median time of one run).",
+    ),
+    click.option(
+        "--max-error",
+        type=float,
+        metavar="SHARE",
+        help="Largest relative error of a form's outputs against the model's; default 0.02.",
+    ),
+    click.option(
+        "--min-agreement",
+        type=float,
+        metavar="SHARE",
+        help="Instead: the least share of answers whose largest entry stays the same.",
+    ),
+    click.option(
+        "--inputs",
+        metavar="FILE.npz",
+        help="Real inputs by name, for checking and calibrating; random ones otherwise.",
+    ),
+    click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="NAME=1,3,224,224",
+        help="The shape of an input with dynamic axes; repeatable.",
+    ),
+    click.option("--save-best", metavar="OUT.onnx", help="Write the form that is recommended."),
+]
+
+
+def model_options(command: F) -> F:
+    """Give `command` the options of --model."""
+    for option in reversed(OF_A_MODEL):
+        command = option(command)
+    return command
+
+
+def model_question(options: dict[str, Any]) -> ModelQuestion | None:
+    """Take what belongs to --model out of `options`; None where there is no model."""
+    names = ("file", "objective", "max_error", "min_agreement", "inputs", "shapes", "save_best")
+    given = {name: value for name in names if (value := options.pop(name)) not in (None, ())}
+    if given and "file" not in given:
+        word = "shape" if "shapes" in given else next(iter(given)).replace("_", "-")
+        raise UsageError(f"--{word} belongs to --model")
+    return ModelQuestion(**given) if given else None
 
 
 def examples(*lines: str) -> str:

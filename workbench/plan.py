@@ -7,19 +7,33 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 
 from . import catalog, values
+from . import events as ev
 from .advisor.scenarios import Scenario
+from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
 from .request import Request, UsageError, check, unknown
 
 MOST_ROWS = 512
 MOST_CASES = 64  # of one row
+
+
+class Entries(Protocol):
+    """Who finds further contenders while their row is raced, and makes ready what each needs."""
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        """What `Setup.files` shall say."""
+
+    def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
+        """Contenders that enter now, after a round of these; `left_s` is the row's time."""
 
 
 @dataclass
@@ -33,6 +47,7 @@ class RowPlan:
     point: Mapping[str, ParameterValue] = field(
         default_factory=dict
     )  # where several were asked for
+    entries: Entries | None = None
 
 
 def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
@@ -54,8 +69,8 @@ def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
 def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan]:
     """The rows a request names, with parameters checked; cases come once the machine is known."""
     check(request)
-    if request.ceilings:
-        return []  # they depend on the machine
+    if request.ceilings or request.model is not None:
+        return []  # they depend on the machine, or on the model
     if request.every:
         if request.workloads or request.settings or request.batch:
             raise UsageError("--all stands for every workload as it is: no names, --set or --batch")
@@ -296,3 +311,42 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
     cores = machine.cpu.effective_cores
     counts = [cores if count == "all" else min(count, cores) for count in scenario.threads]
     return list(dict.fromkeys(counts))
+
+
+def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
+    """What a run tells of a row before it is raced."""
+    scenario = row.scenario
+    return ev.RacePlanned(
+        at_s=at_s,
+        scenario=scenario.id,
+        title=scenario.title,
+        question=scenario.question,
+        textbook=scenario.textbook,
+        objective=scenario.objective,
+        apart=list(scenario.apart),
+        reproduce=_reproduce(row, request),
+        cases=row.cases,
+        work={case.id: row.workload.work(case) for case in row.cases},
+        workload=row.workload.name,
+        point=dict(row.point),
+    )
+
+
+def _reproduce(row: RowPlan, request: Request) -> str:
+    """The command that measures this row alone."""
+    once = replace(request, every=False, trace=None)
+    if request.model is not None:
+        alone = replace(once, model=replace(request.model, save_best=None))
+    elif not (request.workloads or request.every):
+        alone = replace(once, scenarios=(row.scenario.id,), budget_s=request.budget)
+    else:
+        point = dict(row.point)
+        batch = point.pop("batch", None)
+        settings = [s for s in once.settings if s.partition("=")[0] not in point]
+        alone = replace(
+            once,
+            workloads=(row.workload.name,),
+            batch=once.batch if batch is None else (int(batch),),
+            settings=(*settings, *(f"{name}={value}" for name, value in point.items())),
+        )
+    return shlex.join(["workbench", *alone.arguments()])

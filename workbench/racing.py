@@ -15,8 +15,7 @@ from .advisor import standings
 from .contender import Contender
 from .contract import DEFAULT_CACHE_BYTES, Case
 from .control import Control
-from .document import AccuracyResult, Clocks, OperatorShare, Reason, SetupTimes, WarmUp
-from .export.trace import TraceFile
+from .document import AccuracyResult, Clocks, Reason, SetupTimes, WarmUp
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
 from .overhead import OverheadMeter
@@ -38,8 +37,6 @@ PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live o
 PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
 SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
-PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass with --trace, whichever is less
-PROFILE_DEADLINE_S = 20.0
 GRACE_S = 0.4  # of that, what a turn may run over before it is killed
 
 # What a workload says it cannot do on this machine, as opposed to what went wrong.
@@ -54,12 +51,6 @@ CANNOT_HERE = (
 )
 BUDGET = Reason(
     "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
-)
-
-GONE = Reason(
-    "worker_died",
-    "its worker ended with another contender",
-    "profile it alone: --mode, --precision",
 )
 
 
@@ -78,9 +69,9 @@ class Runner:
         return self.step_s * self.iterations
 
 
-def worker_key(case: Case) -> WorkerKey:
+def worker_key(case: Case, objective: str = "") -> WorkerKey:
     threads = case.threads if case.backend == "numpy" else None
-    return WorkerKey(case.device, case.backend, threads)
+    return WorkerKey(case.device, case.backend, threads, case.id if objective == "memory" else "")
 
 
 class Race:
@@ -115,18 +106,15 @@ class Race:
         self._decide = decide
         self._overhead = overhead
         self._telemetry = telemetry
-        self._latency = plan.scenario.objective == "latency_p99"
+        self._tails = plan.scenario.objective == "latency_p99"
         self._active: list[Runner] = []
-        self._holder: dict[str, int] = {}  # case id to the generation of the worker that has it
+        self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
 
     # ------------------------------------------------------------ the whole
 
     def run(self) -> None:
         # What is compiled comes last: should it take too long, the others are ready.
-        for case in sorted(self._plan.cases, key=refusals.is_compiled):
-            runner = Runner(case, worker_key(case))
-            if self._prepare(runner):
-                self._active.append(runner)
+        self._enter(sorted(self._plan.cases, key=refusals.is_compiled))
         machine = self._report.machine
         watch = SystemWatch(machine.cpu.effective_cores if machine else 1)
         watch.start(self._pool.process_ids())
@@ -136,7 +124,7 @@ class Race:
             self._round(number)
             number += 1
             self._drop_after(number)
-            if self._is_over(number):
+            if not self._let_in() and self._is_over(number):
                 break
         if number:
             own = self._pool.process_ids()
@@ -147,38 +135,31 @@ class Race:
         for runner in self._active:
             self._finish(runner, "ok", None)
 
-    def profile(self, trace: TraceFile) -> None:
-        """A few steps of each contender under its profiler, which are never timed."""
-        for case in self._plan.cases:
-            key = worker_key(case)
-            contender = self._report.contenders[case.id]
-            if contender.blocks and contender.state == "ok":
-                self._profile(contender, key, trace)
-        for key in {worker_key(case) for case in self._plan.cases}:
-            if key.device.startswith("cuda:"):
-                self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
+    def _enter(self, cases: Iterable[Case]) -> None:
+        for case in cases:
+            runner = Runner(case, worker_key(case, self._scenario.objective))
+            if self._prepare(runner):
+                self._active.append(runner)
 
-    def _profile(self, contender: Contender, key: WorkerKey, trace: TraceFile) -> None:
-        case = contender.case.id
-        steps = round(PROFILED_S / stats.median(contender.samples_s))
-        steps = min(max(steps, 1), PROFILED_STEPS)
-        deadline = self._deadline(PROFILE_DEADLINE_S)
-        operators: list[OperatorShare] = []
-        reason = None
-        try:
-            if self._holder[case] != self._pool.generation.get(key, 0):
-                raise WorkerFailed(GONE, died=True)
-            found = self._pool.ask(key, deadline, op="profile", case=case, steps=steps).result
-            trace.add(case, found["events"])
-            whole = found["total_s"] or 1.0
-            operators = [
-                OperatorShare(**operator, share=operator["self_s"] / whole)
-                for operator in found["operators"]
-            ]
-        except WorkerFailed as failure:
-            reason = failure.reason
-        now = self._control.now()
-        self._emit(ev.CaseProfiled(at_s=now, case=case, operators=operators, reason=reason))
+    def _let_in(self) -> bool:
+        """Have further contenders join; False if there are none."""
+        if self._plan.entries is None:
+            return False
+        known = [self._report.contenders[case.id] for case in self._plan.cases]
+        cases = self._plan.entries.join(known, self._until_s - self._control.now())
+        if not cases:
+            return False
+        self._plan.cases += cases
+        self._emit(
+            ev.CasesJoined(
+                at_s=self._control.now(),
+                scenario=self._scenario.id,
+                cases=cases,
+                work={case.id: self._plan.workload.work(case) for case in cases},
+            )
+        )
+        self._enter(cases)
+        return True
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
@@ -223,6 +204,7 @@ class Race:
                 latency=self._scenario.objective != "throughput",
                 warm_up_s=warm_up_s,
                 cache_bytes=self._cache_bytes(),
+                files=self._plan.entries.files(runner.case) if self._plan.entries else {},
             )
         except WorkerFailed as failure:
             self._fail(runner, failure)
@@ -262,7 +244,7 @@ class Race:
         )
         accuracy = msgspec.convert(result["accuracy"], AccuracyResult)
         runner.generation = self._pool.generation.get(runner.key, 0)
-        self._holder[runner.case.id] = runner.generation
+        self.holders[runner.case.id] = runner.generation
         runner.step_s, runner.iterations = warmed["step_s"], warmed["iterations"]
         self._emit(
             ev.CasePrepared(
@@ -306,7 +288,7 @@ class Race:
         return min(BLOCK_S, max(SHORTEST_BLOCK_S, left / (ROUNDS_WANTED * len(self._active))))
 
     def _least_samples(self, runner: Runner) -> int:
-        if not self._latency:
+        if not self._tails:
             return 1
         return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(runner.sample_s, 1e-9))))
 
@@ -429,6 +411,7 @@ class Race:
                 standings.hopeless(self._contenders(), self._scenario, turn_s=turn_s, left_s=left_s)
             )
         if self._decide:
+            self._drop(standings.far_slower(self._contenders()))
             self._drop(standings.inadmissible(self._contenders(), self._scenario))
             entrants = len(self._plan.cases)
             self._drop(
@@ -477,7 +460,7 @@ class Race:
         )
 
     def _release(self, case: Case) -> None:
-        key = worker_key(case)
+        key = worker_key(case, self._scenario.objective)
         if self._pool.is_alive(key):
             with suppress(WorkerFailed):  # the pool has already said that the worker ended
                 self._pool.ask(key, self._deadline(5.0), op="release", case=case.id)

@@ -11,6 +11,7 @@ import msgspec
 from . import events as ev
 from . import journal
 from .document import Document, Measurement, SetupTimes, Verdict
+from .lab.facts import ModelReport
 
 
 def open_run(name: str) -> list[ev.AnyEvent]:
@@ -74,6 +75,8 @@ def events_of(document: Document) -> Iterator[ev.AnyEvent]:
     for warning in document.warnings:
         yield ev.WarningRaised(at_s=0.0, warning=warning)
     yield from _rows(document)
+    if document.model is not None:
+        yield from _model(document.model)
     for found in document.largest_batches:
         yield ev.LargestBatchFound(at_s=0.0, found=found)
     if document.trace is not None:
@@ -87,6 +90,14 @@ def events_of(document: Document) -> Iterator[ev.AnyEvent]:
             exit_code=0,
             overhead=run.overhead,
         )
+
+
+def _model(model: ModelReport) -> Iterator[ev.AnyEvent]:
+    yield ev.ModelInspected(at_s=0.0, facts=model.facts)
+    for built in model.built:
+        yield ev.ModelBuilt(at_s=0.0, built=built)
+    if model.advice is not None:
+        yield ev.ModelAdvised(at_s=0.0, advice=model.advice, left_out=model.left_out)
 
 
 def _rows(document: Document) -> Iterator[ev.AnyEvent]:

@@ -6,11 +6,12 @@ whether the events are live, replayed from a journal or recorded on another mach
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from . import events as ev
 from .contender import Block, Contender
+from .contract import Case, Work
 from .document import (
     SCHEMA_VERSION,
     Ceilings,
@@ -27,6 +28,7 @@ from .document import (
     Verdict,
     Warning,
 )
+from .lab.facts import ModelReport
 from .measurements import measurement
 from .sweeps import sweeps
 from .trust import trust_warnings
@@ -71,6 +73,7 @@ class Report:
     workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = field(default_factory=list)
+    model: ModelReport | None = None
     current_row: str | None = None
     last_row: str | None = None  # the one raced last, also after the end
     current_case: str | None = None
@@ -102,6 +105,8 @@ class Report:
                 self.warnings.append(event.warning)
             case ev.RacePlanned():
                 self._plan(event)
+            case ev.CasesJoined():
+                self._enter(self.rows[event.scenario], event.cases, event.work)
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
                 row.started, row.share_s = True, event.share_s
@@ -142,11 +147,18 @@ class Report:
             case ev.CaseProfiled():
                 contender = self.contenders[event.case]
                 contender.operators, contender.unprofiled = event.operators, event.reason
+                contender.profiled_steps = event.steps
             case ev.BatchTried():
                 self.contenders[event.case].state = "measuring"
                 self.current_case = event.case
             case ev.LargestBatchFound():
                 self.largest_batches.append(event.found)
+            case ev.ModelInspected():
+                self.model = ModelReport(event.facts)
+            case ev.ModelBuilt() if self.model is not None:
+                self.model.built.append(event.built)
+            case ev.ModelAdvised() if self.model is not None:
+                self.model.advice, self.model.left_out = event.advice, event.left_out
             case ev.TraceWritten():
                 self.trace = event.trace
             case ev.MachineRead():
@@ -162,16 +174,19 @@ class Report:
 
     def _plan(self, event: ev.RacePlanned) -> None:
         row = Row(event)
-        for case in event.cases:
+        self._enter(row, event.cases, event.work)
+        self.rows[event.scenario] = row
+
+    def _enter(self, row: Row, cases: Iterable[Case], work: Mapping[str, Work]) -> None:
+        for case in cases:
             contender = Contender(
                 case=case,
-                scenario=event.scenario,
-                objective=event.objective,
-                work=event.work[case.id],
+                scenario=row.plan.scenario,
+                objective=row.plan.objective,
+                work=work[case.id],
             )
             row.contenders.append(contender)
             self.contenders[case.id] = contender
-        self.rows[event.scenario] = row
 
     def _prepared(self, event: ev.CasePrepared) -> None:
         contender = self.contenders[event.case]
@@ -245,4 +260,5 @@ class Report:
             sweeps=self.sweeps,
             trace=self.trace,
             largest_batches=list(self.largest_batches),
+            model=self.model,
         )

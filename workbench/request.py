@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .contract import BACKENDS, PRECISIONS
+from .lab.question import ModelQuestion
 from .values import numbers
 
 DEFAULT_BUDGET_S = 60.0
 QUICK_BUDGET_S = 20.0
 THOROUGH_BUDGET_S = 300.0
+MODEL_BUDGET_S = 30.0
 LONGEST_BUDGET_S = 86_400.0
 ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # of `run --all`
 MOST_THREADS = 4096
@@ -45,6 +47,7 @@ class Request:
     trace: str | None = None  # the file to write
     strict: bool = False
     ceilings: bool = False  # of `ceilings`: measure what the machine can reach
+    model: ModelQuestion | None = None  # of `advise --model`
 
     @property
     def budget(self) -> float:
@@ -55,7 +58,9 @@ class Request:
             return ALL_QUICK_BUDGET_S if self.quick else ALL_BUDGET_S
         if self.quick:
             return QUICK_BUDGET_S
-        return THOROUGH_BUDGET_S if self.thorough else DEFAULT_BUDGET_S
+        if self.thorough:
+            return THOROUGH_BUDGET_S
+        return DEFAULT_BUDGET_S if self.model is None else MODEL_BUDGET_S
 
     def arguments(self) -> list[str]:
         """The command line that says the same, without the ways of showing it."""
@@ -66,6 +71,8 @@ class Request:
             found = ["run", *self.workloads]
         elif self.ceilings:
             found = ["ceilings", "--again"]
+        elif self.model is not None:
+            found = ["advise", *self.model.arguments()]
         elif self.scenarios:
             found = ["advise", *self.scenarios]
         flags = {
@@ -134,13 +141,34 @@ def check(request: Request) -> None:
     if request.thorough and (request.quick or request.every):
         beside = "--quick" if request.quick else "--all"
         raise UsageError(f"{beside} and --thorough exclude each other")
+    _check_largest_batch(request)
+    if request.model is not None:
+        _check_model(request, request.model)
+    for threads in request.threads:
+        if not 1 <= threads <= MOST_THREADS:
+            raise UsageError(f"--threads lies between 1 and {MOST_THREADS}, not at {threads}")
+
+
+def _check_largest_batch(request: Request) -> None:
     if request.force and not request.largest_batch:
         raise UsageError("--force belongs to --largest-batch")
     if request.trace is not None and request.largest_batch:
         raise UsageError("--trace profiles a race, and --largest-batch runs none")
-    for threads in request.threads:
-        if not 1 <= threads <= MOST_THREADS:
-            raise UsageError(f"--threads lies between 1 and {MOST_THREADS}, not at {threads}")
+
+
+def _check_model(request: Request, model: ModelQuestion) -> None:
+    try:
+        model.check()
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if request.scenarios:
+        raise UsageError(f"--model stands instead of {' '.join(request.scenarios)}: one of them")
+    if set(request.backends) - {"onnxruntime"}:
+        raise UsageError("--backend: an ONNX model runs on onnxruntime")
+    if request.modes or request.settings:
+        raise UsageError("--mode and --set belong to workloads, not to --model")
+    if len(request.batch) > 1:
+        raise UsageError("--model takes one --batch at a time")
 
 
 def check_device(device: str) -> None:

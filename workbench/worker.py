@@ -63,7 +63,8 @@ class Worker:
 
     @property
     def _on_gpu(self) -> bool:
-        return self.device.startswith("cuda:")
+        """Whether torch has a GPU of its own here; ONNX Runtime tells nothing of its."""
+        return self.backend == "torch" and self.device.startswith("cuda:")
 
     def hello(self) -> dict[str, Any]:
         """Import the backend, wake the device, and say what is here."""
@@ -81,11 +82,17 @@ class Worker:
         return {"devices": _torch_devices(importlib.import_module("torch"))}
 
     def prepare(
-        self, case: dict[str, Any], seed: int, latency: bool, warm_up_s: float, cache_bytes: int
+        self,
+        case: dict[str, Any],
+        seed: int,
+        latency: bool,
+        warm_up_s: float,
+        cache_bytes: int,
+        files: dict[str, str],
     ) -> dict[str, Any]:
         """Load a case, check its result, warm it up."""
         wanted = decode_case(case)
-        setup = Setup(seed=seed, cache_bytes=cache_bytes)
+        setup = Setup(seed=seed, cache_bytes=cache_bytes, files=files)
         self._cases += 1
         self._forget_memory_peak()
         task = catalog.load(wanted.workload).prepare(wanted, setup)
@@ -122,7 +129,7 @@ class Worker:
                 seconds=seconds,
                 min_samples=min_samples,
                 latency=prepared.latency,
-                settle_s=GPU_SETTLE_S if self._on_gpu else 0.0,
+                settle_s=0.0 if self.device == "cpu" else GPU_SETTLE_S,
             )
         ended = time.perf_counter()
         told = {"loss": prepared.task.loss(), "figures": prepared.task.figures()}

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from . import catalog
 from .confine import confine
 from .control import Control
 from .document import Reason
@@ -68,17 +69,19 @@ class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
 class WorkerKey:
     """What makes two cases share a worker.
 
-    `threads` is set for NumPy alone, whose BLAS reads its thread count once, when imported.
+    `threads` is set for NumPy alone, whose BLAS reads its thread count once, when imported;
+    `alone` names the case that has a worker to itself, so that its memory can be told.
     """
 
     device: str
     backend: str
     threads: int | None = None
+    alone: str = ""
 
     @property
     def name(self) -> str:
         suffix = "" if self.threads is None else f"/t{self.threads}"
-        return f"{self.device}/{self.backend}{suffix}"
+        return f"{self.device}/{self.backend}{suffix}{self.alone and ' for '}{self.alone}"
 
 
 class Guardian:
@@ -95,10 +98,10 @@ class Guardian:
             bufsize=1,
         )
 
-    def tell(self, sign: str, group: int) -> None:
+    def tell(self, line: str) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
         with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{sign}{group}\n")
+            self._process.stdin.write(f"{line}\n")
 
     def close(self) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
@@ -118,6 +121,7 @@ class WorkerProcess:
         threads: int,
         memory_bytes: int,
         *,
+        scratch: Path,
         hide_gpus: bool,
     ) -> None:
         self.key = key
@@ -133,13 +137,16 @@ class WorkerProcess:
         if device == "cpu" and hide_gpus:
             # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
             environment["CUDA_VISIBLE_DEVICES"] = ""
-        environment.update({"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id})
+        environment.update(
+            {"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id, "TMPDIR": str(scratch)}
+        )
+        module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker"
         with theirs:
             self.process = subprocess.Popen(
                 [
                     python,
                     str(HERE / "bootstrap.py"),
-                    "workbench.worker",
+                    module,
                     str(theirs.fileno()),
                     key.backend,
                     device,
@@ -300,6 +307,9 @@ class Pool:
         self._on_status = on_status
         self._on_freeze_failure = on_freeze_failure
         self._guardian = Guardian(run_id)
+        # For what workers write, of whom some are killed; the guardian removes it at the end.
+        self.scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
+        self._guardian.tell(str(self.scratch))
         self._workers: dict[WorkerKey, WorkerProcess] = {}
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
         self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
@@ -315,10 +325,11 @@ class Pool:
             self._run_id,
             self._threads,
             self._memory_bytes,
+            scratch=self.scratch,
             hide_gpus=self._hide_gpus,
         )
         self._workers[key] = worker
-        self._guardian.tell("+", worker.pid)
+        self._guardian.tell(f"+{worker.pid}")
         hello = self.ask(key, deadline_s, op="hello").result
         self.import_s[key] = time.monotonic() - began
         self._on_start(key, worker.pid, self.import_s[key], hello["versions"])
@@ -426,7 +437,7 @@ class Pool:
         worker = self._workers.pop(key)
         self.generation[key] = self.generation.get(key, 0) + 1
         end()
-        self._guardian.tell("-", worker.pid)
+        self._guardian.tell(f"-{worker.pid}")
         self._on_end(key, reason)
 
     def close(self, *, at_once: bool) -> None:

@@ -17,7 +17,8 @@ from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
 from . import _profiling
 from ._network import Layer, forward, relative_error
-from ._onnx import graph, open_session, quantise
+from ._onnx import graph, quantise
+from ._session import open_session
 from ._torch import TorchTask, compiled, dtype_of, module, time_to_host, to_device
 
 if TYPE_CHECKING:

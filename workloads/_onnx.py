@@ -1,4 +1,4 @@
-"""What the ONNX Runtime contenders share: building a graph, quantising it, opening a session.
+"""What the ONNX Runtime contenders share: building a graph and quantising it.
 
 Graphs are built node by node (`onnx.helper`), so that no exporter stands between the weights
 and what is measured.
@@ -6,14 +6,13 @@ and what is measured.
 
 from __future__ import annotations
 
-import os
 import platform
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.contract import Case, WorkloadError
+from workbench.contract import WorkloadError
 
 from ._network import Conv, Layer, Pool
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 OPSET = 17
 IR_VERSION = 8
 LARGEST_BYTES = 2**31 - 2**20  # of one serialised protocol buffer, less room for the graph
-PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider"}
 # What static quantisation takes: products, and what of a conv net lies between them.
 STATIC_OPS = ("Conv", "MatMul", "Gemm", "Relu", "GlobalAveragePool", "Flatten")
 # What stands for a quantised layer before ONNX Runtime fuses it.
@@ -176,38 +174,3 @@ def _require_quantised(model: bytes, method: str) -> None:
             code="not_quantised",
             hint="another version of onnxruntime may do better; INT8 is not measured here",
         )
-
-
-def open_session(model: bytes, case: Case, profile: Path | None = None) -> Any:
-    """An inference session on the device and threads of `case`, or a WorkloadError.
-
-    Its own profile goes to a file whose name begins with `profile`, where that is given.  ONNX
-    Runtime falls back to the CPU silently; here the provider asked for must be the one used.
-    """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # too late once it is imported
-    import onnxruntime
-
-    provider = PROVIDERS["gpu" if case.device.startswith("cuda") else "cpu"]
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = case.threads or 1  # 0 would pin threads to cores of its choice
-    options.inter_op_num_threads = 1
-    if profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = str(profile)
-    providers: list[Any] = [provider]
-    if provider != PROVIDERS["cpu"]:
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        providers = [(provider, {"device_id": int(case.device.partition(":")[2])})]
-    message = f"onnxruntime {onnxruntime.__version__} has no working {provider}"
-    hint = "install onnxruntime-gpu (and not onnxruntime beside it), or use --device cpu"
-    if provider not in onnxruntime.get_available_providers():
-        raise WorkloadError(message, code="provider_fallback", hint=hint)
-    try:
-        session = onnxruntime.InferenceSession(model, options, providers=providers)
-    except Exception as error:
-        if provider == PROVIDERS["cpu"]:
-            raise
-        raise WorkloadError(f"{message}: {error}", code="provider_fallback", hint=hint) from error
-    if session.get_providers()[0] != provider:
-        raise WorkloadError(message, code="provider_fallback", hint=hint)
-    return session

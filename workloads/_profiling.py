@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Case, Operator, Profile, WorkloadError
 
-from ._onnx import open_session
+from ._session import open_session
 
 if TYPE_CHECKING:
     from ._torch import TorchTask
@@ -67,11 +67,16 @@ def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
 
 
 def by_onnxruntime(
-    model: bytes, case: Case, feeds: Iterator[Mapping[str, Any]], steps: int
+    model: bytes | str,
+    case: Case,
+    feeds: Iterator[Mapping[str, Any]],
+    steps: int,
+    *,
+    shared: bool = False,
 ) -> Profile:
     """By ONNX Runtime, in a session of its own, after one run that is not counted."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
-        session = open_session(model, case, Path(folder, "profile"))
+        session = open_session(model, case, Path(folder, "profile"), shared=shared)
         for _ in range(1 + steps):
             session.run(None, next(feeds))
         events = json.loads(Path(session.end_profiling()).read_bytes())

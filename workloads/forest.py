@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
 from ._forest import FEATURES, Forest, check, ensemble, grow, nodes_on_paths
-from ._onnx import open_session
+from ._session import open_session
 from ._torch import TorchTask, time_to_host, to_device
 
 if TYPE_CHECKING:

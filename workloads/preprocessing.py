@@ -21,7 +21,8 @@ from workbench.contract import (
 )
 
 from . import _pictures
-from ._onnx import IR_VERSION, open_session
+from ._onnx import IR_VERSION
+from ._session import open_session
 from ._torch import TorchTask, to_device
 
 if TYPE_CHECKING:

@@ -166,3 +166,20 @@ def test_an_id_may_be_used_once(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="No such file"):
         scenarios.load(tmp_path / "gone.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "scenario"),
+        ("[[scenario]]\nid = 3", "str"),
+        ("[[scenario]\n", "line 1"),
+        ("[[scenario]]\nid = 'x'\ncolour = 'red'", "scenario"),
+    ],
+)
+def test_a_broken_scenario_file_is_one_line(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(scenarios.ScenarioError, match=told) as caught:
+        scenarios.load(file)
+    assert "\n" not in str(caught.value)

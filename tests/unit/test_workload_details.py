@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support import go_on, stop
 
 from workbench import assets
 from workbench.contract import Case, Setup, Task, WorkloadError
@@ -110,11 +108,9 @@ def test_loaders_that_were_frozen_go_on() -> None:
         task.step()
         children = multiprocessing.active_children()
         assert len(children) == 2
-        for child in children:
-            os.kill(child.pid or 0, signal.SIGSTOP)
-        time.sleep(0.2)
-        for child in children:
-            os.kill(child.pid or 0, signal.SIGCONT)
+        loaders = [child.pid or 0 for child in children]
+        stop(loaders)
+        go_on(loaders)
         for _ in range(8):  # more than what had been prefetched
             task.step()
         assert task.loss() is not None

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import psutil
 import pytest
+from support import go_on, stop
 
 from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
@@ -118,13 +119,11 @@ def test_figures_and_costs(pair) -> None:
 
 def test_frozen_in_the_middle_of_a_step_it_goes_on(pair) -> None:
     task = pair[0]
-    for rank in task.session.ranks:
-        os.kill(rank.process.pid, signal.SIGSTOP)
+    ranks = [rank.process.pid for rank in task.session.ranks]
+    stop(ranks)
     for _ in range(5):
         task.step()
-    time.sleep(0.2)
-    for rank in task.session.ranks:
-        os.kill(rank.process.pid, signal.SIGCONT)
+    go_on(ranks)
     task.finish()
     assert task.loss() is not None
 

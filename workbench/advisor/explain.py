@@ -17,8 +17,11 @@ from .scenarios import Scenario
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
     "throughput": "",
+    "latency": "",
     "latency_p99": " at the 99th percentile",
     "time_to_result": " from start-up to result",
+    "memory": " in peak memory",
+    "energy": " in energy",
 }
 
 
@@ -108,10 +111,13 @@ def _left_out(row: Row, scenario: Scenario) -> Iterator[str]:
         elif (
             accuracy is not None
             and scenario.max_error is not None
-            and accuracy.metric == "relative_error"
+            and accuracy.metric != "test_accuracy"
             and accuracy.value > scenario.max_error
         ):
+            off = "off the reference"
+            if accuracy.metric == "disagreement":
+                off = "of its largest entries elsewhere than the reference's"
             yield (
-                f"{name} is {accuracy.value:.1%} off the reference, "
+                f"{name} is {accuracy.value:.1%} {off}, "
                 f"above the limit of {scenario.max_error:.1%}."
             )

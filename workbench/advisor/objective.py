@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ..document import SetupTimes
 from ..measure.statistics import median, quantile
 
-OBJECTIVES = ("throughput", "latency_p99", "time_to_result")
+OBJECTIVES = ("throughput", "latency", "latency_p99", "time_to_result", "memory", "energy")
+SINGLE_STEPS = ("latency", "latency_p99")  # whose samples are one step each
 
 
 def start_up_s(setup: SetupTimes) -> float:
@@ -16,12 +17,23 @@ def start_up_s(setup: SetupTimes) -> float:
     return sum(part for part in parts if part is not None)
 
 
-def block_value(objective: str, samples_s: Sequence[float], setup: SetupTimes) -> float:
-    """Seconds that stand for one block under `objective`.
+def block_value(
+    objective: str,
+    samples_s: Sequence[float],
+    setup: SetupTimes,
+    *,
+    memory_bytes: int | None = None,
+    energy_j: float | None = None,
+) -> float | None:
+    """What stands for one block under `objective`: seconds, bytes or joules; None: not known.
 
     `latency_p99` needs samples of single steps, and enough of them: below a hundred the
     quantile is in effect the largest.  `time_to_result` adds what comes before the first step.
     """
+    if objective == "memory":
+        return memory_bytes
+    if objective == "energy":
+        return energy_j
     if objective == "latency_p99":
         return quantile(samples_s, 0.99)
     if objective == "time_to_result":

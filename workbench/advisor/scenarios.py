@@ -28,9 +28,9 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     title: str
     question: str
-    textbook: Literal["cpu", "gpu"] | None
+    textbook: Literal["cpu", "gpu", ""] | None  # "": no textbook has an answer; None: no question
     workload: str
-    objective: Literal["throughput", "latency_p99", "time_to_result"]
+    objective: Literal["throughput", "latency", "latency_p99", "time_to_result", "memory", "energy"]
     precisions: tuple[str, ...]
     params: dict[str, int | float | str] = {}
     batch: int | None = None

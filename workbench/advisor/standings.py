@@ -21,6 +21,8 @@ ROUNDS_FOR_PLATEAU = 10
 PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
 REPEATS = 0.01  # between the 10th percentiles of the two halves
 CERTAIN_SAMPLES = 3
+TIMED = ("throughput", "latency", "latency_p99")  # objectives whose values are seconds of one step
+FAR = 2.0  # a first block whose best is this many times slower than the leader's needs no second
 HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
 
 
@@ -112,6 +114,26 @@ def hopeless(
                 planned_s -= 2 * turn_s[contender.case.id]
                 text = f"{factor:.0f}x slower in its first round; the budget holds no more"
                 yield Leaving(contender, Reason("far_slower", text, "give it a larger --budget"))
+
+
+def far_slower(contenders: Sequence[Contender]) -> Iterator[Leaving]:
+    """After their first block: those whose fastest sample is far behind what the best of their kind
+    of device did in the same round."""
+    for contender in contenders:
+        if len(contender.blocks) != 1 or contender.objective not in TIMED:
+            continue
+        number = contender.blocks[0].round
+        kind = contender.case.device_kind
+        beside = {
+            other.case.id: value
+            for other in contenders
+            if other.case.device_kind == kind and (value := other.rounds().get(number))
+        }
+        best = min(beside, key=beside.__getitem__)
+        factor = min(contender.samples_s) / beside[best]
+        if factor >= FAR and len(contender.samples_s) >= CERTAIN_SAMPLES:
+            text = f"{factor:.1f}x slower than {best.partition('/')[2]} in its first block"
+            yield Leaving(contender, Reason("far_slower", text))
 
 
 def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:

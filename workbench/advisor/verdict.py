@@ -104,7 +104,7 @@ def is_admissible(contender: Contender, scenario: Scenario) -> bool:
 
 def exceeds_error_limit(contender: Contender, scenario: Scenario) -> bool:
     found = contender.accuracy
-    if found is None or scenario.max_error is None or found.metric != "relative_error":
+    if found is None or scenario.max_error is None or found.metric == "test_accuracy":
         return False
     return found.value > scenario.max_error
 

@@ -35,6 +35,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     ir_version: int
     opset: int
     producer: str
+    precision: str  # "fp32", "fp16", "fp64", "bf16" of most weights; "int8" where `quantised`
     parameters: int  # numbers in its weights
     operators: dict[str, int]  # type to count, subgraphs included
     custom_operators: list[str]  # "domain::type" of domains that ONNX Runtime does not have
@@ -46,6 +47,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     samples: int  # inputs that every form is checked on
     calibration_samples: int  # inputs that static ranges are taken from
     inputs_from: str  # "random", or the file's name
+    step_s: float  # of one run as given, not optimised, roughly
     forms: list[Form]  # step by step, as prepared for quantisation
     multiply_adds: int | None  # of one run; None where shapes are not known
     weights_bytes: int  # of weights in convolutions and products

@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.worker import serve
 
+from .._session import PROVIDERS
 from . import inspection
 
 
@@ -23,6 +24,15 @@ class Lab:
 
         versions = {"python": sys.version.split()[0], "onnx": onnx.__version__}
         return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
+
+    def providers(self, model: str, folder: str) -> dict[str, str]:
+        """The execution providers beside the CPU's that this onnxruntime was built with, by the
+        words of a case's mode; whether they work shows in the race."""
+        import onnxruntime
+
+        known = {**PROVIDERS, "cuda": "CUDAExecutionProvider"}
+        there = onnxruntime.get_available_providers()
+        return {word: name for word, name in known.items() if name in there}
 
     def inspect(
         self,

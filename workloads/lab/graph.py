@@ -24,6 +24,7 @@ _QUANTISED = (
     "QEmbedLayerNormalization",
     "QOrdered",
 )
+_FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
 PARAMETERS_AT_MOST = 2**62  # of a tensor whose shape is a lie
 
 
@@ -77,6 +78,17 @@ def parameters(model: Any) -> int:
     """Numbers in the model's tensors."""
     found = sum(max(0, int(prod(tensor.dims))) for tensor in tensors(model))
     return min(found, PARAMETERS_AT_MOST)
+
+
+def precision(model: Any) -> str:
+    """What most weights are in, as a case names it: FP32 where there are none."""
+    if is_quantised(model):
+        return "int8"
+    counted: Counter[str] = Counter()
+    for tensor in tensors(model):
+        if (name := _FLOATS.get(tensor.data_type)) is not None:
+            counted[name] += max(0, int(prod(tensor.dims)))
+    return max(counted, key=counted.__getitem__, default="fp32")
 
 
 def operators(model: Any) -> dict[str, int]:

@@ -63,7 +63,9 @@ def inspect(
             chosen = _random(loaded, original, ports, given, batch, seed)
         else:
             chosen = _from_file(loaded, original, ports, given, file, batch)
+        began = time.perf_counter()
         reference = [_run(loaded, original, sample) for sample in chosen.check]
+        step_s = (time.perf_counter() - began) / len(reference)
         _require_finite(original.outputs, reference, chosen.source)
         for target, kept in (
             (samples.INPUTS, chosen.check),
@@ -71,7 +73,7 @@ def inspect(
         ):
             samples.write(Path(folder, target), [list(sample.values()) for sample in kept])
         samples.write(Path(folder, samples.REFERENCE), reference)
-        return _facts(loaded, ports, chosen, reference[0])
+        return {**_facts(loaded, ports, chosen, reference[0]), "step_s": step_s}
 
 
 def _usable_cores() -> int:
@@ -174,6 +176,7 @@ def _facts(
         "ir_version": model.ir_version,
         "opset": graph.opset(model) or 0,
         "producer": one_line(f"{model.producer_name} {model.producer_version}"),
+        "precision": loaded.precision,
         "parameters": loaded.parameters,
         "operators": {one_line(name): n for name, n in graph.operators(model).items()},
         "custom_operators": [],  # a model that has any is refused

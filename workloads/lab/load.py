@@ -59,6 +59,7 @@ class Loaded:
     sha256: str  # of the file, external data not included
     size_bytes: int  # external data included
     parameters: int
+    precision: str  # of most weights, as a case names it
     unquantisable: dict[str, str | None] | None  # the reason, as fields of workbench's Reason
 
 
@@ -74,9 +75,9 @@ def load(model: str) -> Loaded:
         _require_inference(path.name, proto)
         size += _external_bytes(path, proto)
         _require_arrays(path.name, proto)
-        parameters = graph.parameters(proto)
+        parameters, precision = graph.parameters(proto), graph.precision(proto)
         _drop_weights(proto)
-    return Loaded(path, proto, sha256, size, parameters, _unquantisable(size))
+    return Loaded(path, proto, sha256, size, parameters, precision, _unquantisable(size))
 
 
 def _bytes(path: Path) -> bytes:

@@ -1,0 +1,341 @@
+"""A checked request becomes rows and contenders, and what cannot be met is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import machine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import catalog
+from workbench.advisor import scenarios
+from workbench.contract import Variant
+from workbench.document import GpuProcess
+from workbench.plan import fill_cases, parse_settings, resolve
+from workbench.request import Request, UsageError
+
+SHIPPED = scenarios.load()
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
+
+
+def plan(request: Request, *gpus: str):
+    rows = resolve(request, SHIPPED)
+    fill_cases(rows, request, machine(*gpus))
+    return rows
+
+
+def test_by_default_all_scenarios_are_raced_in_their_order() -> None:
+    rows = plan(Request())
+    assert [row.scenario.id for row in rows] == list(SHIPPED)
+    assert all(row.cases for row in rows)
+
+
+def test_no_two_rows_share_workload_and_parameters() -> None:
+    for request in (Request(), Request(quick=True)):
+        ids = [case.id for row in plan(request, "cuda:0") for case in row.cases]
+        assert len(ids) == len(set(ids))
+
+
+def test_one_gpu_of_each_kind_is_raced() -> None:
+    (row,) = plan(Request(scenarios=("floating_point",)), "cuda:0", "cuda:1")
+    assert {case.device for case in row.cases} == {"cpu", "cuda:0"}
+    precisions = [case.precision for case in row.cases if case.device == "cuda:0"]
+    assert sorted(precisions) == ["bf16", "fp16", "fp32", "fp64", "tf32"]
+
+
+def test_filters_narrow_the_field() -> None:
+    (row,) = plan(Request(scenarios=("floating_point",), precisions=("bf16",), devices=("cpu",)))
+    assert [case.label for case in row.cases] == ["cpu/torch/bf16/t8"]
+    with pytest.raises(UsageError, match="no contender left"):
+        plan(Request(scenarios=("floating_point",), precisions=("int8",)))
+
+
+def test_thread_counts_never_exceed_the_effective_cores() -> None:
+    (row,) = plan(Request(scenarios=("realtime",)))
+    assert {case.threads for case in row.cases} == {2}
+    (row,) = plan(Request(scenarios=("prototyping",)))
+    assert {case.threads for case in row.cases} == {1, 8}
+
+
+def test_modes_are_filtered_and_the_usual_way_is_called_plain() -> None:
+    (row,) = plan(Request(workloads=("conv_layers",)))
+    assert {case.mode for case in row.cases} == {None, "nhwc"}
+    (row,) = plan(Request(workloads=("conv_layers",), modes=("plain",)))
+    assert {case.mode for case in row.cases} == {None}
+    (row,) = plan(Request(workloads=("conv_layers",), modes=("nhwc",)))
+    assert {case.mode for case in row.cases} == {"nhwc"}
+    with pytest.raises(UsageError, match="unknown mode 'nwhc'; did you mean nhwc"):
+        plan(Request(workloads=("conv_layers",), modes=("nwhc",)))
+
+
+def test_settings_replace_parameters() -> None:
+    (row,) = plan(Request(scenarios=("floating_point",), settings=("n=128",)))
+    assert {case.params["n"] for case in row.cases} == {128}
+
+
+def test_a_quick_row_is_smaller() -> None:
+    (full,), (quick,) = (
+        plan(Request(scenarios=("floating_point",), quick=fast)) for fast in (False, True)
+    )
+    assert quick.cases[0].params["n"] < full.cases[0].params["n"] == 4096
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_any_setting_is_parsed_or_refused_in_one_line(name: str, value: str) -> None:
+    workload = catalog.load("matmul")
+    try:
+        found = parse_settings(workload, [f"{name}={value}"])
+    except UsageError as error:
+        assert str(error)
+    else:
+        assert all(1 <= n <= 65536 for n in found["n"])
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (Request(scenarios=("trainig",)), "unknown scenario 'trainig'; did you mean training?"),
+        (Request(workloads=("matmull",)), "unknown workload 'matmull'; did you mean matmul?"),
+        (Request(backends=("torhc",)), "unknown backend 'torhc'; did you mean torch?"),
+        (Request(precisions=("fp23",)), "unknown precision 'fp23'; did you mean fp32?"),
+        (Request(devices=("cuda0",)), "unknown device 'cuda0'; did you mean cuda:0?"),
+        (Request(workloads=("zzz",)), "unknown workload 'zzz'. Choices: "),
+        (
+            Request(workloads=("spin",), settings=("m=1",)),
+            "parameter of spin: 'm'; did you mean ms?",
+        ),
+        (Request(workloads=("spin",), settings=("ms",)), "--set takes name=value, not 'ms'"),
+        (Request(workloads=("spin",), settings=("ms=x",)), "ms takes a number, not 'x'"),
+        (Request(workloads=("spin",), settings=("ms=0",)), "ms lies between 0.001 and 60000"),
+        (Request(workloads=("spin",), settings=("ms=nan",)), "ms lies between 0.001 and 60000"),
+        (Request(workloads=("spin",), settings=("trouble=big",)), "trouble is one of none, die"),
+        (Request(workloads=("matmul",), settings=("n=2.5",)), "n takes a whole number, not '2.5'"),
+        (Request(workloads=("matmul",), settings=(f"n={10**400}",)), "n lies between 1 and 65536"),
+        (Request(workloads=("matmul",), settings=("n=0",)), "n lies between 1 and 65536, not at 0"),
+        (Request(workloads=("matmul",), batch=(4,)), "matmul has no batch; leave out --batch"),
+        (
+            Request(workloads=("digits",), batch=(0,)),
+            "--batch lies between 1 and 1000000, not at 0",
+        ),
+        (Request(workloads=("digits",), batch=(1_000_001,)), "--batch lies between 1 and 1000000"),
+        (Request(workloads=("matmul",), settings=("n=9..3",)), "n takes a range that rises"),
+        (Request(workloads=("matmul",), settings=("n=1,x",)), "n takes whole numbers, as 64 or"),
+        (Request(workloads=("matmul",), settings=("n=64..99999",)), "n lies between 1 and 65536"),
+        (Request(scenarios=("branching",), batch=(1, 8)), "a scenario takes one value of each"),
+        (Request(every=True, modes=("nhcw",)), "unknown mode 'nhcw'; did you mean nhwc?"),
+        (Request(every=True, thorough=True), "--all and --thorough exclude each other"),
+        (Request(workloads=("digits",), force=True), "--force belongs to --largest-batch"),
+        (
+            Request(workloads=("digits",), largest_batch=True, batch=(1, 2)),
+            "--largest-batch begins at one --batch",
+        ),
+        (
+            Request(workloads=("gemm",), settings=("m=1..65536", "n=1..65536", "k=1..65536")),
+            "that makes 4,913 rows; 512 at most",
+        ),
+        (Request(every=True, batch=(1,)), "--all stands for every workload as it is"),
+        (Request(budget_s=0.5), "--budget lies between 1 and 86400 s"),
+        (Request(budget_s=float("nan")), "--budget lies between 1 and 86400 s"),
+        (Request(budget_s=float("inf")), "--budget lies between 1 and 86400 s"),
+    ],
+    ids=lambda value: "" if isinstance(value, Request) else value[:40],
+)
+def test_what_cannot_be_met_is_refused_in_one_line_with_the_choices(
+    request_: Request, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(catalog.ENV, str(FIXTURES))
+    with pytest.raises(UsageError) as caught:
+        resolve(request_, SHIPPED)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (Request(devices=("cuda:1",)), "there is no cuda:1 here. Choices: cpu, cuda:0"),
+        (Request(threads=(0,)), "--threads lies between 1 and 4096, not at 0"),
+        (Request(threads=(4097,)), "--threads lies between 1 and 4096, not at 4097"),
+        (
+            Request(backends=("numpy",), precisions=("fp16",)),
+            "floating_point has no contender left with these filters. It offers: cpu/numpy/",
+        ),
+    ],
+)
+def test_what_this_machine_cannot_meet_is_refused_too(request_: Request, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(replace(request_, scenarios=("floating_point",)), "cuda:0")
+    assert told in str(caught.value)
+
+
+def test_gpu_without_one_is_refused() -> None:
+    with pytest.raises(UsageError, match="no GPU here"):
+        plan(Request(scenarios=("floating_point",), devices=("gpu",)))
+
+
+def test_of_several_alike_the_one_that_nobody_works_on_is_raced() -> None:
+    rows = resolve(Request(scenarios=("floating_point",)), SHIPPED)
+    found = machine("cuda:0", "cuda:1")
+    busy = msgspec.structs.replace(found.gpus[0], processes=[GpuProcess(1, None)])
+    fill_cases(rows, Request(), msgspec.structs.replace(found, gpus=[busy, found.gpus[1]]))
+    used = {case.device for row in rows for case in row.cases}
+    assert used == {"cpu", "cuda:1"}
+
+
+def test_a_workload_of_gpus_alone_says_that_it_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    transfer = type(catalog.load("transfer"))
+    monkeypatch.setattr(transfer, "variants", (Variant("gpu", "torch", "fp32"),))
+    with pytest.raises(UsageError, match="transfer needs a GPU"):
+        plan(Request(workloads=("transfer",)))
+
+
+def test_copies_are_raced_without_a_gpu_too() -> None:
+    (row,) = plan(Request(workloads=("transfer",)))
+    assert {case.device for case in row.cases} == {"cpu"}
+
+
+def test_what_is_named_twice_is_raced_once() -> None:
+    rows = plan(Request(scenarios=("training", "branching", "training")))
+    assert [row.scenario.id for row in rows] == ["training", "branching"]
+    rows = plan(Request(workloads=("matmul", "matmul")))
+    assert [row.scenario.id for row in rows] == ["matmul"]
+    (row,) = plan(Request(scenarios=("branching",), devices=("cuda:0", "cuda:0", "cpu")), "cuda:0")
+    assert len({case.id for case in row.cases}) == len(row.cases)
+
+
+@pytest.mark.parametrize(
+    ("devices", "raced"),
+    [
+        ((), {"cpu", "cuda:0", "cuda:2"}),
+        (("cpu",), {"cpu"}),
+        (("gpu",), {"cuda:0", "cuda:2"}),
+        (("cuda:1",), {"cuda:1"}),
+        (("cpu", "cuda:1"), {"cpu", "cuda:1"}),
+        (("gpu", "cuda:1"), {"cuda:0", "cuda:1", "cuda:2"}),
+    ],
+)
+def test_which_devices_are_raced(devices: tuple[str, ...], raced: set[str]) -> None:
+    request = Request(scenarios=("floating_point",), devices=devices)
+    rows = resolve(request, SHIPPED)
+    here = machine("cuda:0", "cuda:1", "cuda:2")
+    other = msgspec.structs.replace(here.gpus[2], name="Another GPU")
+    fill_cases(rows, request, msgspec.structs.replace(here, gpus=[*here.gpus[:2], other]))
+    assert {case.device for case in rows[0].cases} == raced
+
+
+def test_a_gpu_that_cuda_does_not_show_is_not_raced() -> None:
+    request = Request(scenarios=("floating_point",))
+    rows = resolve(request, SHIPPED)
+    here = machine("cuda:0")
+    hidden = msgspec.structs.replace(here.gpus[0], device=None, visible=False)
+    fill_cases(rows, request, msgspec.structs.replace(here, gpus=[hidden]))
+    assert {case.device for case in rows[0].cases} == {"cpu"}
+
+
+def test_threads_are_those_asked_for_even_beyond_the_cores() -> None:
+    (row,) = plan(Request(scenarios=("prototyping",), threads=(32,)))
+    assert {case.threads for case in row.cases} == {32}
+
+
+def test_no_gpu_contender_has_threads() -> None:
+    rows = plan(Request(), "cuda:0")
+    for case in (case for row in rows for case in row.cases):
+        assert (case.threads is None) == (case.device != "cpu")
+
+
+@pytest.mark.parametrize("name", ["prototyping", "realtime"])
+def test_on_one_core_every_thread_count_is_the_same_contender(name: str) -> None:
+    request = Request(scenarios=(name,))
+    rows = resolve(request, SHIPPED)
+    here = machine()
+    single = msgspec.structs.replace(here.cpu, effective_cores=1)
+    fill_cases(rows, request, msgspec.structs.replace(here, cpu=single))
+    assert {case.threads for case in rows[0].cases} == {1}
+    assert len({case.id for case in rows[0].cases}) == len(rows[0].cases)
+
+
+def test_a_plain_run_offers_every_variant_and_has_no_textbook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(catalog.ENV, str(FIXTURES))
+    (row,) = plan(Request(workloads=("spin",), settings=("ms=5", "gain=3")), "cuda:0")
+    assert [case.label for case in row.cases] == [
+        "cpu/numpy/fp32/t8",
+        "cpu/numpy/bf16/t8",
+        "cuda:0/numpy/fp32",
+    ]
+    assert row.scenario.textbook is None
+    assert row.cases[0].id == "spin[ms=5.0,gain=3.0,trouble=none]/cpu/numpy/fp32/t8"
+
+
+def test_a_setting_given_twice_is_refused_with_the_way_to_say_it() -> None:
+    with pytest.raises(UsageError, match="n is given twice; several values are n=64,128"):
+        parse_settings(catalog.load("matmul"), ["n=3", "n=4"])
+
+
+@given(st.integers(1, 65536))
+def test_a_setting_in_range_is_taken_as_it_stands(n: int) -> None:
+    assert parse_settings(catalog.load("matmul"), [f"n={n}"]) == {"n": [n]}
+
+
+def test_several_sizes_make_a_row_each_the_outline_first() -> None:
+    rows = plan(Request(workloads=("matmul",), settings=("n=64..1024",)))
+    sizes = [row.scenario.params["n"] for row in rows]
+    assert sizes[:3] == [64, 1024, 256]
+    assert sorted(sizes) == [64, 128, 256, 512, 1024]
+    assert rows[1].scenario.id == "matmul[n=1024]"
+    assert rows[1].point == {"n": 1024}
+    assert {case.params["n"] for case in rows[1].cases} == {1024}
+
+
+def test_batches_and_sizes_make_a_grid() -> None:
+    rows = plan(
+        Request(workloads=("infer_mlp",), batch=(1, 8), settings=("width=64,128",), threads=(1, 2))
+    )
+    assert {(row.scenario.batch, row.scenario.params["width"]) for row in rows} == {
+        (1, 64),
+        (1, 128),
+        (8, 64),
+        (8, 128),
+    }
+    assert rows[0].scenario.id == "infer_mlp[batch=1,width=64]"
+    assert {case.threads for case in rows[0].cases} == {1, 2}
+    assert len({case.id for row in rows for case in row.cases}) == sum(len(r.cases) for r in rows)
+
+
+def test_a_single_value_makes_no_curve() -> None:
+    (row,) = plan(Request(workloads=("infer_mlp",), batch=(4,), settings=("width=64",)))
+    assert (row.scenario.id, row.point) == ("infer_mlp", {})
+
+
+def test_tuning_races_in_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(catalog.ENV, str(FIXTURES))
+    (row,) = plan(Request(workloads=("tuned",)))
+    assert [case.label for case in row.cases] == [
+        "cpu/numpy/fp32/hands=1/t8",
+        "cpu/numpy/fp32/hands=8/t8",
+    ]
+    (row,) = plan(Request(workloads=("tuned",), settings=("hands=2,3",)))
+    assert [case.tuning for case in row.cases] == [{"hands": 2}, {"hands": 3}]
+    assert row.scenario.id == "tuned"
+    assert row.cases[0].id == "tuned[size=1]/cpu/numpy/fp32/hands=2/t8"
+
+
+def test_quick_makes_a_plain_run_smaller_unless_a_size_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(catalog.ENV, str(FIXTURES))
+    (row,) = plan(Request(workloads=("spin",), quick=True))
+    assert row.scenario.params["ms"] == 0.5
+    (row,) = plan(Request(workloads=("spin",), quick=True, settings=("ms=3",)))
+    assert row.scenario.params["ms"] == 3
+
+
+def test_all_is_every_workload_and_leaves_out_what_this_machine_cannot() -> None:
+    rows = plan(Request(every=True))
+    assert [row.scenario.id for row in rows] == list(catalog.files())
+    assert Request(every=True).budget > Request(every=True, quick=True).budget == 180

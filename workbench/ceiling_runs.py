@@ -1,0 +1,54 @@
+"""When a run measures ceilings, takes those that are kept, and keeps what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import ceilings
+from .document import Ceilings, Machine
+from .plan import RowPlan, gpu_devices
+from .racing import BUDGET
+from .report import Report
+from .request import Request
+
+FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
+SHARE = 0.12  # of the budget
+
+
+def rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
+    """The ceilings to measure on the devices of a request, simulated ones left out."""
+    devices = [d for d in gpu_devices(request, machine) if not d.startswith("fake:")]
+    if not request.devices or "cpu" in request.devices:
+        devices = ["cpu", *devices]
+    return ceilings.plan(machine, devices, threads=max(request.threads, default=None), brief=brief)
+
+
+def known(
+    request: Request, mark: str, machine: Machine, race: Callable[[list[RowPlan], float], Report]
+) -> Ceilings | None:
+    """Those kept for this machine; before a table, where the budget has room, measured.
+
+    `race` measures rows within a share of the budget, apart from the run's own.
+    """
+    kept = ceilings.load(mark)
+    if kept is not None or request.budget < FROM_BUDGET_S or request.workloads or request.model:
+        return kept
+    aside = race(rows(request, machine, brief=True), SHARE)
+    found = ceilings.of_report(aside, mark, complete=False)
+    # What was cut short, or measured beside other work, would pass for this machine's best.
+    cut = any(c.reason == BUDGET for c in aside.contenders.values())
+    if found is not None and not aside.warnings and not cut:
+        ceilings.save(found)
+    return found
+
+
+def kept_after(request: Request, mark: str, report: Report) -> Ceilings | None:
+    """After the race: what `workbench ceilings` measured, or what this run exceeded, if any."""
+    if request.ceilings:
+        found = ceilings.of_report(report, mark)
+    else:
+        found = report.ceilings and ceilings.raised(report.ceilings, report)
+    if found is None or found == report.ceilings:
+        return None
+    ceilings.save(found)
+    return found

@@ -1,0 +1,62 @@
+"""GPUs that detection does not find: simulated ones, and those that only torch can see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from .document import Gpu, Machine, Software
+from .plan import RowPlan
+from .request import Request, fake_devices
+from .workers import Pool, WorkerFailed, WorkerKey
+
+
+def with_simulated(machine: Machine, request: Request) -> Machine:
+    """The machine with a GPU for each fake device that was asked for."""
+    fakes = [
+        Gpu(
+            index=None,
+            device=device,
+            uuid=None,
+            pci_bus_id=None,
+            name=f"Simulated GPU, {speed:g}x this CPU",
+            simulated=True,
+            unavailable={"*": "simulated: there is nothing to read"},
+        )
+        for device, speed in fake_devices(request).items()
+    ]
+    return msgspec.structs.replace(machine, gpus=[*machine.gpus, *fakes])
+
+
+def may_know_more(
+    machine: Machine, software: Software, request: Request, rows: Sequence[RowPlan]
+) -> bool:
+    """Whether torch is worth asking for GPUs: none is found, and the rows use it anyway."""
+    wanted = request.backends
+    uses_torch = any(
+        v.backend == "torch" and (not wanted or "torch" in wanted)
+        for row in rows
+        for v in row.workload.variants
+    )
+    return uses_torch and not machine.gpus and "torch" in software.packages
+
+
+def with_those_of_torch(machine: Machine, pool: Pool, left_s: float) -> Machine:
+    """With GPUs that only torch can see: ROCm builds, containers without NVML."""
+    key = WorkerKey("cpu", "torch")
+    try:
+        pool.start(key, left_s)
+        devices = pool.ask(key, left_s, op="accelerators").result["devices"]
+    except WorkerFailed:
+        return machine  # its cases will say why
+    found = [
+        Gpu(
+            index=None,
+            pci_bus_id=None,
+            unavailable={"*": "NVML and libcuda say nothing of this device; torch does"},
+            **fields,
+        )
+        for fields in devices
+    ]
+    return msgspec.structs.replace(machine, gpus=found)

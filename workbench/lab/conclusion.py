@@ -1,0 +1,125 @@
+"""After the race: who is explained, by which evidence, and what the user takes home."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..advisor import race
+from ..contender import Contender
+from ..document import Verdict
+from ..measure.statistics import median
+from ..profiling import Profiling
+from ..report import Report, Row
+from .explain import Evidence, explain
+from .facts import Advice, Explanation, ModelFacts
+from .lab import ModelLab
+from .question import ModelQuestion
+from .snippet import snippet
+
+MOST_EXPLAINED = 8
+PROFILED_STEPS = 50
+FEW_SAMPLES = 32  # inputs of the user's own below which an error says little about the next
+
+
+def conclude(
+    question: ModelQuestion, lab: ModelLab, row: Row, report: Report, profiling: Profiling
+) -> None:
+    """Profile, explain, save, and tell; nothing where nothing was picked."""
+    verdict, facts = row.verdict, lab.facts
+    if verdict is None or facts is None or verdict.pick is None:
+        return
+    pick = report.contenders[verdict.pick]
+    told = _told(row, pick, facts)
+    for contender in told:
+        profiling.profile(contender)
+    saved = lab.save(pick.case) if question.save_best is not None else None
+    ready = saved is not None and saved.reason is None
+    file = saved.file if saved is not None and ready else _file_of(question, pick, facts)
+    lab.advise(
+        Advice(
+            explanations=_explanations(told, verdict, lab, report, question),
+            snippet=snippet(facts, pick.case, file, lab.provider(pick.case)),
+            weak_evidence=weak_evidence(facts),
+            saved=saved,
+        )
+    )
+
+
+def _file_of(question: ModelQuestion, pick: Contender, facts: ModelFacts) -> str:
+    """The user's file where it is picked as it is, otherwise a name for what --save-best writes."""
+    if pick.case.precision == facts.precision and pick.case.quantization is None:
+        return question.file
+    name = Path(facts.file)
+    form = "-".join(filter(None, (pick.case.precision, pick.case.quantization)))
+    return f"{name.stem}.{form}{name.suffix}"
+
+
+def _original(row: Row, pick: Contender, facts: ModelFacts) -> Contender | None:
+    """The fastest run of the model as given, on the pick's kind of device if it ran there."""
+    found = [
+        c
+        for c in row.contenders
+        if c.blocks and c.case.precision == facts.precision and c.case.quantization is None
+    ]
+    alike = [c for c in found if c.case.device_kind == pick.case.device_kind]
+    order = race.ranking({c.case.id: c.rounds() for c in alike or found})
+    return next((c for c in found if order and c.case.id == order[0]), None)
+
+
+def _told(row: Row, pick: Contender, facts: ModelFacts) -> list[Contender]:
+    """The pick, the model as given, and the fastest run of each INT8 form."""
+    found = [pick]
+    original = _original(row, pick, facts)
+    if original is not None and original is not pick:
+        found.append(original)
+    best: dict[str, Contender] = {}
+    for contender in row.contenders:
+        form = contender.case.quantization
+        if form is None or not contender.blocks:
+            continue
+        known = best.get(form)
+        if known is None or median(contender.samples_s) < median(known.samples_s):
+            best[form] = contender
+    found += [contender for contender in best.values() if contender is not pick]
+    return found[:MOST_EXPLAINED]
+
+
+def _explanations(
+    told: Sequence[Contender],
+    verdict: Verdict,
+    lab: ModelLab,
+    report: Report,
+    question: ModelQuestion,
+) -> list[Explanation]:
+    facts, machine = lab.facts, report.machine
+    row = report.rows[verdict.scenario]
+    if facts is None or machine is None:
+        return []
+    devices = report.ceilings.devices if report.ceilings else []
+    memory = next((d.memory_bytes_per_s for d in devices if d.device == "cpu"), None)
+    known = Evidence(
+        facts=facts,
+        cpu=machine.cpu,
+        limit=question.limit,
+        built={each.recipe: each for each in report.model.built} if report.model else {},
+        memory_bytes_per_s=memory,
+    )
+    pick = told[0]
+    beside = _original(row, pick, facts) or pick
+    return [explain(each, beside, each is pick, known) for each in told]
+
+
+def weak_evidence(facts: ModelFacts) -> str | None:
+    """Why the measured error says little about the user's own data."""
+    if facts.inputs_from == "random":
+        return (
+            "the error was seen on random inputs, which is weak evidence: give real ones with "
+            "--inputs data.npz"
+        )
+    count = facts.samples * (facts.batch or 1)
+    if facts.same_samples:
+        return f"the same {count} inputs set the ranges and were checked: give more than three"
+    if count < FEW_SAMPLES:
+        return f"the error was seen on {count} inputs only"
+    return None

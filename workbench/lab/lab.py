@@ -1,0 +1,358 @@
+"""The model lab as the engine sees it: a child that reads and rewrites the model, and a row whose
+contenders are the forms worth racing.
+
+The child is a worker like the others: limited, frozen between requests, replaced when it dies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .. import catalog
+from .. import events as ev
+from ..advisor import race
+from ..advisor.scenarios import Scenario
+from ..advisor.verdict import exceeds_error_limit, is_admissible
+from ..contender import Contender
+from ..contract import Case
+from ..control import Control
+from ..document import Machine, Reason
+from ..plan import RowPlan, gpu_devices
+from ..request import Request, UsageError
+from ..workers import Pool, WorkerFailed, WorkerKey
+from .entrants import Entrant, Field, first, neighbours, thread_counts
+from .facts import Advice, Built, Form, ModelFacts, Saved
+from .question import ModelQuestion
+from .recipe import ORIGINAL, Recipe
+
+CHILD = WorkerKey("cpu", catalog.LAB)
+START_S = 60.0  # importing from a cold disk
+INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # of the budget, at most
+BUILDS_SHARE = 0.4  # of the budget, for all forms before the race
+MIX_SHARE = 0.5  # of the race's time left, for the search of nodes to leave in FP32
+MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to be worth it
+JOIN_LEAST_S = 1.5  # below this no newcomer would see enough rounds
+SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
+MOST_CONTENDERS = 14  # of a default run
+# What the child says of the model or of the options, as opposed to what happened to the child.
+NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
+
+
+class Refused(Exception):  # noqa: N818 - an outcome, not a fault of ours
+    """The model could not be read: the child crashed, hung, or ran out of memory."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+
+
+class ModelLab:
+    """One model from its file to what enters the race."""
+
+    def __init__(
+        self,
+        question: ModelQuestion,
+        request: Request,
+        *,
+        pool: Pool,
+        machine: Machine,
+        control: Control,
+        emit: Callable[[ev.AnyEvent], None],
+    ) -> None:
+        self._question = question
+        self._request = request
+        self._pool = pool
+        self._machine = machine
+        self._control = control
+        self._emit = emit
+        self._file = str(Path(question.file).absolute())
+        self._folder = str(pool.scratch)
+        self._forms: dict[str, str] = {}  # precision and quantisation to a file
+        self._failed: set[Recipe] = set()
+        self._entrants: dict[str, Entrant] = {}  # by case id
+        self._mixed = False
+        self._providers: dict[str, str] = {}  # usable beside the CPU's: word to its name
+        self.left_out: dict[str, str] = {}
+        self.facts: ModelFacts | None = None
+        self.scenario = self._scenario(None)
+
+    # ------------------------------------------------------------- the row
+
+    def open(self) -> RowPlan:
+        """Inspect, prepare and build; the row of those who start.
+
+        UsageError where the model or an option cannot be used, Refused where the child died of it.
+        """
+        facts, prepared = self._inspect(), {}
+        try:
+            told = self._ask(PREPARE_SHARE, op="prepare")
+            prepared = told["products"]
+            facts = msgspec.structs.replace(
+                facts,
+                forms=msgspec.convert(told["forms"], list[Form]),
+                multiply_adds=told["multiply_adds"],
+                weights_bytes=told["weights_bytes"],
+            )
+        except WorkerFailed as failure:
+            form = Form("prepared", None, None, failure.reason)
+            facts = msgspec.structs.replace(facts, forms=[*facts.forms, form])
+            self.left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
+        self.facts = facts
+        self.scenario = self._scenario(facts)
+        self._forms[facts.precision] = self._file
+        self._emit(ev.ModelInspected(at_s=self._control.now(), facts=facts))
+        self._field = self._found(facts, prepared)
+        entrants, left_out = first(self._field)
+        self.left_out = {**left_out, **self.left_out}
+        until_s = self._control.now() + BUILDS_SHARE * self._request.budget
+        row = RowPlan(self.scenario, catalog.load("model"), entries=self)
+        row.cases = self._admit(entrants, until_s)
+        if not row.cases:
+            raise UsageError("no form of the model is left with these filters")
+        return row
+
+    def refused(self) -> RowPlan:
+        """The row of a model that nothing could be made of."""
+        row = RowPlan(self.scenario, catalog.load("model"), entries=self)
+        row.cases = [self._case(Entrant(ORIGINAL, threads=self._machine.cpu.effective_cores))]
+        return row
+
+    def _scenario(self, facts: ModelFacts | None) -> Scenario:
+        name = Path(self._question.file).name
+        own = facts.precision if facts else "fp32"
+        return Scenario(
+            id="model",
+            title=name,
+            question="Which form of the model to ship, and where to run it?",
+            textbook="",
+            workload="model",
+            objective=self._question.objective,  # type: ignore[arg-type]  # checked before
+            precisions=tuple(dict.fromkeys((own, "fp16", "int8"))),
+            params={"file": name},
+            batch=facts.batch if facts else None,
+            max_error=self._question.limit,
+        )
+
+    def _inspect(self) -> ModelFacts:
+        question, request = self._question, self._request
+        try:
+            self._pool.start(CHILD, START_S)
+            told = self._ask(
+                INSPECT_SHARE,
+                op="inspect",
+                shapes=question.run_shapes(),
+                inputs=None if question.inputs is None else str(Path(question.inputs).absolute()),
+                batch=request.batch[0] if request.batch else None,
+                seed=request.seed,
+            )
+        except WorkerFailed as failure:
+            reason = failure.reason
+            if reason.code in (*NOT_USABLE, "missing_package", "no_memory"):
+                hint = f" ({reason.hint})" if reason.hint else ""
+                raise UsageError(f"{question.file}: {reason.message}{hint}") from None
+            raise Refused(reason) from failure
+        return msgspec.convert(told, ModelFacts)
+
+    def _found(self, facts: ModelFacts, products: Mapping[str, int]) -> Field:
+        request, machine = self._request, self._machine
+        gpus: list[str] = []
+        try:
+            self._providers = self._ask(INSPECT_SHARE, op="providers")
+        except WorkerFailed as failure:
+            self.left_out["other providers"] = failure.reason.message
+        for gpu in gpu_devices(request, machine):
+            if gpu.startswith("cuda:") and "cuda" not in self._providers:
+                self.left_out[gpu] = (
+                    "onnxruntime here has no CUDAExecutionProvider: install onnxruntime-gpu, "
+                    "and not onnxruntime beside it"
+                )
+                continue
+            gpus.append(gpu)
+        providers = [word for word in self._providers if word != "cuda"]
+        on_cpu = not request.devices or "cpu" in request.devices
+        return Field(
+            facts=facts,
+            products={} if "int8" in self.left_out else products,
+            cpu=machine.cpu,
+            threads=thread_counts(machine.cpu, request.threads),
+            gpus=tuple(gpus),
+            on_cpu=on_cpu,
+            providers=tuple(providers) if on_cpu else (),
+            precisions=request.precisions,
+            thorough=request.thorough,
+            step_s=facts.step_s,
+        )
+
+    # --------------------------------------------------------------- forms
+
+    def _ask(self, share: float, **request: Any) -> dict[str, Any]:
+        """One request to the child, within a share of the budget and of what is left of it."""
+        budget, now = self._request.budget, self._control.now()
+        deadline_s = max(0.5, min(share * budget, budget - now))
+        self._pool.start(CHILD, START_S)
+        answer = self._pool.ask(CHILD, deadline_s, model=self._file, folder=self._folder, **request)
+        return answer.result
+
+    def _admit(self, entrants: Sequence[Entrant], until_s: float) -> list[Case]:
+        """The cases of those whose form there is, or can be built before `until_s`."""
+        found = []
+        for entrant in entrants:
+            if self._is_built(entrant.recipe, until_s):
+                case = self._case(entrant)
+                self._entrants[case.id] = entrant
+                found.append(case)
+        return found
+
+    def _is_built(self, recipe: Recipe, until_s: float) -> bool:
+        if self._label(recipe) in self._forms:
+            return True
+        if recipe in self._failed:
+            return False
+        began = time.monotonic()
+        if self._control.now() >= until_s:
+            self.left_out.setdefault(
+                recipe.label, "the budget left no time to build it; give it a larger --budget"
+            )
+            return False
+        try:
+            told = self._ask(BUILD_SHARE, op="build", recipe=recipe.as_fields())
+            self._keep(recipe, told, began)
+        except WorkerFailed as failure:
+            self._failed.add(recipe)
+            spent_s = time.monotonic() - began
+            built = Built(recipe.label, spent_s, reason=failure.reason)
+            self._emit(ev.ModelBuilt(at_s=self._control.now(), built=built))
+            return False
+        return True
+
+    def _keep(self, recipe: Recipe, told: Mapping[str, Any], began: float) -> None:
+        self._forms[recipe.label] = told["file"]
+        built = Built(
+            recipe=recipe.label,
+            seconds=time.monotonic() - began,
+            size_bytes=told["size_bytes"],
+            operators=told["operators"],
+            coverage=told["coverage"],
+            excluded=list(recipe.excluded),
+        )
+        self._emit(ev.ModelBuilt(at_s=self._control.now(), built=built))
+
+    def _label(self, recipe: Recipe) -> str:
+        return self.scenario.precisions[0] if recipe == ORIGINAL else recipe.label
+
+    def _case(self, entrant: Entrant) -> Case:
+        recipe = entrant.recipe
+        precision = self.scenario.precisions[0] if recipe == ORIGINAL else recipe.precision
+        return Case(
+            workload="model",
+            device=entrant.device,
+            backend="onnxruntime",
+            precision=precision,
+            quantization=recipe.quantization,
+            threads=entrant.threads,
+            batch=self.scenario.batch,
+            params=self.scenario.params,
+            mode=entrant.mode,
+        )
+
+    # ------------------------------------------------------------- the race
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        """What `workloads._model` needs to run `case`."""
+        label = "-".join(filter(None, (case.precision, case.quantization)))
+        return {
+            "model": self._forms[label],
+            "folder": self._folder,
+            "metric": self._question.metric,
+        }
+
+    def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
+        """The neighbours of the leader, and a mixed form where INT8 is faster but too far off."""
+        measured = [c for c in contenders if c.blocks and c.case.device == "cpu"]
+        valid = {c.case.id: c for c in measured if is_admissible(c, self.scenario)}
+        order = race.ranking({case: c.rounds() for case, c in valid.items()})
+        if not order or left_s < JOIN_LEAST_S:
+            return []
+        leader = valid[order[0]]
+        until_s = self._control.now() + left_s / 2
+        if not self._mixed and (base := self._worth_mixing(measured, leader)) is not None:
+            self._mixed = True
+            recipe = self._mix(self._entrants[base.case.id].recipe, MIX_SHARE * left_s)
+            if recipe is not None:
+                threads = base.case.threads
+                return self._admit([Entrant(recipe, threads=threads)], until_s)
+        if self._request.thorough or len(leader.blocks) < SETTLED_ROUNDS:
+            return []
+        known = set(self._entrants.values())
+        beside = [e for e in neighbours(self._entrants[order[0]], self._field) if e not in known]
+        return self._admit(beside[: max(0, MOST_CONTENDERS - len(contenders))], until_s)
+
+    def _worth_mixing(self, measured: Sequence[Contender], leader: Contender) -> Contender | None:
+        """The static form that would lead were it not too far off; of several the nearest."""
+        best_s = min(leader.samples_s)
+        fast = [
+            c
+            for c in measured
+            if (c.case.quantization or "").startswith("static")
+            and c.accuracy is not None
+            and exceeds_error_limit(c, self.scenario)
+            and min(c.samples_s) < MIX_GAIN * best_s
+        ]
+        return min(fast, key=lambda c: c.accuracy.value if c.accuracy else 1.0, default=None)
+
+    def _mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
+        """`recipe` with the nodes left out that take it over the limit; None: no such mix."""
+        began = time.monotonic()
+        try:
+            self._pool.start(CHILD, START_S)
+            told = self._pool.ask(
+                CHILD,
+                seconds + 2.0,
+                op="mixed",
+                model=self._file,
+                folder=self._folder,
+                recipe=recipe.as_fields(),
+                metric=self._question.metric,
+                limit=self._question.limit,
+                seconds=seconds,
+                costs=None,
+            ).result
+        except WorkerFailed as failure:
+            built = Built(f"{recipe.label}-mixed", time.monotonic() - began, reason=failure.reason)
+            self._emit(ev.ModelBuilt(at_s=self._control.now(), built=built))
+            return None
+        mixed = Recipe.of(told["recipe"])
+        self._keep(mixed, told, began)
+        return mixed
+
+    # -------------------------------------------------------------- the end
+
+    def save(self, case: Case) -> Saved:
+        """The form that `case` runs, written to --save-best."""
+        assert self._question.save_best is not None  # noqa: S101 - asked by who knows
+        target = Path(self._question.save_best)
+        try:
+            told = self._ask(
+                BUILD_SHARE,
+                op="save",
+                form=self.files(case)["model"],
+                destination=str(target.absolute()),
+            )
+        except WorkerFailed as failure:
+            return Saved(target.name, None, None, failure.reason)
+        return msgspec.convert({**told, "file": str(target)}, Saved)
+
+    def provider(self, case: Case) -> str:
+        """ONNX Runtime's name of what ran `case`."""
+        if case.device.startswith("cuda:") and case.mode is None:
+            return self._providers.get("cuda", "CUDAExecutionProvider")
+        return self._providers.get(case.mode or "", "CPUExecutionProvider")
+
+    def advise(self, advice: Advice) -> None:
+        """Tell what was found out."""
+        self._emit(ev.ModelAdvised(at_s=self._control.now(), advice=advice, left_out=self.left_out))

@@ -1,0 +1,79 @@
+"""What `advise --model` was asked: the model, what counts, and how far off an answer may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+OBJECTIVES = ("latency", "throughput", "memory", "energy")
+MAX_ERROR = 0.02  # relative, unless the user says otherwise
+
+
+@dataclass(frozen=True)
+class ModelQuestion:
+    """The options of `advise --model`."""
+
+    file: str
+    objective: str = "latency"
+    max_error: float | None = None
+    min_agreement: float | None = None
+    inputs: str | None = None
+    shapes: tuple[str, ...] = ()  # "name=1,3,224,224"
+    save_best: str | None = None
+
+    @property
+    def metric(self) -> str:
+        """What the limit is a limit of."""
+        return "relative_error" if self.min_agreement is None else "disagreement"
+
+    @property
+    def limit(self) -> float:
+        if self.min_agreement is not None:
+            return 1.0 - self.min_agreement
+        return MAX_ERROR if self.max_error is None else self.max_error
+
+    def run_shapes(self) -> dict[str, list[int]]:
+        """The shapes asked for, by input; ValueError says what is wrong with one."""
+        found: dict[str, list[int]] = {}
+        for text in self.shapes:
+            name, equals, listed = text.rpartition("=")
+            try:
+                axes = [int(axis) for axis in listed.split(",")]
+            except ValueError:
+                axes = []
+            if not (equals and name and axes) or min(axes) < 1:
+                raise ValueError(f"--shape takes NAME=1,3,224,224, not {text!r}")
+            if name in found:
+                raise ValueError(f"--shape: {name} is given twice")
+            found[name] = axes
+        return found
+
+    def check(self) -> None:
+        """Raise ValueError for what no model could meet."""
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"--objective is one of {', '.join(OBJECTIVES)}")
+        if self.max_error is not None and self.min_agreement is not None:
+            raise ValueError("--max-error and --min-agreement exclude each other")
+        for option, share in (
+            ("--max-error", self.max_error),
+            ("--min-agreement", self.min_agreement),
+        ):
+            if share is not None and not 0 < share <= 1:  # so written that NaN is refused
+                raise ValueError(f"{option} lies above 0, at 1 at most")
+        self.run_shapes()
+
+    def arguments(self) -> Iterator[str]:
+        """The options that ask the same."""
+        yield from ("--model", self.file)
+        if self.objective != "latency":
+            yield from ("--objective", self.objective)
+        for option, value in (
+            ("--max-error", self.max_error),
+            ("--min-agreement", self.min_agreement),
+            ("--inputs", self.inputs),
+            ("--save-best", self.save_best),
+        ):
+            if value is not None:
+                yield from (option, str(value))
+        for shape in self.shapes:
+            yield from ("--shape", shape)

@@ -1,0 +1,87 @@
+"""The profiling pass of --trace: a few steps of each contender, which are never timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from . import events as ev
+from .contender import Contender
+from .control import Control
+from .document import OperatorShare, Reason
+from .export.trace import TraceFile
+from .measure import statistics as stats
+from .plan import RowPlan
+from .racing import GRACE_S, worker_key
+from .report import Report
+from .workers import Pool, WorkerFailed
+
+PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less
+PROFILE_DEADLINE_S = 20.0
+
+GONE = Reason(
+    "worker_died",
+    "its worker ended with another contender",
+    "profile it alone: --mode, --precision",
+)
+
+
+class Profiling:
+    """One row after its race, while the workers still hold its cases."""
+
+    def __init__(
+        self,
+        plan: RowPlan,
+        holders: Mapping[str, int],
+        *,
+        pool: Pool,
+        control: Control,
+        report: Report,
+        emit: Callable[[ev.AnyEvent], None],
+        end_s: float,
+        most_steps: int = PROFILED_STEPS,
+    ) -> None:
+        self._plan = plan
+        self._holders = holders  # case id to the generation of the worker that has it
+        self._pool = pool
+        self._control = control
+        self._report = report
+        self._emit = emit
+        self._end_s = end_s  # of the whole run, on its clock
+        self._most_steps = most_steps
+
+    def run(self, trace: TraceFile) -> None:
+        """Each contender that was measured, under its profiler."""
+        for case in self._plan.cases:
+            contender = self._report.contenders[case.id]
+            if contender.blocks and contender.state == "ok":
+                self.profile(contender, trace)
+        for key in {worker_key(case) for case in self._plan.cases}:
+            if key.device.startswith("cuda:"):
+                self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
+
+    def profile(self, contender: Contender, trace: TraceFile | None = None) -> None:
+        """One contender, for the report, and for `trace` if there is one."""
+        case, key = contender.case.id, worker_key(contender.case, contender.objective)
+        steps = round(PROFILED_S / stats.median(contender.samples_s))
+        steps = min(max(steps, 1), self._most_steps)
+        left_s = max(0.0, self._end_s + GRACE_S - self._control.now())
+        deadline = min(PROFILE_DEADLINE_S, left_s)
+        operators: list[OperatorShare] = []
+        reason = None
+        try:
+            if self._holders[case] != self._pool.generation.get(key, 0):
+                raise WorkerFailed(GONE, died=True)
+            found = self._pool.ask(key, deadline, op="profile", case=case, steps=steps).result
+            if trace is not None:
+                trace.add(case, found["events"])
+            whole = found["total_s"] or 1.0
+            operators = [
+                OperatorShare(**operator, share=operator["self_s"] / whole)
+                for operator in found["operators"]
+            ]
+        except WorkerFailed as failure:
+            reason = failure.reason
+        now = self._control.now()
+        self._emit(
+            ev.CaseProfiled(at_s=now, case=case, operators=operators, reason=reason, steps=steps)
+        )

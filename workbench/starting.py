@@ -1,0 +1,152 @@
+"""From the command line's options to a run: what is checked first, and who shows it.
+
+Imports stay inside functions, so that commands which start nothing stay light.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .request import Request, UsageError, words
+
+if TYPE_CHECKING:
+    from .document import Machine
+    from .events import AnyEvent
+    from .machine.nvml import Links
+    from .report import Report
+
+ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it
+
+
+def start(
+    options: dict[str, Any], scenarios: tuple[str, ...] = (), workloads: tuple[str, ...] = ()
+) -> None:
+    """Check the request and run it with the front end that fits; exits the process."""
+    from .advisor import scenarios as rows_of
+    from .plan import resolve
+
+    as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
+    plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
+    for name in ("devices", "backends", "precisions", "modes"):
+        options[name] = words(options[name])
+    if as_json and as_jsonl:
+        raise UsageError("--json and --jsonl exclude each other")
+    check_python(options["python"])
+    request = Request(scenarios=scenarios, workloads=workloads, **options)
+    rows = resolve(request, rows_of.load())
+    request = take_part(request)
+    check_output("--output", output)
+    check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
+    if not (as_json or as_jsonl or plain) and in_terminal():
+        sys.exit(show_live(request, output))
+    from .headless import run_headless
+
+    mode = "jsonl" if as_jsonl else "json" if as_json else "plain"
+    sys.exit(run_headless(request, rows, mode=mode, output=output, take_control=control))
+
+
+def take_part(request: Request) -> Request:
+    """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
+    return from here.  Everything but `run scaling` would measure the same machine at once."""
+    from . import machine, ranks
+    from .machine.software import PRECISION_VARIABLES
+
+    launch = ranks.launch_of(os.environ)
+    if launch is None:
+        return request
+    if request.workloads != ("scaling",):
+        raise UsageError(
+            f"{launch.launcher} started {launch.size} of these, and only `run scaling` uses them;"
+            " start workbench alone, or unset RANK and WORLD_SIZE"
+        )
+    if missing := ranks.complete(os.environ):
+        raise UsageError(f"RANK is set, but not {' and '.join(missing)}: start it with torchrun")
+    if request.largest_batch:
+        raise UsageError("--largest-batch needs workers of its own: start workbench alone")
+    if len(request.devices) > 1:
+        raise UsageError("--device: the ranks of a launcher use one kind of device at a time")
+    if launch.rank > 0:
+        ranks.follow(request.python, without=PRECISION_VARIABLES)
+    if not request.devices:
+        found, _ = machine.detect(request.python)
+        return replace(
+            request, devices=("cuda:0" if any(gpu.device for gpu in found.gpus) else "cpu",)
+        )
+    return replace(request, devices=("cuda:0",)) if request.devices == ("gpu",) else request
+
+
+def show_live(request: Request, output: Path | None) -> int:
+    """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
+    from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
+    from screens.feed import EngineFeed  # noqa: TID251
+
+    from .export.json import dump
+    from .headless import write_atomically
+
+    def engine(asked: Request) -> EngineFeed:
+        argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
+        return EngineFeed(argv)
+
+    def save(report: Report) -> None:
+        if output is not None:
+            write_atomically(output, dump(report.document()) + "\n")
+
+    return run_tui(engine, request, output=save)
+
+
+def show_replay(events: list[AnyEvent]) -> int:
+    from screens.app import run_tui  # noqa: TID251
+    from screens.feed import ReplayFeed  # noqa: TID251
+
+    return run_tui(lambda _: ReplayFeed(events), replay=True)
+
+
+def show_watch(found: Machine, *, every_s: float) -> int:
+    from screens.watch import run_watch  # noqa: TID251
+
+    return run_watch(found, every_s=every_s)
+
+
+def in_terminal() -> bool:
+    """Whether a TUI can be shown: it reads stdin, draws on stderr, and leaves stdout free."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(s is not None and s.isatty() for s in streams) and os.environ.get("TERM") != "dumb"
+
+
+def check_python(path: str | None) -> None:
+    import shutil
+
+    if path is not None and shutil.which(path) is None:
+        raise UsageError(f"--python: {path} is not an executable file")
+
+
+def check_output(option: str, path: Path | None) -> None:
+    """Find out before the run, not after it, that its result cannot be written."""
+    if path is None:
+        return
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{option}: {path} cannot be written")
+
+
+def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
+    """The same product on every GPU in turns, and how the GPUs are linked."""
+    from .headless import run_quietly
+    from .machine.probes import gpu_links
+    from .plan import resolve
+
+    devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)
+    if not devices:
+        raise UsageError("--all-gpus: there is no GPU here that CUDA can use; see workbench detect")
+    request = Request(
+        workloads=("matmul",),
+        devices=devices,
+        precisions=("fp16",),
+        budget_s=ALL_GPUS_S + EACH_GPU_S * len(devices),
+        python=python,
+    )
+    report, _ = run_quietly(take_part(request), resolve(request, {}))
+    return report, gpu_links()

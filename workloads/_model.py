@@ -1,0 +1,81 @@
+"""A user's ONNX model as a workload: what the model lab made of it, timed and compared.
+
+It has no name of its own on the command line: `advise --model` plans its cases, and the lab makes
+ready what each needs (`Setup.files`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant, Work, Workload
+
+from . import _profiling
+from ._session import open_session
+from .lab import agreement, samples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Model(Workload):
+    """One run of the model on one batch; the inputs are taken in turn from host memory."""
+
+    name = "model"
+    title = "A model of your own"
+    teaches = "Which form of a model to ship is a question for a stopwatch and a reference."
+    latency = True
+    variants: ClassVar[tuple[Variant, ...]] = ()  # the lab chooses
+
+    def __init__(self, weighed: Mapping[str, float] | None = None) -> None:
+        self._weighed = weighed or {}
+
+    def work(self, case: Case) -> Work:
+        return Work(
+            flops=self._weighed.get("flops"),
+            bytes_moved=self._weighed.get("bytes_moved"),
+            items=case.batch or 1,
+            item="samples" if case.batch else "runs",
+            memory_bytes=self._weighed.get("memory_bytes", 0.0),
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        with setup.phase("compile"):
+            session = open_session(setup.files["model"], case, shared=True)
+        return ModelTask(case, setup.files, session)
+
+
+class ModelTask(Task):
+    """A session on one form of the model."""
+
+    def __init__(self, case: Case, files: Mapping[str, str], session: Any) -> None:
+        self.case, self.session, self.file = case, session, files["model"]
+        self.metric = files["metric"]
+        names = [port.name for port in session.get_inputs()]
+        self.outputs = [port.name for port in session.get_outputs()]
+        folder = Path(files["folder"])
+        given = samples.read(folder / samples.INPUTS) or [[]]
+        self.inputs = [dict(zip(names, sample, strict=True)) for sample in given]
+        self.references = samples.read(folder / samples.REFERENCE)
+        self.feeds = cycle(self.inputs)
+
+    def step(self) -> None:
+        self.session.run(None, next(self.feeds))
+
+    def check(self) -> Accuracy:
+        answers: list[list[NDArray[Any]]] = [self.session.run(None, each) for each in self.inputs]
+        outputs = agreement.compare(self.outputs, answers, self.references)
+        value = agreement.summary(outputs, self.metric)
+        count = len(self.inputs)
+        reference = f"the model as given, not optimised, on {count} input{'s'[: count > 1]}"
+        # What is too far off is for the caller's limit to say, which the advisor applies.
+        return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs))
+
+    def profile(self, steps: int) -> Profile:
+        return _profiling.by_onnxruntime(self.file, self.case, self.feeds, steps, shared=True)
+
+
+WORKLOAD = Model()
