@@ -1,0 +1,344 @@
+"""Sizes, random values and a user's own samples fit the model, or the error says how not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_models as made
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from workbench.contract import WorkloadError
+from workloads.lab import inputs, samples, shapes, values
+from workloads.lab.child import Lab
+from workloads.lab.shapes import Input
+
+
+class Case:
+    """One model in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def inspect(self, net: Any, **more: Any) -> dict[str, Any]:
+        told = {"shapes": {}, "inputs": None, "batch": None, "seed": 0, **more}
+        return Lab().inspect(made.saved(self.folder, net), str(self.folder), **told)
+
+    def refusal(self, net: Any, **more: Any) -> WorkloadError:
+        with pytest.raises(WorkloadError) as caught:
+            self.inspect(net, **more)
+        assert "\n" not in str(caught.value)
+        assert caught.value.hint
+        return caught.value
+
+    def file(self, **arrays: Any) -> str:
+        np.savez(self.folder / "data.npz", **arrays)
+        return str(self.folder / "data.npz")
+
+    def kept(self, name: str) -> list[list[Any]]:
+        return samples.read(self.folder / name)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def run_shapes(facts: dict[str, Any]) -> dict[str, list[int]]:
+    return {told["name"]: told["run_shape"] for told in facts["inputs"]}
+
+
+# ---------------------------------------------------------------------- sizes
+
+
+def test_the_batch_is_the_dynamic_first_axis(case: Case) -> None:
+    facts = case.inspect(made.conv_net(), batch=3)
+    assert facts["batch"] == 3
+    assert run_shapes(facts) == {"x": [3, 3, 8, 8]}
+    assert case.inspect(made.conv_net())["batch"] == 1
+
+
+def test_an_axis_named_like_the_batch_is_it_too(case: Case) -> None:
+    facts = case.inspect(made.lstm(), batch=2)
+    assert run_shapes(facts) == {"x": [128, 2, 3]}
+    assert facts["batch"] == 2
+
+
+def test_a_fixed_batch_stays(case: Case) -> None:
+    assert case.inspect(made.quantised(), batch=1)["batch"] == 1
+    error = case.refusal(made.quantised(), batch=4)
+    assert error.code == "bad_input"
+    assert "fixed at 1" in str(error)
+    assert "dynamic first axis" in str(error.hint)
+
+
+def test_shapes_given_win_and_are_checked(case: Case) -> None:
+    facts = case.inspect(made.conv_net(), shapes={"x": [5, 3, 8, 8]})
+    assert (facts["batch"], run_shapes(facts)) == (5, {"x": [5, 3, 8, 8]})
+    for shape, message in (
+        ({"z": [1]}, "no such input"),
+        ({"x": [1, 3]}, "2 axes, the input 4"),
+        ({"x": [1, 4, 8, 8]}, "axis 1 is fixed at 3"),
+        ({"x": [0, 3, 8, 8]}, "at least 1"),
+    ):
+        error = case.refusal(made.conv_net(), shapes=shape)
+        assert message in str(error)
+        assert "x [batch, 3, 8, 8]" in str(error.hint)
+    error = case.refusal(made.conv_net(), shapes={"x": [5, 3, 8, 8]}, batch=4)
+    assert "contradict" in str(error)
+
+
+def test_axes_of_one_name_get_one_size(case: Case) -> None:
+    facts = case.inspect(made.tokens(), shapes={"ids": [2, 7]})
+    assert run_shapes(facts) == {"ids": [2, 7], "attention_mask": [2, 7]}
+
+
+def needs(size: int, axes: Any) -> Any:
+    """A product with a weight of `size` rows: only that size runs."""
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    return made.model(
+        [node], [made.port("x", shape=axes)], [made.port("y")], [made.weight("w", size, 2)]
+    )
+
+
+@pytest.mark.parametrize("axis", [None, "?", "sequence", "height", "whatever"])
+def test_a_trial_finds_what_runs_where_names_tell_nothing_or_lie(
+    axis: str | None, case: Case
+) -> None:
+    assert run_shapes(case.inspect(needs(576, ["n", axis]))) == {"x": [1, 576]}
+
+
+def test_a_trial_finds_channels(case: Case) -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    net = made.model(
+        [node],
+        [made.port("x", shape=[None, None, None, None])],
+        [made.port("y")],
+        [made.weight("w", 2, 1, 3, 3)],
+    )
+    assert run_shapes(case.inspect(net))["x"][1] == 1
+
+
+def test_no_size_that_runs_is_told_with_the_first_guess(case: Case) -> None:
+    error = case.refusal(needs(7777, ["n", "sequence"]))
+    assert error.code == "bad_model"
+    assert "x [1, 128]" in str(error)
+    assert "--shape" in str(error.hint)
+
+
+def test_zero_size_and_unknown_shapes_are_refused_by_name(case: Case) -> None:
+    assert "input x has an axis of size 0" in str(case.refusal(made.one_node(shape=[0, 4])))
+    unknown = made.one_node(shape=None)
+    assert "input x does not tell its shape" in str(case.refusal(unknown))
+    assert run_shapes(case.inspect(unknown, shapes={"x": [2, 3]})) == {"x": [2, 3]}
+
+
+def test_enormous_inputs_are_refused_before_they_are_made(case: Case) -> None:
+    error = case.refusal(made.one_node(shape=[1, 2**40]))
+    assert "too large" in str(error)
+
+
+AXES = st.lists(st.one_of(st.integers(1, 9), st.none(), st.sampled_from("abcht")), max_size=5)
+
+
+@given(st.lists(AXES, max_size=3), st.one_of(st.none(), st.integers(1, 4)))
+def test_every_candidate_keeps_fixed_axes_and_names(axes: list[Any], batch: int | None) -> None:
+    ports = [Input(f"x{number}", "float32", each) for number, each in enumerate(axes)]
+    try:
+        found = list(shapes.candidates(ports, {}, batch))
+    except WorkloadError as error:
+        assert error.code == "bad_input"
+        assert batch is not None
+        return
+    assert 1 <= len(found) <= shapes.TRIALS
+    for sizes in found:
+        by_name: dict[str, int] = {}
+        for port in ports:
+            for axis, size in zip(port.axes or [], sizes.shapes[port.name], strict=True):
+                assert size >= 1
+                assert not isinstance(axis, int) or axis == size
+                assert not isinstance(axis, str) or by_name.setdefault(axis, size) == size
+
+
+def test_a_sum_in_a_name_is_worked_out() -> None:
+    port = Input("mask", "int64", ["batch", "past_sequence_length + sequence_length"])
+    ids = Input("ids", "int64", ["batch", "sequence_length"])
+    first = next(shapes.candidates([port, ids], {"ids": [1, 9]}, None))
+    assert first.shapes == {"mask": [1, 16 + 9], "ids": [1, 9]}
+
+
+# --------------------------------------------------------------------- values
+
+
+def test_values_come_from_what_the_graph_does_with_them(case: Case) -> None:
+    told = {port["name"]: port["values"] for port in case.inspect(made.tokens(50))["inputs"]}
+    assert told == {
+        "ids": "0..49, the rows of its table",
+        "attention_mask": "ones, a mask by its name",
+    }
+    ids, mask = case.kept(samples.INPUTS)[0]
+    assert ids.dtype == np.int32
+    assert 1 < ids.max() < 50
+    assert (mask == 1).all()
+
+
+def test_a_number_that_the_graph_compares_with_is_used(case: Case) -> None:
+    rate = case.inspect(made.branching())["inputs"][1]
+    assert rate["values"] == "16000, which the graph compares it with"
+    assert case.kept(samples.INPUTS)[0][1] == 16000
+
+
+def test_a_one_hot_code_is_a_table(case: Case) -> None:
+    codes = numpy_helper.from_array(np.arange(11), "codes")
+    nodes = [
+        helper.make_node("Equal", ["x", "codes"], ["e"]),
+        helper.make_node("Cast", ["e"], ["y"], to=TensorProto.FLOAT),
+    ]
+    port = made.port("x", TensorProto.INT64, ["n", 1])
+    facts = case.inspect(made.model(nodes, [port], [made.port("y")], [codes]))
+    assert facts["inputs"][0]["values"] == "0..10, the rows of its table"
+
+
+def test_other_types_have_values_of_their_own() -> None:
+    kinds = ("float16", "float64", "bool", "uint8", "int64")
+    ports = [Input(kind, kind, [1000]) for kind in kinds]
+    maker = values.Maker(made.mlp(), ports)
+    sample = maker.sample(dict.fromkeys(kinds, (1000,)), np.random.default_rng(0))
+    assert all(str(array.dtype) == name for name, array in sample.items())
+        kind: kind for kind in kinds
+    }
+    assert abs(float(sample["float16"].mean())) < 0.2
+    assert sample["bool"].all()
+    assert set(sample["uint8"]) == {0, 1}
+    assert maker.told["int64"] == "random, 0 or 1"
+
+
+def test_samples_are_seeded_and_calibration_differs(case: Case) -> None:
+    facts = case.inspect(made.mlp(), seed=1)
+    assert facts["samples"] == facts["calibration_samples"] == 8
+    assert not facts["same_samples"]
+    first = np.stack([sample[0] for sample in case.kept(samples.INPUTS)])
+    calibration = np.stack([sample[0] for sample in case.kept(samples.CALIBRATION)])
+    assert not np.isin(first, calibration).any()
+    case.inspect(made.mlp(), seed=1)
+    assert (np.stack([sample[0] for sample in case.kept(samples.INPUTS)]) == first).all()
+    case.inspect(made.mlp(), seed=2)
+    assert not (np.stack([sample[0] for sample in case.kept(samples.INPUTS)]) == first).any()
+
+
+def test_the_reference_is_what_the_model_answers(case: Case) -> None:
+    case.inspect(made.one_node("Relu"))
+    for (x,), (y,) in zip(case.kept(samples.INPUTS), case.kept(samples.REFERENCE), strict=True):
+        assert (y == np.maximum(x, 0)).all()
+
+
+# ------------------------------------------------------------- a user's own
+
+
+def test_rows_are_divided_into_batches_and_halves(case: Case) -> None:
+    rows = np.arange(60, dtype=np.float32).reshape(10, 6)
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows))
+    assert (facts["samples"], facts["calibration_samples"]) == (5, 5)
+    assert facts["inputs_from"] == "data.npz"
+    assert facts["inputs"][0]["values"] == "from data.npz"
+    assert (np.concatenate([x for (x,) in case.kept(samples.CALIBRATION)]) == rows[:5]).all()
+    assert (np.concatenate([x for (x,) in case.kept(samples.INPUTS)]) == rows[5:]).all()
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows), batch=4)
+    assert (facts["samples"], facts["batch"], facts["same_samples"]) == (2, 4, True)
+
+
+def test_an_axis_more_counts_samples_and_fixed_ones_are_shared(case: Case) -> None:
+    x = np.ones((6, 2, 4), np.float32)
+    facts = case.inspect(made.branching(), inputs=case.file(x=x, rate=np.array(16000)))
+    assert facts["samples"] == 3
+    assert run_shapes(facts) == {"x": [2, 4], "rate": []}
+    assert all(sample[1] == 16000 for sample in case.kept(samples.INPUTS))
+
+
+def test_at_most_so_many_samples_are_taken_evenly(case: Case) -> None:
+    rows = np.arange(1000, dtype=np.float32)[:, None] * np.ones((1, 6), np.float32)
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows))
+    assert facts["samples"] == facts["calibration_samples"] == inputs.AT_MOST
+    kept = [int(x[0, 0]) for (x,) in case.kept(samples.INPUTS)]
+    assert kept[0] == 500
+    assert kept[-1] > 985
+
+
+def test_casts_that_keep_numbers_are_made(case: Case) -> None:
+    case.inspect(made.mlp(), inputs=case.file(x=np.ones((4, 6))))
+    assert case.kept(samples.INPUTS)[0][0].dtype == np.float32
+    ids = np.ones((4, 5), np.int64)
+    case.inspect(made.tokens(), inputs=case.file(ids=ids, attention_mask=ids))
+    assert case.kept(samples.INPUTS)[0][0].dtype == np.int32
+
+
+SINGLE = np.ones((4, 6), np.float32)
+MISFITS: dict[str, tuple[dict[str, Any], str]] = {
+    "names": ({"z": SINGLE}, "holds z; the model's inputs are x"),
+    "more names": ({"x": SINGLE, "z": SINGLE}, "holds x, z; the model's inputs are x"),
+    "type": ({"x": SINGLE.astype(np.uint8)}, "x holds uint8, the model takes float32"),
+    "text": ({"x": np.array([["a"] * 6])}, "the model takes float32"),
+    "rank": ({"x": np.ones(6, np.float32)}, "x has shape [6]"),
+    "size": ({"x": np.ones((4, 7), np.float32)}, "x has shape [4, 7], the model takes x [n, 6]"),
+    "more axes": ({"x": np.ones((2, 2, 7), np.float32)}, "x has shape [2, 2, 7]"),
+    "empty": ({"x": np.ones((0, 6), np.float32)}, "x holds no numbers"),
+    "nan": ({"x": np.full((4, 6), np.nan)}, "NaN or infinity"),
+    "overflow": ({"x": np.full((4, 6), 1e300)}, "NaN or infinity"),
+    "objects": ({"x": np.array([{}, 1], object)}, "Python objects"),
+}
+
+
+@pytest.mark.parametrize("misfit", MISFITS)
+def test_arrays_that_do_not_fit_are_refused(misfit: str, case: Case) -> None:
+    arrays, message = MISFITS[misfit]
+    error = case.refusal(made.mlp(), inputs=case.file(**arrays))
+    assert error.code == "bad_input"
+    assert message in str(error)
+
+
+def test_counts_must_agree(case: Case) -> None:
+    few, many = np.ones((4, 2, 4), np.float32), np.full(5, 16000)
+    error = case.refusal(made.branching(), inputs=case.file(x=few, rate=many))
+    assert "x 4, rate 5" in str(error)
+
+
+def test_too_few_rows_for_a_batch(case: Case) -> None:
+    error = case.refusal(made.mlp(), inputs=case.file(x=SINGLE), batch=8)
+    assert "x has 4 rows, a batch has 8" in str(error)
+
+
+def test_integers_that_do_not_fit_are_refused(case: Case) -> None:
+    ids = np.full((4, 5), 2**40)
+    error = case.refusal(made.tokens(), inputs=case.file(ids=ids, attention_mask=ids))
+    assert "do not fit" in str(error)
+
+
+def test_what_is_no_npz_is_refused(case: Case) -> None:
+    path = case.folder / "data.npz"
+    for content, message in (
+        (None, "does not exist"),
+        (b"", "is empty"),
+        (b"hello", "not an .npz"),
+        (b"PK\x03\x04" + bytes(50), "cannot be read"),
+    ):
+        if content is not None:
+            path.write_bytes(content)
+        error = case.refusal(made.mlp(), inputs=str(path))
+        assert error.code == "bad_input"
+        assert message in str(error)
+    np.save(case.folder / "data.npy", SINGLE)
+    assert "not an .npz" in str(case.refusal(made.mlp(), inputs=str(case.folder / "data.npy")))
+    assert "not a file" in str(case.refusal(made.mlp(), inputs=str(case.folder)))
+    whole = Path(case.file(x=SINGLE)).read_bytes()
+    path.write_bytes(whole[:-30])
+    assert case.refusal(made.mlp(), inputs=str(path)).code == "bad_input"
+
+
+def test_a_file_for_a_model_without_inputs_is_refused(case: Case) -> None:
+    node = helper.make_node("Constant", [], ["y"], value=made.weight("w", 3))
+    error = case.refusal(made.model([node], [], [made.port("y")]), inputs=case.file(x=SINGLE))
+    assert "has no inputs" in str(error)
