@@ -17,6 +17,7 @@ from .workers import Pool, WorkerFailed
 
 PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less
 PROFILE_DEADLINE_S = 20.0
+OPENING, OPENING_S = 3.0, 0.5  # of a session with its profiler: times the usual one, and at least
 
 GONE = Reason(
     "worker_died",
@@ -58,6 +59,12 @@ class Profiling:
         for key in {worker_key(case) for case in self._plan.cases}:
             if key.device.startswith("cuda:"):
                 self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
+
+    def has_time_for(self, contender: Contender) -> bool:
+        """Whether its pass would end in time: what is asked too late costs the worker its life."""
+        opening_s = OPENING * (contender.setup.compile_s or 0.0)
+        needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * stats.median(contender.samples_s))
+        return needed_s <= self._end_s - self._control.now()
 
     def profile(self, contender: Contender, trace: TraceFile | None = None) -> None:
         """One contender, for the report, and for `trace` if there is one."""
