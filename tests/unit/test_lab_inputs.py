@@ -209,8 +209,6 @@ def test_other_types_have_values_of_their_own() -> None:
     maker = values.Maker(made.mlp(), ports)
     sample = maker.sample(dict.fromkeys(kinds, (1000,)), np.random.default_rng(0))
     assert all(str(array.dtype) == name for name, array in sample.items())
-        kind: kind for kind in kinds
-    }
     assert abs(float(sample["float16"].mean())) < 0.2
     assert sample["bool"].all()
     assert set(sample["uint8"]) == {0, 1}
