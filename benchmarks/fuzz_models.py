@@ -242,6 +242,8 @@ def _wrong(operation: str, answer: dict[str, Any]) -> str | None:
         return f"no single clear line: {message!r}"
     if error.get("code") in FORBIDDEN:
         return f"{error['code']}: {message}"
+    if not error.get("hint"):
+        return f"no hint: {message}"
     return None
 
 

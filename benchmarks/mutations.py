@@ -47,9 +47,9 @@ def mutate(rng: random.Random, models: dict[str, bytes]) -> tuple[str, bytes]:
     name = rng.choice(list(models))
     data = models[name]
     words = [name]
-    if rng.random() < 0.6:
+    if rng.random() < 0.75:
         model = onnx.ModelProto.FromString(data)
-        for _ in range(rng.randint(1, 3)):
+        for _ in range(rng.choice((1, 1, 2, 3))):
             change = rng.choice(FIELD_CHANGES)
             try:
                 change(rng, model)
@@ -60,7 +60,7 @@ def mutate(rng: random.Random, models: dict[str, bytes]) -> tuple[str, bytes]:
             data = model.SerializeToString()
         except ValueError:
             return " ".join([*words, "unserialisable"]), b""
-    if len(words) == 1 or rng.random() < 0.2:
+    if len(words) == 1 or rng.random() < 0.1:
         change_bytes = rng.choice(BYTE_CHANGES)
         words.append(change_bytes.__name__)
         data = change_bytes(rng, data, models)

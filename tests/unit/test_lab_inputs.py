@@ -257,6 +257,13 @@ def test_an_axis_more_counts_samples_and_fixed_ones_are_shared(case: Case) -> No
     assert all(sample[1] == 16000 for sample in case.kept(samples.INPUTS))
 
 
+def test_a_sequence_before_the_batch_is_not_divided(case: Case) -> None:
+    facts = case.inspect(made.lstm(), inputs=case.file(x=np.ones((9, 2, 3), np.float32)))
+    assert (facts["samples"], facts["batch"], run_shapes(facts)) == (1, 2, {"x": [9, 2, 3]})
+    error = case.refusal(made.mlp(), inputs=case.file(x=np.ones((5, 2, 6))), batch=4)
+    assert "samples of batch 2, --batch is 4" in str(error)
+
+
 def test_at_most_so_many_samples_are_taken_evenly(case: Case) -> None:
     rows = np.arange(1000, dtype=np.float32)[:, None] * np.ones((1, 6), np.float32)
     facts = case.inspect(made.mlp(), inputs=case.file(x=rows))
