@@ -16,6 +16,7 @@ from .contender import Contender
 from .contract import DEFAULT_CACHE_BYTES, Case
 from .control import Control
 from .document import AccuracyResult, Clocks, Reason, SetupTimes, WarmUp
+from .energy import EnergyMeter
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
 from .overhead import OverheadMeter
@@ -107,6 +108,7 @@ class Race:
         self._overhead = overhead
         self._telemetry = telemetry
         self._tails = plan.scenario.objective == "latency_p99"
+        self._energy = EnergyMeter(wanted=plan.scenario.objective == "energy")
         self._active: list[Runner] = []
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
 
@@ -319,6 +321,7 @@ class Race:
             self._fail(runner, failure)
             return False
         result = answer.result
+        figures = result["figures"] | self._energy.figures(result["samples_s"])
         speed = self._speeds.get(runner.case.device, 1.0)
         samples = [value / speed for value in result["samples_s"]]
         try:
@@ -340,7 +343,7 @@ class Race:
                 lead_in_s=[value / speed for value in result["lead_in_s"]],
                 loss=result["loss"],
                 clocks=msgspec.convert(result["clocks"], Clocks | None),
-                figures=result["figures"],
+                figures=figures,
             )
         )
         if impossible := self._impossible(runner):
@@ -359,7 +362,7 @@ class Race:
     def _ask_block(self, runner: Runner) -> Answer | None:
         """A block that no pause or sleep has touched; None if every attempt was."""
         for _ in range(3):
-            with self._overhead.measuring():
+            with self._overhead.measuring(), self._energy.around(runner.case.device):
                 answer = self._pool.ask(
                     runner.key,
                     self._deadline(10.0 + 20 * self._turn_cost(runner)),

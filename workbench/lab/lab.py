@@ -22,6 +22,7 @@ from ..contender import Contender
 from ..contract import Case
 from ..control import Control
 from ..document import Machine, Reason
+from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
 from ..request import Request, UsageError
 from ..workers import Pool, WorkerFailed, WorkerKey
@@ -88,6 +89,8 @@ class ModelLab:
 
         UsageError where the model or an option cannot be used, Refused where the child died of it.
         """
+        if self._question.objective == "energy":
+            _require_energy()
         facts, prepared = self._inspect(), {}
         try:
             told = self._ask(PREPARE_SHARE, op="prepare")
@@ -166,6 +169,9 @@ class ModelLab:
         except WorkerFailed as failure:
             self.left_out["other providers"] = failure.reason.message
         for gpu in gpu_devices(request, machine):
+            if self._question.objective == "energy":
+                self.left_out[gpu] = "only the processors' energy is read for each contender"
+                continue
             if gpu.startswith("cuda:") and "cuda" not in self._providers:
                 self.left_out[gpu] = (
                     "onnxruntime here has no CUDAExecutionProvider: install onnxruntime-gpu, "
@@ -356,3 +362,9 @@ class ModelLab:
     def advise(self, advice: Advice) -> None:
         """Tell what was found out."""
         self._emit(ev.ModelAdvised(at_s=self._control.now(), advice=advice, left_out=self.left_out))
+
+
+def _require_energy() -> None:
+    energy_j, why = package_energy_j()
+    if energy_j is None:
+        raise UsageError(f"--objective energy: {why}; latency counts without it")

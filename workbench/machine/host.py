@@ -30,7 +30,7 @@ class HostReader:
         self._root = root
         self._allowed = [f"cpu{n}" for n in (allowed_cores() if allowed is None else allowed)]
         self._ticks = self._read_ticks()
-        self._energy_j, self._at = self._read_energy()[0], time.monotonic()
+        self._energy_j, self._at = package_energy_j(self._root)[0], time.monotonic()
 
     def read(self) -> HostReading:
         reasons: dict[str, str] = {}
@@ -84,7 +84,7 @@ class HostReader:
 
     def _power(self, reasons: dict[str, str]) -> float | None:
         """Of all packages since the last reading."""
-        energy, why = self._read_energy()
+        energy, why = package_energy_j(self._root)
         now = time.monotonic()
         before, began = self._energy_j, self._at
         self._energy_j, self._at = energy, now
@@ -96,14 +96,16 @@ class HostReader:
             return (energy - before) / (now - began)
         return None
 
-    def _read_energy(self) -> tuple[float | None, str]:
-        """Joules of all packages, and why not where there are none."""
-        zones = sorted((self._root / "sys/class/powercap").glob("intel-rapl:[0-9]*"))
-        packages = [zone for zone in zones if zone.name.count(":") == 1]
-        if not packages:
-            return None, "the kernel shows no RAPL energy counter here"
-        read = [read_int(package / "energy_uj") for package in packages]
-        known = [value for value in read if value is not None]
-        if len(known) < len(packages):
-            return None, _ROOT_ONLY
-        return sum(known) / _UJ_PER_J, ""
+
+def package_energy_j(root: Path = Path("/")) -> tuple[float | None, str]:
+    """Joules that all processor packages have used since a start of their own, and why not where
+    that cannot be read.  The counters wrap around: a difference may be negative."""
+    zones = sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]*"))
+    packages = [zone for zone in zones if zone.name.count(":") == 1]
+    if not packages:
+        return None, "the kernel shows no RAPL energy counter here"
+    read = [read_int(package / "energy_uj") for package in packages]
+    known = [value for value in read if value is not None]
+    if len(known) < len(packages):
+        return None, _ROOT_ONLY
+    return sum(known) / _UJ_PER_J, ""

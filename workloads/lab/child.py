@@ -6,8 +6,10 @@ It answers like a worker (`workbench.worker`): one operation a line, every failu
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
+from workbench.lab.recipe import Recipe
 from workbench.worker import serve
 
 from .._session import PROVIDERS
@@ -45,6 +47,18 @@ class Lab:
     ) -> dict[str, Any]:
         """Read the model, find inputs that it runs on, keep what it answers; ModelFacts."""
         return inspection.inspect(model, folder, shapes, inputs, batch, seed)
+
+    def prepare(self, model: str, folder: str) -> dict[str, Any]:
+        """Write `prepared.onnx`; the steps with their sizes, and what there is to quantise."""
+        from . import prepare
+
+        return prepare.prepare(Path(model), Path(folder))
+
+    def build(self, model: str, folder: str, recipe: dict[str, Any]) -> dict[str, Any]:
+        """Make one form of the prepared model: its file, size, operators and share in INT8."""
+        from . import quantise
+
+        return quantise.build(Path(folder), Recipe.of(recipe))
 
     def close(self) -> None:
         """Nothing is held between requests."""

@@ -1,0 +1,121 @@
+"""Small ONNX models for the lab's tests, and a lab folder around one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from workloads.lab import samples, sessions
+
+
+class Graph:
+    """Collects nodes; weights are drawn from a seeded generator."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self.random = np.random.default_rng(seed)
+
+    def add(self, operator: str, *operands: str, outputs: int = 1, **attributes: Any) -> str:
+        number = len(self.nodes)
+        results = [f"{operator.lower()}_{number}_{i}" for i in range(outputs)]
+        self.nodes.append(
+            helper.make_node(operator, operands, results, f"{operator}_{number}", **attributes)
+        )
+        return results[0]
+
+    def constant(self, value: Any) -> str:
+        name = f"constant_{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def weight(self, *shape: int) -> str:
+        scale = 1 / np.sqrt(np.prod(shape[1:]) if len(shape) > 1 else 4)
+        return self.constant((self.random.standard_normal(shape) * scale).astype(np.float32))
+
+    def model(
+        self, shape: Sequence[int | str], result: str, opset: int = 17, *, as_nodes: bool = False
+    ) -> Any:
+        """From input `x` to `result`; `as_nodes`: weights in Constant nodes, as Paddle has them."""
+        constants = [
+            helper.make_node("Constant", [], [weight.name], value=weight) for weight in self.weights
+        ]
+        single = TensorProto.FLOAT
+        body = helper.make_graph(
+            [*constants, *self.nodes] if as_nodes else self.nodes,
+            "network",
+            [helper.make_tensor_value_info("x", single, shape)],
+            [helper.make_tensor_value_info(result, single, None)],
+            [] if as_nodes else self.weights,
+        )
+        return helper.make_model(body, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def convolutional(opset: int = 17, *, as_nodes: bool = False) -> Any:
+    graph = Graph()
+    x = graph.add("Relu", graph.add("Conv", "x", graph.weight(8, 3, 3, 3), graph.weight(8)))
+    x = graph.add("Relu", graph.add("Conv", x, graph.weight(16, 8, 3, 3), graph.weight(16)))
+    x = graph.add("Flatten", graph.add("GlobalAveragePool", x))
+    x = graph.add("Gemm", x, graph.weight(10, 16), graph.weight(10), transB=1)
+    return graph.model(("batch", 3, 16, 16), x, opset, as_nodes=as_nodes)
+
+
+def perceptron(opset: int = 17) -> Any:
+    graph = Graph()
+    x = graph.add("Relu", graph.add("Gemm", "x", graph.weight(16, 32), graph.weight(1, 32)))
+    x = graph.add("Add", graph.add("MatMul", x, graph.weight(32, 8)), graph.weight(8))
+    return graph.model(("batch", 16), x, opset)
+
+
+def transformer() -> Any:
+    """One layer of attention and a norm, over 6 tokens of width 16."""
+    graph = Graph()
+    query, key, value = (graph.add("MatMul", "x", graph.weight(16, 16)) for _ in range(3))
+    scores = graph.add("MatMul", query, graph.add("Transpose", key, perm=[0, 2, 1]))
+    mixed = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), value)
+    x = graph.add("Add", "x", graph.add("MatMul", mixed, graph.weight(16, 16)))
+    x = graph.add("LayerNormalization", x, graph.weight(16), graph.weight(16), axis=-1)
+    return graph.model(("batch", 6, 16), graph.add("MatMul", x, graph.weight(16, 4)))
+
+
+def recurrent() -> Any:
+    graph = Graph()
+    x = graph.add("LSTM", "x", graph.weight(1, 32, 8), graph.weight(1, 32, 8), hidden_size=8)
+    x = graph.add("MatMul", x, graph.weight(8, 4))
+    return graph.model((5, "batch", 8), x)
+
+
+def branching() -> Any:
+    """All its work lies inside an If, where no quantiser enters."""
+    graph = Graph()
+    weight = graph.weight(16, 8)
+    branches = []
+    for name in ("then", "else"):
+        product = helper.make_node("MatMul", ["x", weight], [name], f"MatMul_{name}")
+        told = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        branches.append(helper.make_graph([product], name, [], [told]))
+    # Of the data, so that it is not folded away.
+    positive = graph.add(
+        "Greater", graph.add("ReduceMax", "x", keepdims=0), graph.constant(np.float32(0))
+    )
+    x = graph.add("If", positive, then_branch=branches[0], else_branch=branches[1])
+    return graph.model((2, 16), x)
+
+
+def folder_of(model: Any, folder: Path, shape: Sequence[int], count: int = 4) -> Path:
+    """Write `model.onnx` with inputs of `shape` and its answers into `folder`; the model's file."""
+    file = folder / "model.onnx"
+    onnx.save(model, str(file))
+    random = np.random.default_rng(1)
+    for name in (samples.INPUTS, samples.CALIBRATION):
+        drawn = [[random.standard_normal(shape).astype(np.float32)] for _ in range(count)]
+        samples.write(folder / name, drawn)
+    session = sessions.open_session(file)
+    answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
+    samples.write(folder / samples.REFERENCE, answers)
+    return file

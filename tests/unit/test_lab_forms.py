@@ -1,0 +1,238 @@
+"""The lab: preparing a user's model, and the forms that are made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from lab_models import (
+    Graph,
+    branching,
+    convolutional,
+    folder_of,
+    perceptron,
+    recurrent,
+    transformer,
+)
+
+from workbench.contract import WorkloadError
+from workbench.lab.recipe import Recipe
+from workloads.lab import agreement, nodes, prepare, quantise, samples, sessions
+from workloads.lab.child import Lab
+
+IMAGES, ROWS, TOKENS, STEPS = (2, 3, 16, 16), (4, 16), (2, 6, 16), (5, 2, 8)
+STATIC = Recipe("int8", "static")
+
+
+def prepared(model: Any, folder: Path, shape: tuple[int, ...]) -> dict[str, Any]:
+    return Lab().prepare(str(folder_of(model, folder, shape)), str(folder))
+
+
+def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
+    return Lab().build(str(folder / "model.onnx"), str(folder), recipe.as_fields())
+
+
+def error_of(file: str, folder: Path) -> float:
+    session = sessions.open_session(file)
+    answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
+    reference = samples.read(folder / samples.REFERENCE)
+    found = agreement.compare(sessions.output_names(session), answers, reference)
+    return agreement.summary(found, "relative_error")
+
+
+# ------------------------------------------------------------- preparation
+
+
+def test_weights_in_constant_nodes_become_initialisers(tmp_path: Path) -> None:
+    told = prepared(convolutional(as_nodes=True), tmp_path, IMAGES)
+    steps = {form["step"]: form for form in told["forms"]}
+    assert steps["as given"]["nodes"] - steps["weights as initialisers"]["nodes"] == 6
+    assert all(form["reason"] is None for form in told["forms"])
+    assert told["products"] == {"Conv": 2, "Gemm": 1}
+
+
+def test_an_old_opset_is_raised_until_weights_can_scale_per_channel(tmp_path: Path) -> None:
+    told = prepared(convolutional(9), tmp_path, IMAGES)
+    assert f"opset {prepare.OPSET}" in [form["step"] for form in told["forms"]]
+    assert build(tmp_path, Recipe("int8", "static", per_channel=True))["coverage"] == 1.0
+
+
+def test_multiply_adds_and_weights_are_those_of_the_layers(tmp_path: Path) -> None:
+    told = prepared(convolutional(), tmp_path, IMAGES)
+    layers = [(14 * 14, 8 * 27), (12 * 12, 16 * 72), (1, 10 * 16)]  # places, weights
+    assert told["multiply_adds"] == 2 * sum(places * weights for places, weights in layers)
+    assert told["weights_bytes"] == 4 * sum(weights for _, weights in layers)
+
+
+def test_an_lstm_counts_once_per_step(tmp_path: Path) -> None:
+    told = prepared(recurrent(), tmp_path, STEPS)
+    assert told["multiply_adds"] == 5 * 2 * (32 * 8 + 32 * 8) + 5 * 2 * 8 * 4
+    assert told["products"] == {"LSTM": 1, "MatMul": 1}
+
+
+def test_a_step_that_changes_the_outputs_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(model: Any, _folder: Path) -> Any:
+        spoilt = type(model)()
+        spoilt.CopyFrom(model)
+        weight = spoilt.graph.initializer[0]
+        weight.raw_data = bytes(len(weight.raw_data))
+        return spoilt
+
+    monkeypatch.setattr(prepare, "_with_shapes", spoil)
+    told = prepared(perceptron(), tmp_path, ROWS)
+    reasons = {form["step"]: form["reason"] for form in told["forms"]}
+    assert reasons["shapes"]["code"] == "wrong_result"
+    assert reasons["simplified"] is None
+    assert error_of(str(tmp_path / prepare.PREPARED), tmp_path) < 1e-6
+
+
+def test_a_step_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_model: Any, _folder: Path) -> Any:
+        raise ValueError("no adapter\nfor Upsample")
+
+    monkeypatch.setattr(prepare, "_simplified", fail)
+    form = prepared(perceptron(), tmp_path, ROWS)["forms"][-1]
+    assert (form["step"], form["size_bytes"]) == ("simplified", None)
+    assert form["reason"]["message"] == "ValueError: no adapter"
+
+
+def test_every_node_of_the_prepared_model_has_a_name_of_its_own(tmp_path: Path) -> None:
+    model = transformer()
+    for node in model.graph.node:
+        node.name = ""
+    prepared(model, tmp_path, TOKENS)
+    names = [node.name for node in onnx.load(str(tmp_path / prepare.PREPARED)).graph.node]
+    assert len(set(names)) == len(names) and all(names)
+
+
+def test_external_weights_are_embedded(tmp_path: Path) -> None:
+    file = folder_of(perceptron(), tmp_path, ROWS)
+    onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
+    Lab().prepare(str(file), str(tmp_path))
+    moved = (tmp_path / prepare.PREPARED).read_bytes()
+    assert sessions.open_session(moved)
+
+
+def test_too_much_external_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder_of(perceptron(), tmp_path, ROWS)
+    onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
+    monkeypatch.setattr(prepare, "LARGEST_BYTES", 1000)
+    with pytest.raises(WorkloadError) as refused:
+        Lab().prepare(str(file), str(tmp_path))
+    assert refused.value.code == "unsupported"
+
+
+def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    prepared(convolutional(9, as_nodes=True), tmp_path, IMAGES)
+    build(tmp_path, STATIC)
+    build(tmp_path, Recipe("int8", "dynamic"))
+    assert capfd.readouterr() == ("", "")
+
+
+# ------------------------------------------------------------- forms
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [(convolutional(), IMAGES), (perceptron(), ROWS), (transformer(), TOKENS)],
+    ids=["conv", "mlp", "transformer"],
+)
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        STATIC,
+        Recipe("int8", "static", "products"),
+        Recipe("int8", "static", "products", per_channel=True, reduce_range=True),
+        Recipe("int8", "static", calibration="percentile"),
+        Recipe("int8", "static", calibration="entropy"),
+        Recipe("int8", "dynamic", per_channel=True),
+        Recipe("fp16"),
+    ],
+    ids=lambda recipe: recipe.label,
+)
+def test_forms_are_made_and_near_the_original(
+    model: Any, shape: tuple[int, ...], recipe: Recipe, tmp_path: Path
+) -> None:
+    prepared(model, tmp_path, shape)
+    told = build(tmp_path, recipe)
+    assert Path(told["file"]) == tmp_path / f"{recipe.label}.onnx"
+    assert told["size_bytes"] == Path(told["file"]).stat().st_size
+    assert 0 < error_of(told["file"], tmp_path) < 0.15
+    if recipe.precision == "int8":
+        assert told["coverage"] > 0.7
+
+
+def test_dynamic_products_leave_convolutions_alone(tmp_path: Path) -> None:
+    prepared(convolutional(), tmp_path, IMAGES)
+    assert build(tmp_path, Recipe("int8", "dynamic"))["operators"]["ConvInteger"] == 2
+    products = build(tmp_path, Recipe("int8", "dynamic", "products"))
+    assert "ConvInteger" not in products["operators"]
+    assert 0 < products["coverage"] < 0.01  # the Gemm alone
+
+
+def test_an_lstm_goes_dynamic_only(tmp_path: Path) -> None:
+    prepared(recurrent(), tmp_path, STEPS)
+    told = build(tmp_path, Recipe("int8", "dynamic", "products"))
+    assert told["operators"]["DynamicQuantizeLSTM"] == 1 and told["coverage"] == 1.0
+    assert build(tmp_path, STATIC)["coverage"] == pytest.approx(32 / (512 + 32))
+
+
+def test_excluded_nodes_stay_as_they_were(tmp_path: Path) -> None:
+    prepared(convolutional(), tmp_path, IMAGES)
+    first, second, _ = nodes.kept(tmp_path)
+    told = build(tmp_path, Recipe("int8", "static", excluded=(first.name,)))
+    expected = 1 - nodes.share(nodes.kept(tmp_path), {first.name})  # type: ignore[operator]
+    assert told["coverage"] == pytest.approx(expected)
+    weight = second.weights[0]
+    kept = {w.name for w in onnx.load(told["file"]).graph.initializer}
+    assert first.weights[0] in kept and weight not in kept
+
+
+def test_ranges_are_taken_once_for_all_static_forms(tmp_path: Path) -> None:
+    prepared(convolutional(), tmp_path, IMAGES)
+    build(tmp_path, STATIC)
+    (tmp_path / samples.CALIBRATION).unlink()
+    for recipe in (
+        Recipe("int8", "static", "products", per_channel=True),
+        Recipe("int8", "static", activations="s8", reduce_range=True),
+    ):
+        assert error_of(build(tmp_path, recipe)["file"], tmp_path) < 0.15
+
+
+def test_a_shared_prefix_of_names_is_not_the_same_weight() -> None:
+    product = nodes.Product("a", "MatMul", ["w1"], 4, 1, None)
+    assert not quantise._taken(product, {"w10_quantized"})
+    assert quantise._taken(product, {"w1_quantized"})
+
+
+@pytest.mark.parametrize("method", ["static", "dynamic"])
+def test_products_inside_an_if_are_not_called_quantised(method: str, tmp_path: Path) -> None:
+    told = prepared(branching(), tmp_path, (2, 16))
+    assert told["multiply_adds"] is None and told["products"] == {}
+    with pytest.raises(WorkloadError) as refused:
+        build(tmp_path, Recipe("int8", method))
+    assert refused.value.code == "not_quantised"
+    assert "\n" not in str(refused.value)
+
+
+def test_a_model_without_products_is_refused(tmp_path: Path) -> None:
+    graph = Graph()
+    prepared(graph.model((2, 16), graph.add("Relu", "x")), tmp_path, (2, 16))
+    with pytest.raises(WorkloadError) as refused:
+        build(tmp_path, STATIC)
+    assert refused.value.code == "not_quantised"
+
+
+def test_a_quantised_model_can_be_prepared(tmp_path: Path) -> None:
+    prepared(convolutional(), tmp_path, IMAGES)
+    once = onnx.load(build(tmp_path, STATIC)["file"])
+    again = tmp_path / "again"
+    again.mkdir()
+    told = prepared(once, again, IMAGES)
+    assert np.isfinite(error_of(str(again / prepare.PREPARED), again))
+    assert told["forms"][0]["step"] == "as given"

@@ -1,0 +1,36 @@
+"""What a step takes on the processor, by the energy counters of its packages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from .contender import ENERGY
+from .machine.host import package_energy_j
+from .measure.statistics import median
+
+
+class EnergyMeter:
+    """Reads the counters around a block, where energy is what counts."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._wanted = wanted
+        self._power_w: float | None = None  # during the last block
+
+    @contextmanager
+    def around(self, device: str) -> Iterator[None]:
+        """A block on `device`; of a GPU's energy the counters know nothing."""
+        self._power_w = None
+        if not self._wanted or device != "cpu":
+            yield
+            return
+        before, began = package_energy_j()[0], time.monotonic()
+        yield
+        after, ended = package_energy_j()[0], time.monotonic()
+        if before is not None and after is not None and after > before:  # they wrap around
+            self._power_w = (after - before) / (ended - began)
+
+    def figures(self, samples_s: Sequence[float]) -> dict[str, float]:
+        """Joules of one step of the last block: its mean power for as long as a step took."""
+        return {} if self._power_w is None else {ENERGY: self._power_w * median(samples_s)}

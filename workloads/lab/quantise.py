@@ -1,0 +1,206 @@
+"""One form of the prepared model by its recipe, refused where it is not what its name says."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from workbench.contract import WorkloadError
+from workbench.lab.recipe import Recipe
+
+from . import nodes, sessions
+from .prepare import PREPARED, nodes_within
+from .ranges import Ranges, ranges
+
+PRODUCTS = ("Conv", "MatMul", "Gemm")
+ABSORBED = ("Clip", "Relu")  # become part of the product before them
+# What lies between products and has an integer kernel: a chain of these stays in INT8.  Left out:
+# softmax and norms, which lose in 256 steps what they are there for, and ConvTranspose, which has
+# no integer kernel.
+BETWEEN = (
+    "Add", "AveragePool", "Clip", "Concat", "Flatten", "Gather", "GlobalAveragePool", "LeakyRelu",
+    "MaxPool", "Mul", "Pad", "Relu", "Reshape", "Resize", "Sigmoid", "Slice", "Split", "Squeeze",
+    "Transpose", "Unsqueeze", "Where",
+)  # fmt: skip
+DYNAMIC = ("MatMul", "Attention", "LSTM", "EmbedLayerNormalization")  # Gemm is rewritten as MatMul
+INTEGER = {  # operators of an optimised graph that multiply integers
+    "ConvInteger",
+    "DynamicQuantizeLSTM",
+    "DynamicQuantizeMatMul",
+    "MatMulInteger",
+    "MatMulIntegerToFloat",
+    "QAttention",
+    "QGemm",
+    "QLinearConv",
+    "QLinearMatMul",
+}
+FALLBACK_HINT = "the other forms are measured without it"
+
+
+def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
+    """Write `<label>.onnx` into `folder`; see `workloads.lab.child.Lab.build`."""
+    import onnx
+
+    model = onnx.load(str(folder / PREPARED))
+    with sessions.quiet():
+        made = make(model, folder, recipe)
+    return keep(folder, recipe, made)
+
+
+def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
+    """Write a form that was made, with what is told of it."""
+    import onnx
+
+    coverage = None
+    if recipe.method is not None:
+        coverage = integer_share(made, folder)
+        if not coverage:
+            raise WorkloadError(
+                f"{recipe.quantization} quantisation left every product in floating point",
+                code="not_quantised",
+                hint="its products have no constant weights, or lie inside If, Loop or Scan",
+            )
+    else:
+        _require_loads(made)
+    file = folder / f"{recipe.label}.onnx"
+    file.write_bytes(made)
+    graph = onnx.load_model_from_string(made).graph
+    return {
+        "file": str(file),
+        "size_bytes": len(made),
+        "operators": dict(Counter(node.op_type for node in nodes_within(graph))),
+        "coverage": coverage,
+    }
+
+
+def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
+    """`model` (not changed) in the form of `recipe`, serialised; WorkloadError `not_quantised`."""
+    if recipe.precision == "fp32" and recipe.method is None:
+        return bytes(model.SerializeToString())
+    try:
+        if recipe.precision == "fp16":
+            return _halved(model)
+        if recipe.method == "dynamic":
+            return _dynamic(model, folder, recipe)
+        return static(model, ranges(folder, recipe.calibration), recipe)
+    except (WorkloadError, MemoryError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise WorkloadError(
+            f"onnxruntime cannot make {recipe.label}: {sessions.first_line(error)}",
+            code="not_quantised",
+            hint=FALLBACK_HINT,
+        ) from error
+
+
+def static(model: Any, found: Ranges, recipe: Recipe) -> bytes:
+    """QDQ form; ONNX Runtime fuses the pairs into integer kernels where it loads them."""
+    import numpy as np
+    from onnxruntime import quantization
+
+    kinds = quantization.QuantType
+    limits = {
+        name: quantization.TensorData(lowest=np.float32(low), highest=np.float32(high))
+        for name, (low, high) in found.items()
+    }
+    copied = type(model)()
+    copied.CopyFrom(model)
+    everything = recipe.scope == "all"
+    # Not quantize_static: that reads the file and infers shapes anew for every form, and only
+    # from ONNX Runtime 1.25 on takes ranges that are known.
+    quantiser = quantization.QDQQuantizer(
+        copied,
+        recipe.per_channel,
+        recipe.reduce_range,
+        kinds.QInt8,
+        kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
+        quantization.TensorsData(quantization.CalibrationMethod.MinMax, limits),
+        [],
+        list(recipe.excluded),
+        list(PRODUCTS + (BETWEEN if everything else ABSORBED)),
+        {
+            # Of two activations each is quantised for this one product: dearer than what it saves.
+            "MatMulConstBOnly": True,
+            # A matrix product gives FP32 as cheaply, and the next operator is not quantised here.
+            "OpTypesToExcludeOutputQuantization": [] if everything else ["Gemm", "MatMul"],
+        },
+    )
+    quantiser.quantize_model()
+    return bytes(quantiser.model.model.SerializeToString())
+
+
+def _dynamic(model: Any, folder: Path, recipe: Recipe) -> bytes:
+    """Weights in INT8, activations quantised as they come."""
+    types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
+    try:
+        return _quantised_dynamically(model, folder, recipe, types)
+    except Exception:
+        if "LSTM" not in {node.op_type for node in model.graph.node}:
+            raise
+        # Some LSTMs (weights shared or per channel) stop the tool; the rest may well go.
+        return _quantised_dynamically(model, folder, recipe, [t for t in types if t != "LSTM"])
+
+
+def _quantised_dynamically(model: Any, folder: Path, recipe: Recipe, types: list[str]) -> bytes:
+    from onnxruntime import quantization
+
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        source, result = Path(scratch, "source.onnx"), Path(scratch, "result.onnx")
+        source.write_bytes(model.SerializeToString())
+        quantization.quantize_dynamic(
+            str(source),
+            str(result),
+            op_types_to_quantize=types,
+            per_channel=recipe.per_channel,
+            reduce_range=recipe.reduce_range,
+            weight_type=quantization.QuantType.QInt8,
+            nodes_to_exclude=list(recipe.excluded),
+        )
+        return result.read_bytes()
+
+
+def _halved(model: Any) -> bytes:
+    """FP16 inside, the inputs and outputs as they were."""
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    copied = type(model)()
+    copied.CopyFrom(model)
+    return bytes(convert_float_to_float16(copied, keep_io_types=True).SerializeToString())
+
+
+def integer_share(made: bytes, folder: Path) -> float | None:
+    """Of the products' multiply-adds, those in INT8 in the graph as ONNX Runtime runs it.
+
+    A quantised weight counts only where an integer kernel takes it: pairs that find no kernel
+    are computed in FP32, at more cost than before.
+    """
+    import onnx
+
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        file = Path(scratch, "optimised.onnx")
+        _require_loads(made, file)
+        graph = onnx.load(str(file)).graph
+    taken = {name for node in graph.node if node.op_type in INTEGER for name in node.input}
+    found = nodes.kept(folder)
+    chosen = {p.name for p in found if p.quantisable and _taken(p, taken)}
+    return nodes.share(found, chosen) or 0.0
+
+
+def _taken(product: nodes.Product, taken: set[str]) -> bool:
+    """Whether one of its weights is among `taken`, under a name that the tools give it."""
+    endings = ("", "_quantized", "_Transposed_quantized")
+    return any(f"{weight}{ending}" in taken for weight in product.weights for ending in endings)
+
+
+def _require_loads(made: bytes, optimised: Path | None = None) -> None:
+    # Level "all" would lay out products anew and rename their weights.
+    try:
+        sessions.open_session(made, level="extended", optimised=optimised)
+    except Exception as error:
+        raise WorkloadError(
+            f"onnxruntime does not load what it made: {sessions.first_line(error)}",
+            code="not_quantised",
+            hint=FALLBACK_HINT,
+        ) from error
