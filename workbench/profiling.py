@@ -74,7 +74,7 @@ class Profiling:
         left_s = max(0.0, self._end_s + GRACE_S - self._control.now())
         deadline = min(PROFILE_DEADLINE_S, left_s)
         operators: list[OperatorShare] = []
-        reason = None
+        reason, fallback = None, 0.0
         try:
             if self._holders[case] != self._pool.generation.get(key, 0):
                 raise WorkerFailed(GONE, died=True)
@@ -82,6 +82,7 @@ class Profiling:
             if trace is not None:
                 trace.add(case, found["events"])
             whole = found["total_s"] or 1.0
+            fallback = found["fallback_s"] / whole
             operators = [
                 OperatorShare(**operator, share=operator["self_s"] / whole)
                 for operator in found["operators"]
@@ -90,5 +91,12 @@ class Profiling:
             reason = failure.reason
         now = self._control.now()
         self._emit(
-            ev.CaseProfiled(at_s=now, case=case, operators=operators, reason=reason, steps=steps)
+            ev.CaseProfiled(
+                at_s=now,
+                case=case,
+                operators=operators,
+                reason=reason,
+                steps=steps,
+                fallback_fraction=fallback,
+            )
         )
