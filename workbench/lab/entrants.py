@@ -93,7 +93,9 @@ def neighbours(leader: Entrant, field: Field) -> Iterator[Entrant]:
         return
     place = field.threads.index(leader.threads) if leader.threads in field.threads else 0
     for count in (*field.threads[max(0, place - 1) : place], *field.threads[place + 1 : place + 2]):
-        yield replace(leader, threads=count)
+        # A single thread waits for no other.
+        mode = None if count == 1 and leader.mode == NO_SPIN else leader.mode
+        yield replace(leader, threads=count, mode=mode)
     if leader.mode is None and leader.threads > 1:
         yield replace(leader, mode=NO_SPIN)
     if leader.mode is None and leader.recipe.method is None and _convolves(field):
