@@ -209,8 +209,6 @@ def test_other_types_have_values_of_their_own() -> None:
     maker = values.Maker(made.mlp(), ports)
     sample = maker.sample(dict.fromkeys(kinds, (1000,)), np.random.default_rng(0))
     assert all(str(array.dtype) == name for name, array in sample.items())
-        kind: kind for kind in kinds
-    }
     assert abs(float(sample["float16"].mean())) < 0.2
     assert sample["bool"].all()
     assert set(sample["uint8"]) == {0, 1}
@@ -257,6 +255,13 @@ def test_an_axis_more_counts_samples_and_fixed_ones_are_shared(case: Case) -> No
     assert facts["samples"] == 3
     assert run_shapes(facts) == {"x": [2, 4], "rate": []}
     assert all(sample[1] == 16000 for sample in case.kept(samples.INPUTS))
+
+
+def test_a_sequence_before_the_batch_is_not_divided(case: Case) -> None:
+    facts = case.inspect(made.lstm(), inputs=case.file(x=np.ones((9, 2, 3), np.float32)))
+    assert (facts["samples"], facts["batch"], run_shapes(facts)) == (1, 2, {"x": [9, 2, 3]})
+    error = case.refusal(made.mlp(), inputs=case.file(x=np.ones((5, 2, 6))), batch=4)
+    assert "samples of batch 2, --batch is 4" in str(error)
 
 
 def test_at_most_so_many_samples_are_taken_evenly(case: Case) -> None:

@@ -35,6 +35,7 @@ def refusal(path: str | Path, folder: Path, **more: Any) -> WorkloadError:
         inspect(str(path), folder, **more)
     assert "\n" not in str(caught.value)
     assert caught.value.code == "bad_model"
+    assert caught.value.hint
     return caught.value
 
 
@@ -316,3 +317,8 @@ def test_what_onnxruntime_says_loses_its_source_and_signature() -> None:
         "void onnxruntime::Graph::Load(const Map<int, Set()>&) Output (y) is missing.\n"
     )
     assert said(RuntimeError(text)) == "Output (y) is missing."
+    text = (
+        "Non-zero status code returned while running MatMul node. Name:'first' Status Message: "
+        "matmul_helper.h:59 Compute MatMul dimension mismatch"
+    )
+    assert said(RuntimeError(text)) == "MatMul node first: MatMul dimension mismatch"

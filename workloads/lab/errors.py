@@ -9,30 +9,38 @@ from contextlib import contextmanager
 from workbench.contract import WorkloadError
 
 LONGEST = 300  # characters of a message
+MOST_READ = 4000  # of an exception's text
 MEMORY_WORDS = ("bad_alloc", "Failed to allocate memory", "can't allocate", "Unable to allocate")
-_PREFIX = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : ")
-_LOAD = re.compile(r"Load model from .*? failed:\s*")
-_SOURCE = re.compile(r"(Exception during \w+: )?/\S+?\.(?:cc|h):\d+ ")
+AGAIN = "download or export it again; onnx.checker.check_model(path) may tell more"
+# What ONNX Runtime puts before and into its messages: codes, places in its source, signatures.
+_NOISE = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed:\s*|Fatal error: "
+)
+_SOURCE = re.compile(r"(?:Exception during \w+: )?/\S+?\.(?:cc|h):\d+ ")
+_SHORT_SOURCE = re.compile(r"\w+\.(?:cc|h):\d+ \w+ ")
+_STATUS = re.compile(
+    r"Non-zero status code returned while running (\w+) node\. Name:'(.*?)' Status Message: "
+)
 
 
-def bad_model(message: str, hint: str | None = None) -> WorkloadError:
+def bad_model(message: str, hint: str = AGAIN) -> WorkloadError:
     return WorkloadError(one_line(message), code="bad_model", hint=hint)
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = LONGEST) -> str:
     """`text` without line breaks, control characters and lone surrogates, cut where it is long."""
     whole = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
     whole = "".join(character if character.isprintable() else "?" for character in whole)
-    return whole if len(whole) <= LONGEST else whole[: LONGEST - 3] + "..."
+    return whole if len(whole) <= longest else whole[: longest - 3] + "..."
 
 
 def said(error: BaseException) -> str:
-    """What a library says, without the place in its source and the signature of the function."""
-    text = _LOAD.sub("", _PREFIX.sub("", one_line(str(error)[:4000].replace("\n", " "))))
-    place = _SOURCE.match(text)
-    if place:
-        text = _after_signature(text[place.end() :])
-    return text.strip() or type(error).__name__
+    """What a library says, without the places in its source and the signatures of functions."""
+    text = _NOISE.sub("", one_line(str(error)[:MOST_READ], MOST_READ))
+    while place := _SOURCE.search(text):
+        text = text[: place.start()] + _after_signature(text[place.end() :])
+    text = _STATUS.sub(r"\1 node \2: ", _SHORT_SOURCE.sub("", text))
+    return one_line(text) or type(error).__name__
 
 
 def _after_signature(text: str) -> str:
@@ -41,7 +49,7 @@ def _after_signature(text: str) -> str:
     for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if character == ")" and depth == 0:
-            return text[position + 1 :].removeprefix(" const") or text
+            return text[position + 1 :].removeprefix(" const").lstrip()
     return text
 
 
@@ -57,7 +65,7 @@ def clear_errors(what: str) -> Iterator[None]:
     except ModuleNotFoundError:
         raise
     except WorkloadError as error:
-        hint = None if error.hint is None else one_line(error.hint)
+        hint = AGAIN if error.hint is None else one_line(error.hint)
         raise WorkloadError(one_line(str(error)), code=error.code, hint=hint) from error
     except Exception as error:
         if is_out_of_memory(error):

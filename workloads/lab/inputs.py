@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.contract import WorkloadError
 
 from .errors import one_line
-from .shapes import Input, Sizes, candidates, shown
+from .shapes import Input, Sizes, candidates, counts_batch, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,8 +39,8 @@ def read(
 ) -> Given:
     """The samples in `file`; WorkloadError `bad_input` where they do not fit the inputs.
 
-    An array of an input's rank is divided along its first axis into batches; one of a rank more
-    counts samples there; one that is a single sample serves all of them.
+    An array of an input's rank is divided along its first axis into batches, if that is the batch
+    or fixed; one of a rank more counts samples there; a single sample serves all of them.
     """
     arrays = _arrays(Path(file), inputs)
     inputs = [_with_rank(port, arrays[port.name], shapes) for port in inputs]
@@ -110,14 +110,18 @@ def _told(
     found = {}
     for port in inputs:
         shape, axes = arrays[port.name].shape, port.axes or []
+        batched = counts_batch(inputs, port)
         if len(shape) == len(axes) + 1:
             shape = shape[1:]
-        elif len(shape) == len(axes) and axes and not isinstance(axes[0], int):
-            shape = (batch or 1, *shape[1:])
-        elif len(shape) == len(axes) and axes:
-            shape = (axes[0], *shape[1:])
-        else:
+            if batched and batch not in (None, shape[0]):
+                message = f"{port.name} holds samples of batch {shape[0]}, --batch is {batch}"
+                raise _bad(message, "leave out --batch")
+        elif len(shape) != len(axes) or not axes:
             continue
+        elif batched:
+            shape = (batch or 1, *shape[1:])
+        elif isinstance(axes[0], int):
+            shape = (axes[0], *shape[1:])
         if all(size > 0 for size in shape):
             fits = all(
                 not isinstance(axis, int) or axis == size

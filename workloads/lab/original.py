@@ -75,8 +75,8 @@ def does_not_run(name: str, error: Exception, shapes: Mapping[str, Sequence[int]
             code="no_memory",
             hint="give smaller sizes by --shape or --batch, or free memory",
         )
-    hint = SHAPES_HINT if shapes else None
-    return bad_model(f"{name} does not run with {tried}: {said(error)}", hint)
+    message = f"{name} does not run with {tried}: {said(error)}"
+    return bad_model(message, SHAPES_HINT) if shapes else bad_model(message)
 
 
 def _refusal(loaded: Loaded, error: Exception) -> WorkloadError:
@@ -85,7 +85,9 @@ def _refusal(loaded: Loaded, error: Exception) -> WorkloadError:
 
     name, version = loaded.path.name, f"onnxruntime {onnxruntime.__version__}"
     if is_out_of_memory(error):
-        return WorkloadError(f"{name} does not fit into memory", code="no_memory")
+        return WorkloadError(
+            f"{name} does not fit into memory", code="no_memory", hint="free memory"
+        )
     text = str(error)
     if found := _IR.search(text):
         return bad_model(

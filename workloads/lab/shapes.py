@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -47,11 +47,10 @@ class Input:
 
 @dataclass
 class Sizes:
-    """The shape of every input, and which axes of it are the batch."""
+    """The batch, and the shape of every input."""
 
     batch: int | None
     shapes: dict[str, list[int]]
-    batch_axes: dict[str, int] = field(default_factory=dict)
 
 
 def ports(values: Sequence[Any]) -> list[Input]:
@@ -123,7 +122,7 @@ def candidates(
         }
         if 8 * sum(map(prod, shapes.values())) <= LARGEST_INPUTS:
             too_large = {}
-            yield Sizes(used, shapes, _batch_axes(inputs, batch_keys))
+            yield Sizes(used, shapes)
         elif too_large is None:
             too_large = shapes
     if too_large:
@@ -176,13 +175,9 @@ def _batch_keys(inputs: Sequence[Input]) -> list[Any]:
     return list(found)
 
 
-def _batch_axes(inputs: Sequence[Input], keys: Sequence[Any]) -> dict[str, int]:
-    return {
-        port.name: place
-        for port in inputs
-        for place, axis in reversed(list(enumerate(port.axes or ())))
-        if not isinstance(axis, int) and _key(port, place) in keys
-    }
+def counts_batch(inputs: Sequence[Input], port: Input) -> bool:
+    """Whether the first axis of `port` is the batch."""
+    return bool(port.axes) and _key(port, 0) in _batch_keys(inputs)
 
 
 def _batch(
