@@ -6,7 +6,7 @@ from .. import events as ev
 from .. import units
 from ..advisor.explain import short
 from ..document import Machine, Warning
-from ..lab.overview import name_of
+from ..lab.overview import recommendation, row_of
 from ..measure.statistics import median
 from ..report import Report
 from .model import built_text, facts_lines, saved_lines
@@ -61,7 +61,7 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
         case ev.ModelBuilt():
             return f"  {event.built.recipe}: {built_text(event.built)}"
         case ev.CasesJoined():
-            return f"  joined: {', '.join(name_of(case) for case in event.cases)}"
+            return f"  joined: {', '.join(short(case) for case in event.cases)}"
         case ev.ModelAdvised() if event.advice.saved is not None:
             return f"saved: {next(saved_lines(event.advice.saved))}"
         case ev.TraceWritten():
@@ -79,6 +79,9 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"GPU readings: {event.gap.message}"
         case ev.VerdictReached():
             verdict = event.verdict
+            row = row_of(report)
+            if report.model is not None and row is not None and row.verdict is verdict:
+                return f"  -> {recommendation(report)[0]}"
             return f"  -> {verdict.choice}: {' '.join(verdict.reasons[:1])}"
         case ev.StatusChanged():
             return event.status

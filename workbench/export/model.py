@@ -234,9 +234,9 @@ def _left_out(model: ModelReport, verdict: Verdict | None) -> Iterator[str]:
 def left_out(model: ModelReport, verdict: Verdict | None) -> dict[str, str]:
     """What was not tried to the reason why."""
     found = dict(model.left_out)
-    if verdict is not None and verdict.no_gpu:
-        why = verdict.reasons[0] if verdict.reasons else "none was found"
-        found["GPU"] = why.replace("No GPU found", "none found").rstrip(".")
+    if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
+        # The first reason compares the devices, or says why one of them took no part.
+        found["GPU"] = verdict.reasons[0].replace("No GPU found", "none found").rstrip(".")
     if model.facts.unquantisable is not None:
         found.setdefault("int8", model.facts.unquantisable.message)
     return found
@@ -296,5 +296,6 @@ def saved_lines(saved: Saved) -> Iterator[str]:
     size = f", {units.size(saved.size_bytes)}" if saved.size_bytes is not None else ""
     again = ""
     if saved.difference is not None:
-        again = f"; loaded again it differs by {error_text(saved.difference)}"
+        differs = f"differs by {error_text(saved.difference)}"
+        again = f"; loaded again it {differs if saved.difference else 'answers the same'}"
     yield f"{saved.file}{size}{again}"

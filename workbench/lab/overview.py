@@ -218,6 +218,8 @@ def _error(pick: Contender, facts: ModelFacts) -> str:
 
 
 def _level(verdict: Verdict, report: Report) -> Iterator[str]:
+    if verdict.device_ratio is not None:
+        yield verdict.reasons[0]
     runner_up = report.contenders.get(verdict.runner_up or "")
     if verdict.tie and runner_up is not None:
         ratio = units.ratio(verdict.pick_ratio, verdict.pick_ratio_ci95)
