@@ -40,9 +40,11 @@ _ADVISOR_COLUMNS = (
 
 
 def advisor_columns(rows: Collection[Row]) -> list[Column]:
-    """Without a GPU there are no ratios, hence no intervals."""
+    """Without a GPU there are no ratios, hence no intervals; of models no textbook tells."""
     gpu = any(c.case.device_kind == "gpu" for row in rows for c in row.contenders)
-    return [column for column in _ADVISOR_COLUMNS if gpu or column.key != "interval"]
+    book = not rows or any(row.plan.textbook for row in rows)
+    empty = {key for key, there in (("interval", gpu), ("textbook", book)) if not there}
+    return [column for column in _ADVISOR_COLUMNS if column.key not in empty]
 
 
 def advisor_line(row: Row, session: Session) -> Line:

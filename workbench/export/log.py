@@ -79,8 +79,7 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"GPU readings: {event.gap.message}"
         case ev.VerdictReached():
             verdict = event.verdict
-            row = row_of(report)
-            if report.model is not None and row is not None and row.verdict is verdict:
+            if report.model is not None and report.rows[verdict.scenario] is row_of(report):
                 return f"  -> {recommendation(report)[0]}"
             return f"  -> {verdict.choice}: {' '.join(verdict.reasons[:1])}"
         case ev.StatusChanged():
