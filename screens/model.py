@@ -14,7 +14,14 @@ from workbench.lab.overview import Entry, entries, row_of
 
 from .base import ViewScreen
 from .detail import DetailScreen
-from .model_lines import COLUMNS, answer_lines, entry_lines, head_lines, more_lines
+from .model_lines import (
+    COLUMNS,
+    answer_lines,
+    code_lines,
+    entry_lines,
+    head_lines,
+    rest_lines,
+)
 from .session import Session
 from .widgets.table import Table
 from .widgets.text import Drawn, joined
@@ -54,7 +61,7 @@ class ModelScreen(ViewScreen):
             lambda width, _: joined(head_lines(session, width, roomy=roomy))
         )
         table = self.query_one(Table)
-        table.display = row is not None
+        table.display = row is not None and bool(self._found)
         if row is not None:
             self._lead(table, row.verdict.pick if row.verdict else None)
             table.show(COLUMNS, entry_lines(self._found, row, session), Content(""))
@@ -72,9 +79,17 @@ class ModelScreen(ViewScreen):
         beside = self.size.width >= SIDE_BY_SIDE
         self.query_one("#model-columns").set_class(beside, "-side-by-side")
         answer, more = self.query_one("#model-answer", Drawn), self.query_one("#model-more", Drawn)
-        gap = [] if beside else [Content("")]
-        answer.show(lambda width, _: joined([*answer_lines(found, chosen, session, width), *gap]))
-        more.show(lambda width, _: joined(more_lines(chosen, session, width)))
+
+        def left(width: int, _height: int) -> Content:
+            rest = rest_lines(chosen, session, width) if beside else []
+            return joined([*answer_lines(found, chosen, session, width), Content(""), *rest])
+
+        def right(width: int, _height: int) -> Content:
+            rest = [] if beside else rest_lines(chosen, session, width)
+            return joined([*code_lines(chosen, session, width), *rest])
+
+        answer.show(left)
+        more.show(right)
 
     def on_table_moved(self) -> None:
         self._draw_pane()

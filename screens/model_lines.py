@@ -33,11 +33,12 @@ from workbench.lab.overview import (
 from workbench.report import Report, Row
 
 from . import drawing
+from .reasons import output_text
 from .session import Session
 from .styled import device_style, marked, state_texts
 from .tables import is_over, median_texts
 from .widgets.table import Cell, Column, Line, table_lines
-from .widgets.text import Fact, fact, heading, joined
+from .widgets.text import Fact, fact, heading
 from .widgets.text import facts_lines as wrapped
 
 INDENT = 10
@@ -46,7 +47,7 @@ BAR = 24  # cells of the longest bar
 # --------------------------------------------------------------- contenders
 
 COLUMNS = (
-    Column("form", "Form", minimum=16),
+    Column("form", "Form"),
     Column("run", "Run"),
     Column("median", "Median", rank=2, align="right"),
     Column("gain", "Gain", rank=1, align="right"),
@@ -54,7 +55,7 @@ COLUMNS = (
     Column("error", "Error", rank=1, align="right"),
     Column("top1", "Top-1", rank=7, align="right"),
     Column("size", "Size", rank=6, align="right"),
-    Column("state", "State", rank=3, patient=True),
+    Column("state", "State", rank=1, patient=True),
 )
 
 
@@ -119,7 +120,8 @@ def head_lines(session: Session, width: int, *, roomy: bool) -> list[Content]:
     """The model in a line and its inputs; on a low terminal one input only."""
     model = session.report.model
     if model is None:
-        return [Content.styled(session.model_file or "", "bold")]
+        row = row_of(session.report)
+        return [Content.styled(row.plan.title if row else session.model_file or "", "bold")]
     first, *rest = facts_lines(model.facts)
     name, told = model.facts.file, first.removeprefix(model.facts.file)
     lines = [Content.assemble((name, "bold"), told)]
@@ -164,7 +166,9 @@ def answer_lines(
         told = why.get(contender.case.id) if contender else None
         if contender is None or (told is None and not contender.reason):
             continue
-        sentences = told.sentences if told else [f"{_sentence(found, contender)}."]
+        sentences = list(told.sentences) if told else []
+        if told is None or contender.state == "failed":
+            sentences.insert(0, _sentence(found, contender))
         title = f"Why {name_of(contender.case)}"
         lines += [Content(""), heading(title, width)]
         lines += wrapped([Fact("", Content(brief(text))) for text in sentences], width, 0)
@@ -178,11 +182,15 @@ def _explanations(report: Report) -> dict[str, Explanation]:
 
 def _sentence(found: Sequence[Entry], contender: Contender) -> str:
     why = next((entry.why for entry in found if entry.contender is contender), "")
-    return f"{contender.state}: {why}" if contender.state != "ok" else why
+    text = f"{contender.state}: {why}" if contender.state == "failed" else why
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _advice(found: Sequence[Entry], session: Session) -> Iterator[Fact]:
     report, row = session.report, row_of(session.report)
+    if report.model is None and row is not None:
+        yield from _refused(row)
+        return
     if now := stage(session):
         yield fact("now", now, "bold")
     if session.going and (row is None or row.verdict is None):
@@ -197,6 +205,15 @@ def _advice(found: Sequence[Entry], session: Session) -> Iterator[Fact]:
     if advice and advice.saved:
         tone = "$success" if advice.saved.reason is None else "$error"
         yield fact("saved", next(saved_lines(advice.saved)), tone)
+
+
+def _refused(row: Row) -> Iterator[Fact]:
+    """Why the model could not be read."""
+    for contender in row.contenders:
+        if contender.reason is not None:
+            message = contender.reason.message
+            yield fact("! failed", message, "bold $error", label_style="bold $error")
+            yield fact("  remedy", contender.reason.hint or "")
 
 
 def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
@@ -222,19 +239,26 @@ def _warnings(verdict: Verdict | None, report: Report) -> Iterator[Fact]:
 # ------------------------------------------------- operators, code, the rest
 
 
-def more_lines(chosen: Contender | None, session: Session, width: int) -> list[Content]:
-    """Where the time goes, the code, and what was made of the model."""
+def code_lines(chosen: Contender | None, session: Session, width: int) -> list[Content]:
+    """Where the time goes, and the code."""
+    model = session.report.model
+    lines = _operators(chosen, session.report, width)
+    if model is not None and model.advice is not None:
+        lines += [heading("Code, copied by c", width)]
+        for text in model.advice.snippet.splitlines():
+            lines += Content(text).wrap(width) if text else [Content("")]
+        lines.append(Content(""))
+    return lines
+
+
+def rest_lines(chosen: Contender | None, session: Session, width: int) -> list[Content]:
+    """Each output, what was made of the model and what was not, and the command."""
     report = session.report
     model, row = report.model, row_of(report)
     if model is None:
         return []
     verdict = row.verdict if row else None
-    lines = _operators(chosen, report, width)
-    if model.advice is not None:
-        lines += [heading("Code, copied by c", width)]
-        for text in model.advice.snippet.splitlines():
-            lines += Content(text).wrap(width) if text else [Content("")]
-        lines.append(Content(""))
+    lines: list[Content] = []
     for title, facts in (
         ("Outputs", list(_outputs(chosen, verdict, report))),
         ("Forms", [Fact(built.recipe, Content(built_text(built))) for built in model.built]),
@@ -260,13 +284,7 @@ def _outputs(chosen: Contender | None, verdict: Verdict | None, report: Report) 
     if accuracy is None or len(accuracy.outputs) < 2:
         return
     for each in accuracy.outputs:
-        told = [f"error {error_text(each.relative_error)}"]
-        if each.cosine is not None:
-            told.append(f"cosine {each.cosine:.5f}")
-        if each.top1_agreement is not None:
-            told.append(f"top-1 {each.top1_agreement:.1%}")
-        worst = f"sample {each.worst_sample + 1} is off most, by {error_text(each.worst_error)}"
-        yield fact(each.name, ", ".join([*told, worst]))
+        yield fact(each.name, output_text(each))
 
 
 def _operators(chosen: Contender | None, report: Report, width: int) -> list[Content]:

@@ -7,6 +7,7 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from workbench import units
+from workbench.lab.overview import name_of
 
 from .. import drawing
 from ..session import Session
@@ -99,6 +100,9 @@ def _activity(session: Session) -> Content:
             return Content(session.failure.message if session.failure else "")
         case "stopping":
             return Content("writing what was measured...")
+        case "finished" | "incomplete" if session.has_model:
+            picks = (report.contenders.get(verdict.pick or "") for verdict in report.verdicts)
+            return Content(", ".join(f"pick: {name_of(pick.case)}" for pick in picks if pick))
         case "finished" | "incomplete":
             answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
