@@ -107,6 +107,8 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     assert "cannot be parsed" in str(refusal(path, tmp_path))
     path.write_bytes(b"\x08\x08\x12\x04cafe")
     assert "holds no graph" in str(refusal(path, tmp_path))
+    path.write_bytes(whole.replace(b"relu", b"\xff\xfe\xfd\xfc"))
+    assert "no valid UTF-8" in str(refusal(path, tmp_path))
     path.write_bytes(made.model([], [made.port("x", shape=[1])], []).SerializeToString())
     assert "no nodes" in str(refusal(path, tmp_path))
 
