@@ -54,6 +54,7 @@ class Contender:
     telemetry: Telemetry | None = None
     operators: list[OperatorShare] = field(default_factory=list)
     profiled_steps: int = 1  # that the operators' times add up
+    fallback_fraction: float = 0.0  # of their time, left to the CPU by another provider
     unprofiled: Reason | None = None
 
     @property

@@ -209,6 +209,7 @@ class Profile:
     operators: list[Operator]  # the longest, longest first
     total_s: float  # of all operators, those left out too
     device: str  # whose time that is: "cpu" or "gpu"
+    fallback_s: float = 0.0  # of `total_s`: of nodes that another provider left to the CPU
 
 
 class Setup:

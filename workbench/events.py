@@ -151,6 +151,7 @@ class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
     operators: list[OperatorShare]
     reason: Reason | None = None
     steps: int = 1  # that the times of the operators add up
+    fallback_fraction: float = 0.0  # of their time, left to the CPU by another provider
 
 
 class BatchTried(Event, frozen=True, kw_only=True, tag=True):

@@ -17,6 +17,7 @@ from .workers import Pool, WorkerFailed
 
 PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less
 PROFILE_DEADLINE_S = 20.0
+OPENING, OPENING_S = 3.0, 0.5  # of a session with its profiler: times the usual one, and at least
 
 GONE = Reason(
     "worker_died",
@@ -59,6 +60,12 @@ class Profiling:
             if key.device.startswith("cuda:"):
                 self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
 
+    def has_time_for(self, contender: Contender) -> bool:
+        """Whether its pass would end in time: what is asked too late costs the worker its life."""
+        opening_s = OPENING * (contender.setup.compile_s or 0.0)
+        needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * stats.median(contender.samples_s))
+        return needed_s <= self._end_s - self._control.now()
+
     def profile(self, contender: Contender, trace: TraceFile | None = None) -> None:
         """One contender, for the report, and for `trace` if there is one."""
         case, key = contender.case.id, worker_key(contender.case, contender.objective)
@@ -67,7 +74,7 @@ class Profiling:
         left_s = max(0.0, self._end_s + GRACE_S - self._control.now())
         deadline = min(PROFILE_DEADLINE_S, left_s)
         operators: list[OperatorShare] = []
-        reason = None
+        reason, fallback = None, 0.0
         try:
             if self._holders[case] != self._pool.generation.get(key, 0):
                 raise WorkerFailed(GONE, died=True)
@@ -75,6 +82,7 @@ class Profiling:
             if trace is not None:
                 trace.add(case, found["events"])
             whole = found["total_s"] or 1.0
+            fallback = found["fallback_s"] / whole
             operators = [
                 OperatorShare(**operator, share=operator["self_s"] / whole)
                 for operator in found["operators"]
@@ -83,5 +91,12 @@ class Profiling:
             reason = failure.reason
         now = self._control.now()
         self._emit(
-            ev.CaseProfiled(at_s=now, case=case, operators=operators, reason=reason, steps=steps)
+            ev.CaseProfiled(
+                at_s=now,
+                case=case,
+                operators=operators,
+                reason=reason,
+                steps=steps,
+                fallback_fraction=fallback,
+            )
         )

@@ -148,6 +148,7 @@ class Report:
                 contender = self.contenders[event.case]
                 contender.operators, contender.unprofiled = event.operators, event.reason
                 contender.profiled_steps = event.steps
+                contender.fallback_fraction = event.fallback_fraction
             case ev.BatchTried():
                 self.contenders[event.case].state = "measuring"
                 self.current_case = event.case

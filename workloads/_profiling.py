@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Case, Operator, Profile, WorkloadError
 
-from ._session import open_session
+from ._session import CPU, open_session, provider_of
 
 if TYPE_CHECKING:
     from ._torch import TorchTask
@@ -84,12 +84,17 @@ def by_onnxruntime(
     events = [event for event in events if event["ts"] >= counted_from]
     calls: Counter[str] = Counter()
     spent_us: Counter[str] = Counter()
+    fallback_us = 0.0
+    alone = provider_of(case) == CPU
     for event in events:
         if event["cat"] == "Node" and event["name"].endswith(NODE_MARK):
             operator = event["args"]["op_name"]
             calls[operator] += 1
             spent_us[operator] += event["dur"]
+            if not alone and event["args"].get("provider") == CPU:
+                fallback_us += event["dur"]
     operators = [
         Operator(name, calls[name], spent * 1e-6) for name, spent in spent_us.most_common(LONGEST)
     ]
-    return Profile(events, operators, sum(spent_us.values()) * 1e-6, "cpu")
+    total_s = sum(spent_us.values()) * 1e-6
+    return Profile(events, operators, total_s, "cpu", fallback_us * 1e-6)

@@ -22,7 +22,10 @@ PROVIDERS = {
     "migraphx": "MIGraphXExecutionProvider",
 }
 LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}  # otherwise all
-NO_SPIN = "nospin"  # threads that wait sleep at once
+CONFIGURED = {
+    "nospin": ("session.intra_op.allow_spinning", "0"),  # threads that wait sleep at once
+    "bf16": ("mlas.enable_gemm_fastmath_arm64_bfloat16", "1"),  # products of FP32, on ARM
+}
 NUMBERED = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "ROCMExecutionProvider")
 
 
@@ -85,6 +88,6 @@ def _options(case: Case) -> Any:
         if word in LEVELS:
             level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[word])
             options.graph_optimization_level = level
-        elif word == NO_SPIN:
-            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        elif word in CONFIGURED:
+            options.add_session_config_entry(*CONFIGURED[word])
     return options

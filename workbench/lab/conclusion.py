@@ -32,6 +32,8 @@ def conclude(
     pick = report.contenders[verdict.pick]
     told = _told(row, pick, facts)
     for contender in told:
+        if not profiling.has_time_for(contender):
+            break
         profiling.profile(contender)
     saved = lab.save(pick.case) if question.save_best is not None else None
     ready = saved is not None and saved.reason is None

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..document import Cpu
-from ..machine.isa import X86, lacking
+from ..machine.isa import X86, lacking, native
 from .facts import ModelFacts
 from .recipe import ORIGINAL, Recipe
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")
 SLOW_S = 0.05  # a run this long makes the trial of a form known to be slow too dear
-NO_SPIN, EXTENDED = "nospin", "extended"
+NO_SPIN, BASIC, EXTENDED, BFLOAT = "nospin", "basic", "extended", "bf16"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def first(field: Field) -> tuple[list[Entrant], dict[str, str]]:
             if most > 1:
                 found.append(Entrant(recipe, threads=most, mode=NO_SPIN))
         if _convolves(field) and recipes:
-            found.append(Entrant(ORIGINAL, threads=most, mode=EXTENDED))
+            found += [Entrant(ORIGINAL, threads=most, mode=level) for level in (EXTENDED, BASIC)]
     elif field.on_cpu and least != most:
         found.insert(1, Entrant(ORIGINAL, threads=least))
     for gpu in field.gpus:
@@ -93,11 +93,15 @@ def neighbours(leader: Entrant, field: Field) -> Iterator[Entrant]:
         return
     place = field.threads.index(leader.threads) if leader.threads in field.threads else 0
     for count in (*field.threads[max(0, place - 1) : place], *field.threads[place + 1 : place + 2]):
-        yield replace(leader, threads=count)
+        # A single thread waits for no other.
+        mode = None if count == 1 and leader.mode == NO_SPIN else leader.mode
+        yield replace(leader, threads=count, mode=mode)
     if leader.mode is None and leader.threads > 1:
         yield replace(leader, mode=NO_SPIN)
     if leader.mode is None and leader.recipe.method is None and _convolves(field):
         yield replace(leader, mode=EXTENDED)
+    if leader.mode is None and leader.recipe.method is None and _has_bfloat(field.cpu):
+        yield replace(leader, mode=BFLOAT)
     if leader.recipe.method == "static" and not leader.recipe.excluded:
         recipe = leader.recipe
         yield replace(leader, recipe=replace(recipe, per_channel=not recipe.per_channel))
@@ -107,6 +111,11 @@ def neighbours(leader: Entrant, field: Field) -> Iterator[Entrant]:
 
 def _precision(recipe: Recipe, field: Field) -> str:
     return field.facts.precision if recipe == ORIGINAL else recipe.precision
+
+
+def _has_bfloat(cpu: Cpu) -> bool:
+    """Whether ONNX Runtime has products of FP32 by BF16 here, which it has on ARM alone."""
+    return cpu.architecture not in X86 and native("bf16", cpu)
 
 
 def _convolves(field: Field) -> bool:

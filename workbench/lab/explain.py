@@ -103,6 +103,11 @@ def explain(contender: Contender, beside: Contender, won: bool, known: Evidence)
         slower = mine.run_s > other.run_s
         sentences += _losses(contender, mine, other, known) if slower else _gains(mine, other)
         sentences += _left_in_fp32(contender, mine, known)
+    if contender.fallback_fraction > NOTABLE:
+        sentences.append(
+            f"{contender.fallback_fraction:.0%} of its operators' time is spent on nodes that its "
+            "provider left to the CPU, and data is copied there and back."
+        )
     sentences += _threads(contender, beside)
     return Explanation(contender.case.id, won, sentences, _table(mine, other))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ MIX_SHARE = 0.5  # of the race's time left, for the search of nodes to leave in 
 MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to be worth it
 JOIN_LEAST_S = 1.5  # below this no newcomer would see enough rounds
 SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
-MOST_CONTENDERS = 14  # of a default run
+MOST_CONTENDERS = 16  # of a default run
+RIVALS = 3  # the next best, tried with the leader's threads
 # What the child says of the model or of the options, as opposed to what happened to the child.
 NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
 
@@ -295,7 +297,13 @@ class ModelLab:
         if self._request.thorough or len(leader.blocks) < SETTLED_ROUNDS:
             return []
         known = set(self._entrants.values())
-        beside = [e for e in neighbours(self._entrants[order[0]], self._field) if e not in known]
+        first_of_all = self._entrants[order[0]]
+        beside = [e for e in neighbours(first_of_all, self._field) if e not in known]
+        # What lost with other threads may win with the leader's.
+        for case in order[1 : 1 + RIVALS]:
+            rival = replace(self._entrants[case], threads=first_of_all.threads, mode=None)
+            if rival not in known and rival not in beside:
+                beside.append(rival)
         return self._admit(beside[: max(0, MOST_CONTENDERS - len(contenders))], until_s)
 
     def _worth_mixing(self, measured: Sequence[Contender], leader: Contender) -> Contender | None:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..contract import Case
-from .entrants import EXTENDED, NO_SPIN
+from .entrants import BFLOAT, EXTENDED, NO_SPIN
 from .facts import ModelFacts
+
+ENTRIES = {  # as `workloads._session` sets them
+    NO_SPIN: ("session.intra_op.allow_spinning", "0"),
+    BFLOAT: ("mlas.enable_gemm_fastmath_arm64_bfloat16", "1"),
+}
 
 
 def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> str:
@@ -20,8 +25,11 @@ def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> s
     ]
     if case.threads is not None:
         lines.append(f"options.intra_op_num_threads = {case.threads}")
-    if NO_SPIN in words:
-        lines.append('options.add_session_config_entry("session.intra_op.allow_spinning", "0")')
+    lines += [
+        f"options.add_session_config_entry({key!r}, {value!r})"
+        for word, (key, value) in ENTRIES.items()
+        if word in words
+    ]
     if EXTENDED in words:
         level = "ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED"
         lines.append(f"options.graph_optimization_level = {level}")

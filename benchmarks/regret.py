@@ -1,0 +1,264 @@
+"""How good is `advise --model`?  Its pick against an exhaustive measurement of every contender.
+
+`python benchmarks/regret.py [MODEL...]` (make regret) asks for advice on each model of the corpus
+at each batch, then builds every form itself, opens it with every thread count and option, and
+times all of them in turns in one process.  Contenders over the error limit do not count.  Those
+that can still be the best after the first pass, and the pick, are timed again, since the least of
+many noisy medians is too low.  Prints Markdown; keeps what it has in .corpus/regret.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle, product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[0] = str(ROOT)
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+import msgspec  # noqa: E402
+
+from benchmarks import corpus  # noqa: E402
+from workbench.contract import Case, WorkloadError  # noqa: E402
+from workbench.lab.entrants import Entrant, Field, first, thread_counts  # noqa: E402
+from workbench.lab.facts import ModelFacts  # noqa: E402
+from workbench.lab.question import MAX_ERROR  # noqa: E402
+from workbench.lab.recipe import CALIBRATIONS, ORIGINAL, SCOPES, Recipe  # noqa: E402
+from workbench.machine import detect  # noqa: E402
+from workloads._session import open_session  # noqa: E402
+from workloads.lab import agreement, samples  # noqa: E402
+from workloads.lab.child import Lab  # noqa: E402
+
+KEPT = corpus.FOLDER / "regret.jsonl"
+BLOCK_S, FIRST_ROUNDS, FINAL_ROUNDS = 0.1, 10, 20
+CLOSE = 1.15  # of the best first median: who is timed again
+
+
+def advice(file: Path, source: corpus.Source, batch: int) -> tuple[dict[str, Any], float]:
+    """The document of `workbench advise`, and the seconds it took."""
+    command = [sys.executable, "-m", "workbench", "advise", "--model", str(file), "--json"]
+    command += ["--batch", str(batch)] if batch > 1 else []
+    for name, shape in source.shapes.items():
+        command += ["--shape", f"{name}={shape.replace(corpus.BATCH, str(batch))}"]
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, cwd=ROOT)
+    seconds = time.perf_counter() - began
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
+    return json.loads(done.stdout), seconds
+
+
+class Exhaustive:
+    """Every form of one model at one batch."""
+
+    def __init__(self, file: Path, source: corpus.Source, batch: int, folder: str) -> None:
+        self.model, self.folder, self.lab = str(file), folder, Lab()
+        shapes = {
+            name: [batch if axis == corpus.BATCH else int(axis) for axis in text.split(",")]
+            for name, text in source.shapes.items()
+        }
+        wanted = batch if batch > 1 else None
+        told = self.lab.inspect(self.model, folder, shapes, None, wanted, 0)
+        self.facts = msgspec.convert(told, ModelFacts)
+        self.products = self.lab.prepare(self.model, folder)["products"]
+        self.files = {ORIGINAL: self.model}
+        self.inputs = samples.read(Path(folder, samples.INPUTS)) or [[]]
+        self.references = samples.read(Path(folder, samples.REFERENCE))
+
+    def entrants(self, mixed: Sequence[Recipe]) -> Iterator[Entrant]:
+        """All of --thorough, the mixed forms that the advice found, and sleeping threads."""
+        cpu = detect()[0].cpu
+        threads = thread_counts(cpu)
+        field = Field(self.facts, self.products, cpu, threads, thorough=True)
+        found, _ = first(field)
+        for recipe in mixed:
+            found += [Entrant(recipe, threads=count) for count in threads]
+            found.append(Entrant(recipe, threads=threads[0], mode="nospin"))
+        found.append(Entrant(ORIGINAL, threads=threads[-1], mode="extended"))
+        yield from dict.fromkeys(found)
+
+    def open(self, entrant: Entrant) -> Any:
+        """A runner of one step, or None where the form cannot be made or is over the limit."""
+        try:
+            if entrant.recipe not in self.files:
+                fields = entrant.recipe.as_fields()
+                self.files[entrant.recipe] = self.lab.build(self.model, self.folder, fields)["file"]
+            case = Case("model", "cpu", "onnxruntime", "fp32", None, entrant.threads)
+            case = replace(case, mode=entrant.mode)
+            session = open_session(self.files[entrant.recipe], case)
+            names = [port.name for port in session.get_inputs()]
+            outputs = [port.name for port in session.get_outputs()]
+            feeds = [dict(zip(names, sample, strict=True)) for sample in self.inputs]
+            answers = [session.run(None, feed) for feed in feeds]
+            compared = agreement.compare(outputs, answers, self.references)
+        except WorkloadError:
+            return None
+        if agreement.summary(compared, "relative_error") > MAX_ERROR:
+            return None
+        turn = cycle(feeds)
+        return lambda: session.run(None, next(turn))
+
+
+def times(runners: dict[str, Any], rounds: int) -> dict[str, float]:
+    """Median over rounds of each one's median in a block, taking turns."""
+    found: dict[str, list[float]] = {name: [] for name in runners}
+    for number in range(rounds):
+        names = list(runners) if number % 2 == 0 else list(reversed(runners))
+        for name in names:
+            step, block = runners[name], []
+            step(), step()
+            until = time.perf_counter() + BLOCK_S
+            while time.perf_counter() < until or len(block) < 3:
+                began = time.perf_counter()
+                step()
+                block.append(time.perf_counter() - began)
+            found[name].append(median(block))
+    return {name: median(values) for name, values in found.items()}
+
+
+def name_of(entrant: Entrant, facts: ModelFacts) -> str:
+    form = facts.precision if entrant.recipe == ORIGINAL else entrant.recipe.label
+    return "/".join(filter(None, (form, entrant.mode, f"t{entrant.threads}")))
+
+
+def picked(document: dict[str, Any]) -> str:
+    """The pick's name, as `name_of` would say it."""
+    pick = document["verdicts"][0]["pick"]
+    case = next(m["case"] for m in document["measurements"] if m["id"] == pick)
+    form = "-".join(filter(None, (case["precision"], case["quantization"])))
+    return "/".join(filter(None, (form, case["mode"], f"t{case['threads']}")))
+
+
+def mixed_recipes(document: dict[str, Any]) -> list[Recipe]:
+    """The recipes of the advice's mixed forms, told by their names."""
+    found = []
+    for built in document["model"]["built"]:
+        both = (False, True)
+        axes = product(SCOPES, ("u8", "s8"), both, both, CALIBRATIONS)
+        for scope, activations, per_channel, reduce_range, calibration in axes:
+            recipe = Recipe("int8", "static", scope, activations, per_channel, reduce_range)
+            recipe = replace(recipe, calibration=calibration, excluded=tuple(built["excluded"]))
+            if built["excluded"] and built["reason"] is None and recipe.label == built["recipe"]:
+                found.append(recipe)
+    return found
+
+
+def judge(file: Path, source: corpus.Source, batch: int) -> dict[str, Any]:
+    """One row of the table."""
+    document, advised_s = advice(file, source, batch)
+    pick, began = picked(document), time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="regret-") as folder:
+        every = Exhaustive(file, source, batch, folder)
+        runners, count = {}, 0
+        for entrant in every.entrants(mixed_recipes(document)):
+            count += 1
+            if (runner := every.open(entrant)) is not None:
+                runners[name_of(entrant, every.facts)] = runner
+        first_times = times(runners, FIRST_ROUNDS)
+        exhaustive_s = time.perf_counter() - began
+        best = min(first_times.values())
+        close = [name for name, value in first_times.items() if value <= CLOSE * best]
+        again = dict.fromkeys([*close, pick, *(n for n in runners if n.startswith("fp32/t"))])
+        valid = pick in runners
+        final = times({name: runners[name] for name in again if name in runners}, FINAL_ROUNDS)
+    winner = min(final, key=final.__getitem__)
+    most = max(int(name.rpartition("/t")[2]) for name in final)
+    warnings = [*document["warnings"], *document["verdicts"][0]["warnings"]]
+    codes = {warning["code"] for warning in warnings}
+    return {
+        "model": source.name,
+        "kind": source.kind,
+        "batch": batch,
+        "contenders": count,
+        "pick": pick,
+        "best": winner,
+        "regret": final[pick] / final[winner] if valid else None,
+        "valid": valid,
+        "best_ms": final[winner] * 1e3,
+        "fp32_ratio": final[f"fp32/t{most}"] / final[winner] if f"fp32/t{most}" in final else None,
+        "advised_s": advised_s,
+        "exhaustive_s": exhaustive_s,
+        "size_bytes": file.stat().st_size,
+        "settled": "pick_unsettled" not in codes,
+        "busy": "busy_machine" in codes,
+    }
+
+
+HEADER = ("model", "kind", "batch", "pick", "pick / best", "best", "fp32, all cores / best")
+HEADER += ("advice", "of exhaustive")
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    lines = [HEADER, ("---",) * len(HEADER)]
+    for row in rows:
+        plain = row["fp32_ratio"]
+        lines.append(
+            (
+                row["model"],
+                row["kind"],
+                str(row["batch"]),
+                row["pick"],
+                "over the limit" if row["regret"] is None else f"{row['regret']:.3f}",
+                "the same" if row["pick"] == row["best"] else row["best"],
+                "-" if plain is None else f"{plain:.2f}",
+                f"{row['advised_s']:.1f} s",
+                f"{row['advised_s'] / row['exhaustive_s']:.0%}",
+            )
+        )
+    told = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{told}\n\n{summary(rows)}"
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> str:
+    known = [row["regret"] for row in rows if row["regret"] is not None]
+    plain = [row["fp32_ratio"] for row in rows if row["fp32_ratio"] is not None]
+    share = sum(r["advised_s"] for r in rows) / sum(r["exhaustive_s"] for r in rows)
+    return (
+        f"{len(rows)} cases: geometric mean of pick / best {geometric(known):.3f}, worst "
+        f"{max(known, default=math.nan):.3f}; {len(rows) - len(known)} picks over the error limit; "
+        f"FP32 on all cores {geometric(plain):.2f}; advice took {share:.0%} of the exhaustive "
+        f"time, {max(row['advised_s'] for row in rows):.1f} s at most."
+    )
+
+
+def geometric(values: Sequence[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", help="of the corpus; default all")
+    parser.add_argument("--again", action="store_true", help="forget what was kept")
+    arguments = parser.parse_args()
+    sources = corpus.chosen(arguments.models or None)
+    files = corpus.fetch(corpus.FOLDER, [source.name for source in sources])
+    if arguments.again:
+        KEPT.unlink(missing_ok=True)
+    kept = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
+    for source in sources:
+        for batch in source.batches:
+            if any((r["model"], r["batch"]) == (source.name, batch) for r in kept):
+                continue
+            row = judge(files[source.name], source, batch)
+            kept.append(row)
+            with KEPT.open("a") as out:
+                out.write(json.dumps(row) + "\n")
+            print(json.dumps(row), file=sys.stderr, flush=True)
+    wanted = {source.name for source in sources}
+    print(table([row for row in kept if row["model"] in wanted]))
+
+
+if __name__ == "__main__":
+    main()
