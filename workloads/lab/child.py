@@ -14,6 +14,7 @@ from workbench.worker import serve
 
 from .._session import PROVIDERS
 from . import inspection
+from .errors import clear_errors
 
 
 class Lab:
@@ -52,13 +53,15 @@ class Lab:
         """Write `prepared.onnx`; the steps with their sizes, and what there is to quantise."""
         from . import prepare
 
-        return prepare.prepare(Path(model), Path(folder))
+        with clear_errors("it cannot be prepared", code="not_prepared"):
+            return prepare.prepare(Path(model), Path(folder))
 
     def build(self, model: str, folder: str, recipe: dict[str, Any]) -> dict[str, Any]:
         """Make one form of the prepared model: its file, size, operators and share in INT8."""
         from . import quantise
 
-        return quantise.build(Path(folder), Recipe.of(recipe))
+        with clear_errors("this form cannot be made", code="not_built"):
+            return quantise.build(Path(folder), Recipe.of(recipe))
 
     def close(self) -> None:
         """Nothing is held between requests."""
