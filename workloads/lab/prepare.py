@@ -60,12 +60,7 @@ def load(file: Path) -> Any:
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    outside = {
-        entry.value
-        for tensor in model.graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
+    outside = external_files(model)
     size = model.ByteSize() + sum(_size(file.parent / name) for name in outside)
     if size > LARGEST_BYTES:
         raise WorkloadError(
@@ -76,6 +71,26 @@ def load(file: Path) -> Any:
     if outside:
         onnx.load_external_data_for_model(model, str(file.parent))
     return model
+
+
+def external_files(model: Any) -> set[str]:
+    """The files that hold weights of a model, relative to its own."""
+    return {
+        entry.value
+        for tensor in _tensors(model.graph)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield attribute.t
+            yield from attribute.tensors
+        for inner in subgraphs(node):
+            yield from _tensors(inner)
 
 
 class _Check:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,16 @@ def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
         ) from error
 
 
-def static(model: Any, found: Ranges, recipe: Recipe) -> bytes:
-    """QDQ form; ONNX Runtime fuses the pairs into integer kernels where it loads them."""
+def static_types(recipe: Recipe) -> tuple[str, ...]:
+    """The operators that a static form quantises."""
+    return PRODUCTS + (BETWEEN if recipe.scope == "all" else ABSORBED)
+
+
+def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) -> bytes:
+    """QDQ form; ONNX Runtime fuses the pairs into integer kernels where it loads them.
+
+    `only`: names of the nodes to quantise, where not all of them are.
+    """
     import numpy as np
     from onnxruntime import quantization
 
@@ -117,9 +126,9 @@ def static(model: Any, found: Ranges, recipe: Recipe) -> bytes:
         kinds.QInt8,
         kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
         quantization.TensorsData(quantization.CalibrationMethod.MinMax, limits),
-        [],
+        list(only),
         list(recipe.excluded),
-        list(PRODUCTS + (BETWEEN if everything else ABSORBED)),
+        list(static_types(recipe)),
         {
             # Of two activations each is quantised for this one product: dearer than what it saves.
             "MatMulConstBOnly": True,
