@@ -175,6 +175,24 @@ def test_dynamic_products_leave_convolutions_alone(tmp_path: Path) -> None:
     assert 0 < products["coverage"] < 0.01  # the Gemm alone
 
 
+def test_dynamic_products_of_a_net_of_convolutions_are_none(tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.add("Conv", "x", graph.weight(4, 3, 3, 3))
+    prepared(graph.model(IMAGES, x), tmp_path, IMAGES)
+    with pytest.raises(WorkloadError) as refused:
+        build(tmp_path, Recipe("int8", "dynamic", "products"))
+    assert refused.value.hint and "try another" in refused.value.hint
+
+
+def test_shared_weights_count_once_in_the_file_and_twice_in_the_work(tmp_path: Path) -> None:
+    graph = Graph()
+    weight = graph.weight(16, 16)
+    x = graph.add("MatMul", graph.add("MatMul", "x", weight), weight)
+    told = prepared(graph.model(ROWS, x), tmp_path, ROWS)
+    assert (told["weights_bytes"], told["multiply_adds"]) == (4 * 16 * 16, 2 * 4 * 16 * 16)
+    assert build(tmp_path, STATIC)["coverage"] == 1.0
+
+
 def test_an_lstm_goes_dynamic_only(tmp_path: Path) -> None:
     prepared(recurrent(), tmp_path, STEPS)
     told = build(tmp_path, Recipe("int8", "dynamic", "products"))

@@ -71,6 +71,17 @@ def products(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
     return found
 
 
+def weights_bytes(model: Any) -> int:
+    """Of all weights of products in the main graph; those that several share count once."""
+    taken = {
+        node.input[place]
+        for node in model.graph.node
+        for place in WEIGHTS.get(node.op_type, ())
+        if place < len(node.input)
+    }
+    return sum(_bytes(item) for item in model.graph.initializer if item.name in taken)
+
+
 def keep(folder: Path, found: Sequence[Product]) -> None:
     (folder / FILE).write_text(json.dumps([asdict(product) for product in found]))
 

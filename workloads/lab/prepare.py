@@ -43,14 +43,14 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
             current = changed
             forms.append(_form(step, current))
         _name_nodes(current)
-        _flatten_biases(current)
+        _fit_weights(current)
         found = nodes.products(current, folder, check.inputs[0])
     nodes.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
     return {
         "forms": forms,
         "multiply_adds": None if _products_in_subgraphs(current) else nodes.total(found),
-        "weights_bytes": sum(product.weights_bytes for product in found),
+        "weights_bytes": nodes.weights_bytes(current),
         "products": dict(Counter(product.type for product in found if product.quantisable)),
     }
 
@@ -202,20 +202,22 @@ def _name_nodes(model: Any) -> None:
         taken.add(node.name)
 
 
-def _flatten_biases(model: Any) -> None:
-    """A Gemm's bias of one row becomes a vector, the only kind that scales per channel fit."""
+def _fit_weights(model: Any) -> None:
+    """What the quantisers change about weights must not contradict what is told of them.
+
+    They transpose weights and leave the shapes told elsewhere; and a Gemm's bias of one row is
+    taken for a scalar where scales are per channel, so it becomes a vector.
+    """
     weights = {weight.name: weight for weight in model.graph.initializer}
+    stale = [info for info in model.graph.value_info if info.name in weights]
+    for info in stale:
+        model.graph.value_info.remove(info)
     takers = Counter(name for node in nodes_within(model.graph) for name in node.input)
     for node in model.graph.node:
-        bias = (
-            weights.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
-        )
-        if bias is None or takers[bias.name] > 1 or len(bias.dims) != 2 or bias.dims[0] != 1:
-            continue
-        del bias.dims[0]
-        stale = [info for info in model.graph.value_info if info.name == bias.name]
-        for info in stale:
-            model.graph.value_info.remove(info)
+        operands = list(node.input) if node.op_type == "Gemm" else []
+        bias = weights.get(operands[2]) if len(operands) > 2 else None
+        if bias is not None and takers[bias.name] == 1 and list(bias.dims[:-1]) == [1]:
+            del bias.dims[0]
 
 
 def _products_in_subgraphs(model: Any) -> bool:

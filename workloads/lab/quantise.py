@@ -58,10 +58,13 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
     if recipe.method is not None:
         coverage = integer_share(made, folder)
         if not coverage:
+            there = any(product.quantisable for product in nodes.kept(folder))
             raise WorkloadError(
                 f"{recipe.quantization} quantisation left every product in floating point",
                 code="not_quantised",
-                hint="its products have no constant weights, or lie inside If, Loop or Scan",
+                hint="this form has no integer kernels for what the model holds; try another"
+                if there
+                else "its products have no constant weights, or lie inside If, Loop or Scan",
             )
     else:
         _require_loads(made)
