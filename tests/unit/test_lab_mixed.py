@@ -102,7 +102,7 @@ def test_a_mix_found_before_the_time_ends_is_kept(
 
 
 def test_costs_are_shares_of_the_seconds_where_all_are_known() -> None:
-    told = [nodes.Product(name, "MatMul", ["w"], 4, 10, None) for name in "ab"]
+    told = [nodes.Product(name, "MatMul", ["w"], 4, 10) for name in "ab"]
     assert mixed._costs(told, {"a": 3.0, "b": 1.0}) == {"a": 0.75, "b": 0.25}
     assert mixed._costs(told, {"a": 3.0}) == {"a": 0.5, "b": 0.5}  # b's time is not known
 

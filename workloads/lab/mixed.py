@@ -47,7 +47,8 @@ def mixed(
     with sessions.quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
         chosen = search.run(units(search.model, nodes.kept(folder), recipe, costs))
-        told = quantise.keep(folder, chosen.recipe, chosen.made)
+        made = quantise.static(search.model, ranges(folder, recipe.calibration), chosen.recipe)
+        told = quantise.keep(folder, chosen.recipe, made)
     return {
         "recipe": chosen.recipe.as_fields(),
         **told,
@@ -99,7 +100,6 @@ def _costs(found: Sequence[nodes.Product], costs: Mapping[str, float] | None) ->
 @dataclass(frozen=True)
 class _Mix:
     recipe: Recipe
-    made: bytes
     error: float
     left: frozenset[Unit]  # in FP32
 
@@ -125,7 +125,6 @@ class _Search:
         self._few = len(self._inputs)
         self._trial_s = 0.0
         self.tried = 0
-        self._nearest = math.inf
         self._seen: dict[frozenset[Unit], _Mix] = {}
 
     def run(self, found: Sequence[Unit]) -> _Mix:
@@ -134,7 +133,8 @@ class _Search:
             raise self._no_mix("there is nothing to choose from")
         try:
             order = self._order(found)
-            self._require_hope(order)
+            if self._metric == "relative_error":
+                self._require_hope(order)
             best = self._fewest(order)
             if best is not None:
                 self._readmit(best)
@@ -173,21 +173,19 @@ class _Search:
         if key not in self._seen:
             names = tuple(name for unit in left for name in unit.names)
             recipe = replace(self._recipe, excluded=(*self._recipe.excluded, *names))
-            made, error = self._run(recipe, (), len(self._inputs), self._metric)
-            self._seen[key] = _Mix(recipe, made, error, key)
+            error = self._run(recipe, (), len(self._inputs), self._metric)
+            self._seen[key] = _Mix(recipe, error, key)
         return self._seen[key]
 
     def _alone(self, group: Sequence[Unit]) -> float:
         """The relative error of a few samples where only `group` is quantised."""
         names = [name for unit in group for name in unit.names]
-        return self._run(self._recipe, names, self._few, "relative_error")[1]
+        return self._run(self._recipe, names, self._few, "relative_error")
 
-    def _run(
-        self, recipe: Recipe, only: Sequence[str], count: int, metric: str
-    ) -> tuple[bytes, float]:
-        """The model and its error over `count` samples: infinite where it gives NaN."""
+    def _run(self, recipe: Recipe, only: Sequence[str], count: int, metric: str) -> float:
+        """The error over `count` samples: infinite where the form gives NaN."""
         began = time.monotonic()
-        if began + self._trial_s > self._ends:
+        if began + 2 * self._trial_s > self._ends:  # the form chosen has to be made once more
             raise _OutOfTimeError
         made = quantise.static(self.model, self._ranges, recipe, only)
         session = sessions.open_session(made)
@@ -201,8 +199,8 @@ class _Search:
         try:
             outputs = agreement.compare(names, answers, self._reference[:count])
         except WorkloadError:
-            return made, math.inf
-        return made, agreement.summary(outputs, metric)
+            return math.inf
+        return agreement.summary(outputs, metric)
 
     # ---------------------------------------------------------- the search
 
@@ -226,7 +224,8 @@ class _Search:
         """The mix that leaves out the fewest units from the front of `order`."""
         low, high = 0, len(order)  # `low` is known to be too few, `high` leaves nothing quantised
         best = None
-        guess = self._predicted(order, MARGIN)
+        told = self._metric == "relative_error"  # single units tell nothing of other metrics
+        guess = self._predicted(order, MARGIN) if told else high // 2
         while low + 1 < high:
             trial = self._try([unit for unit, _ in order[:guess]])
             if self._keeps(trial):

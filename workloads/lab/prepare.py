@@ -16,6 +16,7 @@ from typing import Any
 from workbench.contract import WorkloadError
 
 from . import agreement, nodes, samples, sessions
+from .nodes import nodes_within, subgraphs
 
 PREPARED = "prepared.onnx"
 OPSET = 13  # the first in which weights can have a scale per channel
@@ -49,9 +50,9 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     (folder / PREPARED).write_bytes(current.SerializeToString())
     return {
         "forms": forms,
-        "multiply_adds": None if _products_in_subgraphs(current) else nodes.total(found),
+        "multiply_adds": nodes.total(found),
         "weights_bytes": nodes.weights_bytes(current),
-        "products": dict(Counter(product.type for product in found if product.quantisable)),
+        "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }
 
 
@@ -192,9 +193,9 @@ def _simplified(model: Any, folder: Path) -> Any:
 
 
 def _name_nodes(model: Any) -> None:
-    """Give every node of the main graph a name of its own: quantisers tell nodes by it."""
+    """Give every node of all graphs a name of its own: quantisers tell nodes by it."""
     taken: set[str] = set()
-    for number, node in enumerate(model.graph.node):
+    for number, node in enumerate(nodes_within(model.graph)):
         if not node.name or node.name in taken:
             node.name = f"{node.op_type}.{number}"
             while node.name in taken:
@@ -218,30 +219,6 @@ def _fit_weights(model: Any) -> None:
         bias = weights.get(operands[2]) if len(operands) > 2 else None
         if bias is not None and takers[bias.name] == 1 and list(bias.dims[:-1]) == [1]:
             del bias.dims[0]
-
-
-def _products_in_subgraphs(model: Any) -> bool:
-    return any(
-        node.op_type in nodes.WEIGHTS
-        for outer in model.graph.node
-        for graph in subgraphs(outer)
-        for node in nodes_within(graph)
-    )
-
-
-def subgraphs(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def nodes_within(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph and of all graphs inside it."""
-    for node in graph.node:
-        yield node
-        for inner in subgraphs(node):
-            yield from nodes_within(inner)
 
 
 def _form(step: str, model: Any) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from workbench.contract import WorkloadError
 from workbench.lab.recipe import Recipe
 
 from . import nodes, sessions
-from .prepare import PREPARED, nodes_within
+from .nodes import nodes_within
+from .prepare import PREPARED
 from .ranges import Ranges, ranges
 
 PRODUCTS = ("Conv", "MatMul", "Gemm")
@@ -64,7 +65,7 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
                 code="not_quantised",
                 hint="this form has no integer kernels for what the model holds; try another"
                 if there
-                else "its products have no constant weights, or lie inside If, Loop or Scan",
+                else "none of its products has constant weights",
             )
     else:
         _require_loads(made)
@@ -169,6 +170,7 @@ def _quantised_dynamically(model: Any, folder: Path, recipe: Recipe, types: list
             reduce_range=recipe.reduce_range,
             weight_type=quantization.QuantType.QInt8,
             nodes_to_exclude=list(recipe.excluded),
+            extra_options={"EnableSubgraph": any(p.inside for p in nodes.kept(folder))},
         )
         return result.read_bytes()
 
@@ -194,7 +196,7 @@ def integer_share(made: bytes, folder: Path) -> float | None:
         file = Path(scratch, "optimised.onnx")
         _require_loads(made, file)
         graph = onnx.load(str(file)).graph
-    taken = {name for node in graph.node if node.op_type in INTEGER for name in node.input}
+    taken = {name for node in nodes_within(graph) if node.op_type in INTEGER for name in node.input}
     found = nodes.kept(folder)
     chosen = {p.name for p in found if p.quantisable and _taken(p, taken)}
     return nodes.share(found, chosen) or 0.0
