@@ -63,6 +63,31 @@ class Lab:
         with clear_errors("this form cannot be made", code="not_built"):
             return quantise.build(Path(folder), Recipe.of(recipe))
 
+    def mixed(
+        self,
+        model: str,
+        folder: str,
+        recipe: dict[str, Any],
+        metric: str,
+        limit: float,
+        seconds: float,
+        costs: dict[str, float] | None,
+    ) -> dict[str, Any]:
+        """Find the nodes of a static form to leave in FP32, so that its error keeps `limit`.
+
+        `metric` is one of `agreement.METRICS`, `costs` FP32 seconds by node.  What `build` tells,
+        with the recipe, its `error` and how many models were `tried`.
+        """
+        from . import mixed
+
+        return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds, costs)
+
+    def save(self, model: str, folder: str, form: str, destination: str) -> dict[str, Any]:
+        """Write the file `form` of the folder (or the model itself) to `destination`."""
+        from . import save
+
+        return save.save(Path(model), Path(folder), Path(form), Path(destination))
+
     def close(self) -> None:
         """Nothing is held between requests."""
 
