@@ -159,7 +159,9 @@ def answer_lines(
     report, row = session.report, row_of(session.report)
     verdict = row.verdict if row else None
     facts = list(_advice(found, session))
-    lines = [heading("Answer" if verdict else "So far", width), *wrapped(facts, width, INDENT)]
+    lines = wrapped(facts, width, INDENT)
+    if facts:
+        lines.insert(0, heading("Answer" if verdict else "So far", width))
     why = _explanations(report)
     pick = report.contenders.get((verdict.pick if verdict else "") or "")
     for contender in (pick, None if chosen is pick else chosen):
@@ -220,10 +222,13 @@ def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
     """The fastest so far that may be picked."""
     model = report.model
     for entry in found:
-        fits = model is not None and not is_too_far_off(entry.contender, model.facts)
-        if fits and entry.gain is not None:
+        if model is None or entry.gain is None:
+            continue
+        if not is_too_far_off(entry.contender, model.facts):
             name = name_of(entry.contender.case)
             gain = f", {units.ratio(entry.gain)} against the model as given"
+            if is_as_given(entry.contender.case, model.facts):
+                gain = ", the model as given"
             yield fact("leading", f"{name}{gain}")
             return
 
@@ -260,7 +265,7 @@ def rest_lines(chosen: Contender | None, session: Session, width: int) -> list[C
     verdict = row.verdict if row else None
     lines: list[Content] = []
     for title, facts in (
-        ("Outputs", list(_outputs(chosen, verdict, report))),
+        _outputs(chosen, verdict, report),
         ("Forms", [Fact(built.recipe, Content(built_text(built))) for built in model.built]),
         ("Not tried", _not_tried(model, verdict)),
         ("Preparation", [fact("", text) for text in forms_lines(model.facts.forms)]),
@@ -277,14 +282,16 @@ def _not_tried(model: ModelReport, verdict: Verdict | None) -> list[Fact]:
     return [fact(name, why) for name, why in left_out(model, verdict).items()]
 
 
-def _outputs(chosen: Contender | None, verdict: Verdict | None, report: Report) -> Iterator[Fact]:
+def _outputs(
+    chosen: Contender | None, verdict: Verdict | None, report: Report
+) -> tuple[str, list[Fact]]:
     """The error of each output of the chosen contender, where there are several."""
     contender = chosen or report.contenders.get((verdict.pick if verdict else "") or "")
     accuracy = contender.accuracy if contender else None
-    if accuracy is None or len(accuracy.outputs) < 2:
-        return
-    for each in accuracy.outputs:
-        yield fact(each.name, output_text(each))
+    if contender is None or accuracy is None or len(accuracy.outputs) < 2:
+        return "", []
+    facts = [fact(each.name, output_text(each)) for each in accuracy.outputs]
+    return f"Outputs of {name_of(contender.case)}", facts
 
 
 def _operators(chosen: Contender | None, report: Report, width: int) -> list[Content]:

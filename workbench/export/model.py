@@ -212,13 +212,13 @@ def _built(built: Sequence[Built]) -> Iterator[str]:
 
 
 def built_text(built: Built) -> str:
-    """`3.43 MiB in 2.46 s, 98 % of the products in INT8`, or why it could not be made."""
+    """`3.43 MiB in 2.46 s, products 98% INT8`, or why it could not be made."""
     if built.reason is not None:
         hint = f" - {built.reason.hint}" if built.reason.hint else ""
         return f"could not be made: {built.reason.message}{hint}"
     told = f"{units.size(built.size_bytes)} in {units.duration(built.seconds)}"
     if built.coverage is not None:
-        told += f", {built.coverage:.0%} of the products in INT8"
+        told += f", products {built.coverage:.0%} INT8"
     if built.excluded:
         named = ", ".join(built.excluded[:MOST_NAMED])
         more = f" and {rest} more" if (rest := len(built.excluded) - MOST_NAMED) > 0 else ""
@@ -249,10 +249,7 @@ def forms_lines(forms: Sequence[Form]) -> Iterator[str]:
         if form.reason is not None:
             yield f"{form.step}: left out, {form.reason.message}"
             continue
-        if before is not None and (form.size_bytes, form.nodes) != (
-            before.size_bytes,
-            before.nodes,
-        ):
+        if before is not None and _form(form) != _form(before):
             yield f"{form.step}: {_form(before)} -> {_form(form)}"
         before = form
 
