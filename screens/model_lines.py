@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from textual.content import Content
 
@@ -10,6 +11,7 @@ from workbench import units
 from workbench.contender import Contender
 from workbench.document import Verdict
 from workbench.export.model import (
+    RACED,
     built_text,
     facts_lines,
     forms_lines,
@@ -18,10 +20,12 @@ from workbench.export.model import (
 )
 from workbench.lab.facts import Explanation, ModelFacts, ModelReport
 from workbench.lab.overview import (
+    LESS,
     Entry,
     agreement,
     brief,
     compared,
+    counted,
     error_text,
     is_as_given,
     is_too_far_off,
@@ -30,6 +34,7 @@ from workbench.lab.overview import (
     recommendation,
     row_of,
 )
+from workbench.measure.statistics import median
 from workbench.report import Report, Row
 
 from . import drawing
@@ -46,10 +51,11 @@ BAR = 24  # cells of the longest bar
 
 # --------------------------------------------------------------- contenders
 
-COLUMNS = (
+_COLUMNS = (
     Column("form", "Form"),
     Column("run", "Run"),
     Column("median", "Median", rank=2, align="right"),
+    Column("counted", "", rank=2, align="right"),
     Column("gain", "Gain", rank=1, align="right"),
     Column("bar", "", rank=8, minimum=6, maximum=BAR),
     Column("error", "Error", rank=1, align="right"),
@@ -57,6 +63,13 @@ COLUMNS = (
     Column("size", "Size", rank=6, align="right"),
     Column("state", "State", rank=1, patient=True),
 )
+
+
+def columns(row: Row) -> list[Column]:
+    """With what the objective counts, where that is no time."""
+    asked = row.plan.objective.capitalize() if row.plan.objective in LESS else None
+    told = [replace(c, title=asked or "") if c.key == "counted" else c for c in _COLUMNS]
+    return [column for column in told if asked or column.key != "counted"]
 
 
 def entry_lines(found: Sequence[Entry], row: Row, session: Session) -> list[Line]:
@@ -79,6 +92,7 @@ def _entry_line(entry: Entry, row: Row, session: Session, facts: ModelFacts, mos
     }
     if contender.blocks:
         cells["median"] = median_texts(contender, figures)
+    cells["counted"] = Content(counted(contender))
     if entry.gain is not None:
         cells["gain"] = Content(units.ratio(entry.gain))
         cells["bar"] = _bar(entry.gain / most, device_style(contender.case))
@@ -299,7 +313,8 @@ def _operators(chosen: Contender | None, report: Report, width: int) -> list[Con
     row, model = row_of(report), report.model
     if found is None or row is None or model is None:
         return []
-    case = report.contenders[found.case].case
+    contender = report.contenders[found.case]
+    case = contender.case
     given = original(row, model.facts, case.device_kind)
     longest = max(max(each.fp32_s, each.int8_s) for each in found.operators) or 1.0
     columns = (
@@ -318,6 +333,12 @@ def _operators(chosen: Contender | None, report: Report, width: int) -> list[Con
             "gain": Content(units.ratio(each.fp32_s / each.int8_s) if both else ""),
         }
         lines.append(Line(each.operator, cells))
+    if given is not None:  # for a profiled run is slower, and may mislead
+        raced = [median(c.samples_s) for c in (given, contender)]
+        cells = {"operator": Content(RACED), "gain": Content(units.ratio(raced[0] / raced[1]))}
+        for key, seconds in zip(("fp32", "int8"), raced, strict=True):
+            cells[key] = Content(f"{units.duration(seconds, align=True):>7}")
+        lines.append(Line(RACED, cells))
     title = heading("Where the time of one run goes", width)
     return [title, *table_lines(columns, lines, width), Content("")]
 

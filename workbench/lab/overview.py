@@ -83,6 +83,15 @@ def agreement(contender: Contender) -> float | None:
     return min(shares, default=None)
 
 
+def counted(contender: Contender) -> str:
+    """What the objective counts where that is no time: `61.0 MiB`, `0.0123 J`; "" of times."""
+    values = list(contender.rounds().values())
+    if not values or contender.objective not in LESS:
+        return ""
+    value = median(values)
+    return units.size(value) if contender.objective == "memory" else f"{units.significant(value)} J"
+
+
 def is_too_far_off(contender: Contender, facts: ModelFacts) -> bool:
     accuracy, reason = contender.accuracy, contender.reason
     if reason is not None and reason.code == "error_limit":
