@@ -118,7 +118,8 @@ def _headline(contender: Contender, beside: Contender) -> str:
     if ratio is None:
         factor = median(beside.samples_s) / median(contender.samples_s)
         faster = "faster" if factor > 1 else "slower"
-        return f"{name} is {max(factor, 1 / factor):.2f}x {faster} than {other} (one block)."
+        few = "one block" if len(contender.blocks) == 1 else "too few rounds for an interval"
+        return f"{name} is {max(factor, 1 / factor):.2f}x {faster} than {other} ({few})."
     if ratio.low > 1:
         return f"{name} is {times(ratio)} faster than {other}."
     if ratio.high < 1:
