@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab_builders import NO_VNNI, accuracy, built, case, contender, cpu, facts
 
+from workbench.contender import ENERGY
 from workbench.lab.explain import CONVERSIONS, Evidence, Profile, explain, stands_for
 
 FP32 = contender(case(), 1e-3, {"Conv": 8e-4, "Relu": 5e-5})
@@ -167,6 +168,30 @@ def test_what_a_provider_leaves_to_the_cpu() -> None:
     away = contender(case(mode="openvino"), 2e-3, {"Conv": 1e-3})
     away.fallback_fraction = 0.4
     assert "40% of its operators' time" in told(away)
+
+
+def test_fp16_is_not_judged_as_if_it_were_int8() -> None:
+    on_gpu = contender(case(threads=None, device="cuda:0"), 1e-3, {"Conv": 8e-4})
+    for step_s, conv_s in ((5e-4, 3e-4), (3e-3, 2e-3)):
+        half = contender(case("fp16", threads=None, device="cuda:0"), step_s, {"Conv": conv_s})
+        text = told(half, on_gpu, cpu=cpu(NO_VNNI))
+        assert "INT8" not in text and "left in FP32" not in text
+    fast = contender(case("fp16", threads=None, device="cuda:0"), 5e-4, {"Conv": 3e-4})
+    assert "Conv takes 300 us a run instead of 800 us" in told(fast, on_gpu)
+
+
+def test_memory_and_energy_are_not_called_fast() -> None:
+    light, heavy = contender(case(STATIC), 2e-3), contender(case(), 1e-3)
+    for each, megabytes in ((light, 50), (heavy, 100)):
+        each.objective, each.memory_peak_bytes = "memory", megabytes << 20
+    assert "2.00x (95 %: 1.98-2.02) lower in peak memory than cpu" in told(light, heavy)
+    assert "higher in peak memory than cpu" in told(heavy, light)
+    assert "is the best run of the model as given" in told(heavy, heavy)
+    for each, joules in ((light, 0.1), (heavy, 0.2)):
+        each.objective = "energy"
+        for block in each.blocks:
+            block.figures = {ENERGY: joules}
+    assert "lower in energy than cpu" in told(light, heavy)
 
 
 # -------------------------------------------------------------- the original
