@@ -36,7 +36,7 @@ from workloads.lab.child import Lab
 
 DEADLINE_S = 20.0
 MEMORY_BYTES = 2 << 30
-BUILD_EVERY = 10  # mutations, of which one is prepared and built, too
+BUILD_EVERY = 2  # mutations, of which one is prepared and built, too, if it can be inspected
 RECIPES = (
     Recipe("int8", "dynamic"),
     Recipe("int8", "static"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+import numpy as np
 import onnx
 import onnx_models
 from onnx import helper
@@ -21,6 +22,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "if": onnx_models.branching,
     "qdq": onnx_models.quantised,
     "tokens": onnx_models.tokens,
+    "shapes": onnx_models.shaping,
 }
 SIZES = (0, 1, 2, 3, 7, 255, 4096, 2**20, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -1, -(2**63))
 NAMES = ("", "x", "y", "\n", "a\nb", "\ud7ff\u2028", "%s{}", "x" * 5000, "../x", "c", "w0", "/")
@@ -29,6 +31,19 @@ OPERATORS = (
     *("Expand", "Tile", "ConstantOfShape", "Pad", "Range", "Resize", "Concat", "Split", "Einsum"),
     *("Constant", "SequenceEmpty", "StringNormalizer", "Identity", "Frobnicate", "NonZero", "GRU"),
     *("QuantizeLinear", "ConvTranspose", "MaxPool", "TopK", "OneHot", "Transpose", "Optional"),
+)
+UNARY = (
+    "Relu",
+    "Neg",
+    "Identity",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Floor",
+    "Shape",
+    "Softmax",
+    "Not",
+    "Size",
 )
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "acme", "\n")
 LOCATIONS = ("/etc/passwd", "../weights.bin", "absent", ".", "", "weights.bin", "/dev/zero", "\0")
@@ -150,6 +165,16 @@ def fill_data(rng: random.Random, model: Any) -> None:
     tensor.raw_data = filler * len(tensor.raw_data)
 
 
+def change_number(rng: random.Random, model: Any) -> None:
+    tensor = rng.choice(
+        [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.INT64]
+    )
+    numbers = bytearray(tensor.raw_data)
+    at = 8 * rng.randrange(len(numbers) // 8)
+    numbers[at : at + 8] = rng.choice(SIZES).to_bytes(8, "little", signed=True)
+    tensor.raw_data = bytes(numbers)
+
+
 def rename(rng: random.Random, model: Any) -> None:
     node = rng.choice(model.graph.node)
     names = rng.choice((node.input, node.output))
@@ -195,9 +220,23 @@ def repeat_node(rng: random.Random, model: Any) -> None:
 
 
 def insert_node(rng: random.Random, model: Any) -> None:
-    node = rng.choice(model.graph.node)
-    operator = rng.choice(OPERATORS)
-    model.graph.node.append(helper.make_node(operator, list(node.output) * 2, ["y", "z"]))
+    """A node between a node and whatever uses it."""
+    place = rng.randrange(len(model.graph.node))
+    before = model.graph.node[place]
+    name, before.output[0] = before.output[0], f"{before.output[0]}_inner"
+    operator = rng.choice((*OPERATORS, *UNARY))
+    fresh = helper.make_node(operator, [before.output[0]], [name])
+    following = [*model.graph.node[place + 1 :]]
+    del model.graph.node[place + 1 :]
+    model.graph.node.extend([fresh, *following])
+
+
+def scale_data(rng: random.Random, model: Any) -> None:
+    """Weights that are still numbers, by many powers of two."""
+    tensor = rng.choice([t for t in model.graph.initializer if t.data_type == 1])
+    with np.errstate(over="ignore"):
+        scale = np.float32(2.0 ** rng.choice((-140, -20, 9, 60, 120)))
+        tensor.raw_data = (np.frombuffer(tensor.raw_data, "<f4") * scale).tobytes()
 
 
 def drop_field(rng: random.Random, model: Any) -> None:
@@ -226,7 +265,10 @@ def make_external(rng: random.Random, model: Any) -> None:
 def nest(rng: random.Random, model: Any) -> None:
     """The whole graph as a branch of itself."""
     branch = helper.make_attribute("then_branch", model.graph)
-    rng.choice(model.graph.node).attribute.append(branch)
+    node = next((n for n in model.graph.node if n.op_type == "If"), model.graph.node[0])
+    if node.op_type == "If":
+        del node.attribute[rng.randrange(len(node.attribute))]
+    node.attribute.append(branch)
 
 
 def odd_port(rng: random.Random, model: Any) -> None:
@@ -237,7 +279,26 @@ def odd_port(rng: random.Random, model: Any) -> None:
 
 FIELD_CHANGES = (
     *(change_type, change_weight_type, change_axis, change_axis, add_axis, change_dims),
-    *(change_data, fill_data, rename, rename_port, change_operator, change_operator),
+    *(
+        change_data,
+        fill_data,
+        change_number,
+        change_number,
+        rename,
+        rename_port,
+        change_operator,
+        change_operator,
+    ),
     *(change_domain, change_attribute, change_attribute, add_attribute, drop_node, repeat_node),
-    *(insert_node, drop_field, change_version, make_external, nest, odd_port),
+    *(
+        insert_node,
+        insert_node,
+        scale_data,
+        scale_data,
+        drop_field,
+        change_version,
+        make_external,
+        nest,
+        odd_port,
+    ),
 )

@@ -1,4 +1,5 @@
-"""The application: one run at a time, folded from its feed and shown on three screens."""
+"""The application: one run at a time, folded from its feed and shown on three screens; on a fourth
+where it is about a user's model."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from workbench.events import RacePlanned
+from workbench.events import AnyEvent, RacePlanned
 from workbench.report import Report
 from workbench.request import Request
 
@@ -23,6 +25,7 @@ from .base import ReportChanged, ViewScreen
 from .feed import CANCEL_S, Feed, FeedError
 from .hardware import HardwareScreen
 from .help import HelpScreen
+from .model import ModelScreen
 from .new_run import NewRunScreen
 from .run import RunScreen
 from .session import EXIT_CUT_SHORT, Failure, Session
@@ -42,6 +45,7 @@ class WorkbenchApp(App[None]):
         "hardware.tcss",
         "run.tcss",
         "advisor.tcss",
+        "model.tcss",
         "new_run.tcss",
     ]  # type: ignore[assignment]
     ENABLE_COMMAND_PALETTE = False
@@ -49,12 +53,14 @@ class WorkbenchApp(App[None]):
         "hardware": HardwareScreen,
         "run": RunScreen,
         "advisor": AdvisorScreen,
+        "model": ModelScreen,
     }
     DEFAULT_MODE = "advisor"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "switch_mode('hardware')", "Screens", key_display="1 2 3"),
         Binding("2", "switch_mode('run')", "Run", show=False),
         Binding("3", "switch_mode('advisor')", "Advisor", show=False),
+        Binding("4", "switch_mode('model')", "Model"),
         Binding("s", "start", "Start"),
         Binding("n", "new", "New"),
         Binding("space", "pause", "Pause"),
@@ -85,7 +91,7 @@ class WorkbenchApp(App[None]):
         self._feed: Feed | None = None
         self._over = asyncio.Event()  # the current run has ended, one way or another
         self._leaving = False
-        self._opened_run_screen = False
+        self._opened = False  # the screen that suits the run
         self._dirty = False
         self._painted_at = 0.0
         self._able: tuple[object, ...] = ()
@@ -113,7 +119,12 @@ class WorkbenchApp(App[None]):
     def action_start(self) -> None:
         if self.session.going or self._leaving:
             return
-        self.session = Session(replay=self.session.replay, monotonic=self._monotonic)
+        model = self._request.model
+        self.session = Session(
+            replay=self.session.replay,
+            model_file=None if model is None else Path(model.file).name,
+            monotonic=self._monotonic,
+        )
         self.session.begin()
         self._over = asyncio.Event()
         self._feed = self._feed_factory(self._request)
@@ -122,14 +133,14 @@ class WorkbenchApp(App[None]):
 
     async def _pump(self, feed: Feed, session: Session) -> None:
         """Fold the feed's events into the session until they end."""
+        self._open_screen(session)
         try:
             async with contextlib.aclosing(feed.events()) as stream:
                 count = 0
                 async for event in stream:
                     session.apply(event)
                     self._dirty = True
-                    if isinstance(event, RacePlanned) and event.textbook is None:
-                        self._open_run_screen()
+                    self._open_screen(session, event)
                     count += 1
                     if count % BREATH == 0:
                         await asyncio.sleep(0)
@@ -146,11 +157,12 @@ class WorkbenchApp(App[None]):
             await feed.close()
         self.repaint()
 
-    def _open_run_screen(self) -> None:
-        """A plain `run` owes no verdict: what it has to show is the race itself."""
-        if not self._opened_run_screen:
-            self._opened_run_screen = True
-            self.switch_mode("run")
+    def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
+        """The model's screen, and of a plain `run`, which owes no verdict, the race itself."""
+        plain = isinstance(event, RacePlanned) and event.textbook is None
+        if not self._opened and (plain or session.has_model):
+            self._opened = True
+            self.switch_mode("model" if session.has_model else "run")
 
     # ------------------------------------------------------ the repaints
 
@@ -171,7 +183,13 @@ class WorkbenchApp(App[None]):
 
     def refresh_keys(self) -> None:
         """The footer names only what can be done now; rebuilt only when that changes."""
-        able = (self.session.phase, bool(self.session.report.rows), self.current_mode)
+        session = self.session
+        able = (
+            session.phase,
+            bool(session.report.rows),
+            session.has_model,
+            self.current_mode,
+        )
         if able != self._able:
             self._able = able
             self.refresh_bindings()
@@ -179,6 +197,8 @@ class WorkbenchApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
         match action:
+            case "switch_mode" if parameters == ("model",):
+                return self.session.has_model
             case "start" | "new":
                 return not going and not self.session.replay
             case "resume":
@@ -226,7 +246,7 @@ class WorkbenchApp(App[None]):
         """Start what the form asked for, and show where it unfolds."""
         if request is None:
             return
-        self._request, self._opened_run_screen = request, True
+        self._request, self._opened = request, True
         self._close_details()
         self.switch_mode("run" if request.workloads else "advisor")
         self._close_details()

@@ -20,6 +20,7 @@ from .reasons import (
     equal_precision_facts,
     profile_facts,
     race_log,
+    why_facts,
 )
 from .session import Session
 from .tables import detail_columns, detail_line
@@ -79,6 +80,7 @@ class DetailScreen(ViewScreen):
         parts: list[tuple[str, list[Fact]]] = [
             ("Contender", contender_facts(contender, figures) if contender else []),
             ("Answer", answer_facts(row, session)),
+            ("Why", why_facts(contender, session.report) if contender else []),
             ("Profile", profile_facts(contender, session.report.trace) if contender else []),
             ("Equal precision", equal_precision_facts(row.verdict, figures) if row.verdict else []),
         ]

@@ -14,13 +14,14 @@ from .widgets.text import Drawn, fact, facts_lines, heading, joined
 
 KEYS = (
     ("1 2 3", "hardware, the live race, the advisor's table"),
+    ("4", "the model of advise --model: its forms, what to ship, the code"),
     ("s", "start the run again"),
     ("n", "another run: choose a workload, its sizes, devices and budget"),
     ("space", "pause and resume: the race stands still, the budget too"),
     ("x", "stop the run; what was measured is kept"),
     ("up down", "choose a line; enter shows its details, escape leads back"),
     ("[ ]", "on the Run screen: row or size before and after; escape follows"),
-    ("c", "copy the command that measures the chosen row again"),
+    ("c", "copy the command that measures the chosen row again, the code of a model"),
     ("/", "filter; enter keeps it, escape clears it"),
     ("pgup pgdn", "scroll the text below the table"),
     ("q, ctrl+c", "quit; a run that is going is stopped first"),
@@ -30,6 +31,7 @@ KEYS = (
 TERMS = (
     ("GPU / CPU", "how many times faster the best GPU contender is than the best CPU one"),
     ("95 %", "where that ratio lies, from contenders measured in the same rounds"),
+    ("Gain", "of a model's form: time of its fastest run as given over its own"),
     ("either", "too close to call; unknown: no answer rather than a guess"),
     ("!", "a warning weakens this result; its details say which, and the remedy"),
     ("SIMULATED", "the GPU is the test device fake:0, a CPU worker that poses as one"),

@@ -6,6 +6,7 @@ from textual.content import Content
 
 from workbench import units
 from workbench.contender import Contender
+from workbench.contract import OutputAccuracy
 from workbench.document import (
     BatchAttempt,
     Crossover,
@@ -16,7 +17,8 @@ from workbench.document import (
     Trace,
     Verdict,
 )
-from workbench.report import Row
+from workbench.lab.overview import brief, error_text
+from workbench.report import Report, Row
 
 from .figures import Figures, choice_word, row_title
 from .narrate import LogLine, reason_text
@@ -124,6 +126,8 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
         metric = contender.accuracy.metric.replace("_", " ")
         checked = f"{metric} {accuracy_text(contender)} against {contender.accuracy.reference}"
         facts.append(fact("checked", checked, "" if contender.accuracy.passed else "$error"))
+        for each in contender.accuracy.outputs if len(contender.accuracy.outputs) > 1 else ():
+            facts.append(fact("  output", f"{each.name}: {output_text(each)}"))
     if contender.dropped is not None:
         facts.append(fact("dropped", figures.dropped_text(contender.dropped)))
     elif contender.reason is not None:
@@ -134,6 +138,17 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
         facts.append(fact("! trust", warning.message, "$warning", label_style="$warning"))
         facts.append(fact("  remedy", warning.remedy))
     return facts
+
+
+def output_text(found: OutputAccuracy) -> str:
+    """How far one output of a model is off."""
+    told = [f"error {error_text(found.relative_error)}"]
+    if found.cosine is not None:
+        told.append(f"cosine {found.cosine:.5f}")
+    if found.top1_agreement is not None:
+        told.append(f"top-1 {found.top1_agreement:.1%}")
+    worst = f"sample {found.worst_sample + 1} is off most, by {error_text(found.worst_error)}"
+    return ", ".join([*told, worst])
 
 
 def _speed(found: Measurement) -> list[Fact]:
@@ -187,6 +202,13 @@ def _attempt(attempt: BatchAttempt) -> str:
         return f"batch {attempt.batch:,}: {reason_text(attempt.reason)}"
     step, memory = units.duration(attempt.step_s), units.size(attempt.memory_peak_bytes)
     return f"batch {attempt.batch:,}: a step in {step}, {memory} at most"
+
+
+def why_facts(contender: Contender, report: Report) -> list[Fact]:
+    """Why this form of a user's model won or lost."""
+    advice = report.model.advice if report.model else None
+    told = [e for e in advice.explanations if e.case == contender.case.id] if advice else []
+    return [fact("", brief(text)) for each in told for text in each.sentences]
 
 
 def profile_facts(contender: Contender, trace: Trace | None) -> list[Fact]:

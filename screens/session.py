@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from workbench.events import AnyEvent
+from workbench.lab.overview import row_of
 from workbench.report import Report
 
 from .figures import Figures
@@ -36,6 +37,7 @@ class Session:
     """
 
     replay: bool = False
+    model_file: str | None = None  # of `advise --model`, before the run itself tells of it
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -75,6 +77,13 @@ class Session:
         if self.report.started is None or self.report.machine is None:
             return "starting"
         return self.report.status
+
+    @property
+    def has_model(self) -> bool:
+        """The run is about a user's model."""
+        report = self.report
+        told = report.model is not None or row_of(report) is not None
+        return told or self.model_file is not None
 
     @property
     def going(self) -> bool:

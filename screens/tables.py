@@ -40,9 +40,11 @@ _ADVISOR_COLUMNS = (
 
 
 def advisor_columns(rows: Collection[Row]) -> list[Column]:
-    """Without a GPU there are no ratios, hence no intervals."""
+    """Without a GPU there are no ratios, hence no intervals; of models no textbook tells."""
     gpu = any(c.case.device_kind == "gpu" for row in rows for c in row.contenders)
-    return [column for column in _ADVISOR_COLUMNS if gpu or column.key != "interval"]
+    book = not rows or any(row.plan.textbook for row in rows)
+    empty = {key for key, there in (("interval", gpu), ("textbook", book)) if not there}
+    return [column for column in _ADVISOR_COLUMNS if column.key not in empty]
 
 
 def advisor_line(row: Row, session: Session) -> Line:
@@ -57,7 +59,9 @@ def advisor_line(row: Row, session: Session) -> Line:
         cells["here"] = Content.styled("...", "dim")
         return Line(plan.scenario, cells, ("ratio", pending_texts(row, session)))
     cells |= {"here": here_text(verdict), "basis": basis_text(verdict)}
-    if verdict.choice == "unknown" and verdict.device_ratio is None:
+    # Of a model's forms one is picked, whatever is known of other devices.
+    owed = plan.textbook or verdict.pick is None
+    if verdict.choice == "unknown" and verdict.device_ratio is None and owed:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return Line(plan.scenario, cells, ("ratio", [Content.styled(why, "dim")]))
     cells |= ratio_cells(verdict)
@@ -203,6 +207,7 @@ def detail_columns(row: Row) -> list[Column]:
     return [_CONTENDER, status, *counted_columns(row), *_DETAIL_COLUMNS]
 
 
+NO_LIMIT = 1.0  # of a user's model: what may be picked is for --max-error to say
 SETUP_FIELDS = (
     ("import", "import_s"),
     ("build", "build_s"),
@@ -251,12 +256,14 @@ def reason_message(contender: Contender, figures: Figures) -> str:
 
 
 def accuracy_text(contender: Contender) -> str:
-    """`0.0012 / 0.01`, the second being the limit it was judged by; "" where none was checked."""
+    """`0.0012 / 0.01`, the second being the limit it was judged by, where the check has one; ""
+    where none was checked."""
     accuracy = contender.accuracy
     if accuracy is None:
         return ""
     mark = "" if accuracy.passed else "! "
-    return f"{mark}{units.figure(accuracy.value)} / {units.figure(accuracy.limit)}"
+    limit = "" if accuracy.limit == NO_LIMIT else f" / {units.figure(accuracy.limit)}"
+    return f"{mark}{units.figure(accuracy.value)}{limit}"
 
 
 def setup_text(setup: SetupTimes) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from . import events as ev
 from .contender import Block, Contender
 from .contract import Case, Work
@@ -261,5 +263,5 @@ class Report:
             sweeps=self.sweeps,
             trace=self.trace,
             largest_batches=list(self.largest_batches),
-            model=self.model,
+            model=self.model and msgspec.structs.replace(self.model, built=list(self.model.built)),
         )

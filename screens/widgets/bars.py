@@ -7,12 +7,14 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from workbench import units
+from workbench.lab.overview import name_of
 
 from .. import drawing
 from ..session import Session
 from .text import Drawn
 
 MODES = (("hardware", "1 Hardware"), ("run", "2 Run"), ("advisor", "3 Advisor"))
+MODEL_MODE = ("model", "4 Model")  # of a run that is about one
 
 PHASE_WORDS = {
     "idle": ("no run yet", "dim"),
@@ -41,7 +43,7 @@ class TopBars(Vertical):
 def tabs(mode: str, session: Session, width: int) -> Content:
     """`workbench  1 Hardware  [2 Run]  3 Advisor     machine`; a click does what the key does."""
     parts = [Content.styled("workbench", "bold $primary"), Content(" ")]
-    for name, title in MODES:
+    for name, title in (*MODES, MODEL_MODE) if session.has_model else MODES:
         click = f"@click=app.switch_mode('{name}')"
         label = Content.from_markup(f"[{click}]{title}[/]")
         if name == mode:
@@ -98,11 +100,16 @@ def _activity(session: Session) -> Content:
             return Content(session.failure.message if session.failure else "")
         case "stopping":
             return Content("writing what was measured...")
+        case "finished" | "incomplete" if session.has_model:
+            picks = (report.contenders.get(verdict.pick or "") for verdict in report.verdicts)
+            return Content(", ".join(f"pick: {name_of(pick.case)}" for pick in picks if pick))
         case "finished" | "incomplete":
             answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
     case = figures.case_name(report.current_case) if report.current_case else "preparing"
+    if report.current_row is None and session.has_model:
+        return Content("reading the model..." if report.model is None else "making its forms...")
     if report.current_row is None:
         return Content(f"largest batch: {case}" if report.current_case else "planning...")
     title = figures.title(report.current_row)

@@ -94,7 +94,7 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
     """Press keys as a person does, who sees a new screen before going on."""
     for key in keys:
         await pilot.press(key)
-        if key in ("1", "2", "3", "enter"):
+        if key in ("1", "2", "3", "4", "enter"):
             await settle(pilot)
     await settle(pilot)
 

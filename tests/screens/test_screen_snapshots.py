@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import recorded
+import recorded_machines
+import recorded_model
 import recorded_runs
 from stage import HeldFeed, held, press, replayed, settle
 from textual.app import App
@@ -180,6 +182,52 @@ def test_the_details_of_a_row_with_its_pick(pictured: Picture) -> None:
 @at_both_sizes
 def test_the_details_of_a_contender_that_failed(pictured: Picture) -> None:
     assert pictured(replayed(recorded.h200()), *["down"] * 4, "enter", "end")
+
+
+MODEL_ON = recorded_machines.cpu_server()
+
+
+@at_both_sizes
+def test_the_model_screen_says_what_to_ship_and_why(pictured: Picture) -> None:
+    assert pictured(replayed(recorded_model.done(*MODEL_ON)))
+
+
+@at_both_sizes
+def test_the_model_screen_of_a_form_that_is_too_far_off_scrolled_down(pictured: Picture) -> None:
+    assert pictured(replayed(recorded_model.done(*MODEL_ON)), "up", "pagedown")
+
+
+@at_both_sizes
+def test_the_model_screen_while_the_forms_race(pictured: Picture) -> None:
+    assert pictured(held(recorded_model.midway(*MODEL_ON))[0], "down")
+
+
+@when_small
+def test_the_model_screen_while_forms_are_made(pictured: Picture) -> None:
+    assert pictured(held(recorded_model.inspected(*MODEL_ON))[0])
+
+
+@when_small
+def test_the_model_screen_in_an_uncoloured_terminal(
+    pictured: Picture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert pictured(replayed(recorded_model.done(*MODEL_ON)))
+
+
+@pytest.mark.parametrize("size", [pytest.param((200, 60), id="200x60")])
+def test_the_model_screen_side_by_side_where_there_is_room(pictured: Picture) -> None:
+    assert pictured(replayed(recorded_model.done(*MODEL_ON)))
+
+
+@at_both_sizes
+def test_the_advisor_of_a_model(pictured: Picture) -> None:
+    assert pictured(replayed(recorded_model.done(*MODEL_ON)), "3")
+
+
+@when_small
+def test_the_details_of_a_model_form(pictured: Picture) -> None:
+    assert pictured(replayed(recorded_model.done(*MODEL_ON)), "enter", "pagedown")
 
 
 @at_both_sizes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import recorded_model
 
 from workbench import events as ev
 from workbench.advisor.scenarios import Scenario
@@ -34,6 +35,7 @@ from workbench.document import (
     WarmUp,
     Warning,
 )
+from workbench.lab.facts import Advice
 from workbench.report import Report
 
 ABSENT = Reason("library_missing", "the library is not installed")
@@ -206,7 +208,8 @@ def steady(center: float, rounds: int = 8, spread: float = 0.01) -> list[list[fl
 def eventful() -> list[ev.AnyEvent]:
     """A finished run in which every kind of event happens: two rows on a machine with a GPU.
 
-    In the row "row" one contender drops out and one fails; in "other" one is skipped.
+    In the row "row" one contender drops out, one fails and one joins too late; in "other" one is
+    skipped.
     """
     a, b, broken, gpu = case("cpu-a"), case("cpu-b"), case("cpu-c"), case("cuda:0-a")
     other, never = case("cpu-other"), case("cuda:0-other")
@@ -246,6 +249,17 @@ def eventful() -> list[ev.AnyEvent]:
     middle.append(ev.BatchTried(at_s=0.53, case=a.id, attempt=attempt))
     largest = LargestBatch(a.id, 8, "budget", [attempt])
     middle.append(ev.LargestBatchFound(at_s=0.53, found=largest))
+    late = case("cpu-late")
+    work = {late.id: Work(1e9, 1e6, 64.0, "samples", 1e7)}
+    middle.append(ev.CasesJoined(at_s=0.54, scenario="row", cases=[late], work=work))
+    short = Reason("no_time", "no time was left for it", "give it a larger --budget")
+    middle.append(
+        ev.CaseFinished(at_s=0.55, case=late.id, scenario="row", status="skipped", reason=short)
+    )
+    middle.append(ev.ModelInspected(at_s=0.56, facts=recorded_model.FACTS))
+    middle += [ev.ModelBuilt(at_s=0.57, built=built) for built in recorded_model.BUILT]
+    advice = Advice([], "import onnxruntime", recorded_model.WEAK)
+    middle.append(ev.ModelAdvised(at_s=0.58, advice=advice, left_out={"int8": "too large"}))
     found: list[ev.AnyEvent] = []
     for event in [*first[:4], *middle, *first[4:], *rest]:
         if isinstance(event, ev.BlockMeasured) and event.scenario == "row":

@@ -123,6 +123,8 @@ def spoken_of(kind: type) -> list[str | None]:
         (
             ev.CaseFinished,
             [
+                "    0.6 s    work[of=late] cpu torch fp32 t8 skipped: no time was left for it"
+                " - give it a larger --budget",
                 "    9.0 s    work[of=a] cpu torch fp32 t8 1.20 s (834 MFLOP/s, n=40)",
                 None,  # it has dropped out: that was said
                 "    9.0 s    work[of=c] cpu torch fp32 t8 failed: the worker died"
@@ -139,6 +141,8 @@ def spoken_of(kind: type) -> list[str | None]:
             ev.TraceWritten,
             ["    0.5 s  wrote trace.json: open it in ui.perfetto.dev or chrome://tracing"],
         ),
+        (ev.CasesJoined, ["    0.5 s    joined: cpu torch fp32 t8"]),
+        (ev.ModelAdvised, [None]),
         (ev.StatusChanged, ["    0.5 s  paused", "    0.5 s  running"]),
         (ev.RunFinished, ["    9.5 s  done after 9.5 s"]),
     ],

@@ -175,6 +175,24 @@ def test_dynamic_products_leave_convolutions_alone(tmp_path: Path) -> None:
     assert 0 < products["coverage"] < 0.01  # the Gemm alone
 
 
+def test_dynamic_products_of_a_net_of_convolutions_are_none(tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.add("Conv", "x", graph.weight(4, 3, 3, 3))
+    prepared(graph.model(IMAGES, x), tmp_path, IMAGES)
+    with pytest.raises(WorkloadError) as refused:
+        build(tmp_path, Recipe("int8", "dynamic", "products"))
+    assert refused.value.hint and "try another" in refused.value.hint
+
+
+def test_shared_weights_count_once_in_the_file_and_twice_in_the_work(tmp_path: Path) -> None:
+    graph = Graph()
+    weight = graph.weight(16, 16)
+    x = graph.add("MatMul", graph.add("MatMul", "x", weight), weight)
+    told = prepared(graph.model(ROWS, x), tmp_path, ROWS)
+    assert (told["weights_bytes"], told["multiply_adds"]) == (4 * 16 * 16, 2 * 4 * 16 * 16)
+    assert build(tmp_path, STATIC)["coverage"] == 1.0
+
+
 def test_an_lstm_goes_dynamic_only(tmp_path: Path) -> None:
     prepared(recurrent(), tmp_path, STEPS)
     told = build(tmp_path, Recipe("int8", "dynamic", "products"))
@@ -205,19 +223,20 @@ def test_ranges_are_taken_once_for_all_static_forms(tmp_path: Path) -> None:
 
 
 def test_a_shared_prefix_of_names_is_not_the_same_weight() -> None:
-    product = nodes.Product("a", "MatMul", ["w1"], 4, 1, None)
+    product = nodes.Product("a", "MatMul", ["w1"], 4, 1)
     assert not quantise._taken(product, {"w10_quantized"})
     assert quantise._taken(product, {"w1_quantized"})
 
 
-@pytest.mark.parametrize("method", ["static", "dynamic"])
-def test_products_inside_an_if_are_not_called_quantised(method: str, tmp_path: Path) -> None:
+def test_products_inside_an_if_go_dynamic_only(tmp_path: Path) -> None:
     told = prepared(branching(), tmp_path, (2, 16))
-    assert told["multiply_adds"] is None and told["products"] == {}
+    assert told["multiply_adds"] == 2 * 16 * 8  # of the branch that was taken
+    assert told["weights_bytes"] == 4 * 16 * 8 and told["products"] == {}
     with pytest.raises(WorkloadError) as refused:
-        build(tmp_path, Recipe("int8", method))
+        build(tmp_path, STATIC)
     assert refused.value.code == "not_quantised"
     assert "\n" not in str(refused.value)
+    assert build(tmp_path, Recipe("int8", "dynamic"))["operators"]["MatMulInteger"] == 2
 
 
 def test_a_model_without_products_is_refused(tmp_path: Path) -> None:

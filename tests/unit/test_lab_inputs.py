@@ -112,6 +112,17 @@ def test_a_trial_finds_what_runs_where_names_tell_nothing_or_lie(
     assert run_shapes(case.inspect(needs(576, ["n", axis]))) == {"x": [1, 576]}
 
 
+def test_a_decoder_with_a_cache_gets_sizes_that_fit_together(case: Case) -> None:
+    nodes = [
+        helper.make_node("Concat", ["past", "ids"], ["all"], axis=1),
+        helper.make_node("Add", ["all", "attention_mask"], ["y"]),
+    ]
+    axes = {"past": "past_sequence", "ids": "sequence", "attention_mask": "total_sequence"}
+    ports = [made.port(name, made.INT64, ["batch", axis]) for name, axis in axes.items()]
+    found = run_shapes(case.inspect(made.model(nodes, ports, [made.port("y", made.INT64)])))
+    assert found["attention_mask"][1] == found["past"][1] + found["ids"][1]
+
+
 def test_a_trial_finds_channels(case: Case) -> None:
     node = helper.make_node("Conv", ["x", "w"], ["y"])
     net = made.model(
@@ -255,6 +266,15 @@ def test_an_axis_more_counts_samples_and_fixed_ones_are_shared(case: Case) -> No
     assert facts["samples"] == 3
     assert run_shapes(facts) == {"x": [2, 4], "rate": []}
     assert all(sample[1] == 16000 for sample in case.kept(samples.INPUTS))
+
+
+def test_shapes_given_hold_for_a_file_too(case: Case) -> None:
+    rows = np.ones((12, 6), np.float32)
+    facts = case.inspect(made.mlp(), inputs=case.file(x=rows), shapes={"x": [3, 6]})
+    assert (facts["samples"], facts["batch"], run_shapes(facts)) == (2, 3, {"x": [3, 6]})
+    given_axes = made.one_node(shape=["n", "k"])
+    error = case.refusal(given_axes, inputs=case.file(x=rows), shapes={"x": [3, 5]})
+    assert "x has shape [12, 6]" in str(error)
 
 
 def test_a_sequence_before_the_batch_is_not_divided(case: Case) -> None:

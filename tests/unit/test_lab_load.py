@@ -20,7 +20,7 @@ from workbench.contract import WorkloadError
 from workloads.lab import load as loading
 from workloads.lab import samples
 from workloads.lab.child import Lab
-from workloads.lab.errors import one_line, said
+from workloads.lab.errors import clear_errors, one_line, said
 
 
 def inspect(path: str, folder: Path, **more: Any) -> dict[str, Any]:
@@ -107,6 +107,8 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     assert "cannot be parsed" in str(refusal(path, tmp_path))
     path.write_bytes(b"\x08\x08\x12\x04cafe")
     assert "holds no graph" in str(refusal(path, tmp_path))
+    path.write_bytes(whole.replace(b"relu", b"\xff\xfe\xfd\xfc"))
+    assert "no valid UTF-8" in str(refusal(path, tmp_path))
     path.write_bytes(made.model([], [made.port("x", shape=[1])], []).SerializeToString())
     assert "no nodes" in str(refusal(path, tmp_path))
 
@@ -302,6 +304,13 @@ def test_nothing_is_written_beside_the_model(tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in home.iterdir()}
     inspect(str(home / "model.onnx"), tmp_path)
     assert {path: path.stat().st_mtime_ns for path in home.iterdir()} == before
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("std::bad_alloc")])
+def test_too_little_memory_is_told_as_such(error: Exception) -> None:
+    with pytest.raises(WorkloadError) as caught, clear_errors("it"):
+        raise error
+    assert caught.value.code == "no_memory"
 
 
 @given(st.text(max_size=500))

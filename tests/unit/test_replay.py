@@ -63,8 +63,10 @@ def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> 
     assert list(replayed.rows) == list(live.rows) == ["row", "other"]
     for name, row in live.rows.items():
         again, plan = replayed.rows[name].plan, row.plan
-        for field in ("title", "question", "textbook", "objective", "reproduce", "cases", "work"):
+        for field in ("title", "question", "textbook", "objective", "reproduce"):
             assert getattr(again, field) == getattr(plan, field)
+        contenders = [(c.case, c.work) for c in row.contenders]  # those that joined included
+        assert [(c.case, c.work) for c in replayed.rows[name].contenders] == contenders
 
 
 def test_every_replayed_event_can_be_logged() -> None:

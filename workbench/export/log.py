@@ -6,8 +6,10 @@ from .. import events as ev
 from .. import units
 from ..advisor.explain import short
 from ..document import Machine, Warning
+from ..lab.overview import recommendation, row_of
 from ..measure.statistics import median
 from ..report import Report
+from .model import built_text, facts_lines, saved_lines
 from .text import gpu_line, rate_text
 
 
@@ -54,6 +56,14 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             attempt = event.attempt
             outcome = attempt.reason.message if attempt.reason else "fits"
             return f"  {_name(event.case, report)} batch {attempt.batch:,}: {outcome}"
+        case ev.ModelInspected():
+            return next(facts_lines(event.facts))
+        case ev.ModelBuilt():
+            return f"  {event.built.recipe}: {built_text(event.built)}"
+        case ev.CasesJoined():
+            return f"  joined: {', '.join(short(case) for case in event.cases)}"
+        case ev.ModelAdvised() if event.advice.saved is not None:
+            return f"saved: {next(saved_lines(event.advice.saved))}"
         case ev.TraceWritten():
             return f"wrote {event.trace.file}: open it in ui.perfetto.dev or chrome://tracing"
         case ev.CaseDropped():
@@ -69,6 +79,8 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"GPU readings: {event.gap.message}"
         case ev.VerdictReached():
             verdict = event.verdict
+            if report.model is not None and report.rows[verdict.scenario] is row_of(report):
+                return f"  -> {recommendation(report)[0]}"
             return f"  -> {verdict.choice}: {' '.join(verdict.reasons[:1])}"
         case ev.StatusChanged():
             return event.status

@@ -11,11 +11,13 @@ from ..advisor.scenarios import Scenario
 from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
 from ..document import CudaDriver, Gpu, LargestBatch, Machine, Nvml, Software, Trace, Verdict
+from ..lab.overview import WORKLOAD
 from ..measure import statistics as stats
 from ..measurements import figures_of
 from ..report import Report, Row
 from ..trust import trust_warnings
 from .curves import sweep_text, value_text
+from .model import model_text
 from .tables import table
 
 WIDTH = 100
@@ -35,12 +37,15 @@ def rate_text(contender: Contender) -> str:
 
 def run_text(report: Report) -> str:
     """Everything a run found, for a terminal or a mail."""
-    parts = []
-    if report.verdicts:
-        parts += [verdict_table(report.verdicts), *map(_reasons, report.verdicts)]
+    told = model_text(report)
+    rows = [row for row in report.rows.values() if not told or row.plan.workload != WORKLOAD]
+    parts = [told] if told else []
+    verdicts = [row.verdict for row in rows if row.verdict is not None]
+    if verdicts:
+        parts += [verdict_table(verdicts), *map(_reasons, verdicts)]
     if report.largest_batches:
         parts.append(largest_batch_table(report.largest_batches))
-    for row in report.rows.values():
+    for row in rows:
         raced = not report.largest_batches or any(c.blocks for c in row.contenders)
         if raced and not row.plan.point:
             parts.append(_row_text(row, report))
@@ -92,7 +97,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     rows = [
         (
             v.title,
-            v.textbook.upper(),
+            v.textbook.upper() or "-",
             _choice(v),
             units.ratio(v.device_ratio, v.device_ratio_ci95) or "-",
             v.pick.partition("/")[2] if v.pick else "-",

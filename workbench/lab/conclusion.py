@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..advisor import race
 from ..contender import Contender
 from ..document import Verdict
 from ..measure.statistics import median
@@ -14,6 +13,7 @@ from ..report import Report, Row
 from .explain import Evidence, explain
 from .facts import Advice, Explanation, ModelFacts
 from .lab import ModelLab
+from .overview import form_of, is_as_given, original
 from .question import ModelQuestion
 from .snippet import snippet
 
@@ -50,31 +50,18 @@ def conclude(
 
 def _file_of(question: ModelQuestion, pick: Contender, facts: ModelFacts) -> str:
     """The user's file where it is picked as it is, otherwise a name for what --save-best writes."""
-    if pick.case.precision == facts.precision and pick.case.quantization is None:
+    if is_as_given(pick.case, facts):
         return question.file
     name = Path(facts.file)
-    form = "-".join(filter(None, (pick.case.precision, pick.case.quantization)))
-    return f"{name.stem}.{form}{name.suffix}"
-
-
-def _original(row: Row, pick: Contender, facts: ModelFacts) -> Contender | None:
-    """The fastest run of the model as given, on the pick's kind of device if it ran there."""
-    found = [
-        c
-        for c in row.contenders
-        if c.blocks and c.case.precision == facts.precision and c.case.quantization is None
-    ]
-    alike = [c for c in found if c.case.device_kind == pick.case.device_kind]
-    order = race.ranking({c.case.id: c.rounds() for c in alike or found})
-    return next((c for c in found if order and c.case.id == order[0]), None)
+    return f"{name.stem}.{form_of(pick.case)}{name.suffix}"
 
 
 def _told(row: Row, pick: Contender, facts: ModelFacts) -> list[Contender]:
     """The pick, the model as given, and the fastest run of each INT8 form."""
     found = [pick]
-    original = _original(row, pick, facts)
-    if original is not None and original is not pick:
-        found.append(original)
+    given = original(row, facts, pick.case.device_kind)
+    if given is not None and given is not pick:
+        found.append(given)
     best: dict[str, Contender] = {}
     for contender in row.contenders:
         form = contender.case.quantization
@@ -108,7 +95,7 @@ def _explanations(
         memory_bytes_per_s=memory,
     )
     pick = told[0]
-    beside = _original(row, pick, facts) or pick
+    beside = original(row, facts, pick.case.device_kind) or pick
     return [explain(each, beside, each is pick, known) for each in told]
 
 

@@ -53,6 +53,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     weights_bytes: int  # of weights in convolutions and products
     same_samples: bool = False  # the inputs that calibrate are those that check: too few for both
     unquantisable: Reason | None = None  # why no INT8 form can be made: over 2 GiB of weights
+    max_error: float | None = None  # what no recommended form may exceed, under the asked metric
 
 
 class Built(msgspec.Struct, frozen=True):

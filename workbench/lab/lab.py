@@ -164,7 +164,8 @@ class ModelLab:
                 about = "" if is_named else f"{question.file}: "
                 raise UsageError(f"{about}{reason.message}{hint}") from None
             raise Refused(reason) from failure
-        return msgspec.convert(told, ModelFacts)
+        facts = msgspec.convert(told, ModelFacts)
+        return msgspec.structs.replace(facts, max_error=question.limit)
 
     def _found(self, facts: ModelFacts, products: Mapping[str, int]) -> Field:
         request, machine = self._request, self._machine

@@ -14,6 +14,7 @@ from workbench.worker import serve
 
 from .._session import PROVIDERS
 from . import inspection
+from .errors import clear_errors
 
 
 class Lab:
@@ -52,13 +53,42 @@ class Lab:
         """Write `prepared.onnx`; the steps with their sizes, and what there is to quantise."""
         from . import prepare
 
-        return prepare.prepare(Path(model), Path(folder))
+        with clear_errors("it cannot be prepared", code="not_prepared"):
+            return prepare.prepare(Path(model), Path(folder))
 
     def build(self, model: str, folder: str, recipe: dict[str, Any]) -> dict[str, Any]:
         """Make one form of the prepared model: its file, size, operators and share in INT8."""
         from . import quantise
 
-        return quantise.build(Path(folder), Recipe.of(recipe))
+        with clear_errors("this form cannot be made", code="not_built"):
+            return quantise.build(Path(folder), Recipe.of(recipe))
+
+    def mixed(
+        self,
+        model: str,
+        folder: str,
+        recipe: dict[str, Any],
+        metric: str,
+        limit: float,
+        seconds: float,
+        costs: dict[str, float] | None,
+    ) -> dict[str, Any]:
+        """Find the nodes of a static form to leave in FP32, so that its error keeps `limit`.
+
+        `metric` is one of `agreement.METRICS`, `costs` FP32 seconds by node.  What `build` tells,
+        with the recipe, its `error` and how many models were `tried`.
+        """
+        from . import mixed
+
+        with clear_errors("its sensitive nodes cannot be told", code="not_built"):
+            return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds, costs)
+
+    def save(self, model: str, folder: str, form: str, destination: str) -> dict[str, Any]:
+        """Write the file `form` of the folder (or the model itself) to `destination`."""
+        from . import save
+
+        with clear_errors("it cannot be saved", code="not_saved"):
+            return save.save(Path(model), Path(folder), Path(form), Path(destination))
 
     def close(self) -> None:
         """Nothing is held between requests."""

@@ -58,7 +58,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def clear_errors(what: str) -> Iterator[None]:
+def clear_errors(what: str, code: str = "bad_model") -> Iterator[None]:
     """Turn what onnx and onnxruntime raise within into a WorkloadError that begins with `what`."""
     try:
         yield
@@ -74,4 +74,4 @@ def clear_errors(what: str) -> Iterator[None]:
                 code="no_memory",
                 hint="give it smaller inputs by --shape or --batch, or free memory",
             ) from error
-        raise bad_model(f"{what}: {said(error)}") from error
+        raise WorkloadError(one_line(f"{what}: {said(error)}"), code=code, hint=AGAIN) from error

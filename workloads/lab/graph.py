@@ -121,6 +121,17 @@ def opset(model: Any, domain: str = "") -> int | None:
     return next((o.version for o in model.opset_import if o.domain in names), None)
 
 
+def names_are_text(model: Any) -> bool:
+    """Whether every name is valid UTF-8: protobuf hands out the others as bytes."""
+    for graph in graphs(model):
+        for node in graph.node:
+            for name in (node.name, node.op_type, node.domain, *node.input, *node.output):
+                if not isinstance(name, str):
+                    return False
+    named = [*model.graph.input, *model.graph.output, *tensors(model)]
+    return all(isinstance(each.name, str) for each in named)
+
+
 def free_inputs(model: Any) -> list[Any]:
     """What must be fed: up to IR 3 weights stand among the inputs, too."""
     given = {tensor.name for tensor in model.graph.initializer}

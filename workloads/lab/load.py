@@ -121,6 +121,8 @@ def _parsed(path: Path, data: bytes) -> Any:
         raise bad_model(f"{path.name} holds no graph", broken)
     if not proto.graph.node:
         raise bad_model(f"{path.name} has no nodes: there is nothing to run", broken)
+    if not graph.names_are_text(proto):
+        raise bad_model(f"{path.name} holds a name that is no valid UTF-8", broken)
     return proto
 
 

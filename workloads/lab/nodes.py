@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class Product:
     weights: list[str]  # names of its constant operands
     weights_bytes: int
     multiply_adds: int | None  # None where its shapes were not seen
-    seconds: float | None  # in FP32, unoptimised
+    inside: bool = False  # of a graph that If, Loop or Scan runs, where only dynamic INT8 goes
 
     @property
     def quantisable(self) -> bool:
@@ -43,32 +43,68 @@ class Product:
 
 
 def products(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
-    """The products of the main graph, their shapes taken from a profiled run of `sample`.
+    """The products of all graphs, their shapes taken from a profiled run of `sample`.
 
     Node names must be unique.  Shapes seen at run time hold for dynamic axes too, where inference
-    on the graph gives up.
+    on the graph gives up; what a branch not taken holds counts nothing.
     """
-    sizes = {item.name: list(item.dims) for item in model.graph.initializer}
-    bytes_of = {item.name: _bytes(item) for item in model.graph.initializer}
     seen = _profile(model.SerializeToString(), folder, sample)
     found = []
-    for node in model.graph.node:
-        places = WEIGHTS.get(node.op_type)
-        if places is None or node.domain not in ("", "ai.onnx"):
-            continue
-        held = [node.input[i] for i in places if i < len(node.input) and node.input[i] in sizes]
-        event = seen.get(node.name)
+    for node, weights, inside in _multiplying(model.graph, {}, False):
+        places = WEIGHTS[node.op_type]
+        held = [node.input[i] for i in places if i < len(node.input) and node.input[i] in weights]
+        sizes = {name: list(weights[name].dims) for name in held}
+        counts = [_multiply_adds(node, sizes, event) for event in seen.get(node.name, [])]
+        known = bool(seen) and None not in counts and (inside or bool(counts))
         found.append(
             Product(
                 name=node.name,
                 type=node.op_type,
                 weights=held,
-                weights_bytes=sum(bytes_of[name] for name in held),
-                multiply_adds=_multiply_adds(node, sizes, event) if event else None,
-                seconds=event["dur"] * 1e-6 if event else None,
+                weights_bytes=sum(_bytes(weights[name]) for name in held),
+                multiply_adds=sum(count or 0 for count in counts) if known else None,
+                inside=inside,
             )
         )
     return found
+
+
+def _multiplying(
+    graph: Any, outer: Mapping[str, Any], inside: bool
+) -> Iterator[tuple[Any, Mapping[str, Any], bool]]:
+    """Each product with the constants that it can see, and whether it lies in an inner graph."""
+    weights = {**outer, **{item.name: item for item in graph.initializer}}
+    for node in graph.node:
+        if node.op_type in WEIGHTS and node.domain in ("", "ai.onnx"):
+            yield node, weights, inside
+        for inner in subgraphs(node):
+            yield from _multiplying(inner, weights, True)
+
+
+def subgraphs(node: Any) -> Iterator[Any]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def nodes_within(graph: Any) -> Iterator[Any]:
+    """The nodes of a graph and of all graphs inside it."""
+    for node in graph.node:
+        yield node
+        for inner in subgraphs(node):
+            yield from nodes_within(inner)
+
+
+def weights_bytes(model: Any) -> int:
+    """Of all weights of products; those that several share count once."""
+    taken = {
+        (name, _bytes(weights[name]))
+        for node, weights, _ in _multiplying(model.graph, {}, False)
+        for name in (node.input[i] for i in WEIGHTS[node.op_type] if i < len(node.input))
+        if name in weights
+    }
+    return sum(size for _, size in taken)
 
 
 def keep(folder: Path, found: Sequence[Product]) -> None:
@@ -94,22 +130,21 @@ def share(found: Sequence[Product], chosen: set[str]) -> float | None:
     return sum(cost[name] for name in cost if name in chosen) / whole if whole else None
 
 
-def _profile(model: bytes, folder: Path, sample: Sequence[Any]) -> dict[str, dict[str, Any]]:
-    """What ONNX Runtime's profiler tells of each node; nothing where the run fails."""
+def _profile(model: bytes, folder: Path, sample: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
+    """What ONNX Runtime's profiler tells of each node's calls; nothing where the run fails."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         try:
             session = sessions.open_session(model, level="none", profile=Path(scratch, "profile"))
-            sessions.answers(session, [sample])  # the first run pays for what later ones reuse
             sessions.answers(session, [sample])
             events = json.loads(Path(session.end_profiling()).read_text())
         except Exception:
             return {}
     mark = "_kernel_time"
-    return {
-        event["name"].removesuffix(mark): event
-        for event in events
-        if event.get("cat") == "Node" and event["name"].endswith(mark)
-    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith(mark):
+            found.setdefault(event["name"].removesuffix(mark), []).append(event)
+    return found
 
 
 def _multiply_adds(node: Any, sizes: Mapping[str, list[int]], event: Any) -> int | None:

@@ -16,6 +16,7 @@ from typing import Any
 from workbench.contract import WorkloadError
 
 from . import agreement, nodes, samples, sessions
+from .nodes import nodes_within, subgraphs
 
 PREPARED = "prepared.onnx"
 OPSET = 13  # the first in which weights can have a scale per channel
@@ -43,15 +44,15 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
             current = changed
             forms.append(_form(step, current))
         _name_nodes(current)
-        _flatten_biases(current)
+        _fit_weights(current)
         found = nodes.products(current, folder, check.inputs[0])
     nodes.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
     return {
         "forms": forms,
-        "multiply_adds": None if _products_in_subgraphs(current) else nodes.total(found),
-        "weights_bytes": sum(product.weights_bytes for product in found),
-        "products": dict(Counter(product.type for product in found if product.quantisable)),
+        "multiply_adds": nodes.total(found),
+        "weights_bytes": nodes.weights_bytes(current),
+        "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }
 
 
@@ -60,12 +61,7 @@ def load(file: Path) -> Any:
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    outside = {
-        entry.value
-        for tensor in model.graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
+    outside = external_files(model)
     size = model.ByteSize() + sum(_size(file.parent / name) for name in outside)
     if size > LARGEST_BYTES:
         raise WorkloadError(
@@ -76,6 +72,26 @@ def load(file: Path) -> Any:
     if outside:
         onnx.load_external_data_for_model(model, str(file.parent))
     return model
+
+
+def external_files(model: Any) -> set[str]:
+    """The files that hold weights of a model, relative to its own."""
+    return {
+        entry.value
+        for tensor in _tensors(model.graph)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield attribute.t
+            yield from attribute.tensors
+        for inner in subgraphs(node):
+            yield from _tensors(inner)
 
 
 class _Check:
@@ -177,9 +193,9 @@ def _simplified(model: Any, folder: Path) -> Any:
 
 
 def _name_nodes(model: Any) -> None:
-    """Give every node of the main graph a name of its own: quantisers tell nodes by it."""
+    """Give every node of all graphs a name of its own: quantisers tell nodes by it."""
     taken: set[str] = set()
-    for number, node in enumerate(model.graph.node):
+    for number, node in enumerate(nodes_within(model.graph)):
         if not node.name or node.name in taken:
             node.name = f"{node.op_type}.{number}"
             while node.name in taken:
@@ -187,44 +203,22 @@ def _name_nodes(model: Any) -> None:
         taken.add(node.name)
 
 
-def _flatten_biases(model: Any) -> None:
-    """A Gemm's bias of one row becomes a vector, the only kind that scales per channel fit."""
+def _fit_weights(model: Any) -> None:
+    """What the quantisers change about weights must not contradict what is told of them.
+
+    They transpose weights and leave the shapes told elsewhere; and a Gemm's bias of one row is
+    taken for a scalar where scales are per channel, so it becomes a vector.
+    """
     weights = {weight.name: weight for weight in model.graph.initializer}
+    stale = [info for info in model.graph.value_info if info.name in weights]
+    for info in stale:
+        model.graph.value_info.remove(info)
     takers = Counter(name for node in nodes_within(model.graph) for name in node.input)
     for node in model.graph.node:
-        bias = (
-            weights.get(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
-        )
-        if bias is None or takers[bias.name] > 1 or len(bias.dims) != 2 or bias.dims[0] != 1:
-            continue
-        del bias.dims[0]
-        stale = [info for info in model.graph.value_info if info.name == bias.name]
-        for info in stale:
-            model.graph.value_info.remove(info)
-
-
-def _products_in_subgraphs(model: Any) -> bool:
-    return any(
-        node.op_type in nodes.WEIGHTS
-        for outer in model.graph.node
-        for graph in subgraphs(outer)
-        for node in nodes_within(graph)
-    )
-
-
-def subgraphs(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def nodes_within(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph and of all graphs inside it."""
-    for node in graph.node:
-        yield node
-        for inner in subgraphs(node):
-            yield from nodes_within(inner)
+        operands = list(node.input) if node.op_type == "Gemm" else []
+        bias = weights.get(operands[2]) if len(operands) > 2 else None
+        if bias is not None and takers[bias.name] == 1 and list(bias.dims[:-1]) == [1]:
+            del bias.dims[0]
 
 
 def _form(step: str, model: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from workbench.contract import WorkloadError
 from workbench.lab.recipe import Recipe
 
 from . import nodes, sessions
-from .prepare import PREPARED, nodes_within
+from .nodes import nodes_within
+from .prepare import PREPARED
 from .ranges import Ranges, ranges
 
 PRODUCTS = ("Conv", "MatMul", "Gemm")
@@ -57,10 +59,13 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
     if recipe.method is not None:
         coverage = integer_share(made, folder)
         if not coverage:
+            there = any(product.quantisable for product in nodes.kept(folder))
             raise WorkloadError(
                 f"{recipe.quantization} quantisation left every product in floating point",
                 code="not_quantised",
-                hint="its products have no constant weights, or lie inside If, Loop or Scan",
+                hint="this form has no integer kernels for what the model holds; try another"
+                if there
+                else "none of its products has constant weights",
             )
     else:
         _require_loads(made)
@@ -95,8 +100,16 @@ def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
         ) from error
 
 
-def static(model: Any, found: Ranges, recipe: Recipe) -> bytes:
-    """QDQ form; ONNX Runtime fuses the pairs into integer kernels where it loads them."""
+def static_types(recipe: Recipe) -> tuple[str, ...]:
+    """The operators that a static form quantises."""
+    return PRODUCTS + (BETWEEN if recipe.scope == "all" else ABSORBED)
+
+
+def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) -> bytes:
+    """QDQ form; ONNX Runtime fuses the pairs into integer kernels where it loads them.
+
+    `only`: names of the nodes to quantise, where not all of them are.
+    """
     import numpy as np
     from onnxruntime import quantization
 
@@ -117,9 +130,9 @@ def static(model: Any, found: Ranges, recipe: Recipe) -> bytes:
         kinds.QInt8,
         kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
         quantization.TensorsData(quantization.CalibrationMethod.MinMax, limits),
-        [],
+        list(only),
         list(recipe.excluded),
-        list(PRODUCTS + (BETWEEN if everything else ABSORBED)),
+        list(static_types(recipe)),
         {
             # Of two activations each is quantised for this one product: dearer than what it saves.
             "MatMulConstBOnly": True,
@@ -157,6 +170,7 @@ def _quantised_dynamically(model: Any, folder: Path, recipe: Recipe, types: list
             reduce_range=recipe.reduce_range,
             weight_type=quantization.QuantType.QInt8,
             nodes_to_exclude=list(recipe.excluded),
+            extra_options={"EnableSubgraph": any(p.inside for p in nodes.kept(folder))},
         )
         return result.read_bytes()
 
@@ -182,7 +196,7 @@ def integer_share(made: bytes, folder: Path) -> float | None:
         file = Path(scratch, "optimised.onnx")
         _require_loads(made, file)
         graph = onnx.load(str(file)).graph
-    taken = {name for node in graph.node if node.op_type in INTEGER for name in node.input}
+    taken = {name for node in nodes_within(graph) if node.op_type in INTEGER for name in node.input}
     found = nodes.kept(folder)
     chosen = {p.name for p in found if p.quantisable and _taken(p, taken)}
     return nodes.share(found, chosen) or 0.0

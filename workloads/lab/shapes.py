@@ -27,6 +27,7 @@ _BY_NAME = (
     (re.compile(r"channel|^c$", re.IGNORECASE), 3),
     (re.compile(r"height|width|^[hw]$|image|pixel", re.IGNORECASE), 224),
     (re.compile(r"audio|wav", re.IGNORECASE), 16000),
+    (re.compile(r"total", re.IGNORECASE), 144),  # the next two together
     (re.compile(r"past|cache", re.IGNORECASE), 16),
     (re.compile(r"seq|len|tok|time|frame|step|^[tsl]$", re.IGNORECASE), 128),
 )

@@ -1,0 +1,111 @@
+"""A user's model: which of its forms is ahead, what to ship, why, and the code that runs it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, VerticalScroll
+from textual.content import Content
+
+from workbench.contender import Contender
+from workbench.lab.overview import Entry, entries, row_of
+
+from .base import ViewScreen
+from .detail import DetailScreen
+from .model_lines import (
+    COLUMNS,
+    answer_lines,
+    code_lines,
+    entry_lines,
+    head_lines,
+    rest_lines,
+)
+from .session import Session
+from .widgets.table import Table
+from .widgets.text import Drawn, joined
+
+ROOMY_HEIGHT = 34
+SIDE_BY_SIDE = 150
+
+
+class ModelScreen(ViewScreen):
+    AUTO_FOCUS = "Table"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pagedown,ctrl+d", "scroll(1)", "Scroll", key_display="pgdn"),
+        Binding("pageup,ctrl+u", "scroll(-1)", "Scroll", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: list[Entry] = []
+        self._led: str | None = None  # where the cursor was put, until someone moves it
+
+    def body(self) -> ComposeResult:
+        yield Drawn(id="model-head")
+        yield Table(id="forms")
+        with VerticalScroll(id="model-pane", can_focus=False), Container(id="model-columns"):
+            yield Drawn(id="model-answer", classes="column")
+            yield Drawn(id="model-more", classes="column")
+
+    @property
+    def chosen(self) -> Contender | None:
+        return self.session.report.contenders.get(self.query_one(Table).cursor or "")
+
+    def draw(self, session: Session) -> None:
+        row = row_of(session.report)
+        self._found = entries(session.report)
+        roomy = self.size.height >= ROOMY_HEIGHT
+        self.query_one("#model-head", Drawn).show(
+            lambda width, _: joined(head_lines(session, width, roomy=roomy))
+        )
+        table = self.query_one(Table)
+        table.display = row is not None and bool(self._found)
+        if row is not None:
+            self._lead(table, row.verdict.pick if row.verdict else None)
+            table.show(COLUMNS, entry_lines(self._found, row, session), Content(""))
+        self._draw_pane()
+
+    def _lead(self, table: Table, pick: str | None) -> None:
+        """The cursor starts at the top and goes to the pick, unless it was moved."""
+        if pick is not None and table.cursor == self._led != pick:
+            self._led = table.cursor = pick
+        elif table.cursor is None and self._found:
+            self._led = table.cursor = self._found[0].contender.case.id
+
+    def _draw_pane(self) -> None:
+        found, chosen, session = self._found, self.chosen, self.session
+        beside = self.size.width >= SIDE_BY_SIDE
+        self.query_one("#model-columns").set_class(beside, "-side-by-side")
+        answer, more = self.query_one("#model-answer", Drawn), self.query_one("#model-more", Drawn)
+
+        def left(width: int, _height: int) -> Content:
+            rest = rest_lines(chosen, session, width) if beside else []
+            return joined([*answer_lines(found, chosen, session, width), Content(""), *rest])
+
+        def right(width: int, _height: int) -> Content:
+            rest = [] if beside else rest_lines(chosen, session, width)
+            return joined([*code_lines(chosen, session, width), *rest])
+
+        answer.show(left)
+        more.show(right)
+
+    def on_table_moved(self) -> None:
+        self._draw_pane()
+
+    def on_table_selected(self, message: Table.Selected) -> None:
+        row = row_of(self.session.report)
+        if row is not None:
+            self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
+
+    def action_scroll(self, pages: int) -> None:
+        pane = self.query_one("#model-pane")
+        pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
+
+    def command(self) -> str | None:
+        """The code, once there is some; before, the command that runs all again."""
+        model, row = self.session.report.model, row_of(self.session.report)
+        if model is not None and model.advice is not None:
+            return model.advice.snippet
+        return row.plan.reproduce or None if row is not None else None

@@ -1,0 +1,328 @@
+"""A user's model as lines: its contenders, what to ship and why, where the time goes, the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from textual.content import Content
+
+from workbench import units
+from workbench.contender import Contender
+from workbench.document import Verdict
+from workbench.export.model import (
+    built_text,
+    facts_lines,
+    forms_lines,
+    left_out,
+    saved_lines,
+)
+from workbench.lab.facts import Explanation, ModelFacts, ModelReport
+from workbench.lab.overview import (
+    Entry,
+    agreement,
+    brief,
+    compared,
+    error_text,
+    is_as_given,
+    is_too_far_off,
+    name_of,
+    original,
+    recommendation,
+    row_of,
+)
+from workbench.report import Report, Row
+
+from . import drawing
+from .reasons import output_text
+from .session import Session
+from .styled import device_style, marked, state_texts
+from .tables import is_over, median_texts
+from .widgets.table import Cell, Column, Line, table_lines
+from .widgets.text import Fact, fact, heading
+from .widgets.text import facts_lines as wrapped
+
+INDENT = 10
+BAR = 24  # cells of the longest bar
+
+# --------------------------------------------------------------- contenders
+
+COLUMNS = (
+    Column("form", "Form"),
+    Column("run", "Run"),
+    Column("median", "Median", rank=2, align="right"),
+    Column("gain", "Gain", rank=1, align="right"),
+    Column("bar", "", rank=8, minimum=6, maximum=BAR),
+    Column("error", "Error", rank=1, align="right"),
+    Column("top1", "Top-1", rank=7, align="right"),
+    Column("size", "Size", rank=6, align="right"),
+    Column("state", "State", rank=1, patient=True),
+)
+
+
+def entry_lines(found: Sequence[Entry], row: Row, session: Session) -> list[Line]:
+    """A line for each contender, the bars to one scale."""
+    most = max((entry.gain for entry in found if entry.gain is not None), default=1.0)
+    model = session.report.model
+    return [_entry_line(entry, row, session, model.facts, most) for entry in found if model]
+
+
+def _entry_line(entry: Entry, row: Row, session: Session, facts: ModelFacts, most: float) -> Line:
+    contender, figures = entry.contender, session.figures
+    share = agreement(contender)
+    cells: dict[str, Cell] = {
+        "form": Content(entry.form),
+        "run": Content(entry.how),
+        "state": _states(entry, row, session),
+        "error": error_texts(contender, facts),
+        "top1": Content("" if share is None else f"{share:.0%}"),
+        "size": Content("" if entry.size_bytes is None else units.size(entry.size_bytes)),
+    }
+    if contender.blocks:
+        cells["median"] = median_texts(contender, figures)
+    if entry.gain is not None:
+        cells["gain"] = Content(units.ratio(entry.gain))
+        cells["bar"] = _bar(entry.gain / most, device_style(contender.case))
+    return Line(contender.case.id, cells)
+
+
+def _bar(share: float, style: str) -> Callable[[int], Content]:
+    return lambda width: Content.styled(drawing.bar(share, width), style)
+
+
+def error_texts(contender: Contender, facts: ModelFacts) -> list[Content]:
+    """How far off it is; red and marked beyond the limit."""
+    if contender.accuracy is None:
+        return [Content("")]
+    text = error_text(contender.accuracy.value)
+    if is_too_far_off(contender, facts):
+        return [Content.styled(f"! {text}", "$error")]
+    style = "dim" if is_as_given(contender.case, facts) else "$success"
+    return [Content.styled(text, style)]
+
+
+def _states(entry: Entry, row: Row, session: Session) -> list[Content]:
+    contender, figures = entry.contender, session.figures
+    if entry.word == "pick":
+        return [marked(Content.styled("pick", "bold $success"), contender, figures)]
+    if entry.word == "error" and (is_over(contender) or not session.going):
+        texts = [Content.styled(text, "$error") for text in (entry.why, "error")]
+        return [marked(text, contender, figures) for text in texts]
+    if entry.word == "slower":
+        texts = [Content.styled(text, "dim") for text in (entry.why, "slower")]
+        return [marked(text, contender, figures) for text in texts]
+    return state_texts(contender, row, figures, racing=session.going)
+
+
+# ---------------------------------------------------------------- the head
+
+
+def head_lines(session: Session, width: int, *, roomy: bool) -> list[Content]:
+    """The model in a line and its inputs; on a low terminal one input only."""
+    model = session.report.model
+    if model is None:
+        row = row_of(session.report)
+        return [Content.styled(row.plan.title if row else session.model_file or "", "bold")]
+    first, *rest = facts_lines(model.facts)
+    name, told = model.facts.file, first.removeprefix(model.facts.file)
+    lines = [Content.assemble((name, "bold"), told)]
+    lines += [Content.styled(line.strip(), "dim") for line in rest]
+    if not roomy and len(lines) > 2:
+        lines[1] = Content.assemble(lines[1], (f"  and {len(lines) - 2} more", "dim"))
+    kept = lines if roomy else lines[:2]
+    return [line.truncate(width, ellipsis=True) for line in kept]
+
+
+def stage(session: Session) -> str:
+    """What the lab is doing now; "" when it is over."""
+    report, row = session.report, row_of(session.report)
+    if not session.going:
+        return ""
+    if report.model is None:
+        return "reading the model, making inputs, running it as given"
+    if row is None:
+        failed = sum(built.reason is not None for built in report.model.built)
+        made = len(report.model.built) - failed
+        return f"making its forms: {made} made" + (f", {failed} could not be" if failed else "")
+    if row.verdict is None:
+        left = sum(not is_over(contender) for contender in row.contenders)
+        return f"racing, {left} of {len(row.contenders)} contenders left"
+    return "profiling, to tell why" if report.model.advice is None else "finishing"
+
+
+# --------------------------------------------------------------- the answer
+
+
+def answer_lines(
+    found: Sequence[Entry], chosen: Contender | None, session: Session, width: int
+) -> list[Content]:
+    """What to ship, what weakens that, and why; of the contender under the cursor as well."""
+    report, row = session.report, row_of(session.report)
+    verdict = row.verdict if row else None
+    facts = list(_advice(found, session))
+    lines = [heading("Answer" if verdict else "So far", width), *wrapped(facts, width, INDENT)]
+    why = _explanations(report)
+    pick = report.contenders.get((verdict.pick if verdict else "") or "")
+    for contender in (pick, None if chosen is pick else chosen):
+        told = why.get(contender.case.id) if contender else None
+        if contender is None or (told is None and not contender.reason):
+            continue
+        sentences = list(told.sentences) if told else []
+        if told is None or contender.state == "failed":
+            sentences.insert(0, _sentence(found, contender))
+        title = f"Why {name_of(contender.case)}"
+        lines += [Content(""), heading(title, width)]
+        lines += wrapped([Fact("", Content(brief(text))) for text in sentences], width, 0)
+    return lines
+
+
+def _explanations(report: Report) -> dict[str, Explanation]:
+    advice = report.model.advice if report.model else None
+    return {each.case: each for each in advice.explanations} if advice else {}
+
+
+def _sentence(found: Sequence[Entry], contender: Contender) -> str:
+    why = next((entry.why for entry in found if entry.contender is contender), "")
+    text = f"{contender.state}: {why}" if contender.state == "failed" else why
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _advice(found: Sequence[Entry], session: Session) -> Iterator[Fact]:
+    report, row = session.report, row_of(session.report)
+    if report.model is None and row is not None:
+        yield from _refused(row)
+        return
+    if now := stage(session):
+        yield fact("now", now, "bold")
+    if session.going and (row is None or row.verdict is None):
+        yield from _leader(found, report)
+        return
+    for number, sentence in enumerate(recommendation(report)):
+        yield fact(" " if number else "ship", sentence.removeprefix("Ship "))
+    advice, verdict = report.model.advice if report.model else None, row.verdict if row else None
+    if advice and advice.weak_evidence:
+        yield fact("! weak", advice.weak_evidence, "$warning", label_style="bold $warning")
+    yield from _warnings(verdict, report)
+    if advice and advice.saved:
+        tone = "$success" if advice.saved.reason is None else "$error"
+        yield fact("saved", next(saved_lines(advice.saved)), tone)
+
+
+def _refused(row: Row) -> Iterator[Fact]:
+    """Why the model could not be read."""
+    for contender in row.contenders:
+        if contender.reason is not None:
+            message = contender.reason.message
+            yield fact("! failed", message, "bold $error", label_style="bold $error")
+            yield fact("  remedy", contender.reason.hint or "")
+
+
+def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
+    """The fastest so far that may be picked."""
+    model = report.model
+    for entry in found:
+        fits = model is not None and not is_too_far_off(entry.contender, model.facts)
+        if fits and entry.gain is not None:
+            name = name_of(entry.contender.case)
+            gain = f", {units.ratio(entry.gain)} against the model as given"
+            yield fact("leading", f"{name}{gain}")
+            return
+
+
+def _warnings(verdict: Verdict | None, report: Report) -> Iterator[Fact]:
+    for warning in verdict.warnings if verdict else ():
+        contender = report.contenders.get(warning.subject or "")
+        about = f"{name_of(contender.case)}: " if contender else ""
+        text = f"{about}{brief(warning.message)}; {warning.remedy}"
+        yield fact("! warning", text, "$warning", label_style="bold $warning")
+
+
+# ------------------------------------------------- operators, code, the rest
+
+
+def code_lines(chosen: Contender | None, session: Session, width: int) -> list[Content]:
+    """Where the time goes, and the code."""
+    model = session.report.model
+    lines = _operators(chosen, session.report, width)
+    if model is not None and model.advice is not None:
+        lines += [heading("Code, copied by c", width)]
+        for text in model.advice.snippet.splitlines():
+            lines += Content(text).wrap(width) if text else [Content("")]
+        lines.append(Content(""))
+    return lines
+
+
+def rest_lines(chosen: Contender | None, session: Session, width: int) -> list[Content]:
+    """Each output, what was made of the model and what was not, and the command."""
+    report = session.report
+    model, row = report.model, row_of(report)
+    if model is None:
+        return []
+    verdict = row.verdict if row else None
+    lines: list[Content] = []
+    for title, facts in (
+        ("Outputs", list(_outputs(chosen, verdict, report))),
+        ("Forms", [Fact(built.recipe, Content(built_text(built))) for built in model.built]),
+        ("Not tried", _not_tried(model, verdict)),
+        ("Preparation", [fact("", text) for text in forms_lines(model.facts.forms)]),
+    ):
+        if facts:
+            label = max(len(each.label) for each in facts) + 2
+            lines += [heading(title, width), *wrapped(facts, width, label), Content("")]
+    if verdict is not None:
+        lines.append(Content.assemble(("$ ", "dim"), (verdict.reproduce, "$primary")))
+    return lines
+
+
+def _not_tried(model: ModelReport, verdict: Verdict | None) -> list[Fact]:
+    return [fact(name, why) for name, why in left_out(model, verdict).items()]
+
+
+def _outputs(chosen: Contender | None, verdict: Verdict | None, report: Report) -> Iterator[Fact]:
+    """The error of each output of the chosen contender, where there are several."""
+    contender = chosen or report.contenders.get((verdict.pick if verdict else "") or "")
+    accuracy = contender.accuracy if contender else None
+    if accuracy is None or len(accuracy.outputs) < 2:
+        return
+    for each in accuracy.outputs:
+        yield fact(each.name, output_text(each))
+
+
+def _operators(chosen: Contender | None, report: Report, width: int) -> list[Content]:
+    found = compared(report, chosen.case.id if chosen else None)
+    row, model = row_of(report), report.model
+    if found is None or row is None or model is None:
+        return []
+    case = report.contenders[found.case].case
+    given = original(row, model.facts, case.device_kind)
+    longest = max(max(each.fp32_s, each.int8_s) for each in found.operators) or 1.0
+    columns = (
+        Column("operator", "Operator", minimum=10),
+        Column("fp32", name_of(given.case) if given else "as given", minimum=16, maximum=44),
+        Column("int8", name_of(case), minimum=16, maximum=44),
+        Column("gain", "Gain", rank=1, align="right"),
+    )
+    lines = []
+    for each in found.operators:
+        both = each.fp32_s and each.int8_s
+        cells: dict[str, Cell] = {
+            "operator": Content(each.operator),
+            "fp32": _timed(each.fp32_s, longest, "$cpu-1"),
+            "int8": _timed(each.int8_s, longest, "$cpu-0"),
+            "gain": Content(units.ratio(each.fp32_s / each.int8_s) if both else ""),
+        }
+        lines.append(Line(each.operator, cells))
+    title = heading("Where the time of one run goes", width)
+    return [title, *table_lines(columns, lines, width), Content("")]
+
+
+def _timed(seconds: float, longest: float, style: str) -> Callable[[int], Content]:
+    """`3.70 ms ━━━━━━━`, or a dash where the form has no such operator."""
+    if not seconds:
+        return lambda _: Content.styled("      -", "dim")
+    text = f"{units.duration(seconds, align=True):>7}"
+
+    def draw(width: int) -> Content:
+        bar = drawing.bar(seconds / longest, max(1, width - len(text) - 1))
+        return Content.assemble(text, " ", (bar, style))
+
+    return draw

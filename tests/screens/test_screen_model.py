@@ -1,0 +1,225 @@
+"""The Model screen: what it shows at each stage of `advise --model`, and what its keys do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+import recorded
+import recorded_machines
+import recorded_model
+from stage import HeldFeed, held, press, replayed, settle, text
+from textual.pilot import Pilot
+
+from screens.app import WorkbenchApp
+from screens.detail import DetailScreen
+from workbench import events as ev
+from workbench.document import Reason
+from workbench.export.json import dump
+from workbench.lab.question import ModelQuestion
+from workbench.replay import open_run
+from workbench.report import Report
+from workbench.request import Request
+
+SIZE = (80, 24)
+ON = recorded_machines.cpu_server()
+DONE = recorded_model.done(*ON)
+
+
+async def read_on(pilot: Pilot[None], keys: int = 12) -> str:
+    """All that scrolling down shows, one screen after another."""
+    shown = [text(pilot)]
+    for _ in range(keys):
+        await press(pilot, "pagedown")
+        shown.append(text(pilot))
+    return "\n".join(shown)
+
+
+async def test_a_run_of_a_model_opens_on_its_screen() -> None:
+    async with replayed(DONE).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "[4 Model]" in text(pilot)
+        assert "ship      int8-static-u8s8-channel with 2 threads: 1.93x" in text(pilot)
+        await press(pilot, "3")
+        assert "[3 Advisor]" in text(pilot)
+        assert "Textbook" not in text(pilot)
+        await press(pilot, "4")
+        assert "[4 Model]" in text(pilot)
+
+
+async def test_other_runs_have_no_such_screen() -> None:
+    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "4")
+        assert "[3 Advisor]" in text(pilot)
+        assert "Model" not in text(pilot)
+
+
+async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
+    request = Request(model=ModelQuestion("folder/net.onnx"))
+    feed = HeldFeed(DONE[:2])
+    app = WorkbenchApp(lambda _: feed, request, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "[4 Model]" in text(pilot)
+        assert "net.onnx" in text(pilot)
+        assert "folder" not in text(pilot)
+        assert "reading the model, making inputs" in text(pilot)
+        await press(pilot, "c")  # there is nothing to copy yet
+        assert app.clipboard == ""
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (recorded_model.inspected(*ON), "making its forms: 2 made"),
+        (recorded_model.midway(*ON), "racing, 3 of 6 contenders left"),
+        (DONE[:-2], "profiling, to tell why"),
+        (DONE[:-1], "finishing"),
+    ],
+)
+async def test_the_stage_of_the_lab_is_told(events: Sequence[ev.AnyEvent], expected: str) -> None:
+    async with held(events)[0].run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert expected in text(pilot)
+
+
+async def test_a_contender_that_joins_has_its_line() -> None:
+    joined = next(n for n, event in enumerate(DONE) if isinstance(event, ev.CasesJoined))
+    async with held(DONE[:joined])[0].run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        table = text(pilot).split("So far")[0]
+        assert "mixed" not in table
+    async with held(DONE[: joined + 1])[0].run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        table = text(pilot).split("So far")[0]
+        assert "int8-static-u8s8-mixed" in table
+
+
+async def test_the_cursor_starts_on_the_pick_and_why_follows_it() -> None:
+    async with replayed(DONE).run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        shown = text(pilot)
+        assert "Why int8-static-u8s8-channel t2" in shown
+        assert shown.count("Why ") == 1
+        await press(pilot, "end")
+        shown = text(pilot)
+        assert "Why int8-dynamic t2" in shown
+        assert "of its time is ConvInteger, for which ONNX Runtime has no fast kernel" in shown
+        assert "quantise, dequantise" in shown
+        await press(pilot, "up")
+        assert "slower than int8-static-u8s8-channel t2." in text(pilot)
+
+
+async def test_the_cursor_stays_where_it_was_moved_when_the_verdict_comes() -> None:
+    decided = next(n for n, event in enumerate(DONE) if isinstance(event, ev.VerdictReached))
+    app, feed = held(DONE[:decided])
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "end")
+        for event in DONE[decided:]:
+            feed._more.put_nowait(event)
+        await settle(pilot)
+        assert "Why int8-dynamic" in await read_on(pilot, 3)
+
+
+async def test_everything_can_be_read_by_keyboard_in_a_small_terminal() -> None:
+    async with replayed(DONE).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        told = await read_on(pilot)
+    for wanted in (
+        "Where the time of one run goes",
+        "import onnxruntime as ort",
+        "outputs = session.run(None, feeds)",
+        "features  error 0.64%, cosine 0.99998",
+        "could not be made",
+        "other calibrations",
+        "fused: left out, no such pattern in this graph",
+        "$ workbench advise --model mobilenet_v2.onnx",
+    ):
+        assert wanted in told
+
+
+async def test_c_copies_the_code_as_it_stands() -> None:
+    app = replayed(DONE)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "c")
+        assert app.clipboard == Report.of(DONE).model.advice.snippet
+
+
+async def test_before_there_is_code_c_copies_the_command() -> None:
+    app, _ = held(recorded_model.midway(*ON))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "c")
+        assert app.clipboard.startswith("workbench advise --model mobilenet_v2.onnx")
+
+
+async def test_enter_shows_the_details_of_a_form() -> None:
+    app = replayed(DONE)
+    async with app.run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        await press(pilot, "enter")
+        assert isinstance(app.screen, DetailScreen)
+        shown = text(pilot)
+        assert "logits: error 0.91%, cosine 0.99996, top-1 87.5%" in shown
+        assert "Conv takes 1.51 ms a run instead of 3.70 ms" in shown
+        assert "0.0091 / 1" not in shown  # the check itself has no limit
+        await press(pilot, "escape")
+        assert "[4 Model]" in text(pilot)
+
+
+async def test_a_failed_form_and_a_file_that_was_not_written_are_told() -> None:
+    reason = recorded_model.BUILT[2].reason
+    events = []
+    for event in DONE:
+        if isinstance(event, ev.ModelAdvised):
+            saved = msgspec.structs.replace(event.advice.saved, reason=reason)
+            advice = msgspec.structs.replace(event.advice, saved=saved)
+            event = msgspec.structs.replace(event, advice=advice)
+        if isinstance(event, ev.CaseFinished) and event.case == recorded_model.MIXED.id:
+            event = msgspec.structs.replace(event, status="failed", reason=reason)
+        events.append(event)
+    async with replayed(events).run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        assert "best.onnx was not written: ONNX Runtime cannot run it" in text(pilot)
+        await press(pilot, "down")
+        assert "Failed: ONNX Runtime cannot run it" in text(pilot)
+
+
+async def test_a_model_that_could_not_be_read_says_why() -> None:
+    crashed = Reason("worker_died", "the worker was killed by signal 11", "report the model")
+    events: list[ev.AnyEvent] = [e for e in DONE[:9] if not isinstance(e, ev.ModelInspected)]
+    events = [e for e in events if not isinstance(e, (ev.ModelBuilt, ev.RaceStarted))]
+    plan = next(e for e in events if isinstance(e, ev.RacePlanned))
+    for case in plan.cases:
+        events.append(
+            ev.CaseFinished(
+                at_s=11.0, case=case.id, scenario="model", status="failed", reason=crashed
+            )
+        )
+    async with replayed(events).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "[4 Model]" in text(pilot)
+        assert "killed by signal 11" in text(pilot)
+
+
+async def test_an_opened_document_shows_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(dump(Report.of(DONE).document()))
+    async with replayed(DONE).run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        live = text(pilot).splitlines()[2:]
+    async with replayed(open_run(str(file))).run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        assert text(pilot).splitlines()[2:] == live
+
+
+async def test_a_narrow_terminal_keeps_form_gain_error_and_state() -> None:
+    async with replayed(DONE).run_test(size=(60, 20)) as pilot:
+        await settle(pilot)
+        head = next(line for line in text(pilot).splitlines() if line.startswith(" Form"))
+        assert head.split() == ["Form", "Run", "Gain", "Error", "State"]

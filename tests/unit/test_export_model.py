@@ -1,0 +1,211 @@
+"""What a run of `advise --model` prints, logs, and keeps in its document."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import recorded_model
+from builders import machine
+
+from workbench import events as ev
+from workbench.document import Software
+from workbench.export.log import line
+from workbench.export.model import facts_lines, forms_lines, model_text, saved_lines
+from workbench.export.text import run_text
+from workbench.lab.facts import Port, Saved
+from workbench.lab.overview import brief, compared, entries, error_text, recommendation, row_of
+from workbench.replay import events_of
+from workbench.report import Report
+
+MACHINE = machine(), Software("3.11", "python", {}, {})
+RUN = recorded_model.done(*MACHINE)
+REPORT = Report.of(RUN)
+TEXT = run_text(REPORT)
+
+
+def with_verdict(**changes: object) -> Report:
+    """The run with another verdict."""
+    return Report.of(
+        msgspec.structs.replace(e, verdict=msgspec.structs.replace(e.verdict, **changes))
+        if isinstance(e, ev.VerdictReached)
+        else e
+        for e in RUN
+    )
+
+
+def test_the_advice_comes_first_with_gain_error_and_what_weakens_it() -> None:
+    first, *_ = TEXT.split("\n\n")
+    told = " ".join(first.split())
+    assert told.startswith("Ship int8-static-u8s8-channel with 2 threads: 1.93x (95 %: ")
+    assert "faster than the model as given (fp32 t2); error 0.91% of 2.00% allowed." in told
+    assert "! The error was seen on random inputs" in told
+
+
+def test_contenders_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> None:
+    table = next(part for part in TEXT.split("\n\n") if part.startswith("form "))
+    lines = [line.split() for line in table.splitlines()[1:]]
+    assert [(words[0], words[1]) for words in lines] == [
+        ("int8-static-u8s8", "t2"),
+        ("int8-static-u8s8-channel", "t2"),
+        ("int8-static-u8s8-mixed", "t2"),
+        ("fp32", "t2"),
+        ("fp32", "t1"),
+        ("int8-dynamic", "t2"),
+    ]
+    assert [words[-1] for words in lines] == ["error", "pick", "MiB", "slower", "slower", "slower"]
+    assert "1.00x" in table.splitlines()[4]  # the model as given, against itself
+
+
+def test_every_section_stands_once_in_a_terminal_of_a_hundred_columns() -> None:
+    titles = ["Why", "Where the time of one run goes", "Forms that were made", "Not tried"]
+    titles += ["Preparation for INT8", "Saved", "To run it as it was measured:"]
+    lines = TEXT.splitlines()
+    assert [lines.count(title) for title in titles] == [1] * len(titles)
+    snippet = REPORT.model.advice.snippet.splitlines()
+    assert max(len(line) for line in lines if line not in snippet) <= 100
+    assert TEXT.count("$ workbench advise --model mobilenet_v2.onnx") == 1
+    assert "Textbook" not in TEXT
+    assert "accuracy" not in TEXT  # the general table of contenders would say all again
+
+
+def test_the_code_can_be_copied_as_it_stands() -> None:
+    code = TEXT.split("To run it as it was measured:\n\n")[1].split("\n\n$ ")[0]
+    assert code == REPORT.model.advice.snippet
+    compile(code, "snippet", "exec")
+
+
+def test_what_could_not_be_made_or_was_left_out_is_told_with_its_reason() -> None:
+    told = " ".join(TEXT.split())
+    assert (
+        "int8-static-u8s8-products-channel: could not be made: ONNX Runtime cannot run it" in told
+    )
+    assert "in FP32 features.0.0/Conv, features.1.conv.0/Conv, classifier.1/Gemm" in told
+    assert "int8-static-s8s8: signed activations have slower kernels on x86" in told
+    assert "simplified: 13.3 MiB, 105 nodes -> 13.3 MiB, 99 nodes" in told
+    assert "fused: left out, no such pattern in this graph" in told
+    assert "opset 13: " not in told  # it changed nothing
+
+
+def test_the_picks_outputs_are_told_one_by_one() -> None:
+    part = next(part for part in TEXT.split("\n\n") if part.startswith("Outputs of "))
+    assert "logits    0.91%  0.99996  87.5%  6 (1.18%)" in part
+    assert "features  0.64%  0.99998      -  3 (0.82%)" in part
+
+
+def test_operators_are_those_of_the_pick() -> None:
+    found = compared(REPORT)
+    assert found is not None
+    assert found.case == recorded_model.CHANNEL.id
+    other = compared(REPORT, recorded_model.DYNAMIC.id)
+    assert other is not None
+    assert other.case == recorded_model.DYNAMIC.id
+
+
+def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_other_form() -> None:
+    report = with_verdict(pick=recorded_model.FP32.id, tie=False)
+    found = compared(report)
+    assert found is not None
+    assert found.case == recorded_model.TENSOR.id
+    advice = recommendation(report)[0]
+    assert advice == (
+        "Ship mobilenet_v2.onnx as it is with 2 threads: no other form was better within the "
+        "error limit."
+    )
+    assert "Outputs of" not in model_text(report)
+
+
+def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
+    level = with_verdict(tie=True, pick_ratio=1.01, pick_ratio_ci95=(0.99, 1.03))
+    assert recommendation(level)[1] == "Level with int8-static-u8s8-mixed t2: 1.01x  0.99-1.03."
+    none = with_verdict(pick=None, reasons=["Nothing could be picked: it was too far off."])
+    assert recommendation(none) == [
+        "No recommendation. Nothing could be picked: it was too far off."
+    ]
+
+
+@pytest.mark.parametrize("length", range(1, len(RUN), 7))
+def test_a_run_that_is_cut_short_anywhere_is_told_as_far_as_it_went(length: int) -> None:
+    report = Report.of(RUN[:length])
+    text = run_text(report)
+    assert ("mobilenet_v2.onnx: 13.3 MiB" in text) == (report.model is not None)
+
+
+def test_a_refused_model_has_the_usual_table_without_a_textbook() -> None:
+    kept = (ev.RunStarted, ev.HardwareDetected, ev.RacePlanned, ev.VerdictReached)
+    text = run_text(Report.of(e for e in RUN if isinstance(e, kept)))
+    row = next(line for line in text.splitlines() if line.startswith("mobilenet_v2.onnx  "))
+    assert row.split()[1] == "-"
+
+
+def test_a_document_leads_to_events_to_the_same_document_and_text() -> None:
+    document = REPORT.document()
+    again = Report.of(map(ev.decode, map(ev.encode, events_of(document))))
+    assert again.document() == document
+    assert again.document().model == document.model
+    assert run_text(again) == TEXT
+
+
+def test_the_log_tells_what_the_lab_does() -> None:
+    told, spoken = Report(), []
+    for event in RUN:
+        told.apply(event)
+        spoken.append(line(event, told))
+    log = "\n".join(filter(None, spoken))
+    assert "mobilenet_v2.onnx: 13.3 MiB, opset 13, 3.49 M parameters" in log
+    assert "  int8-dynamic: 3.52 MiB in 450 ms" in log
+    assert "int8-static-u8s8-products-channel: could not be made: ONNX Runtime cannot" in log
+    assert "  joined: cpu onnxruntime int8-static-u8s8-mixed t2" in log
+    assert "  -> Ship int8-static-u8s8-channel with 2 threads" in log
+    assert "saved: best.onnx, 3.73 MiB; loaded again it answers the same" in log
+
+
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [
+        ("2x slower than cpu/onnxruntime/fp32/t16", "2x slower than fp32 t16"),
+        ("cpu onnxruntime fp32 t1 leads.", "fp32 t1 leads."),
+        ("cuda:0 onnxruntime fp16 is level", "cuda:0 fp16 is level"),
+        ("cuda:0/onnxruntime/fp16, so", "cuda:0 fp16, so"),
+        ("onnxruntime here has no provider", "onnxruntime here has no provider"),
+    ],
+)
+def test_names_are_told_without_what_all_share(long: str, short: str) -> None:
+    assert brief(long) == short
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0.00%"), (1e-7, "<0.01%"), (0.0198, "1.98%"), (0.5, "50.00%")]
+)
+def test_errors_are_percentages(value: float, text: str) -> None:
+    assert error_text(value) == text
+
+
+def test_contenders_are_none_before_the_race_is_planned() -> None:
+    early = Report.of(recorded_model.inspected(*MACHINE))
+    assert (row_of(early), entries(early), recommendation(early)) == (None, [], [])
+
+
+def test_a_model_with_its_own_operators_and_several_inputs_is_described() -> None:
+    facts = msgspec.structs.replace(
+        recorded_model.FACTS,
+        inputs=[Port("x", "float32", [None], [4]), Port("sr", "int64", [], [], "constant 16000")],
+        custom_operators=["com.example::Twist"],
+        control_flow=["If"],
+        quantised=True,
+        multiply_adds=None,
+    )
+    head, *rest = facts_lines(facts)
+    assert "already quantised" in head
+    assert rest == [
+        "  input x float32 [4]",
+        "  input sr int64 [], constant 16000",
+        "  operators of its own: com.example::Twist",
+        "  graphs inside of If, which no quantiser enters",
+    ]
+
+
+def test_a_file_that_was_not_written_says_why() -> None:
+    reason = recorded_model.BUILT[2].reason
+    (told,) = saved_lines(Saved("best.onnx", None, None, reason))
+    assert told.startswith("best.onnx was not written: ONNX Runtime cannot run it")
+    assert list(forms_lines([])) == []

@@ -1,0 +1,207 @@
+"""The lab: which nodes stay in FP32, and the form that is written for the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from lab_models import Graph, convolutional, folder_of, perceptron
+
+from workbench.contract import WorkloadError
+from workbench.lab.recipe import Recipe
+from workloads.lab import agreement, mixed, nodes, samples, sessions
+from workloads.lab.child import Lab
+
+ROWS = (4, 32)
+STATIC = Recipe("int8", "static", "products")
+LONG_S = 60.0
+
+
+def uneven(hostile: int = 1) -> Any:
+    """Products in a chain, of which those numbered from 1 to `hostile` lose all but one column of
+    their input to a single large one."""
+    graph = Graph()
+    x = "x"
+    for number in range(4):
+        if 1 <= number <= hostile:
+            large, small = np.ones((2, 32), np.float32)
+            large[0], small[0] = 300.0, 1 / 300.0
+            x = graph.add("Mul", x, graph.constant(large))
+            weight = graph.random.standard_normal((32, 32)).astype(np.float32) / 5
+            weight[0] = 0
+            x = graph.add("MatMul", x, graph.constant(weight))
+        else:
+            x = graph.add("MatMul", x, graph.weight(32, 32))
+    return graph.model(("batch", 32), x)
+
+
+def prepared(model: Any, folder: Path, shape: tuple[int, ...] = ROWS) -> Path:
+    file = folder_of(model, folder, shape)
+    Lab().prepare(str(file), str(folder))
+    return file
+
+
+def search(folder: Path, limit: float, seconds: float = LONG_S, **more: Any) -> dict[str, Any]:
+    asked = {"recipe": STATIC.as_fields(), "metric": "relative_error", "costs": None, **more}
+    model = str(folder / "model.onnx")
+    return Lab().mixed(model, str(folder), limit=limit, seconds=seconds, **asked)
+
+
+def error_of(file: str, folder: Path) -> float:
+    session = sessions.open_session(file)
+    answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
+    reference = samples.read(folder / samples.REFERENCE)
+    found = agreement.compare(sessions.output_names(session), answers, reference)
+    return agreement.summary(found, "relative_error")
+
+
+# ------------------------------------------------------------- mixed
+
+
+def test_only_the_node_that_spoils_the_result_stays_in_fp32(tmp_path: Path) -> None:
+    prepared(uneven(), tmp_path)
+    full = Lab().build("", str(tmp_path), STATIC.as_fields())
+    hostile = nodes.kept(tmp_path)[1].name
+    assert error_of(full["file"], tmp_path) > 0.2
+    told = search(tmp_path, 0.05)
+    assert list(told["recipe"]["excluded"]) == [hostile]
+    assert told["coverage"] == pytest.approx(0.75)
+    assert Path(told["file"]).name == "int8-static-u8s8-products-mixed.onnx"
+    assert told["error"] == pytest.approx(error_of(told["file"], tmp_path)) and told["tried"] > 4
+    assert told["error"] <= mixed.MARGIN * 0.05
+
+
+def test_a_limit_that_no_mix_keeps_is_told_with_the_nearest(tmp_path: Path) -> None:
+    prepared(uneven(), tmp_path)
+    with pytest.raises(WorkloadError) as refused:
+        search(tmp_path, 1e-6)
+    assert refused.value.code == "no_mix"
+    assert "\n" not in str(refused.value)
+
+
+def test_no_time_is_no_mix(tmp_path: Path) -> None:
+    prepared(uneven(), tmp_path)
+    with pytest.raises(WorkloadError, match="time") as refused:
+        search(tmp_path, 0.05, seconds=0.0)
+    assert refused.value.code == "no_mix"
+
+
+def test_a_mix_found_before_the_time_ends_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(uneven(2), tmp_path)
+
+    def stop(*_: Any) -> None:
+        raise mixed._OutOfTimeError
+
+    monkeypatch.setattr(mixed._Search, "_readmit", stop)
+    assert search(tmp_path, 0.05)["error"] <= 0.05
+
+
+def test_costs_are_shares_of_the_seconds_where_all_are_known() -> None:
+    told = [nodes.Product(name, "MatMul", ["w"], 4, 10) for name in "ab"]
+    assert mixed._costs(told, {"a": 3.0, "b": 1.0}) == {"a": 0.75, "b": 0.25}
+    assert mixed._costs(told, {"a": 3.0}) == {"a": 0.5, "b": 0.5}  # b's time is not known
+
+
+def test_the_dear_one_of_two_like_errors_is_quantised_again(tmp_path: Path) -> None:
+    prepared(uneven(), tmp_path)
+    first, _, third, last = (product.name for product in nodes.kept(tmp_path))
+    costs = {product.name: 1.0 for product in nodes.kept(tmp_path)} | {last: 100.0}
+    told = search(tmp_path, 0.015, costs=costs)
+    assert last not in told["recipe"]["excluded"]
+    assert {first, third} & set(told["recipe"]["excluded"])
+
+
+def test_units_are_products_with_what_they_absorb(tmp_path: Path) -> None:
+    prepared(convolutional(), tmp_path, (2, 3, 16, 16))
+    model = onnx.load(str(tmp_path / "prepared.onnx"))
+    for scope, counts in (("products", [2, 2, 1]), ("all", [2, 2, 2, 1])):
+        found = mixed.units(model, nodes.kept(tmp_path), Recipe("int8", "static", scope), None)
+        assert [len(unit.names) for unit in found] == counts
+        assert sum(unit.cost for unit in found) == pytest.approx(1.0)
+
+
+def test_a_single_product_leaves_nothing_to_choose(tmp_path: Path) -> None:
+    graph = Graph()
+    prepared(graph.model(("batch", 32), graph.add("MatMul", "x", graph.weight(32, 8))), tmp_path)
+    with pytest.raises(WorkloadError, match="nothing to choose"):
+        search(tmp_path, 0.05)
+
+
+# ------------------------------------------------------------- save
+
+
+def saved(folder: Path, destination: Path, form: str = "int8-static-u8s8-products.onnx") -> Any:
+    Lab().build("", str(folder), STATIC.as_fields())
+    return Lab().save(str(folder / "model.onnx"), str(folder), form, str(destination))
+
+
+def test_a_form_is_written_whole_and_runs_as_before(tmp_path: Path) -> None:
+    prepared(perceptron(), tmp_path, (4, 16))
+    (tmp_path / "out").mkdir()
+    destination = tmp_path / "out" / "small.onnx"
+    told = saved(tmp_path, destination)
+    assert told == {
+        "file": str(destination),
+        "size_bytes": destination.stat().st_size,
+        "difference": 0.0,
+        "reason": None,
+    }
+    assert [file.name for file in destination.parent.iterdir()] == ["small.onnx"]
+
+
+def test_the_model_itself_is_never_written_over(tmp_path: Path) -> None:
+    file = prepared(perceptron(), tmp_path, (4, 16))
+    before = file.read_bytes()
+    link = tmp_path / "link.onnx"
+    link.symlink_to(file)
+    for destination in (file, link):
+        with pytest.raises(WorkloadError, match="is the model itself"):
+            saved(tmp_path, destination)
+    assert file.read_bytes() == before
+
+
+def test_a_destination_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    prepared(perceptron(), tmp_path, (4, 16))
+    for destination in (tmp_path, tmp_path / "nowhere" / "small.onnx"):
+        with pytest.raises(WorkloadError, match="folder that exists"):
+            saved(tmp_path, destination)
+
+
+def test_the_weights_of_the_model_are_never_written_over(tmp_path: Path) -> None:
+    file = prepared(perceptron(), tmp_path, (4, 16))
+    onnx.save(
+        perceptron(), str(file), save_as_external_data=True, location="weights", size_threshold=0
+    )
+    with pytest.raises(WorkloadError, match="or its weights"):
+        saved(tmp_path, tmp_path / "weights")
+
+
+def test_what_was_there_stays_where_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(perceptron(), tmp_path, (4, 16))
+    (tmp_path / "out").mkdir()
+    destination = tmp_path / "out" / "small.onnx"
+    destination.write_bytes(b"before")
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(WorkloadError, match="No space left"):
+        saved(tmp_path, destination)
+    assert [file.read_bytes() for file in destination.parent.iterdir()] == [b"before"]
+
+
+def test_external_weights_are_embedded_where_saved(tmp_path: Path) -> None:
+    file = prepared(perceptron(), tmp_path, (4, 16))
+    onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
+    (tmp_path / "out").mkdir()
+    told = saved(tmp_path, tmp_path / "out" / "whole.onnx", form=str(file))
+    assert told["difference"] == 0.0
+    assert len(list((tmp_path / "out").iterdir())) == 1

@@ -1,0 +1,301 @@
+"""Plain text: what a run found out about a user's model, from the advice down to the code."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from .. import units
+from ..contender import Contender
+from ..document import Verdict, Warning
+from ..lab.facts import Built, Explanation, Form, ModelFacts, ModelReport, Port, Saved
+from ..lab.overview import (
+    Entry,
+    agreement,
+    brief,
+    compared,
+    entries,
+    error_text,
+    is_as_given,
+    name_of,
+    original,
+    recommendation,
+    row_of,
+)
+from ..measure import statistics as stats
+from ..report import Report
+from .tables import table
+
+WIDTH = 100
+MOST_NAMED = 4  # nodes left in FP32 that are listed by name
+
+
+def model_text(report: Report) -> str:
+    """Everything about the model of this run; "" where there is none."""
+    model, row = report.model, row_of(report)
+    if model is None:
+        return ""
+    advice, verdict = model.advice, row.verdict if row else None
+    found = entries(report)
+    parts = [
+        "\n".join(_advised(report)),
+        "\n".join(map(_filled, facts_lines(model.facts))),
+        _contenders(found, report),
+        _section("Why", _why(advice.explanations) if advice else ()),
+        _operators(report),
+        _section("Forms that were made", _built(model.built)),
+        _section("Not tried", _left_out(model, verdict)),
+        _section("Preparation for INT8", forms_lines(model.facts.forms)),
+        _outputs(report, verdict),
+        _section("Saved", saved_lines(advice.saved) if advice and advice.saved else ()),
+    ]
+    if advice:
+        parts.append(f"To run it as it was measured:\n\n{advice.snippet}")
+    if verdict and verdict.reproduce:
+        parts.append(f"$ {verdict.reproduce}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _filled(line: str, *, inner: bool = False) -> str:
+    """Wrapped, what follows the first line set in; `inner` lines stand below a title."""
+    margin = "  " * inner
+    return textwrap.fill(
+        line,
+        WIDTH,
+        initial_indent=margin,
+        subsequent_indent=f"{margin}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _section(title: str, lines: Sequence[str] | Iterator[str]) -> str:
+    told = [_filled(line, inner=True) for line in lines]
+    return "\n".join([title, *told]) if told else ""
+
+
+def _advised(report: Report) -> Iterator[str]:
+    for sentence in recommendation(report):
+        yield _filled(sentence)
+    advice = report.model.advice if report.model else None
+    if advice and advice.weak_evidence:
+        yield _filled(f"! {advice.weak_evidence[0].upper()}{advice.weak_evidence[1:]}.")
+
+
+# --------------------------------------------------------------- the model
+
+
+def facts_lines(facts: ModelFacts) -> Iterator[str]:
+    """The model in a line, and a line for each of its inputs."""
+    told = [
+        units.size(facts.size_bytes),
+        f"opset {facts.opset}",
+        f"{count_text(facts.parameters)} parameters",
+        "already quantised" if facts.quantised else facts.precision,
+    ]
+    if facts.multiply_adds is not None:
+        told.append(f"{count_text(facts.multiply_adds)} multiply-adds a run")
+    if facts.batch is not None:
+        told.append(f"batch {facts.batch}")
+    yield f"{facts.file}: {', '.join(told)}"
+    for port in facts.inputs:
+        yield f"  input {port_text(port)}"
+    if facts.custom_operators:
+        yield f"  operators of its own: {', '.join(facts.custom_operators)}"
+    if facts.control_flow:
+        yield f"  graphs inside of {', '.join(facts.control_flow)}, which no quantiser enters"
+
+
+def count_text(count: int) -> str:
+    """`3.01 M`, `496 M`, `812`."""
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= scale:
+            return f"{units.significant(count / scale)} {prefix}"
+    return str(count)
+
+
+def port_text(port: Port) -> str:
+    """`images float32 [1,3,224,224], random normal`."""
+    shape = ",".join(map(str, port.run_shape))
+    values = f", {port.values}" if port.values else ""
+    return f"{port.name} {port.type} [{shape}]{values}"
+
+
+# ---------------------------------------------------------- the contenders
+
+
+def _contenders(found: Sequence[Entry], report: Report) -> str:
+    if not found:
+        return ""
+    metrics = {c.accuracy.metric for entry in found if (c := entry.contender).accuracy}
+    error = "differs" if metrics == {"disagreement"} else "error"
+    header = ("form", "run", "median", "+-", "gain", error, "top-1", "size", "")
+    rows = [_cells(entry, report) for entry in found]
+    lines = [table(header, rows, {2, 3, 4, 5, 6, 7})]
+    lines += [
+        _filled(f"{name_of(entry.contender.case)}: {entry.why}")
+        for entry in found
+        if entry.word not in ("", "pick", "slower", "error")
+    ]
+    lines += [_filled(f"! {text}") for text in _warnings(found, report)]
+    return "\n".join(lines)
+
+
+def _cells(entry: Entry, report: Report) -> tuple[str, ...]:
+    contender = entry.contender
+    samples = contender.samples_s
+    center = stats.median(samples) if samples else None
+    width = stats.relative_half_width(center or 0.0, contender.interval)
+    share, accuracy = agreement(contender), contender.accuracy
+    mark = "!" if report.trust(contender) else ""
+    return (
+        entry.form,
+        entry.how,
+        units.duration(center) if samples else "-",
+        "-" if width is None else f"{width:.0%}{mark}",
+        "-" if entry.gain is None else units.ratio(entry.gain),
+        "-" if accuracy is None else error_text(accuracy.value),
+        "-" if share is None else f"{share:.0%}",
+        "-" if entry.size_bytes is None else units.size(entry.size_bytes),
+        entry.word,
+    )
+
+
+def _warnings(found: Sequence[Entry], report: Report) -> Iterator[str]:
+    """What weakens the verdict; of what weakens others each kind once, since the table marks it."""
+    row = row_of(report)
+    own: list[Warning] = row.verdict.warnings if row and row.verdict else []
+    for warning in own:
+        contender = report.contenders.get(warning.subject or "")
+        about = f"{name_of(contender.case)}: " if contender else ""
+        yield f"{about}{brief(warning.message)}; {warning.remedy}"
+    told = {warning.code for warning in own}
+    for entry in found:
+        for warning in report.trust(entry.contender):
+            if warning.code not in told:
+                told.add(warning.code)
+                yield f"{name_of(entry.contender.case)}: {warning.message}; {warning.remedy}"
+
+
+def _why(explanations: Sequence[Explanation]) -> Iterator[str]:
+    for each in explanations:
+        yield brief(" ".join(each.sentences))
+
+
+def _operators(report: Report) -> str:
+    """Where the time of one run goes, as given and in the form that is told about."""
+    found, row, model = compared(report), row_of(report), report.model
+    if found is None or row is None or model is None:
+        return ""
+    case = report.contenders[found.case].case
+    given = original(row, model.facts, case.device_kind)
+    rows = [
+        (
+            each.operator,
+            units.duration(each.fp32_s) if each.fp32_s else "-",
+            units.duration(each.int8_s) if each.int8_s else "-",
+            units.ratio(each.fp32_s / each.int8_s) if each.fp32_s and each.int8_s else "",
+        )
+        for each in found.operators
+    ]
+    header = ("operator", name_of(given.case) if given else "as given", name_of(case), "gain")
+    lines = table(header, rows, {1, 2, 3})
+    return "Where the time of one run goes\n" + textwrap.indent(lines, "  ")
+
+
+# ------------------------------------------------------- what was made of it
+
+
+def _built(built: Sequence[Built]) -> Iterator[str]:
+    for each in built:
+        yield f"{each.recipe}: {built_text(each)}"
+
+
+def built_text(built: Built) -> str:
+    """`3.43 MiB in 2.46 s, 98 % of the products in INT8`, or why it could not be made."""
+    if built.reason is not None:
+        hint = f" - {built.reason.hint}" if built.reason.hint else ""
+        return f"could not be made: {built.reason.message}{hint}"
+    told = f"{units.size(built.size_bytes)} in {units.duration(built.seconds)}"
+    if built.coverage is not None:
+        told += f", {built.coverage:.0%} of the products in INT8"
+    if built.excluded:
+        named = ", ".join(built.excluded[:MOST_NAMED])
+        more = f" and {rest} more" if (rest := len(built.excluded) - MOST_NAMED) > 0 else ""
+        told += f", in FP32 {named}{more}"
+    return told
+
+
+def _left_out(model: ModelReport, verdict: Verdict | None) -> Iterator[str]:
+    for name, why in left_out(model, verdict).items():
+        yield f"{name}: {why}"
+
+
+def left_out(model: ModelReport, verdict: Verdict | None) -> dict[str, str]:
+    """What was not tried to the reason why."""
+    found = dict(model.left_out)
+    if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
+        # The first reason compares the devices, or says why one of them took no part.
+        found["GPU"] = verdict.reasons[0].replace("No GPU found", "none found").rstrip(".")
+    if model.facts.unquantisable is not None:
+        found.setdefault("int8", model.facts.unquantisable.message)
+    return found
+
+
+def forms_lines(forms: Sequence[Form]) -> Iterator[str]:
+    """The steps of the preparation that changed something, or failed."""
+    before: Form | None = None
+    for form in forms:
+        if form.reason is not None:
+            yield f"{form.step}: left out, {form.reason.message}"
+            continue
+        if before is not None and (form.size_bytes, form.nodes) != (
+            before.size_bytes,
+            before.nodes,
+        ):
+            yield f"{form.step}: {_form(before)} -> {_form(form)}"
+        before = form
+
+
+def _form(form: Form) -> str:
+    nodes = "" if form.nodes is None else f", {form.nodes} nodes"
+    return f"{units.size(form.size_bytes)}{nodes}"
+
+
+def _outputs(report: Report, verdict: Verdict | None) -> str:
+    """The pick's error of each output, where there are several."""
+    pick = report.contenders.get(verdict.pick or "") if verdict else None
+    accuracy = pick.accuracy if pick else None
+    if pick is None or accuracy is None or len(accuracy.outputs) < 2 or _is_given(pick, report):
+        return ""
+    rows = [
+        (
+            each.name,
+            error_text(each.relative_error),
+            "-" if each.cosine is None else f"{each.cosine:.5f}",
+            "-" if each.top1_agreement is None else f"{each.top1_agreement:.1%}",
+            f"{each.worst_sample + 1} ({error_text(each.worst_error)})",
+        )
+        for each in accuracy.outputs
+    ]
+    header = ("output", "error", "cosine", "top-1", "worst sample")
+    lines = table(header, rows, {1, 2, 3})
+    title = f"Outputs of {name_of(pick.case)} against {accuracy.reference}"
+    return f"{title}\n" + textwrap.indent(lines, "  ")
+
+
+def _is_given(pick: Contender, report: Report) -> bool:
+    return report.model is not None and is_as_given(pick.case, report.model.facts)
+
+
+def saved_lines(saved: Saved) -> Iterator[str]:
+    if saved.reason is not None:
+        hint = f" - {saved.reason.hint}" if saved.reason.hint else ""
+        yield f"{saved.file} was not written: {saved.reason.message}{hint}"
+        return
+    size = f", {units.size(saved.size_bytes)}" if saved.size_bytes is not None else ""
+    again = ""
+    if saved.difference is not None:
+        differs = f"differs by {error_text(saved.difference)}"
+        again = f"; loaded again it {differs if saved.difference else 'answers the same'}"
+    yield f"{saved.file}{size}{again}"

@@ -1,0 +1,238 @@
+"""A model's run as every front end tells it: the order of its contenders, what each gains over the
+model as given, why it left, and what to ship.  Pure functions of a report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .. import units
+from ..advisor import race
+from ..advisor.explain import short, times
+from ..contender import Contender
+from ..contract import Case
+from ..document import Verdict
+from ..measure.statistics import Ratio, median
+from ..report import Report, Row
+from .entrants import EXTENDED, NO_SPIN
+from .facts import Explanation, ModelFacts
+
+WORKLOAD = "model"
+OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
+LESS = {"memory": "less peak memory than", "energy": "less energy than"}  # by objective
+NEGLIGIBLE = 5e-5  # an error that two decimals of a percentage would show as none
+_BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contender in its place."""
+
+    contender: Contender
+    form: str  # "int8-static-u8s8", as in the name of its file
+    how: str  # "t2", "nospin t2", "cuda:0"
+    gain: float | None  # the best value of the model as given over its own: above 1 it is better
+    size_bytes: int | None  # of the file
+    word: str  # "pick", "slower", "error", "failed"...; "" for who is in the race or done
+    why: str  # the same in a sentence's words
+
+
+def row_of(report: Report) -> Row | None:
+    """The race of the model; None before it is planned, and in other runs."""
+    rows = report.rows.values()
+    return next((row for row in rows if row.plan.workload == WORKLOAD), None)
+
+
+def form_of(case: Case) -> str:
+    return "-".join(filter(None, (case.precision, case.quantization)))
+
+
+def how(case: Case) -> str:
+    threads = None if case.threads is None else f"t{case.threads}"
+    device = None if case.device == "cpu" else case.device
+    return " ".join(filter(None, (device, case.mode, threads)))
+
+
+def name_of(case: Case) -> str:
+    return brief(short(case))
+
+
+def brief(text: str) -> str:
+    """`text` without what all contenders of a model share: `int8-static t2` for
+    `cpu onnxruntime int8-static t2` or `cpu/onnxruntime/int8-static/t2`."""
+
+    def shortened(found: re.Match[str]) -> str:
+        device, divider, rest = found.groups()
+        told = "" if device == "cpu" else f"{device} "
+        return told + (rest.replace("/", " ") if divider == "/" else rest)
+
+    return _BACKEND.sub(shortened, text)
+
+
+def error_text(value: float) -> str:
+    """`1.98%`; of next to nothing `<0.01%`."""
+    return "<0.01%" if 0 < value < NEGLIGIBLE else f"{value:.2%}"
+
+
+def agreement(contender: Contender) -> float | None:
+    """The smallest share, over the outputs, of rows whose largest entry stays the same."""
+    outputs = contender.accuracy.outputs if contender.accuracy else []
+    shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
+    return min(shares, default=None)
+
+
+def is_too_far_off(contender: Contender, facts: ModelFacts) -> bool:
+    accuracy, reason = contender.accuracy, contender.reason
+    if reason is not None and reason.code == "error_limit":
+        return True
+    return accuracy is not None and facts.max_error is not None and accuracy.value > facts.max_error
+
+
+def is_as_given(case: Case, facts: ModelFacts) -> bool:
+    return case.precision == facts.precision and case.quantization is None
+
+
+def original(row: Row, facts: ModelFacts, kind: str) -> Contender | None:
+    """The fastest run of the model as given, on this kind of device if it ran there."""
+    found = [c for c in row.contenders if c.blocks and is_as_given(c.case, facts)]
+    alike = [c for c in found if c.case.device_kind == kind]
+    order = race.ranking({c.case.id: c.rounds() for c in alike or found})
+    return next((c for c in found if order and c.case.id == order[0]), None)
+
+
+def entries(report: Report) -> list[Entry]:
+    """All contenders: those measured from best to worst, then the others as planned."""
+    row, model = row_of(report), report.model
+    if row is None or model is None:
+        return []
+    order = race.ranking({c.case.id: c.rounds() for c in row.contenders if c.blocks})
+    places = {case: number for number, case in enumerate(order)}
+    sizes = {built.recipe: built.size_bytes for built in model.built}
+    beside = original(row, model.facts, "cpu")
+    found = []
+    for contender in sorted(row.contenders, key=lambda c: places.get(c.case.id, len(order))):
+        case = contender.case
+        ratio = ratio_of(beside, contender)
+        word, why = _left(contender, row, model.facts)
+        found.append(
+            Entry(
+                contender=contender,
+                form=form_of(case),
+                how=how(case),
+                gain=None if ratio is None else ratio[0],
+                size_bytes=model.facts.size_bytes
+                if is_as_given(case, model.facts)
+                else sizes.get(form_of(case)),
+                word=word,
+                why=why,
+            )
+        )
+    return found
+
+
+def ratio_of(beside: Contender | None, contender: Contender) -> tuple[float, Ratio | None] | None:
+    """The value of `beside` over the contender's, and with its interval where rounds allow."""
+    if beside is None or not beside.rounds() or not contender.rounds():
+        return None
+    ratio = race.ratio_between(beside.rounds(), contender.rounds())
+    if ratio is not None:
+        return ratio.value, ratio
+    mine = median(list(contender.rounds().values()))
+    return (median(list(beside.rounds().values())) / mine, None) if mine else None
+
+
+def _left(contender: Contender, row: Row, facts: ModelFacts) -> tuple[str, str]:
+    """A word for how a contender fared, and why."""
+    reason, dropped = contender.reason, contender.dropped
+    if row.verdict is not None and row.verdict.pick == contender.case.id:
+        return "pick", ""
+    if contender.state in ("failed", "skipped", "cancelled"):
+        return contender.state, reason.message if reason else ""
+    if is_too_far_off(contender, facts):
+        limit = "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
+        return "error", f"above the limit{limit}"
+    told = dropped.reason if dropped is not None else reason
+    if told is not None:
+        return ("slower" if told.code == "beaten" else told.code), brief(told.message)
+    return "", ""
+
+
+# ---------------------------------------------------------- what to ship
+
+
+def recommendation(report: Report) -> list[str]:
+    """What to ship and what it gains, then whom it is level with; why there is no advice."""
+    row, model = row_of(report), report.model
+    if row is None or model is None:
+        return []
+    verdict = row.verdict
+    if verdict is None:
+        return ["No recommendation: the run ended before there was one."]
+    pick = report.contenders.get(verdict.pick or "")
+    if pick is None:
+        return [f"No recommendation. {brief(verdict.reasons[0])}" if verdict.reasons else "None."]
+    return [_ship(pick, row, model.facts), *_level(verdict, report)]
+
+
+def _ship(pick: Contender, row: Row, facts: ModelFacts) -> str:
+    beside = original(row, facts, pick.case.device_kind)
+    found = None if beside is None else ratio_of(beside, pick)
+    error = _error(pick, facts)
+    if is_as_given(pick.case, facts) or beside is None or found is None:
+        words = f"Ship {facts.file} as it is{_ways(pick.case)}"
+        others = any(not is_as_given(c.case, facts) and c.blocks for c in row.contenders)
+        told = ": no other form was better within the error limit" if others else ""
+        return f"{words}{told}."
+    ratio, given = found[1], f"the model as given ({name_of(beside.case)})"
+    if ratio is None:
+        gain = f"{found[0]:.2f}x {_better(row)} {given}, by one or two blocks only"
+    elif ratio.low > 1:
+        gain = f"{times(ratio)} {_better(row)} {given}"
+    else:
+        gain = f"not told apart from {given}: {times(ratio)}"
+    return f"Ship {form_of(pick.case)}{_ways(pick.case)}: {gain}{error}."
+
+
+def _better(row: Row) -> str:
+    return LESS.get(row.plan.objective, "faster than")
+
+
+def _ways(case: Case) -> str:
+    """` on cuda:0`, ` with 2 threads, spinning off`."""
+    told = []
+    if case.device != "cpu":
+        told.append(f"on {case.device}")
+    if case.threads is not None:
+        told.append(f"with {case.threads} thread{'s'[: case.threads != 1]}")
+    told += [OPTIONS.get(word, f"by {word}") for word in (case.mode or "").split("+") if word]
+    return f" {', '.join(told)}" if told else ""
+
+
+def _error(pick: Contender, facts: ModelFacts) -> str:
+    if pick.accuracy is None:
+        return ""
+    metric = "error" if pick.accuracy.metric == "relative_error" else "disagreement"
+    allowed = "" if facts.max_error is None else f" of {error_text(facts.max_error)} allowed"
+    return f"; {metric} {error_text(pick.accuracy.value)}{allowed}"
+
+
+def _level(verdict: Verdict, report: Report) -> Iterator[str]:
+    if verdict.device_ratio is not None:
+        yield verdict.reasons[0]
+    runner_up = report.contenders.get(verdict.runner_up or "")
+    if verdict.tie and runner_up is not None:
+        ratio = units.ratio(verdict.pick_ratio, verdict.pick_ratio_ci95)
+        yield f"Level with {name_of(runner_up.case)}: {ratio}."
+
+
+def compared(report: Report, case: str | None = None) -> Explanation | None:
+    """Whose operators to show beside those of the model as given: those of `case`, else of the
+    pick, else of the best other form."""
+    row, advice = row_of(report), report.model.advice if report.model else None
+    if row is None or advice is None:
+        return None
+    known = {each.case: each for each in advice.explanations if each.operators}
+    order = [case or "", (row.verdict.pick if row.verdict else None) or ""]
+    order += [entry.contender.case.id for entry in entries(report)]
+    return next((known[each] for each in order if each in known), None)

@@ -1,0 +1,90 @@
+"""The chosen form as a file of the user's, loaded again before it is called saved."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from workbench.contract import WorkloadError
+
+from . import agreement, prepare, samples, sessions
+
+
+def save(model: Path, folder: Path, form: Path, destination: Path) -> dict[str, Any]:
+    """Write `form` (a file, or the name of one in `folder`) to `destination` in one piece.
+
+    Weights outside the file are embedded.  The fields of `workbench.lab.facts.Saved`; `difference`
+    is the largest relative error of an output against those of `form`.
+    """
+    source = form if form.is_absolute() else folder / form
+    if not source.is_file():
+        raise WorkloadError(f"there is no form {form.name}", code="unsupported")
+    _require_free(model, destination)
+    with sessions.quiet():
+        content = prepare.load(source).SerializeToString()
+        _replace(destination, content)
+        return {
+            "file": str(destination),
+            "size_bytes": len(content),
+            "difference": _difference(source, destination, folder),
+            "reason": None,
+        }
+
+
+def _require_free(model: Path, destination: Path) -> None:
+    import onnx
+
+    weights = prepare.external_files(onnx.load(str(model), load_external_data=False))
+    own = [model, *(model.parent / name for name in weights)]
+    if destination.exists() and any(f.exists() and destination.samefile(f) for f in own):
+        raise WorkloadError(
+            f"{destination} is the model itself, or its weights",
+            code="unsupported",
+            hint="give another name: the original is never written over",
+        )
+    if destination.is_dir() or not destination.parent.is_dir():
+        raise WorkloadError(
+            f"{destination} is not a file in a folder that exists",
+            code="unsupported",
+            hint="give the name of a file, such as model-int8.onnx",
+        )
+
+
+def _replace(destination: Path, content: bytes) -> None:
+    """Never half a file under that name, whatever happens."""
+    try:
+        handle, name = tempfile.mkstemp(dir=destination.parent, prefix=f".{destination.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                os.fsync(file.fileno())
+            Path(name).chmod(0o666 & ~_umask())
+            Path(name).replace(destination)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise WorkloadError(
+            f"cannot write {destination}: {error.strerror}",
+            code="unsupported",
+            hint="give a folder that can be written to, with room for the model",
+        ) from error
+
+
+def _umask() -> int:
+    """Of this process; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _difference(source: Path, written: Path, folder: Path) -> float:
+    inputs = samples.read(folder / samples.INPUTS)
+    before, after = (sessions.open_session(file) for file in (source, written))
+    names = sessions.output_names(before)
+    outputs = agreement.compare(
+        names, sessions.answers(after, inputs), sessions.answers(before, inputs)
+    )
+    return agreement.summary(outputs, "relative_error")
