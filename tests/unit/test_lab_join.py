@@ -234,6 +234,11 @@ def test_without_a_hint_there_are_no_parentheses() -> None:
         Bench({"inspect": failure("bad_model", "it is no ONNX model", None)}).open()
 
 
+def test_a_message_that_names_the_file_stands_for_itself() -> None:
+    with pytest.raises(UsageError, match=r"^/a/net\.onnx does not exist$"):
+        Bench({"inspect": failure("bad_model", "/a/net.onnx does not exist", None)}).open()
+
+
 @pytest.mark.parametrize("code", ["worker_died", "timeout", "internal_error"])
 def test_a_child_that_dies_of_it_is_an_outcome(code: str) -> None:
     bench = Bench({"inspect": failure(code, "killed by SIGKILL")})

@@ -175,7 +175,10 @@ class ModelLab:
             reason = failure.reason
             if reason.code in (*NOT_USABLE, "missing_package", "no_memory"):
                 hint = f" ({reason.hint})" if reason.hint else ""
-                raise UsageError(f"{question.file}: {reason.message}{hint}") from None
+                named = [Path(file).name for file in (question.file, question.inputs) if file]
+                is_named = any(name in reason.message for name in named)
+                about = "" if is_named else f"{question.file}: "
+                raise UsageError(f"{about}{reason.message}{hint}") from None
             raise Refused(reason) from failure
         facts = msgspec.convert(told, ModelFacts)
         return msgspec.structs.replace(facts, max_error=question.limit)
