@@ -20,7 +20,7 @@ from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
-from .request import Request, UsageError, check, unknown
+from .request import Request, UsageError, check, check_batches, unknown
 
 MOST_ROWS = 512
 MOST_CASES = 64  # of one row
@@ -169,9 +169,7 @@ def _point_name(name: str, point: Mapping[str, ParameterValue]) -> str:
 def _batches(row: RowPlan, batches: Sequence[int]) -> list[ParameterValue]:
     if batches and row.workload.default_batch is None:
         raise UsageError(f"{row.workload.name} has no batch; leave out --batch")
-    for batch in batches:
-        if not 1 <= batch <= 1_000_000:
-            raise UsageError(f"--batch lies between 1 and 1000000, not at {batch}")
+    check_batches(batches)
     return list(batches)
 
 

@@ -414,7 +414,7 @@ class Race:
                 standings.hopeless(self._contenders(), self._scenario, turn_s=turn_s, left_s=left_s)
             )
         if self._decide:
-            self._drop(standings.far_slower(self._contenders()))
+            self._drop(standings.far_slower(self._contenders(), self._scenario))
             self._drop(standings.inadmissible(self._contenders(), self._scenario))
             entrants = len(self._plan.cases)
             self._drop(

@@ -17,6 +17,7 @@ MODEL_BUDGET_S = 30.0
 LONGEST_BUDGET_S = 86_400.0
 ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # of `run --all`
 MOST_THREADS = 4096
+MOST_BATCH = 1_000_000
 
 
 class UsageError(Exception):
@@ -169,6 +170,14 @@ def _check_model(request: Request, model: ModelQuestion) -> None:
         raise UsageError("--mode and --set belong to workloads, not to --model")
     if len(request.batch) > 1:
         raise UsageError("--model takes one --batch at a time")
+    check_batches(request.batch)
+
+
+def check_batches(batches: Iterable[int]) -> None:
+    """Raise UsageError for a batch that no workload and no model could have."""
+    for batch in batches:
+        if not 1 <= batch <= MOST_BATCH:
+            raise UsageError(f"--batch lies between 1 and {MOST_BATCH}, not at {batch}")
 
 
 def check_device(device: str) -> None:

@@ -41,6 +41,11 @@ def start(
     request = take_part(request)
     check_output("--output", output)
     check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
+    if request.model is not None and request.model.save_best is not None:
+        best = Path(request.model.save_best)
+        check_output("--save-best", best)
+        if best.resolve() == Path(request.model.file).resolve():
+            raise UsageError("--save-best would replace the model itself: name another file")
     if not (as_json or as_jsonl or plain) and in_terminal():
         sys.exit(show_live(request, output))
     from .headless import run_headless

@@ -106,3 +106,57 @@ def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
 def test_without_fp32_beside_it_no_precision_is_called_slow() -> None:
     contenders = field({B: [[1.0]], case("cpu-a", "fp16"): [[200.0]]})
     assert leaving(standings.slower_precisions(contenders[1:], machine().cpu)) == []
+
+
+# ---------------------------------------------------------- the far slower
+
+
+def test_the_far_slower_go_after_their_first_block() -> None:
+    contenders = field({A: [[1.0] * 3], B: [[1.9] * 3], C: [[2.1] * 3]})
+    (left,) = standings.far_slower(contenders, ROW)
+    assert left.contender.case == C
+    assert left.reason.code == "far_slower"
+    assert left.reason.message.startswith("2.1x slower than cpu/torch/fp32/t8")
+
+
+def test_few_samples_or_one_fast_one_condemn_nobody() -> None:
+    contenders = field({A: [[1.0] * 3], B: [[9.0] * 2], C: [[9.0, 9.0, 1.5]]})
+    assert leaving(standings.far_slower(contenders, ROW)) == []
+
+
+def test_with_two_blocks_the_rounds_decide() -> None:
+    contenders = field({A: [[1.0] * 3] * 2, B: [[9.0] * 3] * 2})
+    assert leaving(standings.far_slower(contenders, ROW)) == []
+
+
+def test_a_newcomer_is_compared_with_the_round_it_joined_in() -> None:
+    contenders = field({A: [[1.0] * 3, [1.0] * 3, [5.0] * 3], B: [[6.0] * 3]})
+    contenders[1].blocks[0].round = 2  # when everything was slow
+    assert leaving(standings.far_slower(contenders, ROW)) == []
+    contenders[1].blocks[0].round = 1
+    assert leaving(standings.far_slower(contenders, ROW)) == [B.id]
+
+
+def test_a_newcomer_whom_nobody_ran_beside_stays() -> None:
+    contenders = field({A: [[1.0] * 3], B: [[9.0] * 3]})
+    contenders[1].blocks[0].round = 5
+    assert leaving(standings.far_slower(contenders, ROW)) == []
+
+
+def test_far_slower_is_judged_among_its_like() -> None:
+    fp64 = case("cpu-a", "fp64")
+    contenders = field({A: [[1.0] * 3], fp64: [[9.0] * 3], GPU: [[0.01] * 3]}, gpus=["cuda:0"])
+    assert leaving(standings.far_slower(contenders, ROW)) == []
+
+
+def test_memory_and_energy_are_no_reason_to_go_early() -> None:
+    for objective in ("memory", "energy", "time_to_result"):
+        contenders = field({A: [[1.0] * 3], B: [[9.0] * 3]}, row=scenario(objective=objective))
+        assert leaving(standings.far_slower(contenders, ROW)) == []
+
+
+def test_where_nothing_that_counts_is_known_nothing_is_decided() -> None:
+    contenders = field({A: steady(1.0), B: steady(2.0)}, row=scenario(objective="memory"))
+    assert not standings.is_decided(contenders, scenario(objective="memory"))
+    contenders[0].memory_peak_bytes = contenders[1].memory_peak_bytes = 1 << 20
+    assert standings.is_decided(contenders, scenario(objective="memory"))

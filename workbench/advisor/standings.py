@@ -116,24 +116,24 @@ def hopeless(
                 yield Leaving(contender, Reason("far_slower", text, "give it a larger --budget"))
 
 
-def far_slower(contenders: Sequence[Contender]) -> Iterator[Leaving]:
-    """After their first block: those whose fastest sample is far behind what the best of their kind
-    of device did in the same round."""
-    for contender in contenders:
-        if len(contender.blocks) != 1 or contender.objective not in TIMED:
-            continue
-        number = contender.blocks[0].round
-        kind = contender.case.device_kind
-        beside = {
-            other.case.id: value
-            for other in contenders
-            if other.case.device_kind == kind and (value := other.rounds().get(number))
-        }
-        best = min(beside, key=beside.__getitem__)
-        factor = min(contender.samples_s) / beside[best]
-        if factor >= FAR and len(contender.samples_s) >= CERTAIN_SAMPLES:
-            text = f"{factor:.1f}x slower than {best.partition('/')[2]} in its first block"
-            yield Leaving(contender, Reason("far_slower", text))
+def far_slower(contenders: Sequence[Contender], scenario: Scenario) -> Iterator[Leaving]:
+    """After their first block: those whose fastest sample is far behind what the best of their
+    group did in the same round."""
+    for group in groups(contenders, scenario):
+        for contender in group:
+            if len(contender.blocks) != 1 or contender.objective not in TIMED:
+                continue
+            number = contender.blocks[0].round
+            beside = {
+                other.case.id: value
+                for other in group
+                if (value := other.rounds().get(number)) is not None
+            }
+            best = min(beside, key=beside.__getitem__)
+            factor = min(contender.samples_s) / beside[best]
+            if factor >= FAR and len(contender.samples_s) >= CERTAIN_SAMPLES:
+                text = f"{factor:.1f}x slower than {best.partition('/')[2]} in its first block"
+                yield Leaving(contender, Reason("far_slower", text))
 
 
 def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
@@ -141,7 +141,9 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
     leaders = []
     for group in groups(contenders, scenario):
         measured = {contender.case.id: contender.rounds() for contender in group}
-        first, *others = race.ranking(measured)
+        if not (order := race.ranking(measured)):
+            return False  # of none is known what counts
+        first, *others = order
         for other in others:
             ratio = race.ratio_between(measured[other], measured[first])
             if ratio is None or not race.is_tie(ratio):

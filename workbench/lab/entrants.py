@@ -17,6 +17,7 @@ from .recipe import ORIGINAL, Recipe
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")
+STATIC = (*CONVOLUTIONS, "MatMul", "Gemm")  # what has static forms
 SLOW_S = 0.05  # a run this long makes the trial of a form known to be slow too dear
 NO_SPIN, BASIC, EXTENDED, BFLOAT = "nospin", "basic", "extended", "bf16"
 
@@ -149,7 +150,7 @@ def _quantised(field: Field, left_out: dict[str, str]) -> list[Recipe]:
         return []
     static = static_recipe(field.cpu)
     found = []
-    if _takes(field, CONVOLUTIONS) or _takes(field, ("MatMul", "Gemm")):
+    if _takes(field, STATIC):
         shapes = [
             replace(static, scope=scope, per_channel=per_channel)
             for scope in ("all", "products")
@@ -185,11 +186,11 @@ def _promising(field: Field, left_out: dict[str, str]) -> list[Recipe]:
                 "its convolutions would run as ConvInteger, which ONNX Runtime does not optimise; "
                 "--thorough measures it"
             )
-    if static.activations == "u8" and field.products:
+    if static.activations == "u8" and _takes(field, STATIC):
         left_out["int8-static-s8s8"] = (
             "signed activations have slower kernels on x86; --thorough measures it"
         )
-    if field.products:
+    if _takes(field, STATIC):
         left_out["other calibrations"] = (
             "ranges by percentile or entropy matter with outliers in real inputs; "
             "--thorough measures them"

@@ -43,6 +43,10 @@ NOTABLE = 0.15  # of a run's time: what is less explains nothing
 MOST_ROWS = 12  # of the table of operators
 IDLE = 0.5  # of a run: what its kernels leave over, beyond which the session itself is the cost
 NEAR_MEMORY = 0.6  # of the measured bandwidth
+COMPARED = {  # where it is not time that counts
+    "memory": ("lower in peak memory", "higher in peak memory"),
+    "energy": ("lower in energy", "higher in energy"),
+}
 
 
 def stands_for(kernel: str) -> str:
@@ -100,9 +104,12 @@ def explain(contender: Contender, beside: Contender, won: bool, known: Evidence)
     sentences = [_headline(contender, beside)]
     sentences += _too_far_off(contender, known)
     if contender.case.precision != beside.case.precision and mine.total_s and other.total_s:
-        slower = mine.run_s > other.run_s
-        sentences += _losses(contender, mine, other, known) if slower else _gains(mine, other)
-        sentences += _left_in_fp32(contender, mine, known)
+        if mine.run_s <= other.run_s:
+            sentences += _gains(mine, other)
+        elif contender.case.precision == "int8":
+            sentences += _losses(contender, mine, other, known)
+        if contender.case.precision == "int8":
+            sentences += _left_in_fp32(contender, mine, known)
     if contender.fallback_fraction > NOTABLE:
         sentences.append(
             f"{contender.fallback_fraction:.0%} of its operators' time is spent on nodes that its "
@@ -118,11 +125,13 @@ def _headline(contender: Contender, beside: Contender) -> str:
     if ratio is None:
         factor = median(beside.samples_s) / median(contender.samples_s)
         faster = "faster" if factor > 1 else "slower"
-        return f"{name} is {max(factor, 1 / factor):.2f}x {faster} than {other} (one block)."
+        few = "one block" if len(contender.blocks) == 1 else "too few rounds for an interval"
+        return f"{name} is {max(factor, 1 / factor):.2f}x {faster} than {other} ({few})."
+    better, worse = COMPARED.get(contender.objective, ("faster", "slower"))
     if ratio.low > 1:
-        return f"{name} is {times(ratio)} faster than {other}."
+        return f"{name} is {times(ratio)} {better} than {other}."
     if ratio.high < 1:
-        return f"{name} is {times(ratio.inverse())} slower than {other}."
+        return f"{name} is {times(ratio.inverse())} {worse} than {other}."
     return f"{name} is not told apart from {other}: {times(ratio)}."
 
 
@@ -209,7 +218,8 @@ def _left_in_fp32(contender: Contender, mine: Profile, known: Evidence) -> Itera
 def _of_original(contender: Contender, known: Evidence) -> Iterator[str]:
     """What limits the model as given."""
     profile = Profile.of(contender)
-    yield f"{short(contender.case)} is the fastest run of the model as given."
+    best = "best" if contender.objective in COMPARED else "fastest"
+    yield f"{short(contender.case)} is the {best} run of the model as given."
     products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
     ceiling = known.memory_bytes_per_s
     if ceiling and products_s > 0 and products_s > NOTABLE * profile.run_s:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..contract import Case
-from .entrants import BFLOAT, EXTENDED, NO_SPIN
+from .entrants import BASIC, BFLOAT, EXTENDED, NO_SPIN
 from .facts import ModelFacts
 
 ENTRIES = {  # as `workloads._session` sets them
     NO_SPIN: ("session.intra_op.allow_spinning", "0"),
     BFLOAT: ("mlas.enable_gemm_fastmath_arm64_bfloat16", "1"),
 }
+LEVELS = {BASIC: "ORT_ENABLE_BASIC", EXTENDED: "ORT_ENABLE_EXTENDED"}
 
 
 def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> str:
@@ -30,14 +31,16 @@ def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> s
         for word, (key, value) in ENTRIES.items()
         if word in words
     ]
-    if EXTENDED in words:
-        level = "ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED"
-        lines.append(f"options.graph_optimization_level = {level}")
+    lines += [
+        f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}"
+        for word, level in LEVELS.items()
+        if word in words
+    ]
     lines.append(
         f"session = ort.InferenceSession({str(file)!r}, options, providers=[{provider!r}])"
     )
     feeds = ", ".join(
-        f"{port.name!r}: np.zeros({tuple(port.run_shape)}, np.{port.type})" for port in facts.inputs
+        f"{port.name!r}: np.zeros({tuple(port.run_shape)}, {port.type!r})" for port in facts.inputs
     )
     lines += [f"feeds = {{{feeds}}}  # your data", "outputs = session.run(None, feeds)"]
     return "\n".join(lines)

@@ -80,13 +80,15 @@ class Lab:
         """
         from . import mixed
 
-        return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds, costs)
+        with clear_errors("its sensitive nodes cannot be told", code="not_built"):
+            return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds, costs)
 
     def save(self, model: str, folder: str, form: str, destination: str) -> dict[str, Any]:
         """Write the file `form` of the folder (or the model itself) to `destination`."""
         from . import save
 
-        return save.save(Path(model), Path(folder), Path(form), Path(destination))
+        with clear_errors("it cannot be saved", code="not_saved"):
+            return save.save(Path(model), Path(folder), Path(form), Path(destination))
 
     def close(self) -> None:
         """Nothing is held between requests."""

@@ -1,0 +1,146 @@
+"""Joules by the counters of the processor's packages, and what counts as energy or memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import case, report, scenario, steady
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import energy
+from workbench.advisor.objective import OBJECTIVES, block_value
+from workbench.contender import ENERGY
+from workbench.document import SetupTimes
+from workbench.energy import EnergyMeter
+from workbench.lab.question import OBJECTIVES as ASKED
+from workbench.machine.host import package_energy_j
+
+
+def powercap(root: Path, **counters: int | None) -> Path:
+    """A sysfs with these RAPL zones; None: one that cannot be read."""
+    for name, value in counters.items():
+        zone = root / "sys/class/powercap" / name.replace("_", ":").replace("intel:", "intel-")
+        zone.mkdir(parents=True)
+        if value is not None:
+            (zone / "energy_uj").write_text(f"{value}\n")
+    return root
+
+
+# ------------------------------------------------------------ the counters
+
+
+def test_packages_add_up_and_their_parts_do_not_count_twice(tmp_path: Path) -> None:
+    root = powercap(
+        tmp_path,
+        intel_rapl_0=2_500_000,
+        intel_rapl_1=1_500_000,
+        **{"intel_rapl_0_0": 900_000, "intel_rapl_0_1": 100_000},
+    )
+    assert package_energy_j(root) == (4.0, "")
+
+
+def test_where_there_is_no_counter_it_says_so(tmp_path: Path) -> None:
+    energy_j, why = package_energy_j(tmp_path)
+    assert energy_j is None
+    assert "no RAPL energy counter" in why
+
+
+def test_a_counter_that_only_root_may_read(tmp_path: Path) -> None:
+    energy_j, why = package_energy_j(powercap(tmp_path, intel_rapl_0=1, intel_rapl_1=None))
+    assert energy_j is None  # half of the machine would be half of the truth
+    assert "only root" in why
+
+
+# --------------------------------------------------------------- the meter
+
+
+class Counter:
+    """A clock and a counter, moved by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, energy_j: float | None = 100.0) -> None:
+        self.energy_j, self.at_s = energy_j, 50.0
+        monkeypatch.setattr(energy, "package_energy_j", lambda: (self.energy_j, "why not"))
+        monkeypatch.setattr(energy.time, "monotonic", lambda: self.at_s)
+
+    def turn(self, meter: EnergyMeter, joules: float, seconds: float, device: str = "cpu") -> None:
+        with meter.around(device):
+            self.at_s += seconds
+            if self.energy_j is not None:
+                self.energy_j += joules
+
+
+def test_a_step_takes_its_share_of_the_mean_power(monkeypatch) -> None:
+    meter, counter = EnergyMeter(wanted=True), Counter(monkeypatch)
+    counter.turn(meter, joules=20.0, seconds=2.0)  # 10 W
+    assert meter.figures([0.01, 0.02, 0.03]) == {ENERGY: pytest.approx(0.2)}
+
+
+@pytest.mark.parametrize("joules", [0.0, -99.0])
+def test_a_counter_that_wrapped_around_or_stood_still_tells_nothing(monkeypatch, joules) -> None:
+    meter, counter = EnergyMeter(wanted=True), Counter(monkeypatch)
+    counter.turn(meter, joules=5.0, seconds=1.0)
+    counter.turn(meter, joules=joules, seconds=1.0)
+    assert meter.figures([0.01]) == {}  # not what the block before told
+
+
+def test_of_a_gpu_the_packages_know_nothing(monkeypatch) -> None:
+    meter, counter = EnergyMeter(wanted=True), Counter(monkeypatch)
+    counter.turn(meter, joules=5.0, seconds=1.0)
+    counter.turn(meter, joules=5.0, seconds=1.0, device="cuda:0")
+    assert meter.figures([0.01]) == {}
+
+
+def test_where_nobody_asks_nothing_is_read(monkeypatch) -> None:
+    monkeypatch.setattr(energy, "package_energy_j", lambda: pytest.fail("it was read"))
+    meter = EnergyMeter(wanted=False)
+    with meter.around("cpu"):
+        pass
+    assert meter.figures([0.01]) == {}
+
+
+def test_without_a_counter_there_is_no_figure(monkeypatch) -> None:
+    meter, counter = EnergyMeter(wanted=True), Counter(monkeypatch, energy_j=None)
+    counter.turn(meter, joules=0.0, seconds=1.0)
+    assert meter.figures([0.01]) == {}
+
+
+def test_what_goes_wrong_in_a_block_passes_through(monkeypatch) -> None:
+    meter, _ = EnergyMeter(wanted=True), Counter(monkeypatch)
+    with pytest.raises(KeyError), meter.around("cpu"):
+        raise KeyError
+    assert meter.figures([0.01]) == {}
+
+
+# ---------------------------------------------------------- what is counted
+
+
+def test_what_a_user_may_ask_for_can_be_counted() -> None:
+    assert set(ASKED) < set(OBJECTIVES)
+
+
+@given(st.lists(st.floats(1e-6, 1e3), min_size=1))
+def test_memory_and_energy_do_not_depend_on_time(samples: list[float]) -> None:
+    setup = SetupTimes()
+    assert block_value("memory", samples, setup, memory_bytes=7, energy_j=3.0) == 7
+    assert block_value("energy", samples, setup, memory_bytes=7, energy_j=3.0) == 3.0
+    assert block_value("memory", samples, setup) is None
+    assert block_value("energy", samples, setup) is None
+
+
+def test_a_contender_counts_the_rounds_whose_figure_is_known() -> None:
+    a = case("cpu-a")
+    (measured,) = report({a: steady(1.0, 3)}, row=scenario(objective="energy")).contenders.values()
+    assert measured.rounds() == {}
+    measured.blocks[0].figures = {ENERGY: 2.0}
+    measured.blocks[2].figures = {ENERGY: 2.5}
+    assert measured.rounds() == {0: 2.0, 2: 2.5}
+
+
+def test_memory_is_the_same_in_every_round() -> None:
+    a = case("cpu-a")
+    (measured,) = report({a: steady(1.0, 3)}, row=scenario(objective="memory")).contenders.values()
+    assert measured.rounds() == {}
+    measured.memory_peak_bytes = 1 << 20
+    assert measured.rounds() == dict.fromkeys(range(3), 1 << 20)

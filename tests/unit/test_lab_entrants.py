@@ -1,0 +1,309 @@
+"""Who races: by the model, the processor and what was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lab_builders import ARM, NO_VNNI, cpu, facts, field
+
+from workbench.document import Isa
+from workbench.lab.entrants import Entrant, first, neighbours, static_recipe, thread_counts
+from workbench.lab.recipe import ORIGINAL, Recipe
+
+DEFAULT_STATIC = {
+    "int8-static-u8s8",
+    "int8-static-u8s8-channel",
+    "int8-static-u8s8-products-channel",
+}
+
+
+def labels(found: list[Entrant]) -> list[str]:
+    return list(dict.fromkeys(entrant.recipe.label for entrant in found))
+
+
+def started(kind: str, **changes) -> tuple[set[str], dict[str, str]]:
+    found, left_out = first(field(kind, **changes))
+    return set(labels(found)), left_out
+
+
+# ------------------------------------------------------------------ forms
+
+
+def test_a_cnn_races_static_and_dynamic_forms() -> None:
+    found, left_out = started("cnn")
+    assert found == {"fp32", "int8-dynamic", "int8-dynamic-products", *DEFAULT_STATIC}
+    assert set(left_out) == {"int8-static-s8s8", "other calibrations"}
+    assert all("--thorough" in why for why in left_out.values())
+
+
+@pytest.mark.parametrize("kind", ["mlp", "transformer"])
+def test_without_convolutions_dynamic_takes_products_only(kind: str) -> None:
+    found, left_out = started(kind)
+    assert found == {"fp32", "int8-dynamic-products", *DEFAULT_STATIC}
+    assert "int8-dynamic" not in left_out
+
+
+def test_an_lstm_is_quantised_dynamically_alone() -> None:
+    found, left_out = started("lstm")
+    assert found == {"fp32", "int8-dynamic-products"}
+    assert left_out == {}  # of static forms, of which it has none, nothing is said
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("quantised", "already holds integer operators"),
+        ("fp16", "this one is fp16"),
+        ("branching", "outside of If, which no quantiser enters"),
+        ("plain", "no product or convolution with constant weights"),
+    ],
+)
+@pytest.mark.parametrize("thorough", [False, True])
+def test_what_cannot_be_quantised_races_as_it_is(kind: str, told: str, thorough: bool) -> None:
+    found, left_out = started(kind, thorough=thorough, step_s=1.0)
+    assert found == {"fp32"}  # the recipe's word for the file as given
+    assert set(left_out) == {"int8"}
+    assert told in left_out["int8"]
+
+
+def test_a_form_without_control_flow_names_none() -> None:
+    _, left_out = started("plain")
+    assert "outside" not in left_out["int8"]
+
+
+def test_a_slow_model_leaves_conv_integer_out_with_its_reason() -> None:
+    found, left_out = started("cnn", step_s=0.2)
+    assert "int8-dynamic" not in found
+    assert "int8-dynamic-products" in found
+    assert "ConvInteger" in left_out["int8-dynamic"]
+    thorough, told = started("cnn", step_s=0.2, thorough=True)
+    assert "int8-dynamic" in thorough
+    assert told == {}
+
+
+# -------------------------------------------------------------- processors
+
+
+def test_without_vnni_weights_have_seven_bits() -> None:
+    recipe = static_recipe(cpu(NO_VNNI))
+    assert (recipe.activations, recipe.reduce_range) == ("u8", True)
+    found, _ = started("mlp", cpu=cpu(NO_VNNI))
+    assert {label for label in found if "static" in label} == {
+        f"{label}-7bit" for label in DEFAULT_STATIC
+    }
+
+
+def test_with_vnni_they_have_eight() -> None:
+    assert not static_recipe(cpu()).reduce_range
+
+
+def test_where_the_kernel_does_not_say_nothing_is_assumed_to_be_missing() -> None:
+    assert not static_recipe(cpu(Isa(avx2=True))).reduce_range
+
+
+def test_arm_takes_signed_activations_in_eight_bits() -> None:
+    recipe = static_recipe(ARM)
+    assert (recipe.activations, recipe.reduce_range) == ("s8", False)
+    no_dot = cpu(Isa(neon=True, asimddp=False, i8mm=False), architecture="aarch64")
+    assert not static_recipe(no_dot).reduce_range  # saturation of VPMADDUBSW is x86's own
+    found, left_out = started("cnn", cpu=ARM)
+    assert "int8-static-s8s8-channel" in found
+    assert "int8-static-s8s8" not in left_out
+
+
+# ---------------------------------------------------------------- thorough
+
+
+def test_thorough_races_every_form_with_every_count_and_without_spinning() -> None:
+    counts = (8, 4, 1)
+    found, left_out = first(field("cnn", thorough=True, threads=counts))
+    assert left_out == {}
+    seen = set(labels(found))
+    assert seen > {"fp32", "int8-dynamic", "int8-dynamic-products", *DEFAULT_STATIC}
+    for word in ("percentile", "entropy", "7bit", "s8s8"):
+        assert any(word in label for label in seen)
+    plain = {(e.recipe, e.threads) for e in found if e.mode is None}
+    recipes = {e.recipe for e in found}
+    assert plain == {(recipe, count) for recipe in recipes for count in counts}
+    assert {e.recipe for e in found if e.mode == "nospin"} == recipes
+    assert {e.mode for e in found if e.recipe == ORIGINAL} == {None, "nospin", "extended", "basic"}
+
+
+def test_on_one_core_nothing_spins() -> None:
+    found, _ = first(field("mlp", thorough=True, threads=(1,)))
+    assert {e.mode for e in found} == {None}
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+@pytest.mark.parametrize("kind", ["cnn", "mlp", "lstm", "quantised", "fp16", "branching"])
+def test_nobody_starts_twice_and_the_model_as_given_is_first(kind: str, thorough: bool) -> None:
+    found, _ = first(field(kind, thorough=thorough))
+    assert len(found) == len(set(found))
+    assert found[0] == Entrant(ORIGINAL, threads=8)
+
+
+# ----------------------------------------------------------------- threads
+
+
+@pytest.mark.parametrize(
+    ("cores", "physical", "asked", "counts"),
+    [
+        (1, 1, (), (1,)),
+        (2, 2, (), (2, 1)),
+        (16, 16, (), (16, 8, 4, 2, 1)),
+        (96, 48, (), (96, 64, 48, 32, 16, 8, 4, 2, 1)),
+        (6, None, (), (6, 4, 2, 1)),
+        (2, 48, (), (2, 1)),  # a quota below the physical cores
+        (8, 8, (3, 5, 3), (5, 3)),
+        (2, 2, (16,), (16,)),
+    ],
+)
+def test_useful_thread_counts(cores: int, physical: int | None, asked, counts) -> None:
+    assert thread_counts(cpu(cores=cores, physical_cores=physical), asked) == counts
+
+
+def test_a_default_race_starts_with_all_threads_and_the_original_with_one() -> None:
+    found, _ = first(field("mlp", threads=(8, 4, 2, 1)))
+    assert {e.threads for e in found if e.recipe != ORIGINAL} == {8}
+    assert [e.threads for e in found if e.recipe == ORIGINAL] == [8, 1]
+
+
+# ------------------------------------------------------ devices, precisions
+
+
+def test_a_gpu_takes_fp32_and_fp16() -> None:
+    found, _ = first(field("cnn", gpus=("fake:0",)))
+    on_gpu = [e for e in found if e.device == "fake:0"]
+    assert on_gpu == [Entrant(ORIGINAL, "fake:0"), Entrant(Recipe("fp16"), "fake:0")]
+    assert all(e.threads is None for e in on_gpu)
+
+
+def test_a_model_in_fp16_is_not_converted_to_it() -> None:
+    found, _ = first(field("fp16", gpus=("cuda:0",)))
+    assert [e.recipe for e in found if e.device == "cuda:0"] == [ORIGINAL]
+
+
+def test_a_gpu_alone_leaves_the_cpu_out() -> None:
+    found, _ = first(field("cnn", gpus=("fake:0",), on_cpu=False))
+    assert {e.device for e in found} == {"fake:0"}
+    found, _ = first(field("cnn", gpus=("fake:0",), on_cpu=False, thorough=True))
+    assert {e.device for e in found} == {"fake:0"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "wanted"),
+    [
+        ("cnn", ("int8",), {"int8-dynamic", "int8-dynamic-products", *DEFAULT_STATIC}),
+        ("cnn", ("fp32",), {"fp32"}),
+        ("cnn", ("fp16",), {"fp16"}),
+        ("fp16", ("fp16",), {"fp32"}),  # its file as given is FP16
+        ("fp16", ("fp32",), set()),
+        ("quantised", ("int8",), {"fp32"}),
+        ("cnn", ("fp64",), set()),
+    ],
+)
+def test_precisions_asked_for(kind: str, asked, wanted: set[str]) -> None:
+    found, _ = started(kind, precisions=asked, gpus=("fake:0",))
+    assert found == wanted
+
+
+def test_other_providers_run_the_model_as_given() -> None:
+    found, _ = first(field("mlp", providers=("openvino", "dnnl")))
+    assert [e.mode for e in found if e.mode] == ["openvino", "dnnl"]
+    assert {e.recipe for e in found if e.mode} == {ORIGINAL}
+
+
+# -------------------------------------------------------------- neighbours
+
+
+def beside(leader: Entrant, **changes) -> list[Entrant]:
+    return list(neighbours(leader, field("cnn", threads=(8, 4, 2, 1), **changes)))
+
+
+def test_beside_the_original_there_are_threads_spinning_and_optimisation() -> None:
+    leader = Entrant(ORIGINAL, threads=4)
+    assert set(beside(leader)) == {
+        replace(leader, threads=8),
+        replace(leader, threads=2),
+        replace(leader, mode="nospin"),
+        replace(leader, mode="extended"),
+    }
+
+
+def test_beside_a_static_form_there_are_its_scope_and_channels() -> None:
+    recipe = Recipe("int8", "static")
+    found = {e.recipe for e in beside(Entrant(recipe, threads=8))}
+    assert found == {recipe, replace(recipe, per_channel=True), replace(recipe, scope="products")}
+
+
+def test_a_mixed_form_keeps_its_scope() -> None:
+    recipe = Recipe("int8", "static", excluded=("conv",))
+    assert {e.recipe for e in beside(Entrant(recipe, threads=8))} == {recipe}
+
+
+def test_at_the_ends_there_is_one_count_beside() -> None:
+    assert {e.threads for e in beside(Entrant(ORIGINAL, threads=8))} == {8, 4}
+    assert {e.threads for e in beside(Entrant(ORIGINAL, threads=1))} == {2, 1}
+
+
+def test_a_gpu_has_no_neighbours() -> None:
+    assert beside(Entrant(ORIGINAL, "cuda:0")) == []
+
+
+def test_without_convolutions_optimisation_stays() -> None:
+    plain = field("mlp", threads=(2, 1))
+    assert "extended" not in {e.mode for e in neighbours(Entrant(ORIGINAL, threads=2), plain)}
+
+
+def test_products_by_bfloat_are_tried_on_an_arm_that_has_them() -> None:
+    arm = cpu(Isa(neon=True, asimddp=True, bf16=True), architecture="aarch64")
+    assert "bf16" in {e.mode for e in beside(Entrant(ORIGINAL, threads=8), cpu=arm)}
+    assert "bf16" not in {e.mode for e in beside(Entrant(ORIGINAL, threads=8), cpu=ARM)}
+
+
+recipes = st.sampled_from([ORIGINAL, Recipe("fp16"), Recipe("int8", "dynamic")]) | st.builds(
+    Recipe,
+    precision=st.just("int8"),
+    method=st.just("static"),
+    scope=st.sampled_from(["all", "products"]),
+    activations=st.sampled_from(["u8", "s8"]),
+    per_channel=st.booleans(),
+    reduce_range=st.booleans(),
+    calibration=st.sampled_from(["minmax", "entropy"]),
+    excluded=st.sampled_from([(), ("conv",)]),
+)
+counts = st.lists(st.integers(1, 96), min_size=1, max_size=8, unique=True).map(
+    lambda found: tuple(sorted(found, reverse=True))
+)
+
+
+@given(st.data(), recipes, counts, st.sampled_from([None, "nospin", "extended", "openvino"]))
+def test_neighbours_differ_in_one_respect(data, recipe: Recipe, threads, mode) -> None:
+    leader = Entrant(recipe, threads=data.draw(st.sampled_from(threads)), mode=mode)
+    if mode == "nospin" and leader.threads == 1:
+        return  # such an entrant there is not
+    here = field("cnn", threads=threads)
+    found = list(neighbours(leader, here))
+    assert len(found) == len(set(found))
+    for other in found:
+        changed = [
+            f.name for f in fields(Entrant) if getattr(other, f.name) != getattr(leader, f.name)
+        ]
+        if other.threads == 1 and mode == "nospin":
+            changed.remove("mode")  # a single thread waits for no other
+        assert len(changed) == 1
+        assert other.threads in threads
+        if changed == ["recipe"]:
+            mine, its = recipe.as_fields(), other.recipe.as_fields()
+            assert sum(mine[name] != its[name] for name in mine) == 1
+    assert list(neighbours(leader, here)) == found
+
+
+def test_every_recipe_keeps_its_words_through_json() -> None:
+    found, _ = first(field("cnn", thorough=True, facts=facts("cnn")))
+    recipes = {entrant.recipe for entrant in found}
+    assert {Recipe.of(recipe.as_fields()) for recipe in recipes} == recipes
+    assert len({recipe.label for recipe in recipes}) == len(recipes)

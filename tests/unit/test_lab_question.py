@@ -1,0 +1,191 @@
+"""The options of `advise --model`: what they ask, how they are written, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import cli
+from workbench.advisor import scenarios
+from workbench.lab.question import OBJECTIVES, ModelQuestion
+from workbench.plan import resolve
+from workbench.request import Request, UsageError, check
+
+
+def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
+    """The request that the command line makes of `arguments`."""
+    seen: list[Request] = []
+
+    def record(options, scenarios=(), workloads=()):
+        given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
+        seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
+
+    monkeypatch.setattr(cli, "start", record)
+    cli.cli.main(arguments, standalone_mode=False)
+    return seen[0]
+
+
+def asked(**options: object) -> Request:
+    return Request(model=ModelQuestion("m.onnx", **options))  # type: ignore[arg-type]
+
+
+# ----------------------------------------------------------------- meaning
+
+
+def test_the_limit_is_of_the_relative_error_unless_agreement_is_asked_for() -> None:
+    default = ModelQuestion("m.onnx")
+    assert (default.objective, default.metric, default.limit) == ("latency", "relative_error", 0.02)
+    assert ModelQuestion("m.onnx", max_error=0.1).limit == 0.1
+    agreeing = ModelQuestion("m.onnx", min_agreement=0.75)
+    assert (agreeing.metric, agreeing.limit) == ("disagreement", 0.25)
+    assert ModelQuestion("m.onnx", min_agreement=1.0).limit == 0.0
+
+
+def test_shapes_by_input() -> None:
+    shapes = ("x=1,3,224,224", "encoder=out=1", "n=7")
+    found = ModelQuestion("m.onnx", shapes=shapes).run_shapes()
+    assert found == {"x": [1, 3, 224, 224], "encoder=out": [1], "n": [7]}
+
+
+def test_a_model_has_thirty_seconds_unless_said_otherwise() -> None:
+    assert asked().budget == 30.0
+    assert Request(model=ModelQuestion("m.onnx"), quick=True).budget == 20.0
+    assert Request(model=ModelQuestion("m.onnx"), thorough=True).budget == 300.0
+
+
+def test_its_row_comes_from_the_model_itself() -> None:
+    assert resolve(asked(), scenarios.load()) == []
+
+
+# ------------------------------------------------------------- written down
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asked(),
+        asked(objective="memory", max_error=0.001),
+        asked(objective="energy", min_agreement=1.0),
+        asked(inputs="data set.npz", shapes=("x=1,3,8,8", "y=2"), save_best="out/best.onnx"),
+        Request(
+            model=ModelQuestion("a b.onnx", objective="throughput"),
+            budget_s=12.5,
+            devices=("cpu", "fake:0@8"),
+            precisions=("int8", "fp32"),
+            threads=(1, 2),
+            batch=(4,),
+            backends=("onnxruntime",),
+            thorough=True,
+            strict=True,
+            seed=3,
+        ),
+        Request(model=ModelQuestion("m.onnx"), quick=True, python="/usr/bin/python3"),
+    ],
+)
+def test_a_question_survives_its_own_command_line(request_: Request, monkeypatch) -> None:
+    check(request_)
+    assert parsed(request_.arguments(), monkeypatch) == request_
+
+
+words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
+shares = st.none() | st.floats(0, 1, exclude_min=True)
+
+
+@given(
+    st.builds(
+        ModelQuestion,
+        file=words,
+        objective=st.sampled_from(OBJECTIVES),
+        max_error=shares,
+        min_agreement=shares,
+        inputs=st.none() | words,
+        shapes=st.lists(
+            st.builds("{}={},{}".format, words, st.integers(1, 99), st.integers(1, 99)),
+            max_size=3,
+            unique_by=lambda text: text.partition("=")[0],
+        ).map(tuple),
+        save_best=st.none() | words,
+    )
+)
+def test_every_question_survives(question: ModelQuestion) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        request = Request(model=question)
+        assert parsed(request.arguments(), patch) == request
+    if question.max_error is None or question.min_agreement is None:
+        question.check()
+    else:
+        with pytest.raises(ValueError, match="exclude each other"):
+            question.check()
+
+
+# ----------------------------------------------------------------- refusals
+
+
+NAN = float("nan")
+WRONG = [
+    (asked(max_error=0.1, min_agreement=0.9), "--max-error and --min-agreement exclude each other"),
+    (asked(max_error=NAN), "--max-error lies above 0"),
+    (asked(max_error=0.0), "--max-error lies above 0"),
+    (asked(max_error=-0.1), "--max-error lies above 0"),
+    (asked(max_error=1.5), "--max-error lies above 0"),
+    (asked(min_agreement=NAN), "--min-agreement lies above 0"),
+    (asked(min_agreement=0.0), "--min-agreement lies above 0"),
+    (asked(min_agreement=1.5), "--min-agreement lies above 0"),
+    (asked(objective="speed"), "--objective is one of latency, throughput, memory, energy"),
+    (asked(shapes=("1,3",)), "--shape takes NAME=1,3,224,224, not '1,3'"),
+    (asked(shapes=("x=",)), "--shape takes"),
+    (asked(shapes=("=1,3",)), "--shape takes"),
+    (asked(shapes=("x",)), "--shape takes"),
+    (asked(shapes=("",)), "--shape takes"),
+    (asked(shapes=("x=1,a",)), "--shape takes"),
+    (asked(shapes=("x=1,,3",)), "--shape takes"),
+    (asked(shapes=("x=1.5",)), "--shape takes"),
+    (asked(shapes=("x=0,3",)), "--shape takes"),
+    (asked(shapes=("x=1,-1",)), "--shape takes"),
+    (asked(shapes=("x=1", "x=2")), "--shape: x is given twice"),
+    (
+        Request(model=ModelQuestion("m.onnx"), scenarios=("realtime",)),
+        "--model stands instead of realtime",
+    ),
+    (Request(model=ModelQuestion("m.onnx"), backends=("torch",)), "runs on onnxruntime"),
+    (Request(model=ModelQuestion("m.onnx"), settings=("n=1",)), "--mode and --set belong to"),
+    (Request(model=ModelQuestion("m.onnx"), modes=("nhwc",)), "--mode and --set belong to"),
+    (Request(model=ModelQuestion("m.onnx"), batch=(1, 2)), "one --batch at a time"),
+    (Request(model=ModelQuestion("m.onnx"), batch=(0,)), "--batch lies between 1 and 1000000"),
+    (Request(model=ModelQuestion("m.onnx"), batch=(10**30,)), "--batch lies between"),
+    (Request(model=ModelQuestion("m.onnx"), budget_s=NAN), "--budget"),
+]
+
+
+@pytest.mark.parametrize(("request_", "told"), WRONG, ids=[told for _, told in WRONG])
+def test_a_wrong_option_is_refused_in_one_line(request_: Request, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        check(request_)
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--save-best", "out.onnx"),
+        ("--inputs", "data.npz"),
+        ("--shape", "x=1,3"),
+        ("--max-error", "0.1"),
+        ("--min-agreement", "0.9"),
+        ("--objective", "memory"),
+    ],
+)
+def test_without_a_model_its_options_have_nothing_to_say(option, value, monkeypatch) -> None:
+    with pytest.raises(UsageError, match=f"{option} belongs to --model"):
+        parsed(["advise", option, value], monkeypatch)
+
+
+def test_what_a_model_takes_stays_with_advise(monkeypatch) -> None:
+    import click
+
+    with pytest.raises(click.NoSuchOption):
+        parsed(["run", "spin", "--model", "m.onnx"], monkeypatch)
+    with pytest.raises(click.BadParameter):
+        parsed(["advise", "--model", "m.onnx", "--objective", "beauty"], monkeypatch)

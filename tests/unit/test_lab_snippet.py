@@ -1,0 +1,87 @@
+"""The lines a user takes home, and what is said of the evidence."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from lab_builders import case, facts
+
+from workbench.lab.conclusion import weak_evidence
+from workbench.lab.snippet import snippet
+
+CPU = "CPUExecutionProvider"
+
+
+def port(name: str, kind: str, *run_shape: int) -> dict:
+    return {"name": name, "type": kind, "shape": [], "run_shape": list(run_shape), "values": ""}
+
+
+def test_threads_and_provider_as_measured() -> None:
+    text = snippet(facts(), case(threads=2), "net.onnx", CPU)
+    assert "options.intra_op_num_threads = 2" in text
+    assert f"providers=['{CPU}']" in text
+    assert "'x': np.zeros((1, 4)" in text
+    assert "spinning" not in text
+
+
+@pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        ("nospin", "'session.intra_op.allow_spinning', '0'"),
+        ("bf16", "'mlas.enable_gemm_fastmath_arm64_bfloat16', '1'"),
+        ("extended", "GraphOptimizationLevel.ORT_ENABLE_EXTENDED"),
+        ("basic", "GraphOptimizationLevel.ORT_ENABLE_BASIC"),
+    ],
+)
+def test_options_as_measured(mode: str, line: str) -> None:
+    assert line in snippet(facts(), case(mode=mode), "net.onnx", CPU)
+    assert line not in snippet(facts(), case(), "net.onnx", CPU)
+
+
+def test_on_a_gpu_threads_stay_as_they_are() -> None:
+    text = snippet(facts(), case(threads=None, device="cuda:0"), "n.onnx", "CUDAExecutionProvider")
+    assert "intra_op" not in text
+    assert "providers=['CUDAExecutionProvider']" in text
+
+
+def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
+    inputs = [
+        port('it\'s "x"\n', "float32", 1, 3),
+        port("flag", "bool"),
+        port("ids", "int64", 4),
+        port("half", "float16", 2),
+    ]
+    text = snippet(facts(inputs=inputs), case(), "o'brien/a b.onnx", CPU)
+    ast.parse(text)
+    import numpy as np
+
+    line = next(line for line in text.splitlines() if line.startswith("feeds"))
+    names: dict = {"np": np}
+    exec(line, names)
+    feeds = names["feeds"]
+    assert {name: (a.shape, a.dtype.name) for name, a in feeds.items()} == {
+        'it\'s "x"\n': ((1, 3), "float32"),
+        "flag": ((), "bool"),
+        "ids": ((4,), "int64"),
+        "half": ((2,), "float16"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"inputs_from": "random"}, "--inputs data.npz"),
+        ({"inputs_from": "d.npz", "samples": 2, "same_samples": True}, "the same 2 inputs"),
+        ({"inputs_from": "d.npz", "samples": 31}, "31 inputs only"),
+        ({"inputs_from": "d.npz", "samples": 4, "batch": 4}, "16 inputs only"),
+        ({"inputs_from": "d.npz", "samples": 32}, None),
+        ({"inputs_from": "d.npz", "samples": 8, "batch": 4}, None),
+        ({"inputs_from": "d.npz", "samples": 64, "batch": None}, None),
+    ],
+)
+def test_weak_evidence_is_called_weak(changes, told: str | None) -> None:
+    found = weak_evidence(facts(**changes))
+    assert (found is None) == (told is None)
+    if told is not None:
+        assert told in found
