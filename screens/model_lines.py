@@ -12,6 +12,7 @@ from workbench.contender import Contender
 from workbench.document import Verdict
 from workbench.export.model import (
     RACED,
+    TIMES,
     built_text,
     facts_lines,
     forms_lines,
@@ -33,6 +34,7 @@ from workbench.lab.overview import (
     original,
     recommendation,
     row_of,
+    unprofiled,
 )
 from workbench.measure.statistics import median
 from workbench.report import Report, Row
@@ -217,10 +219,10 @@ def _advice(found: Sequence[Entry], session: Session) -> Iterator[Fact]:
     advice, verdict = report.model.advice if report.model else None, row.verdict if row else None
     if advice and advice.weak_evidence:
         yield fact("! weak", advice.weak_evidence, "$warning", label_style="bold $warning")
-    yield from _warnings(verdict, report)
     if advice and advice.saved:
         tone = "$success" if advice.saved.reason is None else "$error"
         yield fact("saved", next(saved_lines(advice.saved)), tone)
+    yield from _warnings(verdict, report)
 
 
 def _refused(row: Row) -> Iterator[Fact]:
@@ -311,8 +313,10 @@ def _outputs(
 def _operators(chosen: Contender | None, report: Report, width: int) -> list[Content]:
     found = compared(report, chosen.case.id if chosen else None)
     row, model = row_of(report), report.model
+    title = heading(TIMES, width)
     if found is None or row is None or model is None:
-        return []
+        why = unprofiled(report)
+        return [title, *wrapped([fact("", why)], width), Content("")] if why else []
     contender = report.contenders[found.case]
     case = contender.case
     given = original(row, model.facts, case.device_kind)
@@ -339,7 +343,6 @@ def _operators(chosen: Contender | None, report: Report, width: int) -> list[Con
         for key, seconds in zip(("fp32", "int8"), raced, strict=True):
             cells[key] = Content(f"{units.duration(seconds, align=True):>7}")
         lines.append(Line(RACED, cells))
-    title = heading("Where the time of one run goes", width)
     return [title, *table_lines(columns, lines, width), Content("")]
 
 

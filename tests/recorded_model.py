@@ -1,6 +1,6 @@
 """A run of `advise --model` as a list of events: a small CNN whose static INT8 form wins.
 
-Times are made up but plausible; ratios, verdict, explanations and code are the engine's own.
+Times and code are made up but plausible; ratios, verdict and explanations are the engine's own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from workbench.document import (
 )
 from workbench.lab.explain import Evidence, explain
 from workbench.lab.facts import Advice, Built, Form, ModelFacts, Port, Saved
-from workbench.lab.snippet import snippet
 from workbench.report import Report
 
 FILE = "mobilenet_v2.onnx"
@@ -36,6 +35,15 @@ WEAK = (
     "the error was seen on random inputs, which is weak evidence: give real ones with "
     "--inputs data.npz"
 )
+SNIPPET = """\
+import numpy as np
+import onnxruntime as ort
+
+options = ort.SessionOptions()
+options.intra_op_num_threads = 2
+session = ort.InferenceSession('best.onnx', options, providers=['CPUExecutionProvider'])
+feeds = {'image': np.zeros((1, 3, 224, 224), 'float32')}  # your data
+outputs = session.run(None, feeds)"""
 SCENARIO = Scenario(
     id="model",
     title=FILE,
@@ -330,7 +338,7 @@ def _advised(
             explanations=[
                 explain(each, beside, each.case == CHANNEL, known) for each in contenders
             ],
-            snippet=snippet(FACTS, CHANNEL, "best.onnx", "CPUExecutionProvider"),
+            snippet=SNIPPET,
             weak_evidence=WEAK,
             saved=Saved("best.onnx", 3_912_403, 0.0),
         ),

@@ -106,6 +106,23 @@ def test_the_raced_times_stand_below_the_profiles_that_may_mislead() -> None:
     assert line[-5:] == ["4.41", "ms", "2.29", "ms", "1.93x"]
 
 
+def test_without_two_profiles_the_reason_stands_in_place_of_operators() -> None:
+    silent = recorded_model.BUILT[2].reason
+    events = []
+    for event in RUN:
+        if isinstance(event, ev.CaseProfiled):
+            event = msgspec.structs.replace(event, operators=[], reason=silent)
+        if isinstance(event, ev.ModelAdvised):
+            told = event.advice.explanations
+            told = [msgspec.structs.replace(each, operators=[]) for each in told]
+            advice = msgspec.structs.replace(event.advice, explanations=told)
+            event = msgspec.structs.replace(event, advice=advice)
+        events.append(event)
+    text = run_text(Report.of(events))
+    assert "a whole run, raced" not in text
+    assert "  int8-static-u8s8-channel t2 was not profiled: ONNX Runtime cannot run it" in text
+
+
 def test_what_the_objective_counts_has_its_column() -> None:
     events = [
         msgspec.structs.replace(e, objective="memory") if isinstance(e, ev.RacePlanned) else e

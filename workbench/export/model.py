@@ -23,12 +23,14 @@ from ..lab.overview import (
     original,
     recommendation,
     row_of,
+    unprofiled,
 )
 from ..measure import statistics as stats
 from ..report import Report
 from .tables import table
 
 WIDTH = 100
+TIMES = "Where the time of one run goes"
 RACED = "a whole run, raced"
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
 
@@ -192,7 +194,7 @@ def _operators(report: Report) -> str:
     """Where the time of one run goes, as given and in the form that is told about."""
     found, row, model = compared(report), row_of(report), report.model
     if found is None or row is None or model is None:
-        return ""
+        return _section(TIMES, [why]) if (why := unprofiled(report)) else ""
     contender = report.contenders[found.case]
     case = contender.case
     given = original(row, model.facts, case.device_kind)
@@ -211,7 +213,7 @@ def _operators(report: Report) -> str:
         rows.append((RACED, times[0], times[1], units.ratio(raced[0] / raced[1])))
     header = ("operator", name_of(given.case) if given else "as given", name_of(case), "gain")
     lines = table(header, rows, {1, 2, 3})
-    return "Where the time of one run goes\n" + textwrap.indent(lines, "  ")
+    return f"{TIMES}\n" + textwrap.indent(lines, "  ")
 
 
 # ------------------------------------------------------- what was made of it

@@ -238,11 +238,27 @@ def _level(verdict: Verdict, report: Report) -> Iterator[str]:
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:
     """Whose operators to show beside those of the model as given: those of `case`, else of the
-    pick, else of the best other form."""
+    pick, else of the best other form; None where no two were profiled."""
     row, advice = row_of(report), report.model.advice if report.model else None
     if row is None or advice is None:
         return None
-    known = {each.case: each for each in advice.explanations if each.operators}
+    known = {each.case: each for each in advice.explanations if _profiled_both(each)}
     order = [case or "", (row.verdict.pick if row.verdict else None) or ""]
     order += [entry.contender.case.id for entry in entries(report)]
     return next((known[each] for each in order if each in known), None)
+
+
+def _profiled_both(found: Explanation) -> bool:
+    told = found.operators
+    return any(each.fp32_s for each in told) and any(each.int8_s for each in told)
+
+
+def unprofiled(report: Report) -> str | None:
+    """Why there are no operators to compare."""
+    advice = report.model.advice if report.model else None
+    for each in advice.explanations if advice and compared(report) is None else ():
+        contender = report.contenders[each.case]
+        if not contender.operators:
+            why = f": {contender.unprofiled.message}" if contender.unprofiled else ""
+            return f"{name_of(contender.case)} was not profiled{why}"
+    return None
