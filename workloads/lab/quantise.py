@@ -59,13 +59,10 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
     if recipe.method is not None:
         coverage = integer_share(made, folder)
         if not coverage:
-            there = any(product.quantisable for product in nodes.kept(folder))
             raise WorkloadError(
                 f"{recipe.quantization} quantisation left every product in floating point",
                 code="not_quantised",
-                hint="this form has no integer kernels for what the model holds; try another"
-                if there
-                else "none of its products has constant weights",
+                hint=_why_none(nodes.kept(folder)),
             )
     else:
         _require_loads(made)
@@ -78,6 +75,15 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
         "operators": dict(Counter(node.op_type for node in nodes_within(graph))),
         "coverage": coverage,
     }
+
+
+def _why_none(found: Sequence[nodes.Product]) -> str:
+    quantisable = [product for product in found if product.quantisable]
+    if not quantisable:
+        return "none of its products has constant weights"
+    if all(product.inside for product in quantisable):
+        return "they lie inside If, Loop or Scan, where only dynamic quantisation goes"
+    return "this form has no integer kernels for them; another may"
 
 
 def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
