@@ -255,3 +255,14 @@ def test_a_quantised_model_can_be_prepared(tmp_path: Path) -> None:
     told = prepared(once, again, IMAGES)
     assert np.isfinite(error_of(str(again / prepare.PREPARED), again))
     assert told["forms"][0]["step"] == "as given"
+
+
+def test_a_model_in_half_precision_is_prepared_but_not_quantised(tmp_path: Path) -> None:
+    """ONNX Runtime's CPU kernels take its weights through casts, which no quantiser sees past."""
+    prepared(perceptron(), tmp_path, ROWS)
+    half = onnx.load(build(tmp_path, Recipe("fp16"))["file"])
+    again = tmp_path / "again"
+    again.mkdir()
+    assert prepared(half, again, ROWS)["products"] == {}
+    with pytest.raises(WorkloadError, match="floating point"):
+        build(again, STATIC)

@@ -117,25 +117,26 @@ def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) 
     `only`: names of the nodes to quantise, where not all of them are.
     """
     import numpy as np
-    from onnxruntime import quantization
+    from onnxruntime.quantization.calibrate import CalibrationMethod, TensorData, TensorsData
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+    from onnxruntime.quantization.quant_utils import QuantType
 
-    kinds = quantization.QuantType
-    limits = {
-        name: quantization.TensorData(lowest=np.float32(low), highest=np.float32(high))
-        for name, (low, high) in found.items()
+    limits = {  # in the tensor's own type, which its scale takes too
+        name: TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
+        for name, (low, high, kind) in found.items()
     }
     copied = type(model)()
     copied.CopyFrom(model)
     everything = recipe.scope == "all"
-    # Not quantize_static: that reads the file and infers shapes anew for every form, and only
-    # from ONNX Runtime 1.25 on takes ranges that are known.
-    quantiser = quantization.QDQQuantizer(
+    # Not quantize_static, which reads the file and infers shapes anew for every form; older
+    # versions of it take no ranges that are known either.
+    quantiser = QDQQuantizer(
         copied,
         recipe.per_channel,
         recipe.reduce_range,
-        kinds.QInt8,
-        kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
-        quantization.TensorsData(quantization.CalibrationMethod.MinMax, limits),
+        QuantType.QInt8,
+        QuantType.QInt8 if recipe.activations == "s8" else QuantType.QUInt8,
+        TensorsData(CalibrationMethod.MinMax, limits),
         list(only),
         list(recipe.excluded),
         list(static_types(recipe)),
