@@ -16,7 +16,7 @@ from workbench.contender import Contender
 from workbench.contract import Case
 from workbench.document import Reason
 from workbench.lab import lab as labs
-from workbench.lab.facts import Built
+from workbench.lab.facts import Advice, Built
 from workbench.lab.lab import CHILD, ModelLab, Refused
 from workbench.lab.question import ModelQuestion
 from workbench.lab.recipe import Recipe
@@ -119,8 +119,11 @@ class Bench:
             emit=self.told.append,
         )
 
-    def open(self) -> list[Case]:
+    def open(self, left_s: float = 20.0) -> list[Case]:
+        """Everyone who enters before anything is known of who is fast."""
         self.cases = list(self.lab.open().cases)
+        while self.join([], left_s):
+            pass
         return self.cases
 
     def built(self) -> list[Built]:
@@ -156,7 +159,8 @@ def labels(cases: Iterable[Case]) -> set[str]:
 def test_the_row_holds_the_model_and_its_forms() -> None:
     bench = Bench()
     row = bench.lab.open()
-    assert labels(row.cases) == {
+    assert labels(row.cases) == {"fp32/t4", "fp32/t1"}
+    assert labels(bench.open()) == {
         "fp32/t4",
         "fp32/t1",
         f"{STATIC}/t4",
@@ -170,7 +174,7 @@ def test_the_row_holds_the_model_and_its_forms() -> None:
     assert (scenario.objective, scenario.max_error) == ("latency", 0.02)
     assert scenario.precisions == ("fp32", "fp16", "int8")
     assert row.entries is bench.lab
-    (inspected,) = (event.facts for event in bench.told if isinstance(event, ev.ModelInspected))
+    inspected = next(e.facts for e in bench.told if isinstance(e, ev.ModelInspected))
     assert (inspected.multiply_adds, inspected.weights_bytes) == (500, 400)
     assert {built.recipe for built in bench.built()} == set(bench.child.recipes())
     assert "int8-static-s8s8" in bench.lab.left_out
@@ -260,12 +264,13 @@ def test_a_preparation_that_fails_costs_the_forms_only() -> None:
 
 def test_a_spent_budget_leaves_forms_out_with_the_reason() -> None:
     bench = Bench(budget_s=10.0)
-    bench.child.build_s = 1.5  # of the four seconds for all forms
-    cases = bench.open()
-    assert len(bench.child.recipes()) == 3
-    late = {name: why for name, why in bench.lab.left_out.items() if "--budget" in why}
-    assert len(late) == 2
-    assert not labels(cases) & {f"{name}/t4" for name in late}
+    bench.cases = list(bench.lab.open().cases)
+    assert len(bench.join([], left_s=5.0)) == 1  # one at a time
+    assert bench.join([], left_s=1.0) == []
+    bench.lab.advise(Advice([], "", None))
+    late = {name for name, why in bench.lab.left_out.items() if why == labs.NO_TIME}
+    assert len(late) == 4
+    assert not labels(bench.cases) & {f"{name}/t4" for name in late}
 
 
 def test_filters_that_leave_nothing_are_told() -> None:

@@ -35,13 +35,15 @@ from .recipe import ORIGINAL, Recipe
 CHILD = WorkerKey("cpu", catalog.LAB)
 START_S = 60.0  # importing from a cold disk
 INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # of the budget, at most
-BUILDS_SHARE = 0.4  # of the budget, for all forms before the race
+BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
+JOIN_SHARE = 0.2  # of the budget that must be left for a new form
+JOIN_LEAST_SHARE = 0.08  # ... for another way to run a form that there is
 MIX_SHARE = 0.5  # of the race's time left, for the search of nodes to leave in FP32
 MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to be worth it
-JOIN_LEAST_S = 1.5  # below this no newcomer would see enough rounds
 SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
 MOST_CONTENDERS = 16  # of a default run
 RIVALS = 3  # the next best, tried with the leader's threads
+NO_TIME = "the budget left no time to build it; give it a larger --budget"
 # What the child says of the model or of the options, as opposed to what happened to the child.
 NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
 
@@ -79,6 +81,7 @@ class ModelLab:
         self._failed: set[Recipe] = set()
         self._entrants: dict[str, Entrant] = {}  # by case id
         self._mixed = False
+        self._waiting: list[Entrant] = []
         self._providers: dict[str, str] = {}  # usable beside the CPU's: word to its name
         self.left_out: dict[str, str] = {}
         self.facts: ModelFacts | None = None
@@ -114,12 +117,25 @@ class ModelLab:
         self._field = self._found(facts, prepared)
         entrants, left_out = first(self._field)
         self.left_out = {**left_out, **self.left_out}
-        until_s = self._control.now() + BUILDS_SHARE * self._request.budget
         row = RowPlan(self.scenario, catalog.load("model"), entries=self)
-        row.cases = self._admit(entrants, until_s)
+        row.cases = self._admit([e for e in entrants if e.recipe == ORIGINAL], 0.0)
+        self._waiting = [e for e in entrants if e.recipe != ORIGINAL]
+        if not row.cases:
+            row.cases = self._next(BUILDS_SHARE * self._request.budget)
         if not row.cases:
             raise UsageError("no form of the model is left with these filters")
         return row
+
+    def _next(self, seconds: float) -> list[Case]:
+        """The next of those who wait, if it is built within `seconds`.
+
+        One at a time: what was measured so far is an answer already, should time run out.
+        """
+        until_s = self._control.now() + seconds
+        cases: list[Case] = []
+        while self._waiting and not cases:
+            cases = self._admit([self._waiting.pop(0)], until_s)
+        return cases
 
     def refused(self) -> RowPlan:
         """The row of a model that nothing could be made of."""
@@ -227,9 +243,7 @@ class ModelLab:
             return False
         began = time.monotonic()
         if self._control.now() >= until_s:
-            self.left_out.setdefault(
-                recipe.label, "the budget left no time to build it; give it a larger --budget"
-            )
+            self.left_out.setdefault(recipe.label, NO_TIME)
             return False
         try:
             told = self._ask(BUILD_SHARE, op="build", recipe=recipe.as_fields())
@@ -285,10 +299,12 @@ class ModelLab:
 
     def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
         """The neighbours of the leader, and a mixed form where INT8 is faster but too far off."""
+        if left_s >= JOIN_SHARE * self._request.budget and (cases := self._next(left_s / 2)):
+            return cases
         measured = [c for c in contenders if c.blocks and c.case.device == "cpu"]
         valid = {c.case.id: c for c in measured if is_admissible(c, self.scenario)}
         order = race.ranking({case: c.rounds() for case, c in valid.items()})
-        if not order or left_s < JOIN_LEAST_S:
+        if not order or left_s < JOIN_LEAST_SHARE * self._request.budget:
             return []
         leader = valid[order[0]]
         until_s = self._control.now() + left_s / 2
@@ -373,6 +389,8 @@ class ModelLab:
 
     def advise(self, advice: Advice) -> None:
         """Tell what was found out."""
+        for entrant in self._waiting:
+            self.left_out.setdefault(entrant.recipe.label, NO_TIME)
         self._emit(ev.ModelAdvised(at_s=self._control.now(), advice=advice, left_out=self.left_out))
 
 
