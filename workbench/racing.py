@@ -405,6 +405,8 @@ class Race:
 
     def _drop_after(self, rounds: int) -> None:
         """Send those away that cannot be picked any more; in a plain `run` all stay if they fit."""
+        if self._decide:  # first, so that nobody is called slow beside one that cannot be picked
+            self._drop(standings.inadmissible(self._contenders(), self._scenario))
         if rounds == 1:
             cpu = self._report.machine.cpu if self._report.machine else None
             self._drop(standings.slower_precisions(self._contenders(), cpu))
@@ -415,7 +417,6 @@ class Race:
             )
         if self._decide:
             self._drop(standings.far_slower(self._contenders(), self._scenario))
-            self._drop(standings.inadmissible(self._contenders(), self._scenario))
             entrants = len(self._plan.cases)
             self._drop(
                 standings.beaten(

@@ -216,6 +216,19 @@ def test_other_providers_run_the_model_as_given() -> None:
     assert {e.recipe for e in found if e.mode} == {ORIGINAL}
 
 
+def test_a_provider_for_gpus_runs_there_and_nowhere_else() -> None:
+    words = ("tensorrt", "openvino")
+    found, _ = first(field("mlp", providers=words, gpus=("cuda:0", "fake:0")))
+    assert {(e.device, e.mode) for e in found if e.mode} == {
+        ("cuda:0", "tensorrt"),
+        ("cpu", "openvino"),
+    }
+    found, _ = first(field("mlp", providers=words, gpus=("cuda:0",), on_cpu=False))
+    assert {e.mode for e in found if e.mode} == {"tensorrt"}
+    found, _ = first(field("mlp", providers=words))
+    assert {e.mode for e in found if e.mode} == {"openvino"}
+
+
 # -------------------------------------------------------------- neighbours
 
 

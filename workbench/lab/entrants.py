@@ -18,6 +18,7 @@ from .recipe import ORIGINAL, Recipe
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")
 STATIC = (*CONVOLUTIONS, "MatMul", "Gemm")  # what has static forms
+ON_GPU = ("tensorrt", "directml", "rocm", "migraphx")  # providers, by their word in a case's mode
 SLOW_S = 0.05  # a run this long makes the trial of a form known to be slow too dear
 NO_SPIN, BASIC, EXTENDED, BFLOAT = "nospin", "basic", "extended", "bf16"
 
@@ -69,7 +70,9 @@ def first(field: Field) -> tuple[list[Entrant], dict[str, str]]:
     found = [Entrant(recipe, threads=most) for recipe in recipes]
     if not field.on_cpu:
         recipes, found = [], []
-    found += [Entrant(ORIGINAL, threads=most, mode=word) for word in field.providers]
+    if field.on_cpu:
+        beside = [word for word in field.providers if word not in ON_GPU]
+        found += [Entrant(ORIGINAL, threads=most, mode=word) for word in beside]
     if field.thorough:
         for recipe in recipes:
             found += [Entrant(recipe, threads=count) for count in field.threads[1:]]
@@ -80,12 +83,20 @@ def first(field: Field) -> tuple[list[Entrant], dict[str, str]]:
     elif field.on_cpu and least != most:
         found.insert(1, Entrant(ORIGINAL, threads=least))
     for gpu in field.gpus:
-        found.append(Entrant(ORIGINAL, gpu))
-        if field.facts.precision == "fp32":
-            found.append(Entrant(Recipe("fp16"), gpu))
+        found += _on_gpu(gpu, field)
     if field.precisions:
         found = [e for e in found if _precision(e.recipe, field) in field.precisions]
     return list(dict.fromkeys(found)), left_out
+
+
+def _on_gpu(gpu: str, field: Field) -> Iterator[Entrant]:
+    yield Entrant(ORIGINAL, gpu)
+    if field.facts.precision == "fp32":
+        yield Entrant(Recipe("fp16"), gpu)
+    if gpu.startswith("cuda:"):
+        for word in field.providers:
+            if word in ON_GPU:
+                yield Entrant(ORIGINAL, gpu, mode=word)
 
 
 def neighbours(leader: Entrant, field: Field) -> Iterator[Entrant]:

@@ -211,7 +211,7 @@ class ModelLab:
             threads=thread_counts(machine.cpu, request.threads),
             gpus=tuple(gpus),
             on_cpu=on_cpu,
-            providers=tuple(providers) if on_cpu else (),
+            providers=tuple(providers),
             precisions=request.precisions,
             thorough=request.thorough,
             step_s=facts.step_s,
