@@ -328,7 +328,8 @@ class ModelLab:
         return self._admit(beside[: max(0, MOST_CONTENDERS - len(contenders))], until_s)
 
     def _worth_mixing(self, measured: Sequence[Contender], leader: Contender) -> Contender | None:
-        """The static form that would lead were it not too far off; of several as near the fastest."""
+        """The static form that would lead were it not too far off: of those about as near, the
+        fastest."""
         best_s = min(leader.samples_s)
         fast = [
             c
