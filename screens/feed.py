@@ -16,6 +16,7 @@ from workbench import events as ev
 from workbench.document import Warning
 
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
+EXIT_USAGE = 2
 CANCEL_S = 2.0  # how long an engine may take to write its partial result
 TERMINATE_S = 1.0
 SILENCE_S = 1.0  # between two looks at whether a silent engine still lives
@@ -116,6 +117,10 @@ class EngineFeed:
                 else "the log below says why; s tries again",
                 self._tail(),
             )
+        if code == EXIT_USAGE and (told := self._tail()):
+            # What was asked cannot be: that is found out only beside the hardware or the model.
+            message = told[-1].removeprefix("workbench: ")
+            raise FeedError(message, "start another run with other options")
 
     async def _start(self) -> asyncio.subprocess.Process:
         # A file rather than a pipe, for nobody has to drain it; and one without a name, for it

@@ -15,9 +15,9 @@ from workbench.lab.overview import Entry, entries, row_of
 from .base import ViewScreen
 from .detail import DetailScreen
 from .model_lines import (
-    COLUMNS,
     answer_lines,
     code_lines,
+    columns,
     entry_lines,
     head_lines,
     rest_lines,
@@ -64,7 +64,7 @@ class ModelScreen(ViewScreen):
         table.display = row is not None and bool(self._found)
         if row is not None:
             self._lead(table, row.verdict.pick if row.verdict else None)
-            table.show(COLUMNS, entry_lines(self._found, row, session), Content(""))
+            table.show(columns(row), entry_lines(self._found, row, session), Content(""))
         self._draw_pane()
 
     def _lead(self, table: Table, pick: str | None) -> None:

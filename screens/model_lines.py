@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from textual.content import Content
 
@@ -10,6 +11,7 @@ from workbench import units
 from workbench.contender import Contender
 from workbench.document import Verdict
 from workbench.export.model import (
+    RACED,
     built_text,
     facts_lines,
     forms_lines,
@@ -18,10 +20,12 @@ from workbench.export.model import (
 )
 from workbench.lab.facts import Explanation, ModelFacts, ModelReport
 from workbench.lab.overview import (
+    LESS,
     Entry,
     agreement,
     brief,
     compared,
+    counted,
     error_text,
     is_as_given,
     is_too_far_off,
@@ -30,6 +34,7 @@ from workbench.lab.overview import (
     recommendation,
     row_of,
 )
+from workbench.measure.statistics import median
 from workbench.report import Report, Row
 
 from . import drawing
@@ -46,10 +51,11 @@ BAR = 24  # cells of the longest bar
 
 # --------------------------------------------------------------- contenders
 
-COLUMNS = (
+_COLUMNS = (
     Column("form", "Form"),
     Column("run", "Run"),
     Column("median", "Median", rank=2, align="right"),
+    Column("counted", "", rank=2, align="right"),
     Column("gain", "Gain", rank=1, align="right"),
     Column("bar", "", rank=8, minimum=6, maximum=BAR),
     Column("error", "Error", rank=1, align="right"),
@@ -57,6 +63,13 @@ COLUMNS = (
     Column("size", "Size", rank=6, align="right"),
     Column("state", "State", rank=1, patient=True),
 )
+
+
+def columns(row: Row) -> list[Column]:
+    """With what the objective counts, where that is no time."""
+    asked = row.plan.objective.capitalize() if row.plan.objective in LESS else None
+    told = [replace(c, title=asked or "") if c.key == "counted" else c for c in _COLUMNS]
+    return [column for column in told if asked or column.key != "counted"]
 
 
 def entry_lines(found: Sequence[Entry], row: Row, session: Session) -> list[Line]:
@@ -79,6 +92,7 @@ def _entry_line(entry: Entry, row: Row, session: Session, facts: ModelFacts, mos
     }
     if contender.blocks:
         cells["median"] = median_texts(contender, figures)
+    cells["counted"] = Content(counted(contender))
     if entry.gain is not None:
         cells["gain"] = Content(units.ratio(entry.gain))
         cells["bar"] = _bar(entry.gain / most, device_style(contender.case))
@@ -159,7 +173,9 @@ def answer_lines(
     report, row = session.report, row_of(session.report)
     verdict = row.verdict if row else None
     facts = list(_advice(found, session))
-    lines = [heading("Answer" if verdict else "So far", width), *wrapped(facts, width, INDENT)]
+    lines = wrapped(facts, width, INDENT)
+    if facts:
+        lines.insert(0, heading("Answer" if verdict else "So far", width))
     why = _explanations(report)
     pick = report.contenders.get((verdict.pick if verdict else "") or "")
     for contender in (pick, None if chosen is pick else chosen):
@@ -220,10 +236,13 @@ def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
     """The fastest so far that may be picked."""
     model = report.model
     for entry in found:
-        fits = model is not None and not is_too_far_off(entry.contender, model.facts)
-        if fits and entry.gain is not None:
+        if model is None or entry.gain is None:
+            continue
+        if not is_too_far_off(entry.contender, model.facts):
             name = name_of(entry.contender.case)
             gain = f", {units.ratio(entry.gain)} against the model as given"
+            if is_as_given(entry.contender.case, model.facts):
+                gain = ", the model as given"
             yield fact("leading", f"{name}{gain}")
             return
 
@@ -260,7 +279,7 @@ def rest_lines(chosen: Contender | None, session: Session, width: int) -> list[C
     verdict = row.verdict if row else None
     lines: list[Content] = []
     for title, facts in (
-        ("Outputs", list(_outputs(chosen, verdict, report))),
+        _outputs(chosen, verdict, report),
         ("Forms", [Fact(built.recipe, Content(built_text(built))) for built in model.built]),
         ("Not tried", _not_tried(model, verdict)),
         ("Preparation", [fact("", text) for text in forms_lines(model.facts.forms)]),
@@ -277,14 +296,16 @@ def _not_tried(model: ModelReport, verdict: Verdict | None) -> list[Fact]:
     return [fact(name, why) for name, why in left_out(model, verdict).items()]
 
 
-def _outputs(chosen: Contender | None, verdict: Verdict | None, report: Report) -> Iterator[Fact]:
+def _outputs(
+    chosen: Contender | None, verdict: Verdict | None, report: Report
+) -> tuple[str, list[Fact]]:
     """The error of each output of the chosen contender, where there are several."""
     contender = chosen or report.contenders.get((verdict.pick if verdict else "") or "")
     accuracy = contender.accuracy if contender else None
-    if accuracy is None or len(accuracy.outputs) < 2:
-        return
-    for each in accuracy.outputs:
-        yield fact(each.name, output_text(each))
+    if contender is None or accuracy is None or len(accuracy.outputs) < 2:
+        return "", []
+    facts = [fact(each.name, output_text(each)) for each in accuracy.outputs]
+    return f"Outputs of {name_of(contender.case)}", facts
 
 
 def _operators(chosen: Contender | None, report: Report, width: int) -> list[Content]:
@@ -292,7 +313,8 @@ def _operators(chosen: Contender | None, report: Report, width: int) -> list[Con
     row, model = row_of(report), report.model
     if found is None or row is None or model is None:
         return []
-    case = report.contenders[found.case].case
+    contender = report.contenders[found.case]
+    case = contender.case
     given = original(row, model.facts, case.device_kind)
     longest = max(max(each.fp32_s, each.int8_s) for each in found.operators) or 1.0
     columns = (
@@ -311,6 +333,12 @@ def _operators(chosen: Contender | None, report: Report, width: int) -> list[Con
             "gain": Content(units.ratio(each.fp32_s / each.int8_s) if both else ""),
         }
         lines.append(Line(each.operator, cells))
+    if given is not None:  # for a profiled run is slower, and may mislead
+        raced = [median(c.samples_s) for c in (given, contender)]
+        cells = {"operator": Content(RACED), "gain": Content(units.ratio(raced[0] / raced[1]))}
+        for key, seconds in zip(("fp32", "int8"), raced, strict=True):
+            cells[key] = Content(f"{units.duration(seconds, align=True):>7}")
+        lines.append(Line(RACED, cells))
     title = heading("Where the time of one run goes", width)
     return [title, *table_lines(columns, lines, width), Content("")]
 

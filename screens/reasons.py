@@ -17,7 +17,7 @@ from workbench.document import (
     Trace,
     Verdict,
 )
-from workbench.lab.overview import brief, error_text
+from workbench.lab.overview import brief, error_text, recommendation, row_of
 from workbench.report import Report, Row
 
 from .figures import Figures, choice_word, row_title
@@ -56,7 +56,13 @@ def answer_facts(row: Row, session: Session) -> list[Fact]:
     """The verdict, or what stands in its place."""
     if row.verdict is None:
         return [Fact("answer", pending_texts(row, session)[0])]
-    return verdict_facts(row.verdict, session.figures)
+    facts = verdict_facts(row.verdict, session.figures)
+    if session.report.model is not None and row is row_of(session.report):
+        # Of a model the form counts, not the kind of device.
+        ship = recommendation(session.report)
+        told = [fact(" " if number else "answer", text) for number, text in enumerate(ship)]
+        return [*told, *facts[1:]]
+    return facts
 
 
 def _still_in(row: Row, session: Session) -> list[Fact]:

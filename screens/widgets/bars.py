@@ -112,6 +112,9 @@ def _activity(session: Session) -> Content:
         return Content("reading the model..." if report.model is None else "making its forms...")
     if report.current_row is None:
         return Content(f"largest batch: {case}" if report.current_case else "planning...")
+    contender = report.contenders.get(report.current_case or "")
+    if session.has_model and contender is not None:
+        return Content(name_of(contender.case))
     title = figures.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
 

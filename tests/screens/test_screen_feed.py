@@ -56,6 +56,20 @@ async def test_events_of_a_child_arrive_in_order(engine) -> None:
     ]
 
 
+async def test_an_engine_that_was_asked_the_impossible_says_so_in_its_last_line(engine) -> None:
+    feed = engine(
+        """
+        finish("failed", 1)
+        print("    0.4 s  failed", file=sys.stderr)
+        print("workbench: bad.onnx: no ONNX model", file=sys.stderr)
+        sys.exit(2)
+        """
+    )
+    with pytest.raises(FeedError, match=r"^bad\.onnx: no ONNX model$"):
+        await collect(feed)
+    await feed.close()
+
+
 async def test_control_words_reach_the_child_as_lines(engine) -> None:
     feed = engine("say(event='StatusChanged', at_s=1.5, status=heard())\nfinish(heard())")
     found = []

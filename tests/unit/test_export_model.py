@@ -101,6 +101,24 @@ def test_operators_are_those_of_the_pick() -> None:
     assert other.case == recorded_model.DYNAMIC.id
 
 
+def test_the_raced_times_stand_below_the_profiles_that_may_mislead() -> None:
+    (line,) = [each.split() for each in TEXT.splitlines() if "a whole run, raced" in each]
+    assert line[-5:] == ["4.41", "ms", "2.29", "ms", "1.93x"]
+
+
+def test_what_the_objective_counts_has_its_column() -> None:
+    events = [
+        msgspec.structs.replace(e, objective="memory") if isinstance(e, ev.RacePlanned) else e
+        for e in RUN
+    ]
+    text = run_text(Report.of(events))
+    table = next(part for part in text.split("\n\n") if part.startswith("form "))
+    assert "memory" in table.splitlines()[0]
+    assert "58.2 MiB" in table.splitlines()[1]
+    assert "less peak memory than the model as given" in " ".join(text.split())
+    assert "memory" not in TEXT
+
+
 def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_other_form() -> None:
     report = with_verdict(pick=recorded_model.FP32.id, tie=False)
     found = compared(report)

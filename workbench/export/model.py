@@ -10,10 +10,12 @@ from ..contender import Contender
 from ..document import Verdict, Warning
 from ..lab.facts import Built, Explanation, Form, ModelFacts, ModelReport, Port, Saved
 from ..lab.overview import (
+    LESS,
     Entry,
     agreement,
     brief,
     compared,
+    counted,
     entries,
     error_text,
     is_as_given,
@@ -27,6 +29,7 @@ from ..report import Report
 from .tables import table
 
 WIDTH = 100
+RACED = "a whole run, raced"
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
 
 
@@ -129,9 +132,11 @@ def _contenders(found: Sequence[Entry], report: Report) -> str:
         return ""
     metrics = {c.accuracy.metric for entry in found if (c := entry.contender).accuracy}
     error = "differs" if metrics == {"disagreement"} else "error"
-    header = ("form", "run", "median", "+-", "gain", error, "top-1", "size", "")
+    row = row_of(report)
+    asked = [row.plan.objective] if row is not None and row.plan.objective in LESS else []
+    header = ("form", "run", "median", "+-", *asked, "gain", error, "top-1", "size", "")
     rows = [_cells(entry, report) for entry in found]
-    lines = [table(header, rows, {2, 3, 4, 5, 6, 7})]
+    lines = [table(header, rows, set(range(2, len(header) - 1)))]
     lines += [
         _filled(f"{name_of(entry.contender.case)}: {entry.why}")
         for entry in found
@@ -153,6 +158,7 @@ def _cells(entry: Entry, report: Report) -> tuple[str, ...]:
         entry.how,
         units.duration(center) if samples else "-",
         "-" if width is None else f"{width:.0%}{mark}",
+        *([counted(contender) or "-"] if contender.objective in LESS else []),
         "-" if entry.gain is None else units.ratio(entry.gain),
         "-" if accuracy is None else error_text(accuracy.value),
         "-" if share is None else f"{share:.0%}",
@@ -187,7 +193,8 @@ def _operators(report: Report) -> str:
     found, row, model = compared(report), row_of(report), report.model
     if found is None or row is None or model is None:
         return ""
-    case = report.contenders[found.case].case
+    contender = report.contenders[found.case]
+    case = contender.case
     given = original(row, model.facts, case.device_kind)
     rows = [
         (
@@ -198,6 +205,10 @@ def _operators(report: Report) -> str:
         )
         for each in found.operators
     ]
+    if given is not None:  # for a profiled run is slower, and may mislead
+        raced = [stats.median(c.samples_s) for c in (given, contender)]
+        times = [units.duration(seconds) for seconds in raced]
+        rows.append((RACED, times[0], times[1], units.ratio(raced[0] / raced[1])))
     header = ("operator", name_of(given.case) if given else "as given", name_of(case), "gain")
     lines = table(header, rows, {1, 2, 3})
     return "Where the time of one run goes\n" + textwrap.indent(lines, "  ")
@@ -212,13 +223,13 @@ def _built(built: Sequence[Built]) -> Iterator[str]:
 
 
 def built_text(built: Built) -> str:
-    """`3.43 MiB in 2.46 s, 98 % of the products in INT8`, or why it could not be made."""
+    """`3.43 MiB in 2.46 s, products 98% INT8`, or why it could not be made."""
     if built.reason is not None:
         hint = f" - {built.reason.hint}" if built.reason.hint else ""
         return f"could not be made: {built.reason.message}{hint}"
     told = f"{units.size(built.size_bytes)} in {units.duration(built.seconds)}"
     if built.coverage is not None:
-        told += f", {built.coverage:.0%} of the products in INT8"
+        told += f", products {built.coverage:.0%} INT8"
     if built.excluded:
         named = ", ".join(built.excluded[:MOST_NAMED])
         more = f" and {rest} more" if (rest := len(built.excluded) - MOST_NAMED) > 0 else ""
@@ -249,10 +260,7 @@ def forms_lines(forms: Sequence[Form]) -> Iterator[str]:
         if form.reason is not None:
             yield f"{form.step}: left out, {form.reason.message}"
             continue
-        if before is not None and (form.size_bytes, form.nodes) != (
-            before.size_bytes,
-            before.nodes,
-        ):
+        if before is not None and _form(form) != _form(before):
             yield f"{form.step}: {_form(before)} -> {_form(form)}"
         before = form
 

@@ -39,6 +39,7 @@ BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
 JOIN_SHARE = 0.2  # of the budget that must be left for a new form
 JOIN_LEAST_SHARE = 0.08  # ... for another way to run a form that there is
 MIX_SHARE = 0.5  # of the race's time left, for the search of nodes to leave in FP32
+NEAR = 1.25  # times the least error: forms as good to begin a mix from
 MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to be worth it
 SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
 MOST_CONTENDERS = 16  # of a default run
@@ -327,7 +328,8 @@ class ModelLab:
         return self._admit(beside[: max(0, MOST_CONTENDERS - len(contenders))], until_s)
 
     def _worth_mixing(self, measured: Sequence[Contender], leader: Contender) -> Contender | None:
-        """The static form that would lead were it not too far off; of several the nearest."""
+        """The static form that would lead were it not too far off: of those about as near, the
+        fastest."""
         best_s = min(leader.samples_s)
         fast = [
             c
@@ -337,7 +339,9 @@ class ModelLab:
             and exceeds_error_limit(c, self.scenario)
             and min(c.samples_s) < MIX_GAIN * best_s
         ]
-        return min(fast, key=lambda c: c.accuracy.value if c.accuracy else 1.0, default=None)
+        least = min((c.accuracy.value for c in fast if c.accuracy), default=0.0)
+        near = [c for c in fast if c.accuracy and c.accuracy.value <= NEAR * least]
+        return min(near, key=lambda c: min(c.samples_s), default=None)
 
     def _mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
         """`recipe` with the nodes left out that take it over the limit; None: no such mix."""

@@ -21,6 +21,7 @@ from .facts import Explanation, ModelFacts
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
 LESS = {"memory": "less peak memory than", "energy": "less energy than"}  # by objective
+WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by the code of a reason
 NEGLIGIBLE = 5e-5  # an error that two decimals of a percentage would show as none
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
@@ -80,6 +81,15 @@ def agreement(contender: Contender) -> float | None:
     outputs = contender.accuracy.outputs if contender.accuracy else []
     shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
     return min(shares, default=None)
+
+
+def counted(contender: Contender) -> str:
+    """What the objective counts where that is no time: `61.0 MiB`, `0.0123 J`; "" of times."""
+    values = list(contender.rounds().values())
+    if not values or contender.objective not in LESS:
+        return ""
+    value = median(values)
+    return units.size(value) if contender.objective == "memory" else f"{units.significant(value)} J"
 
 
 def is_too_far_off(contender: Contender, facts: ModelFacts) -> bool:
@@ -154,7 +164,7 @@ def _left(contender: Contender, row: Row, facts: ModelFacts) -> tuple[str, str]:
         return "error", f"above the limit{limit}"
     told = dropped.reason if dropped is not None else reason
     if told is not None:
-        return ("slower" if told.code == "beaten" else told.code), brief(told.message)
+        return WORDS.get(told.code, told.code.replace("_", " ")), brief(told.message)
     return "", ""
 
 
@@ -190,7 +200,7 @@ def _ship(pick: Contender, row: Row, facts: ModelFacts) -> str:
     elif ratio.low > 1:
         gain = f"{times(ratio)} {_better(row)} {given}"
     else:
-        gain = f"not told apart from {given}: {times(ratio)}"
+        gain = f"the best seen, though not told apart from {given}: {times(ratio)}"
     return f"Ship {form_of(pick.case)}{_ways(pick.case)}: {gain}{error}."
 
 
