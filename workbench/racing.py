@@ -121,12 +121,14 @@ class Race:
         watch = SystemWatch(machine.cpu.effective_cores if machine else 1)
         watch.start(self._pool.process_ids())
         self._telemetry.begin()
-        number = 0
-        while self._active and number < MOST_ROUNDS and self._may_go_on(number):
+        number = complete = 0  # the round to come, and the first one with everybody
+        while self._active and number - complete < MOST_ROUNDS and self._may_go_on(number):
             self._round(number)
             number += 1
             self._drop_after(number)
-            if not self._let_in() and self._is_over(number):
+            if self._let_in():
+                complete = number
+            elif self._is_over(number):
                 break
         if number:
             own = self._pool.process_ids()

@@ -14,7 +14,7 @@ from workbench.contract import Case, Task, Work, Workload
 from workbench.document import Reason
 from workbench.overhead import OverheadMeter
 from workbench.plan import RowPlan, planned
-from workbench.racing import Race
+from workbench.racing import MOST_ROUNDS, Race
 from workbench.report import Report
 from workbench.request import Request
 from workbench.telemetry import MachineTelemetry
@@ -192,6 +192,19 @@ def test_entries_are_asked_after_every_round_with_all_contenders() -> None:
     assert [count for count, _ in entries.seen][:3] == [2, 2, 3]  # who dropped out counts too
     left = [left_s for _, left_s in entries.seen]
     assert left == sorted(left, reverse=True)
+
+
+def test_however_many_join_one_by_one_all_are_raced() -> None:
+    crowd = [case(f"cpu-n{number}") for number in range(60)]
+
+    class OneByOne(Latecomers):
+        def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
+            return [self.cases.pop(0)] if self.cases else []
+
+    steps_s = {A: 1.0, **dict.fromkeys(crowd, 1.2)}
+    report, _, _ = race(steps_s, starters=[A], entries=OneByOne(0, *crowd), budget_s=1000.0)
+    assert all(contender.blocks for contender in report.contenders.values())
+    assert len(rounds(report, A)) <= len(crowd) + MOST_ROUNDS
 
 
 def test_a_newcomer_that_cannot_be_prepared_ends_there() -> None:
