@@ -323,7 +323,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         objective=scenario.objective,
         apart=list(scenario.apart),
         reproduce=_reproduce(row, request),
-        cases=row.cases,
+        cases=list(row.cases),  # of those who join later another event tells
         work={case.id: row.workload.work(case) for case in row.cases},
         workload=row.workload.name,
         point=dict(row.point),

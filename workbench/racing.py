@@ -121,12 +121,14 @@ class Race:
         watch = SystemWatch(machine.cpu.effective_cores if machine else 1)
         watch.start(self._pool.process_ids())
         self._telemetry.begin()
-        number = 0
-        while self._active and number < MOST_ROUNDS and self._may_go_on(number):
+        number = complete = 0  # the round to come, and the first one with everybody
+        while self._active and number - complete < MOST_ROUNDS and self._may_go_on(number):
             self._round(number)
             number += 1
             self._drop_after(number)
-            if not self._let_in() and self._is_over(number):
+            if self._let_in():
+                complete = number
+            elif self._is_over(number):
                 break
         if number:
             own = self._pool.process_ids()
@@ -405,6 +407,8 @@ class Race:
 
     def _drop_after(self, rounds: int) -> None:
         """Send those away that cannot be picked any more; in a plain `run` all stay if they fit."""
+        if self._decide:  # first, so that nobody is called slow beside one that cannot be picked
+            self._drop(standings.inadmissible(self._contenders(), self._scenario))
         if rounds == 1:
             cpu = self._report.machine.cpu if self._report.machine else None
             self._drop(standings.slower_precisions(self._contenders(), cpu))
@@ -415,7 +419,6 @@ class Race:
             )
         if self._decide:
             self._drop(standings.far_slower(self._contenders(), self._scenario))
-            self._drop(standings.inadmissible(self._contenders(), self._scenario))
             entrants = len(self._plan.cases)
             self._drop(
                 standings.beaten(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx_models
 import psutil
 import pytest
 
@@ -109,6 +110,26 @@ def test_a_signal_ends_the_run_with_a_valid_partial_document(environment, number
     assert document.run.status == "cancelled"
     assert {m.status for m in document.measurements} == {"cancelled"}
     assert "cut_short" in [warning.code for warning in document.warnings]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_whatever_ends_the_engine_its_scratch_folder_goes(
+    live_engine, environment, tmp_path: Path, number
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment["TMPDIR"] = str(temporary)
+    model = onnx_models.saved(tmp_path, onnx_models.conv_net())
+    engine = live_engine("advise", "--model", model, "--budget", "30")
+    engine.until(ev.ModelInspected)
+    (scratch,) = temporary.iterdir()
+    assert (scratch / "inputs.npz").is_file()
+    family = engine.family()
+    engine.process.send_signal(number)
+    assert engine.process.wait(20) == {signal.SIGKILL: -9, signal.SIGTERM: 130}[number]
+    assert_all_gone(family)
+    assert list(temporary.iterdir()) == []
+    assert sorted(file.name for file in tmp_path.glob("*.onnx*")) == ["model.onnx"]
 
 
 def test_under_nohup_a_hang_up_ends_nothing(live_engine) -> None:

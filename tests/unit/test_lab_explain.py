@@ -157,6 +157,20 @@ def test_one_block_is_called_one() -> None:
     assert "2.00x faster than cpu onnxruntime fp32 t8 (too few rounds" in told(fast, once)
 
 
+def test_a_few_rounds_are_compared_with_the_same_rounds() -> None:
+    wild = contender(case(), 0, samples=[[9e-3], [1e-3], [1e-3]])
+    slow = contender(case(STATIC), 0, samples=[[6e-3]])
+    assert "1.50x faster" in told(slow, wild)  # of a busy moment that both saw
+    slow.blocks[0].round = 1
+    assert "6.00x slower" in told(slow, wild)
+
+
+def test_what_was_not_read_is_not_compared() -> None:
+    for each in (light := contender(case(STATIC), 1e-3), heavy := contender(case(), 1e-3)):
+        each.objective = "energy"
+    assert "what counts was not read" in told(light, heavy)
+
+
 def test_without_profiles_the_ratio_is_all_there_is() -> None:
     plain = contender(case(), 1e-3)
     found = explain(contender(case(STATIC), 5e-4), plain, True, known())

@@ -101,10 +101,21 @@ def test_a_mix_found_before_the_time_ends_is_kept(
     assert search(tmp_path, 0.05)["error"] <= 0.05
 
 
-def test_costs_are_shares_of_the_seconds_where_all_are_known() -> None:
-    told = [nodes.Product(name, "MatMul", ["w"], 4, 10) for name in "ab"]
-    assert mixed._costs(told, {"a": 3.0, "b": 1.0}) == {"a": 0.75, "b": 0.25}
-    assert mixed._costs(told, {"a": 3.0}) == {"a": 0.5, "b": 0.5}  # b's time is not known
+def test_costs_are_shares_of_the_seconds_where_those_are_told(tmp_path: Path) -> None:
+    prepared(convolutional(), tmp_path, (2, 3, 16, 16))
+    model, found = onnx.load(str(tmp_path / "prepared.onnx")), nodes.kept(tmp_path)
+    first, second, last = (product.name for product in found)
+    relu = next(node for node in model.graph.node if node.op_type == "Relu")
+    told = {f"{relu.output[0]}_nchwc": 3.0, second: 4.0, last: 1.0}  # fused with its activation
+    assert mixed._costs(model, found, told) == {first: 0.375, second: 0.5, last: 0.125}
+
+
+def test_the_cost_of_what_is_not_told_follows_its_work(tmp_path: Path) -> None:
+    prepared(uneven(), tmp_path)
+    model, found = onnx.load(str(tmp_path / "prepared.onnx")), nodes.kept(tmp_path)
+    equal = {product.name: 0.25 for product in found}
+    assert mixed._costs(model, found, None) == equal
+    assert mixed._costs(model, found, {found[0].name: 7.0}) == equal
 
 
 def test_the_dear_one_of_two_like_errors_is_quantised_again(tmp_path: Path) -> None:
@@ -130,6 +141,20 @@ def test_a_single_product_leaves_nothing_to_choose(tmp_path: Path) -> None:
     prepared(graph.model(("batch", 32), graph.add("MatMul", "x", graph.weight(32, 8))), tmp_path)
     with pytest.raises(WorkloadError, match="nothing to choose"):
         search(tmp_path, 0.05)
+
+
+def test_what_the_tools_raise_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(uneven(), tmp_path)
+
+    def fail(*_: Any) -> None:
+        raise ValueError("no scale\nfor a tensor")
+
+    monkeypatch.setattr("workloads.lab.quantise.static", fail)
+    with pytest.raises(WorkloadError, match=r"ValueError: no scale$") as refused:
+        search(tmp_path, 0.05)
+    assert refused.value.code == "not_quantised"
 
 
 # ------------------------------------------------------------- save

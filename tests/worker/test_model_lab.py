@@ -227,7 +227,7 @@ def slow(products: int = 40) -> Any:
     )
 
 
-def test_a_child_killed_while_it_reads_the_model_is_an_outcome(live_engine, tmp_path) -> None:
+def test_a_child_killed_while_it_reads_the_model_is_an_outcome(live_engine, cli, tmp_path) -> None:
     model = onnx_models.saved(tmp_path, slow())
     engine = live_engine("advise", "--model", model, "--shape", "x=1500,1500", "--budget", "30")
     started = engine.until(ev.WorkerStarted)
@@ -241,3 +241,7 @@ def test_a_child_killed_while_it_reads_the_model_is_an_outcome(live_engine, tmp_
     (verdict,) = (event.verdict for event in events if isinstance(event, ev.VerdictReached))
     assert (verdict.choice, verdict.pick) == ("unknown", None)
     assert events[-1].status == "done"
+    found = document(cli("open", engine.run_id, "--json"))
+    assert found["verdicts"][0]["choice"] == "unknown"
+    assert [each["status"] for each in found["measurements"]] == ["failed"]
+    assert found["model"] is None

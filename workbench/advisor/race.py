@@ -90,7 +90,7 @@ def ranking(rounds: Mapping[str, Rounds]) -> list[str]:
     left = [case for case, measured in rounds.items() if measured]
     times: dict[tuple[str, str], float] = {}
     for one, two in combinations(left, 2):
-        times[one, two] = _relative(rounds[one], rounds[two])
+        times[one, two] = relative(rounds[one], rounds[two])
         times[two, one] = 1 / times[one, two]
     order: list[str] = []
     while left:
@@ -102,7 +102,7 @@ def ranking(rounds: Mapping[str, Rounds]) -> list[str]:
     return order
 
 
-def _relative(first: Rounds, second: Rounds) -> float:
+def relative(first: Rounds, second: Rounds) -> float:
     """Time of the first over time of the second, however few rounds there are."""
     ratio = ratio_between(first, second)
     if ratio is not None:

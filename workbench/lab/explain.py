@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .. import units
 from ..advisor.explain import short, times
-from ..advisor.race import ratio_between
+from ..advisor.race import ratio_between, relative
 from ..contender import Contender
 from ..document import Cpu
 from ..machine.isa import X86, lacking
@@ -120,19 +120,21 @@ def explain(contender: Contender, beside: Contender, won: bool, known: Evidence)
 
 
 def _headline(contender: Contender, beside: Contender) -> str:
-    ratio = ratio_between(beside.rounds(), contender.rounds())
+    mine, others = contender.rounds(), beside.rounds()
     name, other = short(contender.case), short(beside.case)
-    if ratio is None:
-        factor = median(beside.samples_s) / median(contender.samples_s)
-        faster = "faster" if factor > 1 else "slower"
-        few = "one block" if len(contender.blocks) == 1 else "too few rounds for an interval"
-        return f"{name} is {max(factor, 1 / factor):.2f}x {faster} than {other} ({few})."
     better, worse = COMPARED.get(contender.objective, ("faster", "slower"))
-    if ratio.low > 1:
-        return f"{name} is {times(ratio)} {better} than {other}."
-    if ratio.high < 1:
-        return f"{name} is {times(ratio.inverse())} {worse} than {other}."
-    return f"{name} is not told apart from {other}: {times(ratio)}."
+    ratio = ratio_between(others, mine)
+    if ratio is not None and ratio.low <= 1 <= ratio.high:
+        return f"{name} is not told apart from {other}: {times(ratio)}."
+    if ratio is not None:
+        told = times(ratio if ratio.low > 1 else ratio.inverse())
+        return f"{name} is {told} {better if ratio.low > 1 else worse} than {other}."
+    if not (mine and others):
+        return f"{name} cannot be compared with {other}: what counts was not read."
+    factor = relative(others, mine)
+    few = "one block" if len(mine) == 1 else "too few rounds for an interval"
+    word = better if factor > 1 else worse
+    return f"{name} is {max(factor, 1 / factor):.2f}x {word} than {other} ({few})."
 
 
 def _too_far_off(contender: Contender, known: Evidence) -> Iterator[str]:

@@ -25,9 +25,10 @@ from ..control import Control
 from ..document import Machine, Reason
 from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
+from ..racing import worker_key
 from ..request import Request, UsageError
 from ..workers import Pool, WorkerFailed, WorkerKey
-from .entrants import Entrant, Field, first, neighbours, thread_counts
+from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
 from .facts import Advice, Built, Form, ModelFacts, Saved
 from .question import ModelQuestion
 from .recipe import ORIGINAL, Recipe
@@ -39,10 +40,13 @@ BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
 JOIN_SHARE = 0.2  # of the budget that must be left for a new form
 JOIN_LEAST_SHARE = 0.08  # ... for another way to run a form that there is
 MIX_SHARE = 0.5  # of the race's time left, for the search of nodes to leave in FP32
+NEAR = 1.25  # times the least error: forms as good to begin a mix from
 MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to be worth it
 SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
 MOST_CONTENDERS = 16  # of a default run
 RIVALS = 3  # the next best, tried with the leader's threads
+PROFILE_S = 5.0
+KERNEL = "_kernel_time"  # what ONNX Runtime's profile adds to a node's name
 NO_TIME = "the budget left no time to build it; give it a larger --budget"
 # What the child says of the model or of the options, as opposed to what happened to the child.
 NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
@@ -210,7 +214,7 @@ class ModelLab:
             threads=thread_counts(machine.cpu, request.threads),
             gpus=tuple(gpus),
             on_cpu=on_cpu,
-            providers=tuple(providers) if on_cpu else (),
+            providers=tuple(providers),
             precisions=request.precisions,
             thorough=request.thorough,
             step_s=facts.step_s,
@@ -327,7 +331,8 @@ class ModelLab:
         return self._admit(beside[: max(0, MOST_CONTENDERS - len(contenders))], until_s)
 
     def _worth_mixing(self, measured: Sequence[Contender], leader: Contender) -> Contender | None:
-        """The static form that would lead were it not too far off; of several the nearest."""
+        """The static form that would lead were it not too far off: of those about as near, the
+        fastest."""
         best_s = min(leader.samples_s)
         fast = [
             c
@@ -337,7 +342,11 @@ class ModelLab:
             and exceeds_error_limit(c, self.scenario)
             and min(c.samples_s) < MIX_GAIN * best_s
         ]
-        return min(fast, key=lambda c: c.accuracy.value if c.accuracy else 1.0, default=None)
+        least = min((c.accuracy.value for c in fast if c.accuracy), default=0.0)
+        near = [c for c in fast if c.accuracy and c.accuracy.value <= NEAR * least]
+        if not convolves(self._field):  # in a chain of products what lies between costs more
+            near = [c for c in near if "products" in (c.case.quantization or "")] or near
+        return min(near, key=lambda c: min(c.samples_s), default=None)
 
     def _mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
         """`recipe` with the nodes left out that take it over the limit; None: no such mix."""
@@ -354,7 +363,7 @@ class ModelLab:
                 metric=self._question.metric,
                 limit=self._question.limit,
                 seconds=seconds,
-                costs=None,
+                costs=self._node_seconds(),
             ).result
         except WorkerFailed as failure:
             built = Built(f"{recipe.label}-mixed", time.monotonic() - began, reason=failure.reason)
@@ -363,6 +372,19 @@ class ModelLab:
         mixed = Recipe.of(told["recipe"])
         self._keep(mixed, told, began)
         return mixed
+
+    def _node_seconds(self) -> dict[str, float] | None:
+        """What each node of the model as given takes; None where its profile cannot be had."""
+        case = self._case(Entrant(ORIGINAL, threads=self._field.threads[0]))
+        key = worker_key(case, self.scenario.objective)
+        if case.id not in self._entrants or not self._pool.is_alive(key):
+            return None
+        try:
+            answer = self._pool.ask(key, PROFILE_S, op="profile", case=case.id, steps=1)
+        except WorkerFailed:
+            return None
+        nodes = (event for event in answer.result["events"] if event.get("cat") == "Node")
+        return {event["name"].removesuffix(KERNEL): event["dur"] * 1e-6 for event in nodes}
 
     # -------------------------------------------------------------- the end
 

@@ -148,8 +148,7 @@ def ratio_of(beside: Contender | None, contender: Contender) -> tuple[float, Rat
     ratio = race.ratio_between(beside.rounds(), contender.rounds())
     if ratio is not None:
         return ratio.value, ratio
-    mine = median(list(contender.rounds().values()))
-    return (median(list(beside.rounds().values())) / mine, None) if mine else None
+    return race.relative(beside.rounds(), contender.rounds()), None
 
 
 def _left(contender: Contender, row: Row, facts: ModelFacts) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ MARGIN = 0.9  # of the limit: other inputs make another error
 FEW_S = 0.3  # of running samples in one trial, where that is possible
 SENSITIVITY_SHARE = 0.4  # of the time, to learn the units one by one
 LEAST_SHARE = 0.1  # of the cost in INT8, below which a mix gains nothing
+FUSED = 3  # nodes, a product with its addition and activation, that become one
 SMALL_SHARE = 0.005  # of the cost, which is not worth a trial of its own
 
 
@@ -44,7 +45,7 @@ def mixed(
     costs: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     """Write the mixed form of `recipe`; see `workloads.lab.child.Lab.mixed`."""
-    with sessions.quiet():
+    with sessions.quiet(), quantise.refusing(recipe):
         search = _Search(folder, recipe, metric, limit, seconds)
         chosen = search.run(units(search.model, nodes.kept(folder), recipe, costs))
         made = quantise.static(search.model, ranges(folder, recipe.calibration), chosen.recipe)
@@ -79,22 +80,50 @@ def units(
             members.setdefault((mine, follows), []).append(node.name)
         place.setdefault(mine, 0)
         owner.update(dict.fromkeys(node.output, mine))
-    cost = _costs(found, costs)
+    cost = _costs(model, [p for p in found if not p.inside], costs)
     return [
         Unit(tuple(names), sum(cost.get(name, 0.0) for name in names)) for names in members.values()
     ]
 
 
-def _costs(found: Sequence[nodes.Product], costs: Mapping[str, float] | None) -> dict[str, float]:
-    """Of each product its share: of the seconds told, else of the multiply-adds or the weights."""
-    if costs and all(p.name in costs for p in found):
-        cost = {p.name: float(costs[p.name]) for p in found}
-    elif nodes.total(found):
-        cost = {p.name: float(p.multiply_adds or 0) for p in found}
-    else:
-        cost = {p.name: float(p.weights_bytes) for p in found}
+def _costs(
+    model: Any, found: Sequence[nodes.Product], costs: Mapping[str, float] | None
+) -> dict[str, float]:
+    """Of each product its share: of the seconds told, else of the multiply-adds or the weights.
+
+    A product whose seconds are not told takes what its work takes elsewhere.
+    """
+    known = nodes.total(found)
+    work = {p.name: float((p.multiply_adds if known else p.weights_bytes) or 0) for p in found}
+    told = _told(model, work, costs or {})
+    done = sum(work[name] for name in told)
+    rate = sum(told.values()) / done if done else 1.0
+    cost = {name: told.get(name, work[name] * rate) if done else work[name] for name in work}
     whole = sum(cost.values()) or 1.0
     return {name: value / whole for name, value in cost.items()}
+
+
+def _told(model: Any, names: Collection[str], costs: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by the names of products; ONNX Runtime renames what it fuses or lays out anew."""
+    takers: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            takers.setdefault(name, []).append(node)
+    found = {}
+    for node in model.graph.node:
+        if node.name not in names:
+            continue
+        keys, last = [node.name, f"{node.name}/MatMulScaleFusion/"], node
+        for _ in range(FUSED):
+            keys.append(f"{last.output[0]}_nchwc")
+            after = takers.get(last.output[0], [])
+            if len(after) != 1:
+                break
+            last = after[0]
+        key = next((key for key in keys if key in costs), None)
+        if key is not None:
+            found[node.name] = float(costs[key])
+    return found
 
 
 @dataclass(frozen=True)

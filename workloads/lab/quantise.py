@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,10 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
     if recipe.method is not None:
         coverage = integer_share(made, folder)
         if not coverage:
-            there = any(product.quantisable for product in nodes.kept(folder))
             raise WorkloadError(
                 f"{recipe.quantization} quantisation left every product in floating point",
                 code="not_quantised",
-                hint="this form has no integer kernels for what the model holds; try another"
-                if there
-                else "none of its products has constant weights",
+                hint=_why_none(nodes.kept(folder)),
             )
     else:
         _require_loads(made)
@@ -80,16 +78,32 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
     }
 
 
+def _why_none(found: Sequence[nodes.Product]) -> str:
+    quantisable = [product for product in found if product.quantisable]
+    if not quantisable:
+        return "none of its products has constant weights"
+    if all(product.inside for product in quantisable):
+        return "they lie inside If, Loop or Scan, where only dynamic quantisation goes"
+    return "this form has no integer kernels for them; another may"
+
+
 def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
     """`model` (not changed) in the form of `recipe`, serialised; WorkloadError `not_quantised`."""
     if recipe.precision == "fp32" and recipe.method is None:
         return bytes(model.SerializeToString())
-    try:
+    with refusing(recipe):
         if recipe.precision == "fp16":
             return _halved(model)
         if recipe.method == "dynamic":
             return _dynamic(model, folder, recipe)
         return static(model, ranges(folder, recipe.calibration), recipe)
+
+
+@contextlib.contextmanager
+def refusing(recipe: Recipe) -> Iterator[None]:
+    """Whatever the tools raise becomes a WorkloadError `not_quantised`."""
+    try:
+        yield
     except (WorkloadError, MemoryError, ModuleNotFoundError):
         raise
     except Exception as error:
@@ -111,25 +125,26 @@ def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) 
     `only`: names of the nodes to quantise, where not all of them are.
     """
     import numpy as np
-    from onnxruntime import quantization
+    from onnxruntime.quantization.calibrate import CalibrationMethod, TensorData, TensorsData
+    from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+    from onnxruntime.quantization.quant_utils import QuantType
 
-    kinds = quantization.QuantType
-    limits = {
-        name: quantization.TensorData(lowest=np.float32(low), highest=np.float32(high))
-        for name, (low, high) in found.items()
+    limits = {  # in the tensor's own type, which its scale takes too
+        name: TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
+        for name, (low, high, kind) in found.items()
     }
     copied = type(model)()
     copied.CopyFrom(model)
     everything = recipe.scope == "all"
-    # Not quantize_static: that reads the file and infers shapes anew for every form, and only
-    # from ONNX Runtime 1.25 on takes ranges that are known.
-    quantiser = quantization.QDQQuantizer(
+    # Not quantize_static, which reads the file and infers shapes anew for every form; older
+    # versions of it take no ranges that are known either.
+    quantiser = QDQQuantizer(
         copied,
         recipe.per_channel,
         recipe.reduce_range,
-        kinds.QInt8,
-        kinds.QInt8 if recipe.activations == "s8" else kinds.QUInt8,
-        quantization.TensorsData(quantization.CalibrationMethod.MinMax, limits),
+        QuantType.QInt8,
+        QuantType.QInt8 if recipe.activations == "s8" else QuantType.QUInt8,
+        TensorsData(CalibrationMethod.MinMax, limits),
         list(only),
         list(recipe.excluded),
         list(static_types(recipe)),

@@ -22,30 +22,30 @@ METHODS = {"minmax": "MinMax", "percentile": "Percentile", "entropy": "Entropy"}
 HISTOGRAM_SAMPLES = 32  # inputs that histograms are filled from: each keeps every tensor in memory
 LONGEST_S = 120.0  # of reading calibration inputs
 
-Ranges = dict[str, tuple[float, float]]
+Ranges = dict[str, tuple[float, float, str]]  # least, largest, NumPy's word for their type
 
 
 def ranges(folder: Path, method: str) -> Ranges:
-    """Tensor name to its least and largest value; kept in `folder` for the next form."""
+    """The range of each tensor by its name; kept in `folder` for the next form."""
     file = folder / f"ranges-{method}.json"
     if not file.exists():
         found = _collect(folder, method)
         file.write_text(json.dumps(found))
-    return {name: (low, high) for name, (low, high) in json.loads(file.read_text()).items()}
+    return {name: tuple(found) for name, found in json.loads(file.read_text()).items()}
 
 
 def _collect(folder: Path, method: str) -> Ranges:
-    from onnxruntime import quantization
+    from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
 
     began = time.monotonic()
     inputs = samples.read(folder / samples.CALIBRATION)
     if method != "minmax":
         inputs = inputs[:HISTOGRAM_SAMPLES]
     with tempfile.TemporaryDirectory(dir=folder) as scratch, sessions.quiet():
-        calibrator = quantization.create_calibrator(
+        calibrator = create_calibrator(
             str(folder / PREPARED),
             augmented_model_path=str(Path(scratch, "augmented.onnx")),
-            calibrate_method=quantization.CalibrationMethod[METHODS[method]],
+            calibrate_method=CalibrationMethod[METHODS[method]],
             # A symmetric range would waste half of an unsigned type behind a ReLU.
             extra_options={"symmetric": False},
         )
@@ -67,7 +67,7 @@ def _finite(found: Any) -> Ranges:
 
     ends = {name: [np.asarray(end) for end in data.range_value] for name, data in found.items()}
     return {
-        name: (float(low.min()), float(high.max()))
+        name: (float(low.min()), float(high.max()), low.dtype.name)
         for name, (low, high) in ends.items()
         if low.size and high.size and np.isfinite(low).all() and np.isfinite(high).all()
     }

@@ -1,0 +1,259 @@
+"""A row raced by workers that answer as told: who joins, who leaves, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from builders import case, events, scenario
+
+from workbench import events as ev
+from workbench.contender import Contender
+from workbench.contract import Case, Task, Work, Workload
+from workbench.document import Reason
+from workbench.overhead import OverheadMeter
+from workbench.plan import RowPlan, planned
+from workbench.racing import MOST_ROUNDS, Race
+from workbench.report import Report
+from workbench.request import Request
+from workbench.telemetry import MachineTelemetry
+from workbench.workers import Answer, WorkerFailed, WorkerKey
+
+A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
+
+
+class Clock:
+    front_end = None
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def now(self) -> float:
+        return self.at_s
+
+
+class Nothing(Workload):
+    name = "work"
+    title = "Work"
+    teaches = "Nothing."
+
+    def work(self, case: Case) -> Work:
+        return Work(None, None, 1.0, "steps", 0.0)
+
+    def prepare(self, case: Case, setup: Any) -> Task:
+        raise NotImplementedError
+
+
+class Workers:
+    """A pool without processes: each case takes `steps_s`, errs by `errors`."""
+
+    def __init__(
+        self, clock: Clock, steps_s: Mapping[Case, float], errors: Mapping[Case, float]
+    ) -> None:
+        self.clock = clock
+        self.steps_s = {case.id: step_s for case, step_s in steps_s.items()}
+        self.errors = {case.id: error for case, error in errors.items()}
+        self.generation: dict[WorkerKey, int] = {}
+        self.import_s: dict[WorkerKey, float] = {}
+        self.asked: list[tuple[WorkerKey, dict[str, Any]]] = []
+
+    def start(self, key: WorkerKey, deadline_s: float) -> None:
+        self.import_s[key] = 0.1
+
+    def is_alive(self, key: WorkerKey) -> bool:
+        return False
+
+    def process_ids(self) -> list[int]:
+        return []
+
+    def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
+        self.asked.append((key, request))
+        return Answer(getattr(self, request["op"])(request), False)
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        name = request["case"].id
+        if name not in self.steps_s:
+            raise WorkerFailed(Reason("bad_model", "no such kernel", None), died=False)
+        error = self.errors.get(name, 1e-6)
+        step_s = self.steps_s[name]
+        return {
+            "setup": {},
+            "transfer_out_s": None,
+            "accuracy": {
+                "metric": "relative_error",
+                "value": error,
+                "reference": "float64",
+                "limit": 1.0,
+                "passed": True,
+            },
+            "warmup": {
+                "n": 3, "seconds": 0.1, "first_s": 0.1, "steady": True,
+                "step_s": step_s, "iterations": 1,
+            },
+            "memory_peak_bytes": 1 << 20,
+            "call_overhead_s": 0.0,
+        }  # fmt: skip
+
+    def block(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.clock.at_s += request["seconds"]
+        return {
+            "samples_s": [self.steps_s[request["case"]] * (1 + n / 500) for n in range(5)],
+            "lead_in_s": [],
+            "loss": None,
+            "clocks": None,
+            "figures": {},
+            "gap": False,
+            "after_s": 0.0,
+        }
+
+
+class Latecomers:
+    """Entries that send `cases` in after the round `at`."""
+
+    def __init__(self, at: int, *cases: Case) -> None:
+        self.at, self.cases = at, list(cases)
+        self.seen: list[tuple[int, float]] = []
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        return {"model": f"{case.params['of']}.onnx"}
+
+    def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
+        self.seen.append((len(contenders), left_s))
+        if len(self.seen) != self.at:
+            return []
+        return self.cases
+
+
+def race(
+    steps_s: Mapping[Case, float],
+    *,
+    starters: Sequence[Case] | None = None,
+    entries: Latecomers | None = None,
+    errors: Mapping[Case, float] | None = None,
+    budget_s: float = 60.0,
+    **of_row: Any,
+) -> tuple[Report, list[ev.AnyEvent], Workers]:
+    clock = Clock()
+    row = scenario(textbook="", **of_row)
+    cases = list(steps_s if starters is None else starters)
+    plan = RowPlan(row, Nothing(), cases, entries=entries)
+    report = Report.of(events({})[:2])
+    told: list[ev.AnyEvent] = []
+
+    def emit(event: ev.AnyEvent) -> None:
+        told.append(event)
+        report.apply(event)
+
+    emit(planned(plan, Request(), 0.0))
+    pool = Workers(clock, steps_s, errors or {})
+    Race(
+        plan,
+        pool=pool,  # type: ignore[arg-type]
+        control=clock,  # type: ignore[arg-type]
+        report=report,
+        emit=emit,
+        until_s=budget_s,
+        end_s=budget_s,
+        speeds={},
+        seed=0,
+        decide=True,
+        overhead=OverheadMeter(None),
+        telemetry=MachineTelemetry(None, {}, now=clock.now, emit=emit),
+    ).run()
+    return report, told, pool
+
+
+def only(told: list[ev.AnyEvent], kind: type) -> list:
+    return [event for event in told if isinstance(event, kind)]
+
+
+def rounds(report: Report, case: Case) -> list[int]:
+    return [block.round for block in report.contenders[case.id].blocks]
+
+
+def test_who_joins_is_told_prepared_and_raced_from_then_on() -> None:
+    entries = Latecomers(2, C)
+    report, told, pool = race({A: 1.0, B: 1.001, C: 0.99}, starters=[A, B], entries=entries)
+    (joined,) = only(told, ev.CasesJoined)
+    assert (joined.scenario, joined.cases) == ("row", [C])
+    assert joined.work[C.id].item == "steps"
+    assert rounds(report, A)[0] == 0
+    assert rounds(report, C)[0] == 2
+    assert len(rounds(report, C)) >= 3  # a newcomer is not the reason to end at once
+    prepared = {r["case"].id: r["files"] for _, r in pool.asked if r["op"] == "prepare"}
+    assert prepared[C.id] == {"model": "c.onnx"}
+    assert {event.status for event in only(told, ev.CaseFinished)} == {"ok"}
+
+
+def test_entries_are_asked_after_every_round_with_all_contenders() -> None:
+    entries = Latecomers(2, C)
+    race({A: 1.0, B: 9.0, C: 1.0}, starters=[A, B], entries=entries)
+    assert [count for count, _ in entries.seen][:3] == [2, 2, 3]  # who dropped out counts too
+    left = [left_s for _, left_s in entries.seen]
+    assert left == sorted(left, reverse=True)
+
+
+def test_however_many_join_one_by_one_all_are_raced() -> None:
+    crowd = [case(f"cpu-n{number}") for number in range(60)]
+
+    class OneByOne(Latecomers):
+        def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
+            return [self.cases.pop(0)] if self.cases else []
+
+    steps_s = {A: 1.0, **dict.fromkeys(crowd, 1.2)}
+    report, _, _ = race(steps_s, starters=[A], entries=OneByOne(0, *crowd), budget_s=1000.0)
+    assert all(contender.blocks for contender in report.contenders.values())
+    assert len(rounds(report, A)) <= len(crowd) + MOST_ROUNDS
+
+
+def test_a_newcomer_that_cannot_be_prepared_ends_there() -> None:
+    report, _, _ = race({A: 1.0, B: 1.0}, starters=[A, B], entries=Latecomers(1, C))
+    lost = report.contenders[C.id]
+    assert (lost.state, lost.blocks) == ("failed", [])
+    assert lost.reason is not None and lost.reason.message == "no such kernel"
+    assert report.contenders[A.id].state == "ok"
+
+
+def test_a_newcomer_far_behind_goes_after_one_block() -> None:
+    report, _, _ = race({A: 1.0, B: 1.0, C: 5.0}, starters=[A, B], entries=Latecomers(2, C))
+    assert rounds(report, C) == [2]
+    reason = report.contenders[C.id].reason
+    assert reason is not None and reason.code == "far_slower"
+
+
+def test_nobody_is_slow_beside_one_that_cannot_be_picked() -> None:
+    report, _, _ = race({A: 1.0, B: 0.1}, errors={B: 0.5})
+    assert rounds(report, B) == [0]
+    reason = report.contenders[B.id].reason
+    assert reason is not None and reason.code == "error_limit"
+    assert len(rounds(report, A)) >= 3
+    assert report.contenders[A.id].reason is None
+
+
+def test_where_the_budget_is_tight_nobody_goes_for_one_that_cannot_be_picked() -> None:
+    report, _, _ = race({A: 1.0, B: 0.1}, errors={B: 0.5}, budget_s=2.5)
+    assert report.contenders[A.id].reason is None
+
+
+def test_if_all_are_over_the_limit_the_race_is_over() -> None:
+    report, _, _ = race({A: 1.0, B: 0.1}, errors={A: 0.5, B: 0.5}, entries=Latecomers(9))
+    assert (rounds(report, A), rounds(report, B)) == ([0], [0])
+
+
+def test_with_memory_at_stake_each_has_a_worker_to_itself() -> None:
+    _, _, pool = race({A: 1.0, B: 1.0}, objective="memory")
+    keys = {r["case"].id: key for key, r in pool.asked if r["op"] == "prepare"}
+    assert {name: key.alone for name, key in keys.items()} == {A.id: A.id, B.id: B.id}
+    assert keys[A.id].name == f"cpu/torch for {A.id}"
+    _, _, pool = race({A: 1.0, B: 1.0})
+    assert len({key for key, _ in pool.asked}) == 1
+
+
+def test_a_report_takes_newcomers_in_from_a_journal() -> None:
+    _, told, _ = race({A: 1.0, B: 1.0, C: 1.0}, starters=[A, B], entries=Latecomers(1, C))
+    read = [ev.decode(ev.encode(event)) for event in told]
+    again = Report.of([*events({})[:2], *read])
+    assert list(again.contenders) == [A.id, B.id, C.id]
+    assert [c.case.id for c in again.rows["row"].contenders] == [A.id, B.id, C.id]
+    assert msgspec.json.encode(again.document().measurements)

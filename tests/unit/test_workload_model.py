@@ -1,0 +1,187 @@
+"""A user's model as a workload: not listed, run as its case says, checked against the original."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lab_models
+import numpy as np
+import pytest
+from lab_builders import case
+
+from workbench import catalog, guardian
+from workbench.advisor import scenarios
+from workbench.contract import Setup, Task, WorkloadError
+from workbench.plan import resolve
+from workbench.request import Request, UsageError
+from workloads import _session
+from workloads.lab import samples
+
+# ----------------------------------------------------------------- catalogue
+
+
+def test_it_is_planned_by_the_lab_and_listed_nowhere() -> None:
+    assert "model" not in catalog.files()
+    assert "model" not in catalog.load_all()[0]
+    found = catalog.load("model")
+    assert (found.name, found.variants, found.parameters) == ("model", (), ())
+    with pytest.raises(UsageError, match="unknown workload 'model'"):
+        resolve(Request(workloads=("model",)), scenarios.load())
+
+
+@pytest.mark.parametrize("name", ["session", "torch", "nothing", ""])
+def test_a_helper_of_workloads_is_none(name: str) -> None:
+    with pytest.raises(WorkloadError):
+        catalog.load(name)
+
+
+def test_its_work_is_counted_in_samples_or_in_runs() -> None:
+    workload = catalog.load("model")
+    assert workload.work(case()).item == "samples"
+    alone = workload.work(replace(case(), batch=None))
+    assert (alone.item, alone.items, alone.flops) == ("runs", 1, None)
+    assert workload.work(replace(case(), batch=8)).items == 8
+
+
+# --------------------------------------------------------------------- runs
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    file = lab_models.folder_of(lab_models.perceptron(), tmp_path, (2, 16), count=5)
+    return {"model": str(file), "folder": str(tmp_path), "metric": "relative_error"}
+
+
+def prepared(files: dict[str, str], **of_case: Any) -> Task:
+    setup = Setup(files=files)
+    task = catalog.load("model").prepare(case(**{"threads": 1, **of_case}), setup)
+    assert set(setup.seconds) == {"compile"}
+    return task
+
+
+@pytest.mark.parametrize("device", ["cpu", "fake:0"])
+@pytest.mark.parametrize("mode", [None, "nospin", "basic", "extended", "bf16"])
+def test_the_model_as_given_agrees_with_itself(files, mode, device) -> None:
+    task = prepared(files, mode=mode, device=device, threads=None if ":" in device else 2)
+    task.step()
+    found = task.check()
+    assert found.value < 1e-5
+    assert found.passed
+    assert "on 5 inputs" in found.reference
+    (output,) = found.outputs
+    assert output.cosine == pytest.approx(1.0)
+
+
+def test_another_form_is_off_by_what_it_is_off(files, tmp_path) -> None:
+    other = np.full((2, 8), 0.5, np.float32)
+    references = samples.read(tmp_path / samples.REFERENCE)
+    samples.write(tmp_path / samples.REFERENCE, [[other] for _ in references])
+    found = prepared(files).check()
+    assert found.value > 0.1
+    assert found.passed  # the limit is the advisor's to apply
+    agreeing = prepared({**files, "metric": "disagreement"}).check()
+    assert agreeing.metric == "disagreement"
+    assert 0 <= agreeing.value <= 1
+
+
+def test_inputs_are_taken_in_turn(files) -> None:
+    task = prepared(files)
+    seen: list[Any] = []
+    task.session = type("Session", (), {"run": lambda self, names, feed: seen.append(feed["x"])})()
+    for _ in range(7):
+        task.step()
+    given = [sample[0] for sample in samples.read(Path(files["folder"]) / samples.INPUTS)]
+    for got, wanted in zip(seen, [*given, *given[:2]], strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_very_slow_form_is_checked_on_two_inputs(files, monkeypatch) -> None:
+    from workloads import _model
+
+    monkeypatch.setattr(_model, "CHECKED_S", -1.0)
+    assert "on 2 inputs" in prepared(files).check().reference
+
+
+def test_answers_of_another_shape_are_wrong(files, tmp_path) -> None:
+    references = [[np.zeros((2, 3), np.float32)] for _ in range(5)]
+    samples.write(tmp_path / samples.REFERENCE, references)
+    with pytest.raises(WorkloadError, match="has shape"):
+        prepared(files).check()
+
+
+def test_its_profile_names_operators(files) -> None:
+    found = prepared(files).profile(3)
+    assert {"MatMul", "Gemm", "FusedMatMul", "FusedGemm"} & {o.name for o in found.operators}
+
+
+# ----------------------------------------------------------------- sessions
+
+
+def options(mode: str | None, threads: int | None = 3) -> Any:
+    return _session._options(case(mode=mode, threads=threads))
+
+
+def test_options_are_the_words_of_the_mode() -> None:
+    import onnxruntime
+
+    levels = onnxruntime.GraphOptimizationLevel
+    assert options(None).graph_optimization_level == levels.ORT_ENABLE_ALL
+    assert options("basic").graph_optimization_level == levels.ORT_ENABLE_BASIC
+    both = options("extended+nospin")
+    assert both.graph_optimization_level == levels.ORT_ENABLE_EXTENDED
+    assert both.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert (both.intra_op_num_threads, both.inter_op_num_threads) == (3, 1)
+    assert options(None, threads=None).intra_op_num_threads == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "device", "provider"),
+    [
+        (None, "cpu", "CPUExecutionProvider"),
+        ("nospin", "cpu", "CPUExecutionProvider"),
+        (None, "fake:0", "CPUExecutionProvider"),
+        (None, "cuda:1", "CUDAExecutionProvider"),
+        ("openvino", "cpu", "OpenVINOExecutionProvider"),
+        ("tensorrt", "cuda:0", "TensorrtExecutionProvider"),
+        ("nospin+xnnpack", "cpu", "XnnpackExecutionProvider"),
+    ],
+)
+def test_the_provider_of_a_case(mode: str | None, device: str, provider: str) -> None:
+    assert _session.provider_of(case(mode=mode, device=device)) == provider
+
+
+@pytest.mark.parametrize("mode", ["coreml", "migraphx"])
+def test_a_provider_that_is_not_there_is_not_replaced(files, mode: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        _session.open_session(files["model"], case(mode=mode), shared=True)
+    assert caught.value.code == "provider_fallback"
+
+
+# ------------------------------------------------------------ scratch folder
+
+
+def guard(lines: str) -> None:
+    """A guardian that hears `lines` and then its engine's end."""
+    command = [sys.executable, "-I", "-S", guardian.__file__, "no-such-run"]
+    subprocess.run(command, input=lines, text=True, check=True, timeout=30)
+
+
+def test_the_guardian_removes_the_scratch_folder(tmp_path: Path) -> None:
+    scratch, beside = tmp_path / "scratch of a run", tmp_path / "beside"
+    (scratch / "deep").mkdir(parents=True)
+    (scratch / "deep" / "form.onnx").write_bytes(b"x")
+    (scratch / "link").symlink_to(beside)
+    beside.mkdir()
+    (beside / "kept").write_text("mine")
+    guard(f"{scratch}\n")
+    assert not scratch.exists()
+    assert (beside / "kept").read_text() == "mine"
+
+
+def test_a_guardian_without_a_scratch_folder_or_with_none_left(tmp_path: Path) -> None:
+    guard("")
+    guard(f"{tmp_path}/gone\n")
