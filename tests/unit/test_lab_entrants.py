@@ -57,7 +57,6 @@ def test_an_lstm_is_quantised_dynamically_alone() -> None:
     [
         ("quantised", "already holds integer operators"),
         ("fp16", "this one is fp16"),
-        ("branching", "outside of If, which no quantiser enters"),
         ("plain", "no product or convolution with constant weights"),
     ],
 )
@@ -67,6 +66,13 @@ def test_what_cannot_be_quantised_races_as_it_is(kind: str, told: str, thorough:
     assert found == {"fp32"}  # the recipe's word for the file as given
     assert set(left_out) == {"int8"}
     assert told in left_out["int8"]
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_of_the_quantisers_only_the_dynamic_one_enters_branches(thorough: bool) -> None:
+    found, left_out = started("branching", thorough=thorough, step_s=1.0)
+    assert found == {"fp32", "int8-dynamic-products"}
+    assert "outside of If, which the static quantiser skips" in left_out["int8-static"]
 
 
 def test_a_form_without_control_flow_names_none() -> None:

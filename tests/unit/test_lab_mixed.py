@@ -143,6 +143,20 @@ def test_a_single_product_leaves_nothing_to_choose(tmp_path: Path) -> None:
         search(tmp_path, 0.05)
 
 
+def test_what_the_tools_raise_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared(uneven(), tmp_path)
+
+    def fail(*_: Any) -> None:
+        raise ValueError("no scale\nfor a tensor")
+
+    monkeypatch.setattr("workloads.lab.quantise.static", fail)
+    with pytest.raises(WorkloadError, match=r"ValueError: no scale$") as refused:
+        search(tmp_path, 0.05)
+    assert refused.value.code == "not_quantised"
+
+
 # ------------------------------------------------------------- save
 
 

@@ -21,6 +21,7 @@ STATIC = (*CONVOLUTIONS, "MatMul", "Gemm")  # what has static forms
 ON_GPU = ("tensorrt", "directml", "rocm", "migraphx")  # providers, by their word in a case's mode
 SLOW_S = 0.05  # a run this long makes the trial of a form known to be slow too dear
 NO_SPIN, BASIC, EXTENDED, BFLOAT = "nospin", "basic", "extended", "bf16"
+INSIDE = Recipe("int8", "dynamic", scope="products")  # which goes into If, Loop and Scan
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def first(field: Field) -> tuple[list[Entrant], dict[str, str]]:
             found += [Entrant(recipe, threads=count) for count in field.threads[1:]]
             if most > 1:
                 found.append(Entrant(recipe, threads=most, mode=NO_SPIN))
-        if _convolves(field) and recipes:
+        if convolves(field) and recipes:
             found += [Entrant(ORIGINAL, threads=most, mode=level) for level in (EXTENDED, BASIC)]
     elif field.on_cpu and least != most:
         found.insert(1, Entrant(ORIGINAL, threads=least))
@@ -110,7 +111,7 @@ def neighbours(leader: Entrant, field: Field) -> Iterator[Entrant]:
         yield replace(leader, threads=count, mode=mode)
     if leader.mode is None and leader.threads > 1:
         yield replace(leader, mode=NO_SPIN)
-    if leader.mode is None and leader.recipe.method is None and _convolves(field):
+    if leader.mode is None and leader.recipe.method is None and convolves(field):
         yield replace(leader, mode=EXTENDED)
     if leader.mode is None and leader.recipe.method is None and _has_bfloat(field.cpu):
         yield replace(leader, mode=BFLOAT)
@@ -130,7 +131,7 @@ def _has_bfloat(cpu: Cpu) -> bool:
     return cpu.architecture not in X86 and native("bf16", cpu)
 
 
-def _convolves(field: Field) -> bool:
+def convolves(field: Field) -> bool:
     return any(kind in field.facts.operators for kind in CONVOLUTIONS)
 
 
@@ -157,8 +158,11 @@ def _quantised(field: Field, left_out: dict[str, str]) -> list[Recipe]:
     if not field.products:
         inside = ", ".join(facts.control_flow)
         why = "no product or convolution with constant weights"
-        left_out["int8"] = why + (f" outside of {inside}, which no quantiser enters" * bool(inside))
-        return []
+        if not inside:
+            left_out["int8"] = why
+            return []
+        left_out["int8-static"] = f"{why} outside of {inside}, which the static quantiser skips"
+        return [INSIDE]
     static = static_recipe(field.cpu)
     found = []
     if _takes(field, STATIC):
@@ -183,6 +187,8 @@ def _quantised(field: Field, left_out: dict[str, str]) -> list[Recipe]:
 def _promising(field: Field, left_out: dict[str, str]) -> list[Recipe]:
     """Those of them that are worth a default run."""
     static = static_recipe(field.cpu)
+    if not field.products:
+        return [INSIDE]
     found = [
         replace(static, per_channel=True),
         static,

@@ -25,9 +25,10 @@ from ..control import Control
 from ..document import Machine, Reason
 from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
+from ..racing import worker_key
 from ..request import Request, UsageError
 from ..workers import Pool, WorkerFailed, WorkerKey
-from .entrants import Entrant, Field, first, neighbours, thread_counts
+from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
 from .facts import Advice, Built, Form, ModelFacts, Saved
 from .question import ModelQuestion
 from .recipe import ORIGINAL, Recipe
@@ -44,6 +45,8 @@ MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to
 SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
 MOST_CONTENDERS = 16  # of a default run
 RIVALS = 3  # the next best, tried with the leader's threads
+PROFILE_S = 5.0
+KERNEL = "_kernel_time"  # what ONNX Runtime's profile adds to a node's name
 NO_TIME = "the budget left no time to build it; give it a larger --budget"
 # What the child says of the model or of the options, as opposed to what happened to the child.
 NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
@@ -341,6 +344,8 @@ class ModelLab:
         ]
         least = min((c.accuracy.value for c in fast if c.accuracy), default=0.0)
         near = [c for c in fast if c.accuracy and c.accuracy.value <= NEAR * least]
+        if not convolves(self._field):  # in a chain of products what lies between costs more
+            near = [c for c in near if "products" in (c.case.quantization or "")] or near
         return min(near, key=lambda c: min(c.samples_s), default=None)
 
     def _mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
@@ -358,7 +363,7 @@ class ModelLab:
                 metric=self._question.metric,
                 limit=self._question.limit,
                 seconds=seconds,
-                costs=None,
+                costs=self._node_seconds(),
             ).result
         except WorkerFailed as failure:
             built = Built(f"{recipe.label}-mixed", time.monotonic() - began, reason=failure.reason)
@@ -367,6 +372,19 @@ class ModelLab:
         mixed = Recipe.of(told["recipe"])
         self._keep(mixed, told, began)
         return mixed
+
+    def _node_seconds(self) -> dict[str, float] | None:
+        """What each node of the model as given takes; None where its profile cannot be had."""
+        case = self._case(Entrant(ORIGINAL, threads=self._field.threads[0]))
+        key = worker_key(case, self.scenario.objective)
+        if case.id not in self._entrants or not self._pool.is_alive(key):
+            return None
+        try:
+            answer = self._pool.ask(key, PROFILE_S, op="profile", case=case.id, steps=1)
+        except WorkerFailed:
+            return None
+        nodes = (event for event in answer.result["events"] if event.get("cat") == "Node")
+        return {event["name"].removesuffix(KERNEL): event["dur"] * 1e-6 for event in nodes}
 
     # -------------------------------------------------------------- the end
 

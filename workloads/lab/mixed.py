@@ -45,7 +45,7 @@ def mixed(
     costs: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     """Write the mixed form of `recipe`; see `workloads.lab.child.Lab.mixed`."""
-    with sessions.quiet():
+    with sessions.quiet(), quantise.refusing(recipe):
         search = _Search(folder, recipe, metric, limit, seconds)
         chosen = search.run(units(search.model, nodes.kept(folder), recipe, costs))
         made = quantise.static(search.model, ranges(folder, recipe.calibration), chosen.recipe)

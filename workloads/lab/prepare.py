@@ -48,6 +48,8 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
         found = nodes.products(current, folder, check.inputs[0])
     nodes.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
+    for stale in folder.glob("ranges-*.json"):  # of a model prepared here before
+        stale.unlink()
     return {
         "forms": forms,
         "multiply_adds": nodes.total(found),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +91,19 @@ def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
     """`model` (not changed) in the form of `recipe`, serialised; WorkloadError `not_quantised`."""
     if recipe.precision == "fp32" and recipe.method is None:
         return bytes(model.SerializeToString())
-    try:
+    with refusing(recipe):
         if recipe.precision == "fp16":
             return _halved(model)
         if recipe.method == "dynamic":
             return _dynamic(model, folder, recipe)
         return static(model, ranges(folder, recipe.calibration), recipe)
+
+
+@contextlib.contextmanager
+def refusing(recipe: Recipe) -> Iterator[None]:
+    """Whatever the tools raise becomes a WorkloadError `not_quantised`."""
+    try:
+        yield
     except (WorkloadError, MemoryError, ModuleNotFoundError):
         raise
     except Exception as error:
