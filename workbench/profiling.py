@@ -78,7 +78,8 @@ class Profiling:
         try:
             if self._holders[case] != self._pool.generation.get(key, 0):
                 raise WorkerFailed(GONE, died=True)
-            found = self._pool.ask(key, deadline, op="profile", case=case, steps=steps).result
+            wanted = {"case": case, "steps": steps, "events": trace is not None}
+            found = self._pool.ask(key, deadline, op="profile", **wanted).result
             if trace is not None:
                 trace.add(case, found["events"])
             whole = found["total_s"] or 1.0

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +150,12 @@ class Worker:
             task.close()
         return {"step_s": step_s, "memory_peak_bytes": peak}
 
-    def profile(self, case: str, steps: int) -> dict[str, Any]:
-        """A few steps under the backend's own profiler."""
+    def profile(self, case: str, steps: int, events: bool) -> dict[str, Any]:
+        """A few steps under the backend's own profiler; the timeline's `events` where wanted."""
         task = self.prepared[case].task
         task.activate()
-        return asdict(task.profile(steps))
+        found = task.profile(steps)
+        return asdict(found if events else replace(found, events=[]))
 
     def _named_range(self, case: str) -> AbstractContextManager[Any]:
         """A range of the case's name on the timeline of NVIDIA Nsight Systems."""
