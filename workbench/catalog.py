@@ -17,6 +17,7 @@ LAB = "onnx"  # the backend of the model lab's child
 LAB_MODULE = "workloads.lab.child"
 ENV = "WORKBENCH_WORKLOADS"  # folders of further workloads, separated as in PATH
 BUILT_IN = Path(__file__).resolve().parent.parent / "workloads"
+UNLISTED = {"model": BUILT_IN / "_model.py"}  # whose cases `advise --model` plans
 
 
 def files() -> dict[str, Path]:
@@ -32,18 +33,21 @@ def files() -> dict[str, Path]:
                 f"{ENV} names {folder}, which is no folder", hint=f"correct or unset {ENV}"
             )
         for file in sorted(folder.glob("*.py")):
+            if file.stem in UNLISTED:
+                raise WorkloadError(
+                    f"{file}: {file.stem} is the name of a part of workbench",
+                    code="broken_workload",
+                    hint="give the file another name",
+                )
             if not file.stem.startswith("_"):
                 found[file.stem] = file
     return found
 
 
 def load(name: str) -> Workload:
-    """The workload called `name`; WorkloadError says what is wrong with its file.
-
-    A built-in file that begins with `_` is not listed, but can be loaded: `advise` plans its cases.
-    """
-    file = files().get(name) or BUILT_IN / f"_{name}.py"
-    if not file.is_file():
+    """The workload called `name`; WorkloadError says what is wrong with its file."""
+    file = UNLISTED.get(name) or files().get(name)
+    if file is None:
         raise WorkloadError(f"there is no workload {name!r}", code="unknown_workload")
     try:
         workload = _module(name, file).WORKLOAD

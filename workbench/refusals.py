@@ -26,7 +26,8 @@ def beforehand(
     need, have = workload.work(case).memory_bytes, machine.memory.available_bytes
     if case.device.startswith("cuda:"):
         torch = software.packages.get("torch") if software else None
-        if torch is not None and torch.detail == "CPU build":
+        cpu_only = torch is not None and torch.detail == "CPU build"
+        if case.backend == "torch" and cpu_only:
             return Reason(
                 "cpu_only_torch",
                 "this torch is a CPU build and cannot use the GPU",

@@ -52,9 +52,10 @@ def test_the_choice_follows_the_simulated_speed(speed: str, choice: str) -> None
     assert verdict.best_gpu.endswith("fake:0/numpy/fp32")
     assert [m.simulated for m in report.measurements if m.case.device == "fake:0"] == [True]
     assert report.machine.gpus[0].simulated
-    # Twice as slow as FP32, BF16 leaves the race before the end.
+    # Twice as slow as FP32, BF16 leaves the race before the end; after a block, if that is certain.
     slow = next(m for m in report.measurements if m.case.precision == "bf16")
-    assert (slow.status, slow.reason.code) == ("ok", "beaten")
+    assert slow.status == "ok"
+    assert slow.reason.code in ("beaten", "far_slower")
 
 
 def test_a_gpu_whose_contenders_all_fail_leaves_the_choice_unknown() -> None:

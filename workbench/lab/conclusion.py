@@ -30,12 +30,12 @@ def conclude(
     if verdict is None or facts is None or verdict.pick is None:
         return
     pick = report.contenders[verdict.pick]
+    saved = lab.save(pick.case) if question.save_best is not None else None  # before time runs out
     told = _told(row, pick, facts)
     for contender in told:
         if not profiling.has_time_for(contender):
             break
         profiling.profile(contender)
-    saved = lab.save(pick.case) if question.save_best is not None else None
     ready = saved is not None and saved.reason is None
     file = saved.file if saved is not None and ready else _file_of(question, pick, facts)
     lab.advise(

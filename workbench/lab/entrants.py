@@ -152,6 +152,9 @@ def _quantised(field: Field, left_out: dict[str, str]) -> list[Recipe]:
     if facts.quantised:
         left_out["int8"] = "the model already holds integer operators; it races as it is"
         return []
+    if facts.unquantisable is not None:
+        left_out["int8"] = facts.unquantisable.message
+        return []
     if facts.precision != "fp32":
         left_out["int8"] = f"the quantisers take FP32 models, this one is {facts.precision}"
         return []

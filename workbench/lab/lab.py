@@ -148,7 +148,7 @@ class ModelLab:
         return row
 
     def _scenario(self, facts: ModelFacts | None) -> Scenario:
-        name = Path(self._question.file).name
+        name = "".join(c if c.isprintable() else "?" for c in Path(self._question.file).name)
         own = facts.precision if facts else "fp32"
         return Scenario(
             id="model",
@@ -380,7 +380,9 @@ class ModelLab:
         if case.id not in self._entrants or not self._pool.is_alive(key):
             return None
         try:
-            answer = self._pool.ask(key, PROFILE_S, op="profile", case=case.id, steps=1)
+            answer = self._pool.ask(
+                key, PROFILE_S, op="profile", case=case.id, steps=1, events=True
+            )
         except WorkerFailed:
             return None
         nodes = (event for event in answer.result["events"] if event.get("cat") == "Node")
