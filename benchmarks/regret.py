@@ -89,8 +89,8 @@ class Exhaustive:
         found.append(Entrant(ORIGINAL, threads=threads[-1], mode="extended"))
         yield from dict.fromkeys(found)
 
-    def open(self, entrant: Entrant) -> Any:
-        """A runner of one step, or None where the form cannot be made or is over the limit."""
+    def open(self, entrant: Entrant) -> tuple[Any, bool]:
+        """A runner of one step, None where the form cannot be made; whether it keeps the limit."""
         try:
             if entrant.recipe not in self.files:
                 fields = entrant.recipe.as_fields()
@@ -104,11 +104,10 @@ class Exhaustive:
             answers = [session.run(None, feed) for feed in feeds]
             compared = agreement.compare(outputs, answers, self.references)
         except WorkloadError:
-            return None
-        if agreement.summary(compared, "relative_error") > MAX_ERROR:
-            return None
+            return None, False
         turn = cycle(feeds)
-        return lambda: session.run(None, next(turn))
+        keeps = agreement.summary(compared, "relative_error") <= MAX_ERROR
+        return lambda: session.run(None, next(turn)), keeps
 
 
 def times(runners: dict[str, Any], rounds: int) -> dict[str, float]:
@@ -161,12 +160,15 @@ def judge(file: Path, source: corpus.Source, batch: int) -> dict[str, Any]:
     pick, began = picked(document), time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="regret-") as folder:
         every = Exhaustive(file, source, batch, folder)
-        runners, count = {}, 0
+        everyone, runners = {}, {}
         for entrant in every.entrants(mixed_recipes(document)):
-            count += 1
-            if (runner := every.open(entrant)) is not None:
-                runners[name_of(entrant, every.facts)] = runner
-        first_times = times(runners, FIRST_ROUNDS)
+            runner, keeps = every.open(entrant)
+            name = name_of(entrant, every.facts)
+            if runner is not None:
+                everyone[name] = runner
+            if keeps:
+                runners[name] = runner
+        first_times = {n: t for n, t in times(everyone, FIRST_ROUNDS).items() if n in runners}
         exhaustive_s = time.perf_counter() - began
         best = min(first_times.values())
         close = [name for name, value in first_times.items() if value <= CLOSE * best]
@@ -181,7 +183,7 @@ def judge(file: Path, source: corpus.Source, batch: int) -> dict[str, Any]:
         "model": source.name,
         "kind": source.kind,
         "batch": batch,
-        "contenders": count,
+        "contenders": len(everyone),
         "pick": pick,
         "best": winner,
         "regret": final[pick] / final[winner] if valid else None,

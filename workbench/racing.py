@@ -26,6 +26,7 @@ from .telemetry import MachineTelemetry
 from .workers import Answer, Pool, WorkerFailed, WorkerKey
 
 BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
+SHARED_BLOCK_S = 0.1  # where contenders share a worker, which need not be thawed for a turn
 SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
 ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a contender, for clocks wander from second to second
@@ -289,7 +290,8 @@ class Race:
     def _block_s(self) -> float:
         """Length of a turn: so that the wanted number of rounds fits, within its bounds."""
         left = self._until_s - self._control.now()
-        return min(BLOCK_S, max(SHORTEST_BLOCK_S, left / (ROUNDS_WANTED * len(self._active))))
+        longest = BLOCK_S if self._plan.entries is None else SHARED_BLOCK_S
+        return min(longest, max(SHORTEST_BLOCK_S, left / (ROUNDS_WANTED * len(self._active))))
 
     def _least_samples(self, runner: Runner) -> int:
         if not self._tails:

@@ -113,9 +113,10 @@ def relative(first: Rounds, second: Rounds) -> float:
     return median([first[r] / second[r] for r in common])
 
 
-def is_tie(ratio: Ratio) -> bool:
-    """Within the tolerance whatever the truth inside the interval."""
-    return ratio.word(TOLERANCE) == SAME
+def is_tie(ratio: Ratio, *, patient: bool = True) -> bool:
+    """Within the tolerance, or twice that without patience, whatever the truth inside the
+    interval."""
+    return ratio.word(TOLERANCE if patient else 2 * TOLERANCE) == SAME
 
 
 def settled(ratio: Ratio | None) -> bool:

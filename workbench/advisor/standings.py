@@ -21,6 +21,7 @@ ROUNDS_FOR_PLATEAU = 10
 PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
 REPEATS = 0.01  # between the 10th percentiles of the two halves
 CERTAIN_SAMPLES = 3
+PATIENCE = 20  # rounds, after which a tie and a median need not be known any better
 TIMED = ("throughput", "latency", "latency_p99")  # objectives whose values are seconds of one step
 FAR = 2.0  # a first block whose best is this many times slower than the leader's needs no second
 HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
@@ -146,7 +147,8 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
         first, *others = order
         for other in others:
             ratio = race.ratio_between(measured[other], measured[first])
-            if ratio is None or not race.is_tie(ratio):
+            rounds = len(measured[other].keys() & measured[first].keys())
+            if ratio is None or not race.is_tie(ratio, patient=rounds < PATIENCE):
                 return False
         if group[0].case.precision not in scenario.apart:
             leaders.append(measured[first])
@@ -157,6 +159,8 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
 
 def is_steady(contender: Contender) -> bool:
     """Whether its median is known to within 2 %, or no longer gets any better known."""
+    if len(contender.blocks) >= PATIENCE and contender.objective in TIMED:
+        return True
     width = _width(contender.blocks)
     if len(contender.samples_s) < ENOUGH_SAMPLES or width is None:
         return False

@@ -18,7 +18,7 @@ from .question import ModelQuestion
 from .snippet import snippet
 
 MOST_EXPLAINED = 8
-PROFILED_STEPS = 50
+PROFILED_STEPS = 20
 FEW_SAMPLES = 32  # inputs of the user's own below which an error says little about the next
 
 

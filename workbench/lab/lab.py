@@ -45,7 +45,7 @@ MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to
 SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
 MOST_CONTENDERS = 16  # of a default run
 RIVALS = 3  # the next best, tried with the leader's threads
-PROFILE_S = 5.0
+PROFILE_S, PROFILE_STEPS = 5.0, 5
 KERNEL = "_kernel_time"  # what ONNX Runtime's profile adds to a node's name
 NO_TIME = "the budget left no time to build it; give it a larger --budget"
 # What the child says of the model or of the options, as opposed to what happened to the child.
@@ -379,14 +379,17 @@ class ModelLab:
         key = worker_key(case, self.scenario.objective)
         if case.id not in self._entrants or not self._pool.is_alive(key):
             return None
+        wanted = {"case": case.id, "steps": PROFILE_STEPS, "events": True}
         try:
-            answer = self._pool.ask(
-                key, PROFILE_S, op="profile", case=case.id, steps=1, events=True
-            )
+            answer = self._pool.ask(key, PROFILE_S, op="profile", **wanted)
         except WorkerFailed:
             return None
-        nodes = (event for event in answer.result["events"] if event.get("cat") == "Node")
-        return {event["name"].removesuffix(KERNEL): event["dur"] * 1e-6 for event in nodes}
+        found: dict[str, float] = {}
+        for event in answer.result["events"]:
+            if event.get("cat") == "Node":
+                name, seconds = event["name"].removesuffix(KERNEL), event["dur"] * 1e-6
+                found[name] = min(found.get(name, seconds), seconds)
+        return found
 
     # -------------------------------------------------------------- the end
 
