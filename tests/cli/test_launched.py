@@ -11,6 +11,7 @@ import pytest
 TWO = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
 
 
+@pytest.mark.campaign
 def test_torchrun_gives_one_document_and_ends_well(environment) -> None:
     done = subprocess.run(
         [

@@ -134,7 +134,7 @@ def test_whatever_ends_the_engine_its_scratch_folder_goes(
 
 def test_under_nohup_a_hang_up_ends_nothing(live_engine) -> None:
     engine = live_engine(
-        "run", "spin", "--budget", "6",
+        "run", "spin", "--budget", "4",
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )  # fmt: skip
     engine.until(ev.BlockMeasured)
@@ -144,7 +144,7 @@ def test_under_nohup_a_hang_up_ends_nothing(live_engine) -> None:
 
 
 def test_ctrl_z_freezes_the_worker_and_the_block_is_discarded(live_engine) -> None:
-    engine = live_engine("run", "spin", "--budget", "8", "--set", "ms=300")
+    engine = live_engine("run", "spin", "--budget", "5", "--set", "ms=300")
     started = engine.until(ev.WorkerStarted)
     engine.until(ev.BlockMeasured)
     os.kill(engine.process.pid, signal.SIGTSTP)
@@ -160,7 +160,7 @@ def test_ctrl_z_freezes_the_worker_and_the_block_is_discarded(live_engine) -> No
 
 
 def test_a_pause_holds_the_clock_and_resume_goes_on(live_engine) -> None:
-    engine = live_engine("run", "spin", "--budget", "8", "--set", "ms=300")
+    engine = live_engine("run", "spin", "--budget", "5", "--set", "ms=300")
     engine.until(ev.BlockMeasured)
     engine.say("pause")
     engine.until(ev.StatusChanged)

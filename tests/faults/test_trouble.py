@@ -18,21 +18,34 @@ TROUBLES = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_trouble_in_one_case_is_told_and_costs_no_other(cli, trouble: str) -> None:
-    budget = "8" if trouble == "hang" else "4"  # a hang is known as one after five seconds
-    done = cli("run", "spin", "--budget", budget, "--json", "--set", f"trouble={trouble}")
-    refused = trouble == "prepare"  # it says that it cannot, which is no failure
-    assert done.returncode == (0 if refused else 1)
+@pytest.mark.parametrize(
+    ("troubles", "budget", "code"),
+    [
+        (["die", "raise", "wrong", "nan", "allocate", "instant"], "9", 1),
+        (["prepare"], "3", 0),  # it says that it cannot, which is no failure
+        (["hang"], "8", 1),  # known as one after five seconds
+    ],
+)
+def test_trouble_in_one_case_is_told_and_costs_no_other(
+    cli, troubles: list[str], budget: str, code: int
+) -> None:
+    listed = ",".join(troubles)
+    done = cli("run", "spin", "--budget", budget, "--json", "--set", f"trouble={listed}")
+    assert done.returncode == code
     assert "Traceback" not in done.stderr
     document = json.loads(done.stdout)
     assert document["run"]["status"] == "done"
-    fp32, bf16 = document["measurements"]
-    assert fp32["status"] == ("skipped" if refused else "failed")
-    assert fp32["reason"]["code"] == TROUBLES[trouble]
-    assert fp32["reason"]["message"]
-    assert bf16["status"] == "ok"
-    assert bf16["n"] >= 10
+    found = {
+        (measured["case"]["params"]["trouble"], measured["case"]["precision"]): measured
+        for measured in document["measurements"]
+    }
+    for trouble in troubles:
+        fp32, bf16 = found[trouble, "fp32"], found[trouble, "bf16"]
+        assert fp32["status"] == ("failed" if code else "skipped")
+        assert fp32["reason"]["code"] == TROUBLES[trouble]
+        assert fp32["reason"]["message"]
+        assert bf16["status"] == "ok"
+        assert bf16["n"] >= 10
 
 
 def test_too_little_memory_is_found_before_anything_is_loaded(cli) -> None:
