@@ -32,7 +32,8 @@ from .export.trace import TraceFile
 from .fitting import Fitting, check_alone
 from .journal import Journal, new_run_id, runs_folder
 from .lab import conclusion
-from .lab.lab import ModelLab, Refused
+from .lab.child import Refused
+from .lab.lab import ModelLab
 from .lab.question import ModelQuestion
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter

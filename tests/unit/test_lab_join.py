@@ -16,8 +16,9 @@ from workbench.contender import Contender
 from workbench.contract import Case
 from workbench.document import Reason
 from workbench.lab import lab as labs
+from workbench.lab.child import CHILD, NOT_USABLE, Refused
 from workbench.lab.facts import Advice, Built
-from workbench.lab.lab import CHILD, ModelLab, Refused
+from workbench.lab.lab import ModelLab
 from workbench.lab.question import ModelQuestion
 from workbench.lab.recipe import Recipe
 from workbench.request import Request, UsageError
@@ -227,7 +228,7 @@ def test_without_any_form_the_model_races_alone() -> None:
     assert len(bench.child.recipes()) == len(set(bench.child.recipes()))  # none is tried again
 
 
-@pytest.mark.parametrize("code", [*labs.NOT_USABLE, "missing_package", "no_memory"])
+@pytest.mark.parametrize("code", [*NOT_USABLE, "missing_package", "no_memory"])
 def test_a_model_that_cannot_be_used_is_refused_in_one_line(code: str) -> None:
     bench = Bench({"inspect": failure(code, "it is no ONNX model", "export it again")})
     with pytest.raises(UsageError) as refused:

@@ -1,8 +1,5 @@
-"""The model lab as the engine sees it: a child that reads and rewrites the model, and a row whose
-contenders are the forms worth racing.
-
-The child is a worker like the others: limited, frozen between requests, replaced when it dies.
-"""
+"""The model lab as the engine sees it: a row whose contenders are the forms worth racing, who come
+as they are built."""
 
 from __future__ import annotations
 
@@ -22,20 +19,18 @@ from ..advisor.verdict import exceeds_error_limit, is_admissible
 from ..contender import Contender
 from ..contract import Case
 from ..control import Control
-from ..document import Machine, Reason
+from ..document import Machine
 from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
 from ..racing import worker_key
 from ..request import Request, UsageError
-from ..workers import Pool, WorkerFailed, WorkerKey
+from ..workers import Pool, WorkerFailed
+from .child import Child
 from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
 from .facts import Advice, Built, Form, ModelFacts, Saved
 from .question import ModelQuestion
 from .recipe import ORIGINAL, Recipe
 
-CHILD = WorkerKey("cpu", catalog.LAB)
-START_S = 60.0  # importing from a cold disk
-INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # of the budget, at most
 BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
 JOIN_SHARE = 0.2  # of the budget that must be left for a new form
 JOIN_LEAST_SHARE = 0.08  # ... for another way to run a form that there is
@@ -48,16 +43,6 @@ RIVALS = 3  # the next best, tried with the leader's threads
 PROFILE_S, PROFILE_STEPS = 5.0, 5
 KERNEL = "_kernel_time"  # what ONNX Runtime's profile adds to a node's name
 NO_TIME = "the budget left no time to build it; give it a larger --budget"
-# What the child says of the model or of the options, as opposed to what happened to the child.
-NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
-
-
-class Refused(Exception):  # noqa: N818 - an outcome, not a fault of ours
-    """The model could not be read: the child crashed, hung, or ran out of memory."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason.message)
-        self.reason = reason
 
 
 class ModelLab:
@@ -79,8 +64,7 @@ class ModelLab:
         self._machine = machine
         self._control = control
         self._emit = emit
-        self._file = str(Path(question.file).absolute())
-        self._folder = str(pool.scratch)
+        self._child = Child(question, request, pool=pool, control=control)
         self._forms: dict[str, str] = {}  # precision and quantisation to a file
         self._failed: set[Recipe] = set()
         self._entrants: dict[str, Entrant] = {}  # by case id
@@ -100,25 +84,19 @@ class ModelLab:
         """
         if self._question.objective == "energy":
             _require_energy()
-        facts, prepared = self._inspect(), {}
+        facts = self._child.inspect()
+        products: dict[str, int] = {}
         try:
-            told = self._ask(PREPARE_SHARE, op="prepare")
-            prepared = told["products"]
-            facts = msgspec.structs.replace(
-                facts,
-                forms=msgspec.convert(told["forms"], list[Form]),
-                multiply_adds=told["multiply_adds"],
-                weights_bytes=told["weights_bytes"],
-            )
+            facts, products = self._child.prepare(facts)
         except WorkerFailed as failure:
             form = Form("prepared", None, None, failure.reason)
             facts = msgspec.structs.replace(facts, forms=[*facts.forms, form])
             self.left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
         self.facts = facts
         self.scenario = self._scenario(facts)
-        self._forms[facts.precision] = self._file
+        self._forms[facts.precision] = self._child.file
         self._emit(ev.ModelInspected(at_s=self._control.now(), facts=facts))
-        self._field = self._found(facts, prepared)
+        self._field = self._found(facts, products)
         entrants, left_out = first(self._field)
         self.left_out = {**left_out, **self.left_out}
         row = RowPlan(self.scenario, catalog.load("model"), entries=self)
@@ -163,35 +141,11 @@ class ModelLab:
             max_error=self._question.limit,
         )
 
-    def _inspect(self) -> ModelFacts:
-        question, request = self._question, self._request
-        try:
-            self._pool.start(CHILD, START_S)
-            told = self._ask(
-                INSPECT_SHARE,
-                op="inspect",
-                shapes=question.run_shapes(),
-                inputs=None if question.inputs is None else str(Path(question.inputs).absolute()),
-                batch=request.batch[0] if request.batch else None,
-                seed=request.seed,
-            )
-        except WorkerFailed as failure:
-            reason = failure.reason
-            if reason.code in (*NOT_USABLE, "missing_package", "no_memory"):
-                hint = f" ({reason.hint})" if reason.hint else ""
-                named = [Path(file).name for file in (question.file, question.inputs) if file]
-                is_named = any(name in reason.message for name in named)
-                about = "" if is_named else f"{question.file}: "
-                raise UsageError(f"{about}{reason.message}{hint}") from None
-            raise Refused(reason) from failure
-        facts = msgspec.convert(told, ModelFacts)
-        return msgspec.structs.replace(facts, max_error=question.limit)
-
     def _found(self, facts: ModelFacts, products: Mapping[str, int]) -> Field:
         request, machine = self._request, self._machine
         gpus: list[str] = []
         try:
-            self._providers = self._ask(INSPECT_SHARE, op="providers")
+            self._providers = self._child.providers()
         except WorkerFailed as failure:
             self.left_out["other providers"] = failure.reason.message
         for gpu in gpu_devices(request, machine):
@@ -222,14 +176,6 @@ class ModelLab:
 
     # --------------------------------------------------------------- forms
 
-    def _ask(self, share: float, **request: Any) -> dict[str, Any]:
-        """One request to the child, within a share of the budget and of what is left of it."""
-        budget, now = self._request.budget, self._control.now()
-        deadline_s = max(0.5, min(share * budget, budget - now))
-        self._pool.start(CHILD, START_S)
-        answer = self._pool.ask(CHILD, deadline_s, model=self._file, folder=self._folder, **request)
-        return answer.result
-
     def _admit(self, entrants: Sequence[Entrant], until_s: float) -> list[Case]:
         """The cases of those whose form there is, or can be built before `until_s`."""
         found = []
@@ -250,8 +196,7 @@ class ModelLab:
             self.left_out.setdefault(recipe.label, NO_TIME)
             return False
         try:
-            told = self._ask(BUILD_SHARE, op="build", recipe=recipe.as_fields())
-            self._keep(recipe, told, began)
+            self._keep(recipe, self._child.build(recipe), began)
         except WorkerFailed as failure:
             self._failed.add(recipe)
             spent_s = time.monotonic() - began
@@ -297,7 +242,7 @@ class ModelLab:
         label = "-".join(filter(None, (case.precision, case.quantization)))
         return {
             "model": self._forms[label],
-            "folder": self._folder,
+            "folder": self._child.folder,
             "metric": self._question.metric,
         }
 
@@ -352,24 +297,11 @@ class ModelLab:
         """`recipe` with the nodes left out that take it over the limit; None: no such mix."""
         began = time.monotonic()
         try:
-            self._pool.start(CHILD, START_S)
-            told = self._pool.ask(
-                CHILD,
-                seconds + 2.0,
-                op="mixed",
-                model=self._file,
-                folder=self._folder,
-                recipe=recipe.as_fields(),
-                metric=self._question.metric,
-                limit=self._question.limit,
-                seconds=seconds,
-                costs=self._node_seconds(),
-            ).result
+            mixed, told = self._child.mix(recipe, seconds, self._node_seconds())
         except WorkerFailed as failure:
             built = Built(f"{recipe.label}-mixed", time.monotonic() - began, reason=failure.reason)
             self._emit(ev.ModelBuilt(at_s=self._control.now(), built=built))
             return None
-        mixed = Recipe.of(told["recipe"])
         self._keep(mixed, told, began)
         return mixed
 
@@ -398,12 +330,7 @@ class ModelLab:
         assert self._question.save_best is not None  # noqa: S101 - asked by who knows
         target = Path(self._question.save_best)
         try:
-            told = self._ask(
-                BUILD_SHARE,
-                op="save",
-                form=self.files(case)["model"],
-                destination=str(target.absolute()),
-            )
+            told = self._child.save(self.files(case)["model"], target)
         except WorkerFailed as failure:
             return Saved(target.name, None, None, failure.reason)
         return msgspec.convert({**told, "file": str(target)}, Saved)

@@ -1,0 +1,126 @@
+"""What the engine asks of the lab's child: a worker like the others, limited, frozen between
+requests, replaced when it dies.
+
+Each request has a share of the budget as its deadline.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .. import catalog
+from ..control import Control
+from ..document import Reason
+from ..request import Request, UsageError
+from ..workers import Pool, WorkerFailed, WorkerKey
+from .facts import Form, ModelFacts
+from .question import ModelQuestion
+from .recipe import Recipe
+
+CHILD = WorkerKey("cpu", catalog.LAB)
+START_S = 60.0  # importing from a cold disk
+INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # of the budget, at most
+LEAST_S = 0.5  # of any request
+OVER_S = 2.0  # that a search may run over the time it was given
+# What the child says of the model or of the options, as opposed to what happened to the child.
+NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
+NOT_HERE = ("missing_package", "no_memory")
+
+
+class Refused(Exception):  # noqa: N818 - an outcome, not a fault of ours
+    """The model could not be read: the child crashed, hung, or ran out of memory."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.message)
+        self.reason = reason
+
+
+class Child:
+    """One model in the child's hands; every method but `inspect` may raise WorkerFailed."""
+
+    def __init__(
+        self, question: ModelQuestion, request: Request, *, pool: Pool, control: Control
+    ) -> None:
+        self._question = question
+        self._request = request
+        self._pool = pool
+        self._control = control
+        self.file = str(Path(question.file).absolute())
+        self.folder = str(pool.scratch)
+
+    def _ask(self, share: float, **request: Any) -> dict[str, Any]:
+        """Within a share of the budget, and of what is left of it."""
+        budget, now = self._request.budget, self._control.now()
+        return self._ask_within(max(LEAST_S, min(share * budget, budget - now)), **request)
+
+    def _ask_within(self, deadline_s: float, **request: Any) -> dict[str, Any]:
+        self._pool.start(CHILD, START_S)
+        answer = self._pool.ask(CHILD, deadline_s, model=self.file, folder=self.folder, **request)
+        return answer.result
+
+    def inspect(self) -> ModelFacts:
+        """UsageError where the model or an option cannot be used, Refused where the child died."""
+        question, request = self._question, self._request
+        try:
+            told = self._ask(
+                INSPECT_SHARE,
+                op="inspect",
+                shapes=question.run_shapes(),
+                inputs=None if question.inputs is None else str(Path(question.inputs).absolute()),
+                batch=request.batch[0] if request.batch else None,
+                seed=request.seed,
+            )
+        except WorkerFailed as failure:
+            reason = failure.reason
+            if reason.code in (*NOT_USABLE, *NOT_HERE):
+                raise UsageError(self._refusal(reason)) from None
+            raise Refused(reason) from failure
+        facts = msgspec.convert(told, ModelFacts)
+        return msgspec.structs.replace(facts, max_error=question.limit)
+
+    def _refusal(self, reason: Reason) -> str:
+        """One line that names the file once."""
+        files = (self._question.file, self._question.inputs)
+        is_named = any(Path(file).name in reason.message for file in files if file)
+        about = "" if is_named else f"{self._question.file}: "
+        hint = f" ({reason.hint})" if reason.hint else ""
+        return f"{about}{reason.message}{hint}"
+
+    def prepare(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
+        """The facts with what was found out, and the nodes that can be quantised, by type."""
+        told = self._ask(PREPARE_SHARE, op="prepare")
+        known = msgspec.structs.replace(
+            facts,
+            forms=msgspec.convert(told["forms"], list[Form]),
+            multiply_adds=told["multiply_adds"],
+            weights_bytes=told["weights_bytes"],
+        )
+        return known, told["products"]
+
+    def providers(self) -> dict[str, str]:
+        """Execution providers beside the CPU's: the word of a mode to ONNX Runtime's name."""
+        return self._ask(INSPECT_SHARE, op="providers")
+
+    def build(self, recipe: Recipe) -> dict[str, Any]:
+        return self._ask(BUILD_SHARE, op="build", recipe=recipe.as_fields())
+
+    def mix(
+        self, recipe: Recipe, seconds: float, costs: dict[str, float] | None
+    ) -> tuple[Recipe, dict[str, Any]]:
+        """`recipe` with the nodes to leave in FP32, found within `seconds`, and what was built."""
+        told = self._ask_within(
+            seconds + OVER_S,
+            op="mixed",
+            recipe=recipe.as_fields(),
+            metric=self._question.metric,
+            limit=self._question.limit,
+            seconds=seconds,
+            costs=costs,
+        )
+        return Recipe.of(told["recipe"]), told
+
+    def save(self, form: str, target: Path) -> dict[str, Any]:
+        return self._ask(BUILD_SHARE, op="save", form=form, destination=str(target.absolute()))
