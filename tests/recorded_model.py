@@ -64,7 +64,6 @@ FACTS = ModelFacts(
     precision="fp32",
     parameters=3_487_816,
     operators={"Conv": 52, "Clip": 35, "Add": 10, "GlobalAveragePool": 1, "Gemm": 1},
-    custom_operators=[],
     control_flow=[],
     quantised=False,
     inputs=[Port("image", "float32", ["batch", 3, 224, 224], [1, 3, 224, 224], "random normal")],

@@ -59,7 +59,7 @@ class ModelTask(Task):
         self.case, self.session, self.file = case, session, files["model"]
         self.metric = files["metric"]
         names = [port.name for port in session.get_inputs()]
-        self.outputs = [port.name for port in session.get_outputs()]
+        self.outputs = agreement.compared(session)
         folder = Path(files["folder"])
         given = samples.read(folder / samples.INPUTS) or [[]]
         self.inputs = [dict(zip(names, sample, strict=True)) for sample in given]
@@ -73,7 +73,7 @@ class ModelTask(Task):
         answers: list[list[NDArray[Any]]] = []
         began = time.perf_counter()
         for each in self.inputs:
-            answers.append(self.session.run(None, each))
+            answers.append(agreement.answer(self.session, self.outputs, each))
             if len(answers) >= CHECKED_LEAST and time.perf_counter() - began > CHECKED_S:
                 break
         count = len(answers)

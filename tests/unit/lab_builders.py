@@ -46,7 +46,6 @@ def answer(kind: str = "cnn", **changes: Any) -> dict[str, Any]:
         "precision": "fp32",
         "parameters": 250,
         "operators": {},
-        "custom_operators": [],
         "control_flow": [],
         "quantised": False,
         "inputs": [

@@ -220,11 +220,11 @@ def test_contenders_are_none_before_the_race_is_planned() -> None:
     assert (row_of(early), entries(early), recommendation(early)) == (None, [], [])
 
 
-def test_a_model_with_its_own_operators_and_several_inputs_is_described() -> None:
+def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:
     facts = msgspec.structs.replace(
         recorded_model.FACTS,
         inputs=[Port("x", "float32", [None], [4]), Port("sr", "int64", [], [], "constant 16000")],
-        custom_operators=["com.example::Twist"],
+        uncompared=["probabilities"],
         control_flow=["If"],
         quantised=True,
         multiply_adds=None,
@@ -234,8 +234,8 @@ def test_a_model_with_its_own_operators_and_several_inputs_is_described() -> Non
     assert rest == [
         "  input x float32 [4]",
         "  input sr int64 [], constant 16000",
-        "  operators of its own: com.example::Twist",
-        "  graphs inside of If, which no quantiser enters",
+        "  no tensors, so not compared: probabilities",
+        "  graphs inside of If, which the static quantiser skips",
     ]
 
 

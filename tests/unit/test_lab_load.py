@@ -235,11 +235,46 @@ def test_what_is_no_array_is_not_supported_with_a_reason(kind: str, tmp_path: Pa
     taken = refusal(made.saved(tmp_path, made.model([node], [odd], [made.port("y")])), tmp_path)
     assert kind in str(taken)
     assert "not supported, because" in str(taken)
-    given_back = helper.make_value_info("y", ODD[kind])
-    net = made.model([node], [made.port("x", shape=["n"])], [given_back])
-    told = refusal(made.saved(tmp_path, net), tmp_path)
-    assert "output y" in str(told)
-    assert kind in str(told)
+
+
+def classifier(*outputs: Any) -> Any:
+    """Labels as text, probabilities as a tensor and as the maps of scikit-learn's exporters."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], ["shares"]),
+        helper.make_node("ArgMax", ["shares"], ["best"], keepdims=0, axis=1),
+        helper.make_node(
+            "LabelEncoder", ["best"], ["label"], domain="ai.onnx.ml",
+            keys_int64s=[0, 1], values_strings=["no", "yes"],
+        ),
+        helper.make_node(
+            "ZipMap", ["shares"], ["maps"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]
+        ),
+    ]  # fmt: skip
+    opsets = [helper.make_opsetid("ai.onnx.ml", 2)]
+    inputs, weights = [made.port("x", shape=["n", 4])], [made.weight("w", 4, 2)]
+    return made.model(nodes, inputs, outputs, weights, opsets=opsets)
+
+
+MAPS = helper.make_value_info(
+    "maps",
+    helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, FLOATS)),
+)
+LABEL = made.port("label", TensorProto.STRING, ["n"])
+
+
+def test_of_a_classifier_maps_are_not_compared_but_labels_are(tmp_path: Path) -> None:
+    facts = inspect(made.saved(tmp_path, classifier(LABEL, MAPS)), tmp_path)
+    assert facts["uncompared"] == ["maps"]
+    assert [(port["name"], port["type"]) for port in facts["outputs"]] == [("label", "str")]
+    kept = samples.read(tmp_path / "scratch" / samples.REFERENCE)
+    assert {str(label) for sample in kept for label in sample[0]} <= {"no", "yes"}
+
+
+def test_with_maps_alone_nothing_could_be_compared(tmp_path: Path) -> None:
+    told = refusal(made.saved(tmp_path, classifier(MAPS)), tmp_path)
+    assert "maps is seq(map(int64,tensor(float)))" in str(told)
+    assert "zipmap=False" in str(told.hint)
 
 
 @pytest.mark.parametrize("kind", sorted(loading.TYPES))

@@ -54,7 +54,7 @@ def error_of(file: str, folder: Path) -> float:
     session = sessions.open_session(file)
     answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
     reference = samples.read(folder / samples.REFERENCE)
-    found = agreement.compare(sessions.output_names(session), answers, reference)
+    found = agreement.compare(agreement.compared(session), answers, reference)
     return agreement.summary(found, "relative_error")
 
 

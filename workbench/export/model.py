@@ -105,10 +105,11 @@ def facts_lines(facts: ModelFacts) -> Iterator[str]:
     yield f"{facts.file}: {', '.join(told)}"
     for port in facts.inputs:
         yield f"  input {port_text(port)}"
-    if facts.custom_operators:
-        yield f"  operators of its own: {', '.join(facts.custom_operators)}"
+    if facts.uncompared:
+        yield f"  no tensors, so not compared: {', '.join(facts.uncompared)}"
     if facts.control_flow:
-        yield f"  graphs inside of {', '.join(facts.control_flow)}, which no quantiser enters"
+        inside = ", ".join(facts.control_flow)
+        yield f"  graphs inside of {inside}, which the static quantiser skips"
 
 
 def count_text(count: int) -> str:

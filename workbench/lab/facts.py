@@ -38,8 +38,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     precision: str  # "fp32", "fp16", "fp64", "bf16" of most weights; "int8" where `quantised`
     parameters: int  # numbers in its weights
     operators: dict[str, int]  # type to count, subgraphs included
-    custom_operators: list[str]  # "domain::type" of domains that ONNX Runtime does not have
-    control_flow: list[str]  # operators with graphs of their own, which no quantiser enters
+    control_flow: list[str]  # operators with graphs of their own
     quantised: bool  # it already holds integer operators
     inputs: list[Port]
     outputs: list[Port]
@@ -52,6 +51,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     multiply_adds: int | None  # of one run; None where shapes are not known
     weights_bytes: int  # of weights in convolutions and products
     same_samples: bool = False  # the inputs that calibrate are those that check: too few for both
+    uncompared: list[str] = []  # outputs that are no tensors, such as a classifier's maps
     unquantisable: Reason | None = None  # why no INT8 form can be made: over 2 GiB of weights
     max_error: float | None = None  # what no recommended form may exceed, under the asked metric
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import OutputAccuracy, WorkloadError
@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 METRICS = ("relative_error", "disagreement")
+_FLOATS = ("float", "double", "float16")
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "string")}
+
+
+def compared(session: Any) -> list[str]:
+    """The outputs that can be compared; of a classifier's maps only the tensors beside them."""
+    return [port.name for port in session.get_outputs() if port.type in COMPARABLE]
+
+
+def answer(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+    """These outputs of one run; text as NumPy's own kind, which a file keeps without pickling."""
+    found = session.run(list(names), dict(feeds))
+    return [array.astype(str) if array.dtype.kind == "O" else array for array in found]
 
 
 def compare(

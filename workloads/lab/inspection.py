@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
-from . import graph, inputs, samples, shapes
+from . import graph, inputs, samples, sessions, shapes
 from .errors import bad_model, clear_errors, one_line
 from .load import Loaded, load
 from .original import Original, does_not_run
@@ -57,7 +56,7 @@ def inspect(
     name = Path(model).name
     with clear_errors(f"{one_line(name)} cannot be used"):
         loaded = load(model)
-        original = Original(loaded, _usable_cores())
+        original = Original(loaded, sessions.usable_cores())
         ports = shapes.ports(graph.free_inputs(loaded.proto))
         if file is None:
             chosen = _random(loaded, original, ports, given, batch, seed)
@@ -73,13 +72,9 @@ def inspect(
         ):
             samples.write(Path(folder, target), [list(sample.values()) for sample in kept])
         samples.write(Path(folder, samples.REFERENCE), reference)
-        return {**_facts(loaded, ports, chosen, reference[0]), "step_s": step_s}
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        answers = dict(zip(original.outputs, reference[0], strict=True))
+        told = _facts(loaded, ports, chosen, answers)
+        return {**told, "uncompared": original.uncompared, "step_s": step_s}
 
 
 def _random(
@@ -180,7 +175,7 @@ def _require_finite(
 
 
 def _facts(
-    loaded: Loaded, ports: Sequence[shapes.Input], chosen: _Chosen, answer: Sequence[Array]
+    loaded: Loaded, ports: Sequence[shapes.Input], chosen: _Chosen, answers: Mapping[str, Array]
 ) -> dict[str, Any]:
     model = loaded.proto
     return {
@@ -193,7 +188,6 @@ def _facts(
         "precision": loaded.precision,
         "parameters": loaded.parameters,
         "operators": {one_line(name): n for name, n in graph.operators(model).items()},
-        "custom_operators": [],  # a model that has any is refused
         "control_flow": graph.control_flow(model),
         "quantised": graph.is_quantised(model),
         "inputs": [
@@ -202,8 +196,8 @@ def _facts(
             for port in ports
         ],
         "outputs": [
-            _port(port, str(array.dtype), port.axes or [None] * array.ndim)
-            for port, array in zip(shapes.ports(model.graph.output), answer, strict=True)
+            _port(port, _type_of(answers[port.name]), port.axes or [None] * answers[port.name].ndim)
+            for port in shapes.ports([o for o in model.graph.output if o.name in answers])
         ],
         "batch": chosen.sizes.batch,
         "samples": len(chosen.check),
@@ -221,6 +215,10 @@ def _facts(
         "weights_bytes": 0,
         "unquantisable": loaded.unquantisable,
     }
+
+
+def _type_of(array: Array) -> str:
+    return "str" if array.dtype.kind == "U" else str(array.dtype)
 
 
 def _port(port: shapes.Input, kind: str, axes: list[shapes.Axis] | None) -> dict[str, Any]:

@@ -219,30 +219,27 @@ def _external_file(folder: Path, location: str, end: int) -> int:
 
 
 def _require_arrays(name: str, proto: Any) -> None:
-    """Refuse inputs and outputs that are no arrays of a type that NumPy has."""
+    """Refuse inputs that are no arrays of a type that NumPy has, and a model without outputs; which
+    of those can be compared, the session tells."""
     import onnx
 
-    ports = [("input", value) for value in graph.free_inputs(proto)]
-    ports += [("output", value) for value in proto.graph.output]
-    names = [value.name for kind, value in ports if kind == "input"]
-    if len(set(names)) < len(names):
+    found = graph.free_inputs(proto)
+    if len({value.name for value in found}) < len(found):
         raise bad_model(f"{name} has two inputs of one name")
     if not proto.graph.output:
         raise bad_model(f"{name} has no outputs: nothing could be compared", "export it with some")
-    for kind, value in ports:
+    remedy = "export the model with a tensor as this input"
+    for value in found:
         what = value.type.WhichOneof("value")
-        if kind == "output" and what is None:
-            continue  # ONNX Runtime infers it
-        remedy = f"export the model with a tensor as this {kind}"
         if what != "tensor_type":
             word = (what or "nothing").removesuffix("_type").replace("_", " ")
             raise bad_model(
-                f"{kind} {value.name} is of type {word}: "
-                "not supported, because only tensors can be made up and compared",
-                f"{remedy} (scikit-learn: zipmap=False)" if kind == "output" else remedy,
+                f"input {value.name} is of type {word}: "
+                "not supported, because only tensors can be made up",
+                remedy,
             )
         element = value.type.tensor_type.elem_type
-        if element in TYPES or (kind == "output" and element == onnx.TensorProto.UNDEFINED):
+        if element in TYPES:
             continue
         known = onnx.TensorProto.DataType.values()
         word = onnx.TensorProto.DataType.Name(element) if element in known else f"type {element}"
@@ -251,10 +248,8 @@ def _require_arrays(name: str, proto: Any) -> None:
             if element == onnx.TensorProto.STRING
             else "NumPy has no such numbers"
         )
-        if kind == "output" and element == onnx.TensorProto.STRING:
-            why = "text has no distance"
         raise bad_model(
-            f"{kind} {value.name} holds {word.lower()}: not supported, because {why}",
+            f"input {value.name} holds {word.lower()}: not supported, because {why}",
             f"{remedy} of numbers, such as float32 or int64",
         )
 

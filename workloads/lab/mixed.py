@@ -224,7 +224,7 @@ class _Search:
         self._few = max(1, min(self._few, int(FEW_S * count / max(ended - ready, 1e-9))))
         self._trial_s = max(0.7 * self._trial_s, ended - began)
         self.tried += 1
-        names = sessions.output_names(session)
+        names = agreement.compared(session)
         try:
             outputs = agreement.compare(names, answers, self._reference[:count])
         except WorkloadError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
-from . import graph
+from . import agreement, graph
 from .errors import bad_model, is_out_of_memory, one_line, said
 
 if TYPE_CHECKING:
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 SHAPES_HINT = "give its sizes by --shape NAME=1,3,224,224, or real inputs by --inputs data.npz"
 _OPSET = re.compile(r"for domain (\S+) is till opset (\d+)")
 _IR = re.compile(r"max supported IR version: (\d+)")
-_COMPARABLE = {
-    f"tensor({name})"
-    for name in (
-        *("float", "double", "float16", "bool"),
-        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    )
-}
 # What onnx calls its own domain, and what ONNX Runtime brings along.
 _AT_HOME = ("", "ai.onnx")
 
@@ -51,19 +44,18 @@ class Original:
             )
         except Exception as error:
             raise _refusal(loaded, error) from error
-        self.outputs = []
-        for output in self._session.get_outputs():
-            if output.type not in _COMPARABLE:
-                raise bad_model(
-                    f"output {output.name} is of type {output.type}: "
-                    "not supported, because it cannot be compared",
-                    "export the model with a tensor of numbers as this output",
-                )
-            self.outputs.append(output.name)
+        self.outputs = agreement.compared(self._session)
+        given = {port.name: port.type for port in self._session.get_outputs()}
+        self.uncompared = [name for name in given if name not in self.outputs]
+        if given and not self.outputs:
+            raise bad_model(
+                f"no output is a tensor that could be compared: {_listed_types(given)}",
+                "export the model with a tensor as an output (scikit-learn: zipmap=False)",
+            )
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """The outputs; whatever ONNX Runtime raises passes through."""
-        return self._session.run(self.outputs, dict(feeds))  # type: ignore[no-any-return]
+        return agreement.answer(self._session, self.outputs, feeds)
 
 
 def does_not_run(name: str, error: Exception, shapes: Mapping[str, Sequence[int]]) -> WorkloadError:
@@ -109,6 +101,10 @@ def _refusal(loaded: Loaded, error: Exception) -> WorkloadError:
             "export it with standard ONNX operators; libraries of custom ones are not loaded",
         )
     return bad_model(f"{version} does not open {name}: {said(error)}")
+
+
+def _listed_types(given: Mapping[str, str]) -> str:
+    return _listed([f"{name} is {kind}" for name, kind in given.items()])
 
 
 def _listed(names: Sequence[str], at_most: int = 8) -> str:

@@ -106,7 +106,7 @@ class _Check:
     def __call__(self, model: Any) -> None:
         session = sessions.open_session(model.SerializeToString())
         found = agreement.compare(
-            sessions.output_names(session),
+            agreement.compared(session),
             sessions.answers(session, self.inputs),
             self._reference,
         )

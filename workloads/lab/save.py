@@ -83,7 +83,7 @@ def _umask() -> int:
 def _difference(source: Path, written: Path, folder: Path) -> float:
     inputs = samples.read(folder / samples.INPUTS)
     before, after = (sessions.open_session(file) for file in (source, written))
-    names = sessions.output_names(before)
+    names = agreement.compared(before)
     outputs = agreement.compare(
         names, sessions.answers(after, inputs), sessions.answers(before, inputs)
     )

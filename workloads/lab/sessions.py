@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import agreement
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -36,7 +38,7 @@ def open_session(
     options = onnxruntime.SessionOptions()
     options.log_severity_level = SILENT
     # 0 would pin threads to cores of its choice, outside a container's set.
-    options.intra_op_num_threads = len(os.sched_getaffinity(0))
+    options.intra_op_num_threads = usable_cores()
     options.inter_op_num_threads = 1
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = {
@@ -54,13 +56,18 @@ def open_session(
 
 
 def answers(session: Any, samples: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """The outputs of each sample; a sample's arrays are in the session's order of inputs."""
-    names = [port.name for port in session.get_inputs()]
-    return [session.run(None, dict(zip(names, sample, strict=True))) for sample in samples]
+    """The compared outputs of each sample, whose arrays are in the session's order of inputs."""
+    names, outputs = [port.name for port in session.get_inputs()], agreement.compared(session)
+    return [
+        agreement.answer(session, outputs, dict(zip(names, sample, strict=True)))
+        for sample in samples
+    ]
 
 
-def output_names(session: Any) -> list[str]:
-    return [port.name for port in session.get_outputs()]
+def usable_cores() -> int:
+    """As the engine found them, who knows of quotas, too."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return int(told) if told.isdecimal() and int(told) else os.cpu_count() or 1
 
 
 @contextlib.contextmanager
