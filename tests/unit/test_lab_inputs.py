@@ -222,7 +222,7 @@ def test_other_types_have_values_of_their_own() -> None:
     assert all(str(array.dtype) == name for name, array in sample.items())
     assert abs(float(sample["float16"].mean())) < 0.2
     assert sample["bool"].all()
-    assert set(sample["uint8"]) == {0, 1}
+    assert maker.told["uint8"] == "random bytes"
     assert maker.told["int64"] == "random, 0 or 1"
 
 
@@ -367,3 +367,11 @@ def test_a_file_for_a_model_without_inputs_is_refused(case: Case) -> None:
     node = helper.make_node("Constant", [], ["y"], value=made.weight("w", 3))
     error = case.refusal(made.model([node], [], [made.port("y")]), inputs=case.file(x=SINGLE))
     assert "has no inputs" in str(error)
+
+
+def test_bytes_take_every_value() -> None:
+    ports = [Input("picture", "uint8", [None, 16, 16, 3])]
+    maker = values.Maker(made.mlp(), ports)
+    sample = maker.sample({"picture": (1, 16, 16, 3)}, np.random.default_rng(0))
+    assert sample["picture"].max() > 200
+    assert maker.told["picture"] == "random bytes"

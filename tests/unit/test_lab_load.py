@@ -316,8 +316,18 @@ def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
     assert [told["name"] for told in facts["inputs"]] == ["x"]
 
 
-def test_a_model_that_answers_nan_is_no_reference(tmp_path: Path) -> None:
-    error = refusal(made.saved(tmp_path, made.one_node("Log")), tmp_path)
+def test_a_root_is_taken_of_positive_numbers(tmp_path: Path) -> None:
+    facts = inspect(made.saved(tmp_path, made.one_node("Log")), tmp_path)
+    assert facts["inputs"][0]["values"] == "random, 0 to 1"
+
+
+def test_a_model_that_answers_nan_to_all_is_no_reference(tmp_path: Path) -> None:
+    minus = made.model(
+        [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["n"]),
+         helper.make_node("Log", ["n"], ["y"])],
+        [made.port("x", shape=["k", 4])], [made.port("y")],
+    )  # fmt: skip
+    error = refusal(made.saved(tmp_path, minus), tmp_path)
     assert "NaN or infinity in y" in str(error)
     assert "--inputs" in str(error.hint)
 

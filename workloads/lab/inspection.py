@@ -25,6 +25,7 @@ SAMPLES = 8  # random ones to check on, and as many to calibrate with
 FEWEST = 2
 RANDOM_S = 2.0  # that running all of the random ones may take
 GIVEN_S = 20.0  # likewise the user's own
+RANGE_HINT = "random inputs may be out of its range: give real ones by --inputs data.npz"
 TRIALS_S = 6.0  # for finding sizes that run
 
 
@@ -59,13 +60,20 @@ def inspect(
         original = Original(loaded, sessions.usable_cores())
         ports = shapes.ports(graph.free_inputs(loaded.proto))
         if file is None:
-            chosen = _random(loaded, original, ports, given, batch, seed)
+            maker = Maker(loaded.proto, ports)
+            chosen = _random(loaded, original, ports, given, batch, seed, maker)
+            if _undefined(original.outputs, [_run(loaded, original, chosen.check[0])]):
+                # What takes a root or a logarithm of its inputs may do with none below zero.
+                maker = Maker(loaded.proto, ports, positive=True)
+                chosen = _random(loaded, original, ports, given, batch, seed, maker)
         else:
             chosen = _from_file(loaded, original, ports, given, file, batch)
         began = time.perf_counter()
         reference = [_run(loaded, original, sample) for sample in chosen.check]
         step_s = (time.perf_counter() - began) / len(reference)
-        _require_finite(original.outputs, reference, chosen.source)
+        if (output := _undefined(original.outputs, reference)) is not None:
+            hint = "try it on other inputs" if file else RANGE_HINT
+            raise bad_model(f"the model itself answers with NaN or infinity in {output}", hint)
         for target, kept in (
             (samples.INPUTS, chosen.check),
             (samples.CALIBRATION, chosen.calibration),
@@ -84,11 +92,11 @@ def _random(
     given: Mapping[str, Sequence[int]],
     batch: int | None,
     seed: int,
+    maker: Maker,
 ) -> _Chosen:
     """Random inputs of the first sizes that run."""
     import numpy as np
 
-    maker = Maker(loaded.proto, ports)
     first: WorkloadError | None = None
     began = time.monotonic()
     for sizes in shapes.candidates(ports, given, batch):
@@ -155,23 +163,19 @@ def _run(loaded: Loaded, original: Original, sample: Mapping[str, Array]) -> lis
         raise does_not_run(loaded.path.name, error, tried) from error
 
 
-def _require_finite(
-    names: Sequence[str], reference: Sequence[Sequence[Array]], source: str
-) -> None:
-    """Against NaN nothing can be compared; an infinity is, as behind a mask, but not by itself."""
+def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> str | None:
+    """The first output with NaN, against which nothing can be compared; an infinity can be, as
+    behind a mask, but not by itself."""
     import numpy as np
 
     for place, name in enumerate(names):
         for outputs in reference:
-            if outputs[place].dtype.kind != "f" or not outputs[place].size:
+            array = outputs[place]
+            if array.dtype.kind != "f" or not array.size:
                 continue
-            if np.isnan(outputs[place]).any() or np.isinf(outputs[place]).all():
-                hint = (
-                    "random inputs may be out of its range: give real ones by --inputs data.npz"
-                    if source == "random"
-                    else "try it on other inputs"
-                )
-                raise bad_model(f"the model itself answers with NaN or infinity in {name}", hint)
+            if np.isnan(array).any() or np.isinf(array).all():
+                return name
+    return None
 
 
 def _facts(

@@ -36,16 +36,21 @@ _COMPARES = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 
 
 class Maker:
-    """Makes samples for one model; `told` says of each input where its values come from."""
+    """Makes samples for one model; `told` says of each input where its values come from.
 
-    def __init__(self, model: Any, inputs: Sequence[Input]) -> None:
+    `positive`: floating-point numbers lie between 0 and 1 instead of around 0.
+    """
+
+    def __init__(self, model: Any, inputs: Sequence[Input], *, positive: bool = False) -> None:
+        self._positive = positive
         self._ranges = {}
         self.told = {}
         reader = _Reader(model)
         for port in inputs:
             low, high, words = _range(port, reader)
             self._ranges[port.name] = (port.type, low, high)
-            self.told[port.name] = words
+            is_drawn = positive and port.type.startswith("float")
+            self.told[port.name] = "random, 0 to 1" if is_drawn else words
 
     def sample(
         self, shapes: Mapping[str, Sequence[int]], generator: np.random.Generator
@@ -60,7 +65,8 @@ class Maker:
                 made[name] = np.ones(shape, np.bool_)
             elif kind.startswith("float"):
                 single = np.float64 if kind == "float64" else np.float32
-                made[name] = np.asarray(generator.standard_normal(shape, single), kind)
+                draw = generator.random if self._positive else generator.standard_normal
+                made[name] = np.asarray(draw(shape, single), kind)
             else:
                 numbers = generator.integers(low, high, shape, np.int64, endpoint=True)
                 made[name] = np.asarray(numbers, kind)
@@ -86,6 +92,8 @@ def _range(port: Input, reader: _Reader) -> tuple[int, int, str]:
     fitting = [value for value in compared if int(limits.min) <= value <= largest]
     if fitting:
         return fitting[0], fitting[0], f"{fitting[0]}, which the graph compares it with"
+    if limits.bits == 8:
+        return int(limits.min), int(limits.max), "random bytes"
     return 0, 1, "random, 0 or 1"
 
 
