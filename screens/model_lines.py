@@ -155,10 +155,12 @@ def stage(session: Session) -> str:
         return ""
     if report.model is None:
         return "reading the model, making inputs, running it as given"
+    if (building := report.building) is not None:
+        if building.search:
+            return f"searching the nodes of {building.recipe} to leave in FP32"
+        return f"building {building.recipe}"
     if row is None:
-        failed = sum(built.reason is not None for built in report.model.built)
-        made = len(report.model.built) - failed
-        return f"making its forms: {made} made" + (f", {failed} could not be" if failed else "")
+        return "choosing its forms"
     if row.verdict is None:
         left = sum(not is_over(contender) for contender in row.contenders)
         return f"racing, {left} of {len(row.contenders)} contenders left"

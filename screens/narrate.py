@@ -94,6 +94,8 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             facts = event.facts
             size = f"{units.size(facts.size_bytes)}, opset {facts.opset}"
             return LogLine(at, "model", f"{facts.file}: {size}, {facts.inputs_from} inputs")
+        case ev.ModelBuilding():
+            return None
         case ev.ModelBuilt():
             built = event.built
             if built.reason is not None:

@@ -171,6 +171,13 @@ class ModelInspected(Event, frozen=True, kw_only=True, tag=True):
     facts: ModelFacts
 
 
+class ModelBuilding(Event, frozen=True, kw_only=True, tag=True):
+    """A form is begun; `ModelBuilt` says what became of it."""
+
+    recipe: str
+    search: bool = False  # for the nodes of this form to leave in FP32
+
+
 class ModelBuilt(Event, frozen=True, kw_only=True, tag=True):
     """One form of the model was made, or could not be."""
 
@@ -237,6 +244,7 @@ AnyEvent = (
     | BatchTried
     | LargestBatchFound
     | ModelInspected
+    | ModelBuilding
     | ModelBuilt
     | ModelAdvised
     | TraceWritten

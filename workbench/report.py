@@ -76,6 +76,7 @@ class Report:
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = field(default_factory=list)
     model: ModelReport | None = None
+    building: ev.ModelBuilding | None = None  # the form that is being made
     current_row: str | None = None
     last_row: str | None = None  # the one raced last, also after the end
     current_case: str | None = None
@@ -158,7 +159,10 @@ class Report:
                 self.largest_batches.append(event.found)
             case ev.ModelInspected():
                 self.model = ModelReport(event.facts)
+            case ev.ModelBuilding():
+                self.building = event
             case ev.ModelBuilt() if self.model is not None:
+                self.building = None
                 self.model.built.append(event.built)
             case ev.ModelAdvised() if self.model is not None:
                 self.model.advice, self.model.left_out = event.advice, event.left_out

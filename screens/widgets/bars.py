@@ -109,7 +109,7 @@ def _activity(session: Session) -> Content:
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
     case = figures.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
-        return Content("reading the model..." if report.model is None else "making its forms...")
+        return Content("reading the model..." if report.model is None else "choosing its forms...")
     if report.current_row is None:
         return Content(f"largest batch: {case}" if report.current_case else "planning...")
     contender = report.contenders.get(report.current_case or "")

@@ -74,7 +74,15 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        (recorded_model.inspected(*ON), "making its forms: 2 made"),
+        (recorded_model.inspected(*ON), "choosing its forms"),
+        (
+            [*recorded_model.midway(*ON), ev.ModelBuilding(at_s=20.0, recipe="int8-dynamic")],
+            "building int8-dynamic",
+        ),
+        (
+            [*recorded_model.midway(*ON), ev.ModelBuilding(at_s=20.0, recipe="int8", search=True)],
+            "searching the nodes of int8 to leave in FP32",
+        ),
         (recorded_model.midway(*ON), "racing, 3 of 6 contenders left"),
         (DONE[:-2], "profiling, to tell why"),
         (DONE[:-1], "finishing"),

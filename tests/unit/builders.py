@@ -257,6 +257,7 @@ def eventful() -> list[ev.AnyEvent]:
         ev.CaseFinished(at_s=0.55, case=late.id, scenario="row", status="skipped", reason=short)
     )
     middle.append(ev.ModelInspected(at_s=0.56, facts=recorded_model.FACTS))
+    middle.append(ev.ModelBuilding(at_s=0.57, recipe="int8-static-u8s8"))
     middle += [ev.ModelBuilt(at_s=0.57, built=built) for built in recorded_model.BUILT]
     advice = Advice([], "import onnxruntime", recorded_model.WEAK)
     middle.append(ev.ModelAdvised(at_s=0.58, advice=advice, left_out={"int8": "too large"}))

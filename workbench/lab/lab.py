@@ -195,6 +195,7 @@ class ModelLab:
         if self._control.now() >= until_s:
             self.left_out.setdefault(recipe.label, NO_TIME)
             return False
+        self._emit(ev.ModelBuilding(at_s=self._control.now(), recipe=recipe.label))
         try:
             self._keep(recipe, self._child.build(recipe), began)
         except WorkerFailed as failure:
@@ -296,6 +297,7 @@ class ModelLab:
     def _mix(self, recipe: Recipe, seconds: float) -> Recipe | None:
         """`recipe` with the nodes left out that take it over the limit; None: no such mix."""
         began = time.monotonic()
+        self._emit(ev.ModelBuilding(at_s=self._control.now(), recipe=recipe.label, search=True))
         try:
             mixed, told = self._child.mix(recipe, seconds, self._node_seconds())
         except WorkerFailed as failure:
