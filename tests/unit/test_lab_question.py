@@ -124,6 +124,7 @@ def test_every_question_survives(question: ModelQuestion) -> None:
 
 NAN = float("nan")
 WRONG = [
+    (Request(model=ModelQuestion("")), "--model takes the path of an .onnx file"),
     (asked(max_error=0.1, min_agreement=0.9), "--max-error and --min-agreement exclude each other"),
     (asked(max_error=NAN), "--max-error lies above 0"),
     (asked(max_error=0.0), "--max-error lies above 0"),

@@ -50,6 +50,8 @@ class ModelQuestion:
 
     def check(self) -> None:
         """Raise ValueError for what no model could meet."""
+        if not self.file:
+            raise ValueError("--model takes the path of an .onnx file")
         if self.objective not in OBJECTIVES:
             raise ValueError(f"--objective is one of {', '.join(OBJECTIVES)}")
         if self.max_error is not None and self.min_agreement is not None:
