@@ -277,6 +277,13 @@ def test_a_spent_budget_leaves_forms_out_with_the_reason() -> None:
     assert not labels(bench.cases) & {f"{name}/t4" for name in late}
 
 
+def test_after_a_build_that_took_too_long_no_other_is_begun() -> None:
+    bench = Bench({"build": failure("timeout", "no answer within 10 s")})
+    assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
+    assert len(bench.child.recipes()) == 1
+    assert list(bench.lab.left_out.values()).count(labs.NO_TIME) == 4
+
+
 def test_filters_that_leave_nothing_are_told() -> None:
     with pytest.raises(UsageError, match="no form of the model is left with these filters"):
         Bench(precisions=("fp64",)).open()

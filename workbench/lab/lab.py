@@ -203,8 +203,15 @@ class ModelLab:
             spent_s = time.monotonic() - began
             built = Built(recipe.label, spent_s, reason=failure.reason)
             self._emit(ev.ModelBuilt(at_s=self._control.now(), built=built))
+            if failure.reason.code == "timeout":  # the others would take as long
+                self._leave_out(self._waiting)
             return False
         return True
+
+    def _leave_out(self, waiting: list[Entrant]) -> None:
+        for entrant in waiting:
+            self.left_out.setdefault(entrant.recipe.label, NO_TIME)
+        waiting.clear()
 
     def _keep(self, recipe: Recipe, told: Mapping[str, Any], began: float) -> None:
         self._forms[recipe.label] = told["file"]
@@ -345,8 +352,7 @@ class ModelLab:
 
     def advise(self, advice: Advice) -> None:
         """Tell what was found out."""
-        for entrant in self._waiting:
-            self.left_out.setdefault(entrant.recipe.label, NO_TIME)
+        self._leave_out(self._waiting)
         self._emit(ev.ModelAdvised(at_s=self._control.now(), advice=advice, left_out=self.left_out))
 
 
