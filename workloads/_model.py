@@ -34,17 +34,10 @@ class Model(Workload):
     latency = True
     variants: ClassVar[tuple[Variant, ...]] = ()  # the lab chooses
 
-    def __init__(self, weighed: Mapping[str, float] | None = None) -> None:
-        self._weighed = weighed or {}
-
     def work(self, case: Case) -> Work:
-        return Work(
-            flops=self._weighed.get("flops"),
-            bytes_moved=self._weighed.get("bytes_moved"),
-            items=case.batch or 1,
-            item="samples" if case.batch else "runs",
-            memory_bytes=self._weighed.get("memory_bytes", 0.0),
-        )
+        """Its operations and memory are not known to this side: the lab tells them."""
+        item = "samples" if case.batch else "runs"
+        return Work(None, None, items=case.batch or 1, item=item, memory_bytes=0.0)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         with setup.phase("compile"):
