@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from workbench import events as ev
 from workbench.document import Document
@@ -69,6 +70,7 @@ def test_detect_and_list_have_json(cli) -> None:
     assert "spin" in [workload["name"] for workload in listed["workloads"]]
 
 
+@pytest.mark.campaign
 def test_strict_turns_a_trust_warning_into_exit_3(cli) -> None:
     slow = ("run", "spin", "--set", "ms=350", "--set", "gain=1", "--budget", "4", "--json")
     assert cli(*slow).returncode == 0

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import psutil
+import pytest
 
 
 def test_several_sizes_are_measured_and_drawn(cli) -> None:
@@ -44,6 +45,7 @@ def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None
     assert "largest batch" in cli("open", "last", "--plain").stdout
 
 
+@pytest.mark.campaign
 def test_a_trace_holds_the_contenders_and_their_operators(cli, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     done = cli("run", "launch", "--device", "cpu", "--budget", "6", "--trace", str(file), "--json")

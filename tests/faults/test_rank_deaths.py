@@ -22,6 +22,7 @@ def ended(engine) -> ev.CaseFinished:
     return finished
 
 
+@pytest.mark.campaign
 def test_a_rank_killed_while_it_is_measured(live_engine) -> None:
     engine = live_engine(*RUN, "--device", "cpu")
     engine.until(ev.BlockMeasured)

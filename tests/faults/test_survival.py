@@ -74,6 +74,7 @@ def test_when_the_front_end_dies_the_engine_ends_the_run(live_engine) -> None:
     assert_all_gone(family)
 
 
+@pytest.mark.campaign
 def test_dataloader_children_are_frozen_with_their_worker_and_end_with_it(live_engine) -> None:
     engine = live_engine(
         "run", "train_cnn", "--mode", "plain", "--batch", "4", "--budget", "60",

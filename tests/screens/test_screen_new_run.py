@@ -73,6 +73,7 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         assert "[2 Run]" in text(pilot)
 
 
+@pytest.mark.campaign
 async def test_every_option_of_the_form_reaches_the_engine() -> None:
     app, started = finished(Request(seed=7, strict=True))
     async with app.run_test(size=SIZE) as pilot:

@@ -146,7 +146,13 @@ def test_only_a_precision_that_may_be_emulated_is_scouted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "tokens"), [("dynamic", TOKENS), ("static", 1), ("static", TOKENS), ("static", 512)]
+    ("method", "tokens"),
+    [
+        ("dynamic", TOKENS),
+        ("static", 1),
+        ("static", TOKENS),
+        pytest.param("static", 512, marks=pytest.mark.campaign),
+    ],
 )
 def test_int8_of_the_encoder_stays_within_three_percent(method: str, tokens: int) -> None:
     case = encoder("onnxruntime", "int8", quantization=method, tokens=tokens)
@@ -191,6 +197,7 @@ def test_a_check_of_a_large_batch_takes_a_few_samples_of_every_input() -> None:
 # ----------------------------------------------------------------- compiled
 
 
+@pytest.mark.campaign
 def test_what_is_compiled_is_made_once_for_its_threads() -> None:
     """Otherwise the first timed step would compile again."""
     import torch

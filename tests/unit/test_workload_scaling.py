@@ -149,6 +149,7 @@ def test_a_rank_that_dies_is_named_with_its_log_and_takes_the_others_along() -> 
     task.close()
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("apart")
 def test_ranks_that_fail_at_the_start_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "no-such-interface")

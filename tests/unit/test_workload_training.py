@@ -266,6 +266,7 @@ def test_a_resnet_has_the_papers_layers() -> None:
     assert sum(p.numel() for p in parameters) == pytest.approx(0.27e6, rel=0.03)
 
 
+@pytest.mark.campaign
 def test_a_resnet_learns_its_pictures() -> None:
     task = prepared(case_of("train_resnet", batch=32))
     first, *_, last = losses(task, 80)

@@ -158,6 +158,7 @@ def test_real_inputs_agreement_and_the_saved_form(bench: Bench) -> None:
     assert bench.left() == []
 
 
+@pytest.mark.campaign
 def test_the_least_memory_is_what_counts_when_asked_for(bench: Bench) -> None:
     model = onnx_models.saved(bench.folder, onnx_models.mlp())
     done = bench.advise(

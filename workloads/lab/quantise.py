@@ -156,7 +156,7 @@ def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) 
         },
     )
     quantiser.quantize_model()
-    return bytes(quantiser.model.model.SerializeToString())
+    return _in_order(quantiser.model.model)
 
 
 def _dynamic(model: Any, folder: Path, recipe: Recipe) -> bytes:
@@ -196,7 +196,20 @@ def _halved(model: Any) -> bytes:
 
     copied = type(model)()
     copied.CopyFrom(model)
-    return bytes(convert_float_to_float16(copied, keep_io_types=True).SerializeToString())
+    return _in_order(convert_float_to_float16(copied, keep_io_types=True))
+
+
+def _in_order(model: Any) -> bytes:
+    """Serialised, each node behind those it reads from: the tools put theirs last.
+
+    Their sorting does not see what a graph within a node reads; ONNX Runtime loads either.
+    """
+    from onnxruntime.quantization.onnx_model import ONNXModel
+
+    attributes = (attribute for node in model.graph.node for attribute in node.attribute)
+    if not any(attribute.HasField("g") for attribute in attributes):
+        ONNXModel(model).topological_sort()
+    return bytes(model.SerializeToString())
 
 
 def integer_share(made: bytes, folder: Path) -> float | None:
