@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from workloads.lab import samples, sessions
+from workloads.lab import agreement, samples, sessions
 
 
 class Graph:
@@ -119,3 +119,12 @@ def folder_of(model: Any, folder: Path, shape: Sequence[int], count: int = 4) ->
     answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
     samples.write(folder / samples.REFERENCE, answers)
     return file
+
+
+def error_of(file: str, folder: Path) -> float:
+    """The relative error of a form against the folder's reference."""
+    session = sessions.open_session(file)
+    answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
+    reference = samples.read(folder / samples.REFERENCE)
+    found = agreement.compare(agreement.compared(session), answers, reference)
+    return agreement.summary(found, "relative_error")

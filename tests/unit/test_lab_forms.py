@@ -12,6 +12,7 @@ from lab_models import (
     Graph,
     branching,
     convolutional,
+    error_of,
     folder_of,
     perceptron,
     recurrent,
@@ -20,7 +21,7 @@ from lab_models import (
 
 from workbench.contract import WorkloadError
 from workbench.lab.recipe import Recipe
-from workloads.lab import agreement, nodes, prepare, quantise, samples, sessions
+from workloads.lab import nodes, prepare, quantise, samples, sessions
 from workloads.lab.child import Lab
 
 IMAGES, ROWS, TOKENS, STEPS = (2, 3, 16, 16), (4, 16), (2, 6, 16), (5, 2, 8)
@@ -33,14 +34,6 @@ def prepared(model: Any, folder: Path, shape: tuple[int, ...]) -> dict[str, Any]
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
     return Lab().build(str(folder / "model.onnx"), str(folder), recipe.as_fields())
-
-
-def error_of(file: str, folder: Path) -> float:
-    session = sessions.open_session(file)
-    answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
-    reference = samples.read(folder / samples.REFERENCE)
-    found = agreement.compare(agreement.compared(session), answers, reference)
-    return agreement.summary(found, "relative_error")
 
 
 # ------------------------------------------------------------- preparation

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from lab_models import Graph, convolutional, folder_of, perceptron
+from lab_models import Graph, convolutional, error_of, folder_of, perceptron
 
 from workbench.contract import WorkloadError
 from workbench.lab.recipe import Recipe
-from workloads.lab import agreement, mixed, nodes, samples, sessions
+from workloads.lab import mixed, nodes
 from workloads.lab.child import Lab
 
 ROWS = (4, 32)
@@ -48,14 +48,6 @@ def search(folder: Path, limit: float, seconds: float = LONG_S, **more: Any) -> 
     asked = {"recipe": STATIC.as_fields(), "metric": "relative_error", "costs": None, **more}
     model = str(folder / "model.onnx")
     return Lab().mixed(model, str(folder), limit=limit, seconds=seconds, **asked)
-
-
-def error_of(file: str, folder: Path) -> float:
-    session = sessions.open_session(file)
-    answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
-    reference = samples.read(folder / samples.REFERENCE)
-    found = agreement.compare(agreement.compared(session), answers, reference)
-    return agreement.summary(found, "relative_error")
 
 
 # ------------------------------------------------------------- mixed
