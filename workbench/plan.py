@@ -35,6 +35,9 @@ class Entries(Protocol):
     def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
         """Contenders that enter now, after a round of these; `left_s` is the row's time."""
 
+    def yardstick(self, contenders: Sequence[Contender]) -> str | None:
+        """The id of the case that stays though it is beaten: by it the gain of all is told."""
+
 
 @dataclass
 class RowPlan:

@@ -51,6 +51,7 @@ CANNOT_HERE = (
     "unsupported",
     "unsupported_precision",
 )
+FOR_BEING_SLOW = ("beaten", "far_slower")
 BUDGET = Reason(
     "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
 )
@@ -111,6 +112,7 @@ class Race:
         self._tails = plan.scenario.objective == "latency_p99"
         self._energy = EnergyMeter(wanted=plan.scenario.objective == "energy")
         self._active: list[Runner] = []
+        self._beaten: set[str] = set()  # but still in the race, as a yardstick
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
 
     # ------------------------------------------------------------ the whole
@@ -390,7 +392,12 @@ class Race:
         return [self._report.contenders[runner.case.id] for runner in self._active]
 
     def _drop(self, leaving: Iterable[standings.Leaving]) -> None:
+        entries = self._plan.entries
+        kept = entries.yardstick(self._contenders()) if entries is not None else None
         for left in list(leaving):
+            if left.contender.case.id == kept and left.reason.code in FOR_BEING_SLOW:
+                self._beaten.add(kept)
+                continue
             runner = next(r for r in self._active if r.case == left.contender.case)
             self._active.remove(runner)
             beaten = left.beaten
@@ -430,7 +437,8 @@ class Race:
 
     def _is_over(self, rounds: int) -> bool:
         """Nothing left to decide, and what is left is known well enough."""
-        field = self._contenders()
+        field = [c for c in self._contenders() if c.case.id not in self._beaten]
+        field = field or self._contenders()
         # Where nothing is to be decided, the figures themselves are what was asked for.
         least = stats.MIN_PAIRS if self._decide else ROUNDS_TO_MEASURE
         if rounds < least or not all(map(standings.is_steady, field)):

@@ -507,3 +507,13 @@ def test_what_could_not_be_saved_is_told() -> None:
     found = bench.lab.save(case)
     assert found.reason is not None and found.reason.message == "the disk is full"
     assert found.size_bytes is None
+
+
+def test_the_fastest_run_of_the_model_as_given_is_the_yardstick() -> None:
+    bench = Bench()
+    bench.open()
+    seconds = {"fp32/t4": 3e-3, "fp32/t1": 2e-3}
+    measured = bench.measured(lambda case: seconds.get(label(case), 1e-3))
+    found = bench.lab.yardstick(measured)
+    assert found is not None and found.endswith("fp32/t1")
+    assert bench.lab.yardstick([c for c in measured if c.case.quantization]) is None

@@ -114,6 +114,7 @@ class Latecomers:
     def __init__(self, at: int, *cases: Case) -> None:
         self.at, self.cases = at, list(cases)
         self.seen: list[tuple[int, float]] = []
+        self.kept: str | None = None
 
     def files(self, case: Case) -> Mapping[str, str]:
         return {"model": f"{case.params['of']}.onnx"}
@@ -123,6 +124,9 @@ class Latecomers:
         if len(self.seen) != self.at:
             return []
         return self.cases
+
+    def yardstick(self, contenders: Sequence[Contender]) -> str | None:
+        return self.kept
 
 
 def race(
@@ -257,3 +261,15 @@ def test_a_report_takes_newcomers_in_from_a_journal() -> None:
     assert list(again.contenders) == [A.id, B.id, C.id]
     assert [c.case.id for c in again.rows["row"].contenders] == [A.id, B.id, C.id]
     assert msgspec.json.encode(again.document().measurements)
+
+
+def test_a_yardstick_stays_though_it_is_beaten() -> None:
+    entries = Latecomers(3, C)
+    entries.kept = A.id
+    report, told, _ = race({A: 2e-3, B: 1e-3, C: 0.9e-3}, starters=[A, B], entries=entries)
+    rounds = {name: set(report.contenders[name].rounds()) for name in (A.id, C.id)}
+    assert rounds[C.id] <= rounds[A.id]
+    assert len(rounds[C.id]) >= 3
+    assert A.id not in {event.case for event in only(told, ev.CaseDropped)}
+    assert report.contenders[A.id].state == "ok"
+    assert max(rounds[A.id]) < MOST_ROUNDS  # nor does it keep the race from its end

@@ -283,6 +283,15 @@ class ModelLab:
                 beside.append(rival)
         return self._admit(beside[: max(0, MOST_CONTENDERS - len(contenders))], until_s)
 
+    def yardstick(self, contenders: Sequence[Contender]) -> str | None:
+        """The fastest run of the model as given, on the CPU."""
+        given = {
+            c.case.id: c.rounds()
+            for c in contenders
+            if c.case.device == "cpu" and self._entrants[c.case.id].recipe == ORIGINAL
+        }
+        return next(iter(race.ranking(given)), None)
+
     def _worth_mixing(self, measured: Sequence[Contender], leader: Contender) -> Contender | None:
         """The static form that would lead were it not too far off: of those about as near, the
         fastest."""
