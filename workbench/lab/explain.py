@@ -17,6 +17,7 @@ from ..document import Cpu
 from ..machine.isa import X86, lacking
 from ..measure.statistics import median
 from .facts import Built, Explanation, ModelFacts, OperatorTimes
+from .overview import form_of
 
 CONVERSIONS = "quantise, dequantise"
 _STANDS_FOR = {
@@ -161,7 +162,7 @@ def _losses(contender: Contender, mine: Profile, other: Profile, known: Evidence
     missing = lacking("int8", known.cpu)
     if missing is not None:
         yield f"This CPU has no {missing}: products in INT8 gain little over FP32."
-    recipe = known.built.get(_label(contender))
+    recipe = known.built.get(form_of(contender.case))
     if known.cpu.architecture in X86 and recipe and "s8s8" in recipe.recipe:
         yield (
             "Its activations are signed; on x86 the fast kernels take unsigned ones (U8S8), "
@@ -207,7 +208,7 @@ def _left_in_fp32(contender: Contender, mine: Profile, known: Evidence) -> Itera
     if share > 2 * NOTABLE:
         most = sorted(floating, key=floating.__getitem__, reverse=True)[:3]
         yield f"{share:.0%} of its time is operators left in FP32, most in {', '.join(most)}."
-    built = known.built.get(_label(contender))
+    built = known.built.get(form_of(contender.case))
     if built is not None and built.excluded:
         count = len(built.excluded)
         covered = f"; {built.coverage:.0%} of the products stay in INT8" if built.coverage else ""
@@ -259,8 +260,3 @@ def _table(mine: Profile, other: Profile) -> list[OperatorTimes]:
         for name in names
     ]
     return sorted(rows, key=lambda row: max(row.fp32_s, row.int8_s), reverse=True)[:MOST_ROWS]
-
-
-def _label(contender: Contender) -> str:
-    case = contender.case
-    return "-".join(filter(None, (case.precision, case.quantization)))

@@ -28,6 +28,7 @@ from ..workers import Pool, WorkerFailed
 from .child import Child
 from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
 from .facts import Advice, Built, Form, ModelFacts, Saved
+from .overview import form_of
 from .question import ModelQuestion
 from .recipe import ORIGINAL, Recipe
 
@@ -247,9 +248,8 @@ class ModelLab:
 
     def files(self, case: Case) -> Mapping[str, str]:
         """What `workloads._model` needs to run `case`."""
-        label = "-".join(filter(None, (case.precision, case.quantization)))
         return {
-            "model": self._forms[label],
+            "model": self._forms[form_of(case)],
             "folder": self._child.folder,
             "metric": self._question.metric,
         }

@@ -1,0 +1,155 @@
+"""A lab beside a child that answers as told, for the tests of who races."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import builders
+import msgspec
+from lab_builders import answer, contender, cpu
+
+from workbench import events as ev
+from workbench.contender import Contender
+from workbench.contract import Case
+from workbench.document import Reason
+from workbench.lab.child import CHILD
+from workbench.lab.facts import Built
+from workbench.lab.lab import ModelLab
+from workbench.lab.question import ModelQuestion
+from workbench.lab.recipe import Recipe
+from workbench.request import Request
+from workbench.workers import Answer, WorkerFailed
+
+STATIC = "int8-static-u8s8"
+PREPARED = {
+    "forms": [{"step": "as given", "size_bytes": 1000, "nodes": 3}],
+    "multiply_adds": 500,
+    "weights_bytes": 400,
+    "products": {"Conv": 2, "MatMul": 1},
+}
+
+
+def failure(code: str, message: str = "it cannot be", hint: str | None = "mend it"):
+    return WorkerFailed(Reason(code, message, hint), died=code in ("worker_died", "timeout"))
+
+
+class Clock:
+    """The run's clock, moved by hand."""
+
+    def __init__(self) -> None:
+        self.at_s = 1.0
+
+    def now(self) -> float:
+        return self.at_s
+
+
+class Child:
+    """A pool whose one worker answers by `said`: a dict, an exception, or what makes either."""
+
+    scratch = Path("scratch")
+
+    def __init__(self, clock: Clock, **said: Any) -> None:
+        self.said: dict[str, Any] = {
+            "inspect": answer("cnn"),
+            "prepare": PREPARED,
+            "providers": {},
+            "build": self.build,
+            **said,
+        }
+        self.clock = clock
+        self.asked: list[dict[str, Any]] = []
+        self.deadlines: list[float] = []
+        self.build_s = 0.0
+
+    def start(self, key: object, deadline_s: float) -> None:
+        assert key == CHILD
+
+    def is_alive(self, key: object) -> bool:
+        return False  # the worker that times: nothing is profiled here
+
+    def ask(self, key: object, deadline_s: float, **request: Any) -> Answer:
+        assert key == CHILD
+        self.asked.append(request)
+        self.deadlines.append(deadline_s)
+        reply = self.said[request["op"]]
+        if isinstance(reply, Callable):
+            reply = reply(request)
+        if isinstance(reply, Exception):
+            raise reply
+        return Answer(reply, False)
+
+    def build(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.clock.at_s += self.build_s
+        return form(request["recipe"])
+
+    def ops(self) -> list[str]:
+        return [request["op"] for request in self.asked]
+
+    def recipes(self) -> list[str]:
+        return [Recipe.of(r["recipe"]).label for r in self.asked if r["op"] == "build"]
+
+
+def form(recipe: dict[str, Any]) -> dict[str, Any]:
+    file = f"{Recipe.of(recipe).label}.onnx"
+    return {"file": file, "size_bytes": 300, "operators": {"QLinearConv": 2}, "coverage": 1.0}
+
+
+class Bench:
+    """A lab, its child, and the events it told."""
+
+    def __init__(
+        self,
+        said: dict[str, Any] | None = None,
+        question: dict[str, Any] | None = None,
+        gpus: Iterable[str] = (),
+        **request: Any,
+    ) -> None:
+        asked = ModelQuestion("some/net.onnx", **(question or {}))
+        self.clock = Clock()
+        self.child = Child(self.clock, **(said or {}))
+        self.told: list[ev.AnyEvent] = []
+        machine = builders.machine(*gpus)
+
+        self.lab = ModelLab(
+            asked,
+            Request(model=asked, **request),
+            pool=self.child,  # type: ignore[arg-type]
+            machine=msgspec.structs.replace(machine, cpu=cpu(cores=4)),
+            control=self.clock,  # type: ignore[arg-type]
+            emit=self.told.append,
+        )
+
+    def open(self, left_s: float = 20.0) -> list[Case]:
+        """Everyone who enters before anything is known of who is fast."""
+        self.cases = list(self.lab.open().cases)
+        while self.join([], left_s):
+            pass
+        return self.cases
+
+    def built(self) -> list[Built]:
+        return [event.built for event in self.told if isinstance(event, ev.ModelBuilt)]
+
+    def measured(
+        self,
+        seconds: Callable[[Case], float],
+        rounds: int = 2,
+        errors: Callable[[Case], float] = lambda case: 1e-6,
+    ) -> list[Contender]:
+        return [
+            contender(case, seconds(case), rounds=rounds, error=errors(case)) for case in self.cases
+        ]
+
+    def join(self, contenders: list[Contender], left_s: float = 20.0) -> list[Case]:
+        joined = self.lab.join(contenders, left_s)
+        self.cases += joined
+        return joined
+
+
+def label(case: Case) -> str:
+    return case.label.partition("/")[2].partition("/")[2]
+
+
+def labels(cases: Iterable[Case]) -> set[str]:
+    return {label(case) for case in cases}
