@@ -45,7 +45,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.ready: $(VENV)/bin/python pyproject.toml constraints.txt
-	@echo "setting up $(VENV): a few minutes the first time"
+	@echo "setting up $(VENV): a few minutes the first time" >&2
 	$(INSTALL) --editable '.[cpu]'
 	@touch $@
 
