@@ -43,6 +43,10 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
         case ev.RaceStarted():
             title = figures.title(event.scenario)
             return LogLine(at, "race", f"{title}, {units.clock(event.share_s)}", "", event.scenario)
+        case ev.RaceEnded():
+            return None
+        case ev.CrossoverFound():
+            return LogLine(at, "crossover", figures.title(event.scenario), "", event.scenario)
         case ev.WorkerStarted():
             return LogLine(at, "worker", f"{event.worker} up in {units.duration(event.import_s)}")
         case ev.WorkerEnded():

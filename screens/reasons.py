@@ -102,6 +102,9 @@ def _answer(verdict: Verdict) -> Content:
 
 
 def _crossover(found: Crossover) -> str:
+    if found.value is None or found.ci95 is None:
+        low, high = found.searched
+        return f"none: {found.below} leads from {found.parameter} {low:,.0f} to {high:,.0f}"
     low, high = found.ci95
     return f"at {found.parameter} {found.value:,.0f} ({low:,.0f}-{high:,.0f})"
 

@@ -19,7 +19,14 @@ from .advisor.scenarios import ScenarioError
 from .contract import WorkloadError
 from .events import encode
 from .journal import JournalError
-from .options import examples, json_option, model_options, model_question, run_options
+from .options import (
+    examples,
+    json_option,
+    model_options,
+    model_question,
+    run_options,
+    scenario_options,
+)
 from .request import Request, UsageError
 from .starting import (
     all_gpus_report,
@@ -71,6 +78,7 @@ def cli(context: click.Context, /, **options: Any) -> None:
     )
 )
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+@scenario_options
 @model_options
 @run_options
 def advise(scenarios: tuple[str, ...], **options: Any) -> None:

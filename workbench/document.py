@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
+from .advisor.facts import Crossover as Crossover
+from .advisor.facts import EqualPrecision as EqualPrecision
+from .advisor.facts import Verdict as Verdict
 from .contract import Case, OutputAccuracy, Work
 from .hardware import Cache as Cache
 from .hardware import CoreLimit as CoreLimit
@@ -197,58 +200,6 @@ class Ceilings(msgspec.Struct, frozen=True):
     measured_at: str  # ISO 8601, UTC
     complete: bool  # False: the short form that a run measures where nothing is kept
     devices: list[DeviceCeilings]
-
-
-# --------------------------------------------------------------- verdicts
-
-
-class EqualPrecision(msgspec.Struct, frozen=True):
-    """The best of each device at one precision, so that like is compared with like."""
-
-    precision: str
-    apart: bool  # True: raced among itself only and never picked
-    best_cpu: str | None
-    best_gpu: str | None
-    device_ratio: float | None
-    device_ratio_ci95: tuple[float, float] | None
-
-
-class Crossover(msgspec.Struct, frozen=True):
-    parameter: str
-    value: float
-    ci95: tuple[float, float]
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """The answer for one scenario.
-
-    `device_ratio` is the time of the best CPU contender over that of the best GPU contender:
-    above 1 the GPU is faster.  `pick_ratio` is the time of `runner_up` over that of `pick`.
-    Contenders are named by their case ids.
-    """
-
-    scenario: str
-    title: str
-    question: str
-    textbook: str  # "cpu" or "gpu"
-    objective: str
-    choice: str  # "cpu", "gpu", "either", "unknown"
-    no_gpu: bool  # True: none was found, so the choice is "cpu" for want of a rival
-    best_cpu: str | None
-    best_gpu: str | None
-    device_ratio: float | None
-    device_ratio_ci95: tuple[float, float] | None
-    pick: str | None
-    runner_up: str | None
-    pick_ratio: float | None
-    pick_ratio_ci95: tuple[float, float] | None
-    tie: bool  # pick and runner-up are too close to call within the tolerance
-    equal_precision: list[EqualPrecision]
-    basis: str  # "measured", "estimated", "simulated", "recorded"
-    crossover: Crossover | None
-    reasons: list[str]
-    warnings: list[Warning]
-    reproduce: str
 
 
 # ---------------------------------------------------------- largest batch

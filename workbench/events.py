@@ -14,6 +14,7 @@ from .document import (
     BatchAttempt,
     Ceilings,
     Clocks,
+    Crossover,
     GpuReading,
     HostReading,
     LargestBatch,
@@ -74,6 +75,8 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     work: dict[str, Work]  # of one step, by case id
     workload: str = ""
     point: dict[str, int | float | str] = {}  # of a sweep: where this row lies
+    of: str | None = None  # the scenario whose crossover this row is a point of
+    prices: dict[str, float] = {}  # per hour, by kind of device or device
 
 
 class CasesJoined(Event, frozen=True, kw_only=True, tag=True):
@@ -87,6 +90,19 @@ class CasesJoined(Event, frozen=True, kw_only=True, tag=True):
 class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
     scenario: str
     share_s: float  # the part of the budget given to this row
+
+
+class RaceEnded(Event, frozen=True, kw_only=True, tag=True):
+    scenario: str
+    rounds: int
+    ended_by: str  # as in `Course`
+
+
+class CrossoverFound(Event, frozen=True, kw_only=True, tag=True):
+    """What the search over a scenario's size found, after its verdict."""
+
+    scenario: str
+    crossover: Crossover
 
 
 class WorkerStarted(Event, frozen=True, kw_only=True, tag=True):
@@ -233,6 +249,8 @@ AnyEvent = (
     | RacePlanned
     | CasesJoined
     | RaceStarted
+    | RaceEnded
+    | CrossoverFound
     | WorkerStarted
     | WorkerEnded
     | CasePreparing

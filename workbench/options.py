@@ -121,6 +121,43 @@ def run_options(command: F) -> F:
     return command
 
 
+OF_SCENARIOS = [
+    click.option(
+        "--scenarios",
+        "scenario_file",
+        metavar="FILE.toml",
+        help="Scenarios of your own, beside those of workbench list.",
+    ),
+    click.option("--all", "all_scenarios", is_flag=True, help="Those on request, too; 300 s."),
+    click.option(
+        "--crossover",
+        is_flag=True,
+        help="Half of the budget for the sizes at which another contender takes the lead.",
+    ),
+    click.option(
+        "--price",
+        "prices",
+        multiple=True,
+        metavar="DEVICE=PER_HOUR",
+        help="cpu=0.10, gpu=2.99, cuda:1=...: what is cheapest is told too; repeatable.",
+    ),
+    click.option("--prices", "price_file", metavar="FILE.toml", help="The same from a file."),
+    click.option(
+        "--what-if",
+        multiple=True,
+        metavar="DEVICE",
+        help="Also tell of a device that is not here, from a recorded run of it; repeatable.",
+    ),
+]
+
+
+def scenario_options(command: F) -> F:
+    """Give `command` the options of scenarios."""
+    for option in reversed(OF_SCENARIOS):
+        command = option(command)
+    return command
+
+
 OF_A_MODEL = [
     click.option("--model", "file", metavar="M.onnx", help="An ONNX model of your own; 30 s."),
     click.option(

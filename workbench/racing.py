@@ -132,7 +132,19 @@ class Race:
             if self._let_in():
                 complete = number
             elif self._is_over(number):
+                ended_by = "decided"
                 break
+        else:
+            enough = number - complete >= MOST_ROUNDS
+            ended_by = "rounds" if enough else "budget" if self._active else "empty"
+        self._emit(
+            ev.RaceEnded(
+                at_s=self._control.now(),
+                scenario=self._scenario.id,
+                rounds=number,
+                ended_by=ended_by,
+            )
+        )
         if number:
             own = self._pool.process_ids()
             subject = self._scenario.id

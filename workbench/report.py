@@ -42,6 +42,8 @@ class Row:
 
     plan: ev.RacePlanned
     share_s: float | None = None
+    rounds: int = 0
+    ended_by: str | None = None  # as in `Course`; None: not yet
     started: bool = False
     verdict: Verdict | None = None
     contenders: list[Contender] = field(default_factory=list)
@@ -114,6 +116,14 @@ class Report:
                 row = self.rows[event.scenario]
                 row.started, row.share_s = True, event.share_s
                 self.current_row = self.last_row = event.scenario
+            case ev.RaceEnded():
+                row = self.rows[event.scenario]
+                row.rounds, row.ended_by = event.rounds, event.ended_by
+            case ev.CrossoverFound():
+                row = self.rows[event.scenario]
+                if row.verdict is not None:
+                    found = msgspec.structs.replace(row.verdict, crossover=event.crossover)
+                    row.verdict = found
             case ev.WorkerStarted():
                 self.workers[event.worker] = event
             case ev.WorkerEnded():

@@ -49,6 +49,12 @@ class Request:
     strict: bool = False
     ceilings: bool = False  # of `ceilings`: measure what the machine can reach
     model: ModelQuestion | None = None  # of `advise --model`
+    scenario_file: str | None = None  # of `advise`, here and below
+    all_scenarios: bool = False  # those on request, too
+    crossover: bool = False
+    prices: tuple[str, ...] = ()  # "cpu=0.10", per hour
+    price_file: str | None = None
+    what_if: tuple[str, ...] = ()  # devices that are not here
 
     @property
     def budget(self) -> float:
@@ -63,6 +69,12 @@ class Request:
             return THOROUGH_BUDGET_S
         return DEFAULT_BUDGET_S if self.model is None else MODEL_BUDGET_S
 
+    @property
+    def _has_advice(self) -> bool:
+        """Whether an option is given that `advise` alone has."""
+        given = (self.scenario_file, self.price_file, self.prices, self.what_if)
+        return any(given) or self.all_scenarios or self.crossover
+
     def arguments(self) -> list[str]:
         """The command line that says the same, without the ways of showing it."""
         found: list[str] = []
@@ -74,7 +86,7 @@ class Request:
             found = ["ceilings", "--again"]
         elif self.model is not None:
             found = ["advise", *self.model.arguments()]
-        elif self.scenarios:
+        elif self.scenarios or self._has_advice:
             found = ["advise", *self.scenarios]
         flags = {
             "--quick": self.quick,
@@ -82,6 +94,8 @@ class Request:
             "--largest-batch": self.largest_batch,
             "--force": self.force,
             "--strict": self.strict,
+            "--all": self.all_scenarios,
+            "--crossover": self.crossover,
         }
         found += [name for name, is_set in flags.items() if is_set]
         budget = [] if self.budget_s is None else [str(self.budget_s).removesuffix(".0")]
@@ -97,6 +111,10 @@ class Request:
             "--python": [self.python],
             "--trace": [self.trace],
             "--seed": [str(self.seed) if self.seed else None],
+            "--scenarios": [self.scenario_file],
+            "--price": self.prices,
+            "--prices": [self.price_file],
+            "--what-if": self.what_if,
         }
         for name, texts in given.items():
             for text in texts:

@@ -8,6 +8,7 @@ import msgspec
 import recorded_model
 
 from workbench import events as ev
+from workbench.advisor.facts import Crossover, CrossoverPoint
 from workbench.advisor.scenarios import Scenario
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
@@ -38,6 +39,17 @@ from workbench.document import (
 from workbench.lab.facts import Advice
 from workbench.report import Report
 
+CROSSOVER = Crossover(
+    parameter="n",
+    between="device",
+    below="cpu",
+    above="gpu",
+    value=512.0,
+    ci95=(430.0, 600.0),
+    value_with_transfers=None,
+    searched=(64.0, 4096.0),
+    points=[CrossoverPoint(64.0, 0.4, (0.39, 0.41), None)],
+)
 ABSENT = Reason("library_missing", "the library is not installed")
 
 
@@ -274,9 +286,11 @@ def eventful() -> list[ev.AnyEvent]:
     found.append(
         ev.WorkerEnded(at_s=9.1, worker="cpu/torch", reason=Reason("worker_died", "killed"))
     )
+    found.append(ev.RaceEnded(at_s=9.1, scenario="row", rounds=3, ended_by="decided"))
     decided = Report.of(found)
     verdicts = [decide(decided, row) for row in (scenario(), second)]
     found += [ev.VerdictReached(at_s=9.2, verdict=verdict) for verdict in verdicts]
+    found.append(ev.CrossoverFound(at_s=9.3, scenario="row", crossover=CROSSOVER))
     found.append(
         ev.RunFinished(
             at_s=9.5,

@@ -160,4 +160,5 @@ def test_documents_decode_into_their_types() -> None:
 def test_a_verdict_follows_again_from_its_document() -> None:
     replayed = Report.of(events_of(DOCUMENT))
     again = decide(replayed, scenario())
-    assert again == next(v for v in DOCUMENT.verdicts if v.scenario == "row")
+    told = next(v for v in DOCUMENT.verdicts if v.scenario == "row")
+    assert again == msgspec.structs.replace(told, crossover=None)  # found after the verdict

@@ -24,13 +24,31 @@ class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch: int | None = None
 
 
+class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The natural size of a scenario, over which its crossover is looked for."""
+
+    name: str  # "batch", or a parameter of the workload
+    low: Share
+    high: Share
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a pick must keep; None: no limit."""
+
+    latency_ms: Share | None = None  # of one step, median or p99 as counts
+    memory_mib: Share | None = None  # peak
+    threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     title: str
     question: str
     textbook: Literal["cpu", "gpu", ""] | None  # "": no textbook has an answer; None: no question
     workload: str
-    objective: Literal["throughput", "latency", "latency_p99", "time_to_result", "memory", "energy"]
+    objective: Literal[
+        "throughput", "latency", "latency_p99", "time_to_result", "cost", "memory", "energy"
+    ]
     precisions: tuple[str, ...]
     params: dict[str, int | float | str] = {}
     batch: int | None = None
@@ -39,6 +57,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_error: Share | None = None
     threads: tuple[Threads, ...] = ("all",)
     weight: Share = 1.0
+    source: str = ""  # of the textbook's answer
+    on_request: bool = False  # raced by name or with --all only
+    limits: Limits = Limits()
+    size: Size | None = None
     quick: Quick = Quick()
 
     def quickened(self) -> Scenario:

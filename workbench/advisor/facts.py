@@ -1,0 +1,181 @@
+"""The document's part about verdicts: the answer of a row, and what it rests on.
+
+Ratios are of what the row's objective counts, times unless it says otherwise; contenders are named
+by their case ids.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..hardware import Reason, Warning
+
+
+class EqualPrecision(msgspec.Struct, frozen=True):
+    """The best of each device at one precision, so that like is compared with like."""
+
+    precision: str
+    apart: bool  # True: raced among itself only and never picked
+    best_cpu: str | None
+    best_gpu: str | None
+    device_ratio: float | None
+    device_ratio_ci95: tuple[float, float] | None
+
+
+# ------------------------------------------------------------------- race
+
+
+class Departure(msgspec.Struct, frozen=True):
+    """A contender that left the race, or never got into it."""
+
+    id: str
+    rounds: int  # it took part in
+    code: str  # "beaten", "far_slower", "error_limit", "budget", or what it failed of
+    message: str
+    beaten_by: str | None = None
+    ratio: float | None = None  # its time over that one's
+    ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
+
+
+class Course(msgspec.Struct, frozen=True):
+    """How the race of a row went: who fell when, and why it ended."""
+
+    rounds: int
+    ended_by: str  # "decided", "budget", "rounds" (enough of them), "empty", "cancelled"
+    joined: dict[str, int]  # contenders that came later, and after how many rounds
+    left: list[Departure]  # in the order of leaving
+    stayed: list[str]  # to the end, fastest first
+
+
+# -------------------------------------------------------------- crossover
+
+
+class CrossoverPoint(msgspec.Struct, frozen=True):
+    """One size that was raced: time of `below` over time of `above`, so over 1 `above` leads."""
+
+    value: float
+    ratio: float | None
+    ci95: tuple[float, float] | None
+    ratio_with_transfers: float | None  # with what goes in and out copied for every step
+
+
+class Crossover(msgspec.Struct, frozen=True):
+    """Where the lead changes over a size; `value` is None where it does not, within `searched`."""
+
+    parameter: str  # "batch", or a parameter of the workload
+    between: str  # "device": best CPU against best GPU; "contender": two of one device
+    below: str  # who leads at smaller sizes: "cpu", "gpu", or a contender's label
+    above: str | None  # who takes over; None: nobody within `searched`
+    value: float | None
+    ci95: tuple[float, float] | None  # `below` leads beyond doubt at its lower end, `above` at
+    # its upper one
+    value_with_transfers: float | None  # None: not known, or it does not change
+    searched: tuple[float, float]
+    points: list[CrossoverPoint]
+
+
+# --------------------------------------------------------- time to result
+
+
+class Payoff(msgspec.Struct, frozen=True):
+    """After how many steps what takes longer to set up has caught up.
+
+    `fixed_s`: everything that comes once: start-up, set-up, compilation, transfer, first call.
+    """
+
+    id: str
+    over: str
+    fixed_s: float
+    over_fixed_s: float
+    step_s: float
+    over_step_s: float
+    steps: float | None  # 0: ahead from the first; None: never
+    steps_ci95: tuple[float, float] | None
+    items: float | None  # those steps in the unit of the throughput
+
+
+# -------------------------------------------------------------- economics
+
+
+class CaseCost(msgspec.Struct, frozen=True):
+    """What a million items cost on one contender, in the currency of the prices given."""
+
+    id: str
+    price_per_hour: float | None
+    per_million: float | None
+    joules_per_item: float | None
+    joules_from: str | None  # "energy counter" or "power readings"
+
+
+class ObjectivePick(msgspec.Struct, frozen=True):
+    """The best contender by one yardstick; `unknown` says why there is none."""
+
+    objective: str  # "fastest", "cheapest", "most_frugal"
+    pick: str | None
+    value: float | None
+    unit: str  # "s/step", "per million samples", "J/sample"
+    runner_up: str | None
+    ratio: float | None  # of the runner-up's value over the pick's
+    ratio_ci95: tuple[float, float] | None
+    unknown: Reason | None = None
+
+
+# ------------------------------------------------------ hardware elsewhere
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """What a recorded run says of a device that is not here; `missing` says why it says nothing."""
+
+    device: str  # as it was asked for
+    name: str | None  # as the recording calls it
+    basis: str | None  # "recorded", or "estimated" between the sizes of the recording
+    id: str | None  # the recorded contender
+    step_s: float | None
+    step_ci95_s: tuple[float, float] | None
+    ratio: float | None  # time of the pick here over time there: above 1 it is faster there
+    ratio_ci95: tuple[float, float] | None
+    error: float | None  # of estimates, on held-out recorded points: the largest, relative
+    recorded_at: str | None
+    source: str | None  # the file
+    missing: Reason | None = None
+
+
+# ---------------------------------------------------------------- verdict
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The answer for one scenario.
+
+    `device_ratio` is the time of the best CPU contender over that of the best GPU contender:
+    above 1 the GPU is faster.  `pick_ratio` is the time of `runner_up` over that of `pick`.
+    """
+
+    scenario: str
+    title: str
+    question: str
+    textbook: str  # "cpu" or "gpu"
+    objective: str
+    choice: str  # "cpu", "gpu", "either", "unknown"
+    no_gpu: bool  # True: none was found, so the choice is "cpu" for want of a rival
+    best_cpu: str | None
+    best_gpu: str | None
+    device_ratio: float | None
+    device_ratio_ci95: tuple[float, float] | None
+    pick: str | None
+    runner_up: str | None
+    pick_ratio: float | None
+    pick_ratio_ci95: tuple[float, float] | None
+    tie: bool  # pick and runner-up are too close to call within the tolerance
+    equal_precision: list[EqualPrecision]
+    basis: str  # "measured", "simulated"; of what was recorded elsewhere see `what_if`
+    crossover: Crossover | None
+    reasons: list[str]
+    warnings: list[Warning]
+    reproduce: str
+    textbook_source: str = ""
+    next_best: str = ""  # what to try next, in one sentence
+    race: Course | None = None
+    payoffs: list[Payoff] = []
+    by_objective: list[ObjectivePick] = []
+    costs: list[CaseCost] = []
+    what_if: list[WhatIf] = []
