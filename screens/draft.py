@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,7 @@ from workbench.plan import RowPlan, fill_cases, resolve
 from workbench.request import Request, UsageError, fake_devices, whole_numbers, words
 
 SCENARIOS = ""  # where else the name of a workload stands
+OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")  # kept as given
 CURVE = "64,100 or 64..4096 make a curve"
 RACE = "1,2,4 race against one another"
 
@@ -96,7 +98,8 @@ class Draft:
         """What can be said of the chosen entry, in the order of the form."""
         workload = self.workload
         if workload is None:
-            own = [Field("scenarios", "scenarios", "all", f"any of {', '.join(scenarios.load())}")]
+            names = ", ".join(scenarios.load_with(self.before.scenario_file)[0])
+            own = [Field("scenarios", "scenarios", "all", f"any of {names}")]
             offered, backends, modes = list(PRECISIONS), list(BACKENDS), []
         else:
             own = [_parameter_field(workload, parameter) for parameter in workload.parameters]
@@ -145,8 +148,11 @@ class Draft:
             return "" if key in without else self.texts.get(key, "").strip()
 
         chosen: dict[str, tuple[str, ...]]
+        kept: dict[str, Any] = {}
         if self.entry == SCENARIOS:
             chosen = {"scenarios": words([text("scenarios")]), "settings": ()}
+            kept = {name: getattr(self.before, name) for name in OF_SCENARIOS}
+            kept["all_scenarios"] = self.before.all_scenarios and not chosen["scenarios"]
         else:
             prefix = f"{self.entry}."
             given = [key for key in self.texts if key.startswith(prefix) and text(key)]
@@ -155,6 +161,7 @@ class Draft:
         has_batch = self.entry != SCENARIOS and text("batch") and self._has_batch()
         return Request(
             **chosen,  # type: ignore[arg-type]
+            **kept,
             batch=whole_numbers("--batch", text("batch")) if has_batch else (),
             precisions=words([text("precision")]),
             backends=words([text("backend")]),
@@ -183,7 +190,7 @@ class Draft:
         return workload is not None and any(v.mode for v in workload.variants)
 
     def _resolve(self, request: Request) -> list[RowPlan]:
-        rows = resolve(request, scenarios.load())
+        rows = resolve(request, *scenarios.load_with(request.scenario_file))
         if self.machine is not None and not fake_devices(request):
             real = [gpu for gpu in self.machine.gpus if not gpu.simulated]
             fill_cases(rows, request, msgspec.structs.replace(self.machine, gpus=real))

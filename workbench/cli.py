@@ -279,14 +279,15 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
 
 
 @cli.command("list", epilog=examples("workbench list", "workbench list --json | jq '.workloads'"))
+@click.option("--scenarios", "file", metavar="FILE.toml", help="Those of your own file, too.")
 @json_option
-def list_(as_json: bool) -> None:
+def list_(file: str | None, as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""
     from .advisor import scenarios
     from .export.json import dump
     from .export.text import catalogue_text
 
-    rows = scenarios.load()
+    rows, _ = scenarios.load_with(file)
     usable, broken = catalog.load_all()
     if not as_json:
         click.echo(catalogue_text(usable, broken, rows))

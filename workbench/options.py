@@ -126,9 +126,14 @@ OF_SCENARIOS = [
         "--scenarios",
         "scenario_file",
         metavar="FILE.toml",
-        help="Scenarios of your own, beside those of workbench list.",
+        help="Scenarios of your own, beside those of workbench list; unnamed, only these race.",
     ),
-    click.option("--all", "all_scenarios", is_flag=True, help="Those on request, too; 300 s."),
+    click.option(
+        "--all",
+        "all_scenarios",
+        is_flag=True,
+        help="Those on request, too; 300 s, 60 with --quick.",
+    ),
     click.option(
         "--crossover",
         is_flag=True,

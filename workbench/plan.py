@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
+from .machine.host import package_energy_j
 from .request import Request, UsageError, check, check_batches, unknown
 
 MOST_ROWS = 512
@@ -69,8 +70,13 @@ def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
             raise unknown("mode", mode, offered)
 
 
-def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan]:
-    """The rows a request names, with parameters checked; cases come once the machine is known."""
+def resolve(
+    request: Request, scenarios: Mapping[str, Scenario], own: Collection[str] = ()
+) -> list[RowPlan]:
+    """The rows a request names, with parameters checked; cases come once the machine is known.
+
+    `own` are the ids of the user's file: without names only these race.
+    """
     check(request)
     if request.ceilings or request.model is not None:
         return []  # they depend on the machine, or on the model
@@ -88,13 +94,28 @@ def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan
             raise UsageError(f"that makes {len(rows)} rows; {MOST_ROWS} at most")
         _check_modes(rows, request)
         return _with_batch(rows) if request.largest_batch else rows
-    chosen = dict.fromkeys(request.scenarios or scenarios)
+    chosen = dict.fromkeys(request.scenarios or _by_default(request, scenarios, own))
     rows = [_row(name, request, scenarios) for name in chosen]
     _check_modes(rows, request)
     spread = [_spread(row, request) for row in rows]
     if any(len(several) > 1 for several in spread):
         raise UsageError("a scenario takes one value of each; several are for workbench run")
     return [row for (row,) in spread]
+
+
+def _by_default(
+    request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]
+) -> list[str]:
+    """The rows that race without being named."""
+    offered = list(own or scenarios)
+    found = [n for n in offered if request.all_scenarios or not scenarios[n].on_request]
+    if not found:
+        raise UsageError(
+            f"all scenarios are on request: --all, or name some of {', '.join(offered)}"
+        )
+    if len(found) > MOST_ROWS:
+        raise UsageError(f"that makes {len(found)} rows; {MOST_ROWS} at most")
+    return found
 
 
 def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowPlan:
@@ -106,8 +127,22 @@ def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowP
         if parameter not in {p.name for p in workload.parameters}:
             names = (p.name for p in workload.parameters)
             raise unknown(f"parameter of scenario {name}:", parameter, names)
+    _check_countable(scenario, request)
     params = workload.values(scenario.params)
-    return RowPlan(msgspec.structs.replace(scenario, params=params), workload)
+    batch = workload.default_batch if scenario.batch is None else scenario.batch
+    return RowPlan(msgspec.structs.replace(scenario, params=params, batch=batch), workload)
+
+
+def _check_countable(scenario: Scenario, request: Request) -> None:
+    """Raise UsageError for an objective that cannot be had with what is given, or here."""
+    if scenario.objective == "cost" and not (request.prices or request.price_file):
+        raise UsageError(
+            f"{scenario.id} counts cost: give --price cpu=PER_HOUR, gpu=PER_HOUR, or --prices FILE"
+        )
+    if scenario.objective == "energy":
+        energy_j, why = package_energy_j()
+        if energy_j is None:
+            raise UsageError(f"{scenario.id} counts energy: {why}; choose another objective")
 
 
 def _ad_hoc(name: str, request: Request) -> RowPlan:
@@ -306,11 +341,20 @@ def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str,
 
 
 def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:
-    """The CPU thread counts to race, never more than the effective cores unless asked for."""
-    if request.threads:
-        return list(dict.fromkeys(request.threads))
+    """The CPU thread counts to race, never more than the effective cores unless asked for, nor
+    than the scenario's limit."""
     cores = machine.cpu.effective_cores
-    counts = [cores if count == "all" else min(count, cores) for count in scenario.threads]
+    most = scenario.limits.threads
+    if request.threads:
+        counts = [n for n in request.threads if most is None or n <= most]
+        if not counts:
+            raise UsageError(
+                f"--threads: {scenario.id} keeps to {most} at most (limits.threads), "
+                f"not {', '.join(map(str, request.threads))}"
+            )
+        return list(dict.fromkeys(counts))
+    allowed = [n for n in scenario.threads if n == "all" or most is None or n <= most]
+    counts = [min(most or cores, cores) if n == "all" else min(n, cores) for n in allowed]
     return list(dict.fromkeys(counts))
 
 
@@ -339,7 +383,8 @@ def _reproduce(row: RowPlan, request: Request) -> str:
     if request.model is not None:
         alone = replace(once, model=replace(request.model, save_best=None))
     elif not (request.workloads or request.every):
-        alone = replace(once, scenarios=(row.scenario.id,), budget_s=request.budget)
+        name, budget = row.scenario.id, request.budget
+        alone = replace(once, scenarios=(name,), all_scenarios=False, budget_s=budget)
     else:
         point = dict(row.point)
         batch = point.pop("batch", None)

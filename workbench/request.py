@@ -16,6 +16,7 @@ THOROUGH_BUDGET_S = 300.0
 MODEL_BUDGET_S = 30.0
 LONGEST_BUDGET_S = 86_400.0
 ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # of `run --all`
+ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # of `advise --all`
 MOST_THREADS = 4096
 MOST_BATCH = 1_000_000
 
@@ -63,6 +64,8 @@ class Request:
             return self.budget_s
         if self.every:
             return ALL_QUICK_BUDGET_S if self.quick else ALL_BUDGET_S
+        if self.all_scenarios:
+            return ALL_ROWS_QUICK_BUDGET_S if self.quick else ALL_ROWS_BUDGET_S
         if self.quick:
             return QUICK_BUDGET_S
         if self.thorough:
@@ -161,6 +164,9 @@ def check(request: Request) -> None:
         beside = "--quick" if request.quick else "--all"
         raise UsageError(f"{beside} and --thorough exclude each other")
     _check_largest_batch(request)
+    if request.all_scenarios and request.scenarios:
+        names = " ".join(request.scenarios)
+        raise UsageError(f"--all stands for every scenario: leave it out, or {names}")
     if request.model is not None:
         _check_model(request, request.model)
     for threads in request.threads:
@@ -182,6 +188,15 @@ def _check_model(request: Request, model: ModelQuestion) -> None:
         raise UsageError(str(error)) from None
     if request.scenarios:
         raise UsageError(f"--model stands instead of {' '.join(request.scenarios)}: one of them")
+    given = {
+        "--scenarios": request.scenario_file,
+        "--all": request.all_scenarios,
+        "--crossover": request.crossover,
+        "--what-if": request.what_if,
+    }
+    if options := [name for name, value in given.items() if value]:
+        belong = "belongs" if len(options) == 1 else "belong"
+        raise UsageError(f"{' and '.join(options)} {belong} to scenarios, not to --model")
     if set(request.backends) - {"onnxruntime"}:
         raise UsageError("--backend: an ONNX model runs on onnxruntime")
     if request.modes or request.settings:

@@ -37,7 +37,7 @@ def start(
         raise UsageError("--json and --jsonl exclude each other")
     check_python(options["python"])
     request = Request(scenarios=scenarios, workloads=workloads, **options)
-    rows = resolve(request, rows_of.load())
+    rows = resolve(request, *rows_of.load_with(request.scenario_file))
     request = take_part(request)
     check_output("--output", output)
     check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)

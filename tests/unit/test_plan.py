@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from workbench import catalog
 from workbench.advisor import scenarios
+from workbench.advisor.scenarios import Limits
 from workbench.contract import Variant
 from workbench.document import GpuProcess
-from workbench.plan import fill_cases, parse_settings, resolve
+from workbench.plan import fill_cases, parse_settings, planned, resolve
 from workbench.request import Request, UsageError
 
 SHIPPED = scenarios.load()
@@ -30,8 +32,81 @@ def plan(request: Request, *gpus: str):
 
 def test_by_default_all_scenarios_are_raced_in_their_order() -> None:
     rows = plan(Request())
-    assert [row.scenario.id for row in rows] == list(SHIPPED)
+    table = [name for name, row in SHIPPED.items() if not row.on_request]
+    assert [row.scenario.id for row in rows] == table
     assert all(row.cases for row in rows)
+
+
+def test_those_on_request_race_by_name_or_with_all() -> None:
+    rows = plan(Request(all_scenarios=True))
+    assert [row.scenario.id for row in rows] == list(SHIPPED)
+    (row,) = plan(Request(scenarios=("tiny_models",)))
+    assert row.scenario.on_request
+
+
+def test_without_names_only_the_users_own_scenarios_race() -> None:
+    def names(*own: str, **options: Any) -> list[str]:
+        rows = resolve(Request(scenario_file="mine.toml", **options), SHIPPED, own)
+        return [row.scenario.id for row in rows]
+
+    assert names("branching", "tiny_models") == ["branching"]
+    assert names("branching", "tiny_models", all_scenarios=True) == ["branching", "tiny_models"]
+    assert names("branching", scenarios=("realtime", "branching")) == ["realtime", "branching"]
+    with pytest.raises(UsageError, match="all scenarios are on request: --all, or name some of"):
+        names("tiny_models", "streaming")
+
+
+def test_a_row_is_reproduced_by_its_name_and_from_its_file() -> None:
+    request = Request(all_scenarios=True, scenario_file="my own.toml", quick=True)
+    rows = resolve(request, SHIPPED, ["branching"])
+    fill_cases(rows, request, machine())
+    assert planned(rows[0], request, 0.0).reproduce == (
+        "workbench advise branching --quick --budget 60 --scenarios 'my own.toml'"
+    )
+
+
+def limited(threads: tuple[int | str, ...], most: int, request: Request) -> set[int | None]:
+    row = msgspec.structs.replace(
+        SHIPPED["branching"],
+        workload="train_mlp",
+        params={},
+        batch=None,
+        threads=threads,
+        limits=Limits(threads=most),
+    )
+    rows = resolve(request, {"branching": row})
+    fill_cases(rows, request, machine())
+    return {case.threads for case in rows[0].cases}
+
+
+def test_more_threads_than_the_limit_are_not_even_started() -> None:
+    assert limited((1, 4, "all"), 2, Request()) == {1, 2}
+    assert limited(("all",), 64, Request()) == {8}
+    assert limited((1,), 2, Request(threads=(1, 2, 4))) == {1, 2}
+    with pytest.raises(UsageError, match="branching keeps to 2 at most"):
+        limited((1,), 2, Request(threads=(4, 8)))
+
+
+def test_cost_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = msgspec.structs.replace(SHIPPED["branching"], objective="cost")
+    with pytest.raises(UsageError, match="branching counts cost: give --price"):
+        resolve(Request(), {"branching": row})
+    assert resolve(Request(prices=("cpu=1", "gpu=2")), {"branching": row})
+
+
+def test_energy_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = msgspec.structs.replace(SHIPPED["branching"], objective="energy")
+    monkeypatch.setattr("workbench.plan.package_energy_j", lambda: (None, "there is no counter"))
+    with pytest.raises(UsageError, match="branching counts energy: there is no counter"):
+        resolve(Request(), {"branching": row})
+    monkeypatch.setattr("workbench.plan.package_energy_j", lambda: (1.0, ""))
+    assert resolve(Request(), {"branching": row})
+
+
+def test_a_scenario_without_a_batch_has_that_of_its_workload() -> None:
+    row = msgspec.structs.replace(SHIPPED["branching"], batch=None)
+    (found,) = resolve(Request(), {"branching": row})
+    assert found.scenario.batch == found.workload.default_batch
 
 
 def test_no_two_rows_share_workload_and_parameters() -> None:

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 
 from workbench import cli
 from workbench.contract import Parameter
-from workbench.request import Request, UsageError, check_device, fake_devices, whole_numbers
+from workbench.lab.question import ModelQuestion
+from workbench.request import (
+    Request,
+    UsageError,
+    check,
+    check_device,
+    fake_devices,
+    whole_numbers,
+)
 from workbench.request import words as apart
+
+MODEL = ModelQuestion(file="m.onnx")
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu", "cuda:0", "cuda:12", "fake:0", "fake:1@0.5"])
@@ -55,6 +65,10 @@ def test_a_number_out_of_range_is_refused(number: float) -> None:
         Request(workloads=("digits",), batch=(32,), backends=("torch",), thorough=True),
         Request(workloads=("digits",), batch=(1, 2, 4), settings=("a=1..8",)),
         Request(every=True, quick=True),
+        Request(all_scenarios=True, quick=True),
+        Request(scenario_file="my own.toml"),
+        Request(scenarios=("mine",), scenario_file="mine.toml", crossover=True),
+        Request(prices=("cpu=0.1", "gpu=2"), price_file="prices.toml", what_if=("H100",)),
     ],
 )
 def test_a_request_survives_its_own_command_line(request_: Request, monkeypatch) -> None:
@@ -69,6 +83,14 @@ def test_a_request_survives_its_own_command_line(request_: Request, monkeypatch)
     assert seen == [request_]
 
 
+OF_ADVISE = (
+    "scenario_file",
+    "all_scenarios",
+    "crossover",
+    "prices",
+    "price_file",
+    "what_if",
+)
 words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
 some_numbers = st.lists(st.integers(1, 10**7), max_size=3, unique=True).map(tuple)
 some_words = st.lists(words, max_size=3).map(tuple)
@@ -91,12 +113,19 @@ some_words = st.lists(words, max_size=3).map(tuple)
         python=st.none() | words,
         seed=st.integers(0, 2**31 - 1),
         strict=st.booleans(),
+        scenario_file=st.none() | words,
+        all_scenarios=st.booleans(),
+        crossover=st.booleans(),
+        prices=some_words,
+        price_file=st.none() | words,
+        what_if=some_words,
     ),
     st.booleans(),
 )
 def test_any_request_survives_its_own_command_line(request_: Request, turned: bool) -> None:
     if turned:
-        request_ = replace(request_, workloads=request_.scenarios, scenarios=())
+        beside = {name: getattr(Request(), name) for name in OF_ADVISE}
+        request_ = replace(request_, workloads=request_.scenarios, scenarios=(), **beside)
     seen: list[Request] = []
 
     def record(options, scenarios=(), workloads=()):
@@ -142,6 +171,8 @@ def test_lists_with_commas_are_taken_apart() -> None:
         (Request(quick=True), 20),
         (Request(thorough=True), 300),
         (Request(quick=True, budget_s=7), 7),
+        (Request(all_scenarios=True), 300),
+        (Request(all_scenarios=True, quick=True), 60),
     ],
 )
 def test_the_budget_is_the_one_given_or_that_of_the_pace(given: Request, budget: float) -> None:
@@ -155,6 +186,22 @@ def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> 
     name = option.partition("=")[0]
     with pytest.raises(UsageError, match=f"put {name} behind the command: workbench advise"):
         cli.cli.main([option, "advise"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (Request(all_scenarios=True, scenarios=("a", "b")), "leave it out, or a b"),
+        (Request(model=MODEL, all_scenarios=True), "--all belongs to scenarios, not to --model"),
+        (
+            Request(model=MODEL, scenario_file="x", crossover=True, what_if=("H100",)),
+            "--scenarios and --crossover and --what-if belong to scenarios",
+        ),
+    ],
+)
+def test_options_that_exclude_each_other_are_told(given: Request, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        check(given)
 
 
 def test_a_run_of_nothing_is_refused() -> None:

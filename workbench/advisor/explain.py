@@ -20,6 +20,7 @@ COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
     "latency": "",
     "latency_p99": " at the 99th percentile",
     "time_to_result": " from start-up to result",
+    "cost": " in cost",
     "memory": " in peak memory",
     "energy": " in energy",
 }
@@ -108,6 +109,8 @@ def _left_out(row: Row, scenario: Scenario) -> Iterator[str]:
         name, accuracy = short(contender.case), contender.accuracy
         if contender.state == "failed" and contender.reason:
             yield f"{name} failed: {contender.reason.message}."
+        elif contender.reason and contender.reason.code in ("limit", "not_counted"):
+            yield f"{name} was left out: {contender.reason.message}."
         elif (
             accuracy is not None
             and scenario.max_error is not None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
+import difflib
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ..assets import path as asset
+from ..toml_file import Key, TomlError, TomlFile, read, shown
 
 Share = Annotated[float, msgspec.Meta(gt=0)]
-Threads = Annotated[int, msgspec.Meta(ge=1)] | Literal["all"]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Threads = Count | Literal["all"]
+MOST_WEIGHT = 1000.0
 
 
 class ScenarioError(Exception):
@@ -21,7 +28,7 @@ class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What --quick replaces."""
 
     params: dict[str, int | float | str] = {}
-    batch: int | None = None
+    batch: Count | None = None
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +44,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     latency_ms: Share | None = None  # of one step, median or p99 as counts
     memory_mib: Share | None = None  # peak
-    threads: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    threads: Count | None = None
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,12 +58,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ]
     precisions: tuple[str, ...]
     params: dict[str, int | float | str] = {}
-    batch: int | None = None
+    batch: Count | None = None
     apart: tuple[str, ...] = ()
     modes: tuple[str, ...] | None = ()  # None: all
     max_error: Share | None = None
     threads: tuple[Threads, ...] = ("all",)
-    weight: Share = 1.0
+    weight: Annotated[float, msgspec.Meta(gt=0, le=MOST_WEIGHT)] = 1.0
     source: str = ""  # of the textbook's answer
     on_request: bool = False  # raced by name or with --all only
     limits: Limits = Limits()
@@ -72,22 +79,94 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class ScenarioFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    scenario: list[Scenario]
+NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
+_ABSENT = re.compile("Object missing required field `(.*)`")
+ENUMS = {
+    "textbook": '"cpu", "gpu" or "" where none has an answer',
+    "objective": "throughput, latency, latency_p99, time_to_result, cost, memory or energy",
+    "threads": '"all" or whole numbers from 1',
+}
 
 
 def load(path: Path | None = None) -> dict[str, Scenario]:
-    """Scenarios by id, in the file's order; ScenarioError names the file and what is wrong."""
-    path = path or asset("scenarios.toml")
+    """The shipped scenarios by id, or those of a file, in its order.
+
+    ScenarioError names the file, the line and what is wrong there; of a user's file also what
+    contradicts itself or names what no workload has.
+    """
+    from .contradictions import sound  # it needs the types of this module
+
     try:
-        rows = msgspec.toml.decode(path.read_bytes(), type=ScenarioFile).scenario
-    except OSError as error:
-        raise ScenarioError(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise ScenarioError(f"{path}: {error}") from error
-    found: dict[str, Scenario] = {}
-    for row in rows:
-        if row.id in found:
-            raise ScenarioError(f"{path}: scenario {row.id!r} is there twice")
-        found[row.id] = row
+        file = read(path or asset("scenarios.toml"))
+        rows = [_row(file, place, table) for place, table in enumerate(_tables(file))]
+        found: dict[str, Scenario] = {}
+        for place, row in enumerate(rows):
+            if row.id in found:
+                text = f"scenario {row.id!r} is there twice"
+                raise file.error(text, ("scenario", place, "id"))
+            found[row.id] = row if path is None else sound(file, place, row)
+    except TomlError as error:
+        raise ScenarioError(str(error)) from None
     return found
+
+
+def load_with(path: str | None) -> tuple[dict[str, Scenario], list[str]]:
+    """The shipped scenarios beside those of a user's file, which replace those of the same id;
+    and the ids of that file."""
+    shipped = load()
+    own = {} if path is None else load(Path(path))
+    return {**shipped, **own}, list(own)
+
+
+def _tables(file: TomlFile) -> list[dict[str, Any]]:
+    for name in file.tables:
+        if name != "scenario":
+            hint = "; is a [[scenario]] above it missing?" if name in _fields(Scenario) else ""
+            raise file.error(f"only [[scenario]] may stand here, not {name!r}{hint}", (name,))
+    tables = file.tables.get("scenario")
+    if isinstance(tables, dict):
+        raise file.error("a scenario begins with [[scenario]], in two brackets", ("scenario",))
+    if not isinstance(tables, list) or not tables:
+        raise file.error("there is no [[scenario]] in it", ("scenario",))
+    for place, table in enumerate(tables):
+        if not isinstance(table, dict):
+            raise file.error("a scenario is a table of fields", ("scenario", place))
+    return tables
+
+
+def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
+    """One scenario as its type, or TomlError with the line of the field that is wrong."""
+    at: tuple[Key, ...] = ("scenario", place)
+    _check_names(file, at, table, Scenario, "a scenario")
+    for name, kind in NESTED.items():
+        if isinstance(table.get(name), dict):
+            _check_names(file, (*at, name), table[name], kind, name)
+    dates = (datetime.datetime, datetime.date, datetime.time)  # told as what they are
+    try:
+        return msgspec.convert(table, Scenario, builtin_types=dates, str_keys=True)
+    except (msgspec.ValidationError, OverflowError) as error:
+        told, _, where = str(error).partition(" - at `")
+        if absent := _ABSENT.fullmatch(told):
+            told = f"the field {absent[1]} is missing"
+        keys = [key for key in where.rstrip("`").lstrip("$.").split(".") if key]
+        names = [key.partition("[")[0] for key in keys]
+        field = names[0] if names else ""
+        if field in ENUMS:
+            told = f"it takes {ENUMS[field]}"
+        prefix = ".".join(names) or "scenario"
+        raise file.error(f"{prefix}: {told}", (*at, *names)) from None
+
+
+def _check_names(
+    file: TomlFile, at: tuple[Key, ...], table: dict[str, Any], kind: type, noun: str
+) -> None:
+    known = _fields(kind)
+    for name in table:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f". Choices: {', '.join(known)}"
+            raise file.error(f"{noun} has no field {shown(repr(name), 60)}{hint}", (*at, name))
+
+
+def _fields(kind: type) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(kind)]

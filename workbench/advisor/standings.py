@@ -12,6 +12,7 @@ from ..machine.isa import lacking
 from ..measure import statistics as stats
 from ..refusals import REDUCED, slower_precision
 from . import race
+from .limits import leaves_for_limits, uncounted
 from .scenarios import Scenario
 from .verdict import exceeds_error_limit
 
@@ -49,9 +50,15 @@ def groups(contenders: Iterable[Contender], scenario: Scenario) -> list[list[Con
 
 
 def inadmissible(contenders: Iterable[Contender], scenario: Scenario) -> Iterator[Leaving]:
-    """Those whose error is above the scenario's limit: measured once, so that one sees what they
-    would have gained, and no more."""
+    """Those that cannot be picked, by their error or a limit of the scenario: measured once, so
+    that one sees what they would have gained, and no more."""
     for contender in contenders:
+        if why := leaves_for_limits(contender, scenario):
+            yield Leaving(contender, Reason("limit", why, "raise it, or take a smaller size"))
+            continue
+        if why := uncounted(contender):
+            yield Leaving(contender, Reason("not_counted", why, "choose another objective"))
+            continue
         if exceeds_error_limit(contender, scenario):
             text = f"its error is above the limit of {scenario.max_error:.2%}"
             yield Leaving(contender, Reason("error_limit", text))

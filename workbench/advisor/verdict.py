@@ -16,6 +16,7 @@ from ..report import Report, Row
 from ..trust import trust_warnings
 from . import race
 from .explain import Evidence, reasons, short, times
+from .limits import beyond_limits, uncounted
 from .scenarios import Scenario
 
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
@@ -38,6 +39,8 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     if best_cpu is not None and best_gpu is not None:
         decisive = race.decisive_ratio(best_cpu.rounds(), best_gpu.rounds())
     choice = choose(decisive, has_cpu=best_cpu is not None, no_gpu=none_found)
+    if (only := only_within(row, scenario)) is not None:
+        choice = only
     named = [c for c in (pick, runner_up, best_cpu, best_gpu) if c is not None]
     unique = {c.case.id: c for c in named}.values()
     evidence = Evidence(
@@ -96,10 +99,22 @@ def unsettled(
 
 
 def is_admissible(contender: Contender, scenario: Scenario) -> bool:
-    """Whether the row may pick this contender: right precision, correct, within the error limit."""
+    """Whether the row may pick this contender: right precision, correct, within the limits."""
     if contender.state == "failed" or contender.case.precision in scenario.apart:
         return False
-    return not exceeds_error_limit(contender, scenario)
+    if exceeds_error_limit(contender, scenario) or beyond_limits(contender, scenario):
+        return False
+    return uncounted(contender) is None
+
+
+def only_within(row: Row, scenario: Scenario) -> str | None:
+    """The kind of device that keeps the scenario's limits where all of the other do not."""
+    able = {c.case.device_kind for c in row.contenders if c.blocks and is_admissible(c, scenario)}
+    others = [c for c in row.contenders if c.case.device_kind not in able and not row.is_apart(c)]
+    if len(able) != 1 or not others:
+        return None
+    known = all(contender.blocks and contender.state != "failed" for contender in others)
+    return able.pop() if known and all(beyond_limits(c, scenario) for c in others) else None
 
 
 def exceeds_error_limit(contender: Contender, scenario: Scenario) -> bool:

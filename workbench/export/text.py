@@ -277,13 +277,19 @@ def catalogue_text(
     scenarios: Mapping[str, Scenario],
 ) -> str:
     """What `workbench list` prints."""
-    lines = ["Scenarios (workbench advise NAME)"]
+    lines = ["Scenarios (workbench advise NAME; those on request by name or with --all)"]
     lines.append(
         textwrap.indent(
             table(
-                ("name", "textbook", "workload", "question"),
+                ("name", "textbook", "workload", "", "question"),
                 [
-                    (s.id, (s.textbook or "").upper(), s.workload, s.question)
+                    (
+                        s.id,
+                        (s.textbook or "").upper(),
+                        s.workload,
+                        "on request" if s.on_request else "",
+                        s.question,
+                    )
                     for s in scenarios.values()
                 ],
                 set(),

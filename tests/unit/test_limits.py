@@ -1,0 +1,118 @@
+"""A contender beyond a limit of its scenario is measured once and never picked, with the reason."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import case, events, scenario, steady
+
+from workbench import events as ev
+from workbench.advisor import standings
+from workbench.advisor.limits import MIB, beyond_limits
+from workbench.advisor.scenarios import Limits, Scenario
+from workbench.advisor.verdict import decide
+from workbench.document import Reason
+from workbench.report import Report
+
+A, B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
+SLOW = scenario(limits=Limits(latency_ms=1500.0))
+
+
+def measured(blocks, row: Scenario, *, peaks=None, **options) -> Report:
+    """A report in which cases have the given peaks of memory, in MiB."""
+    found = events(blocks, row=row, **options)
+    for place, event in enumerate(found):
+        if isinstance(event, ev.CasePrepared):
+            peak = (peaks or {}).get(event.case)
+            bytes_ = None if peak is None else int(peak * MIB)
+            found[place] = msgspec.structs.replace(event, memory_peak_bytes=bytes_)
+    return Report.of(found)
+
+
+def leaving(report: Report, row: Scenario) -> dict[str, Reason]:
+    found = standings.inadmissible(report.contenders.values(), row)
+    return {left.contender.case.id: left.reason for left in found}
+
+
+def test_who_takes_too_long_leaves_after_a_block_with_the_reason() -> None:
+    report = measured({A: steady(1.0, 1), B: [[2.0] * 5]}, SLOW)
+    (left,) = leaving(report, SLOW).items()
+    assert left[0] == B.id
+    assert left[1].code == "limit"
+    assert left[1].message == "its median step of 2.00 s is above the limit of 1.50 s"
+
+
+def test_who_may_have_been_unlucky_has_a_second_block() -> None:
+    unlucky = [1.4, 1.45, 1.6, 1.7, 1.8]
+    assert not leaving(measured({A: [unlucky]}, SLOW), SLOW)
+    assert leaving(measured({A: [unlucky, unlucky]}, SLOW), SLOW)
+
+
+def test_the_99th_percentile_counts_where_it_is_the_objective() -> None:
+    spiky = [[1.0] * 97 + [9.0] * 3] * 3
+    tails = scenario(objective="latency_p99", limits=Limits(latency_ms=1500.0))
+    for row, is_beyond in ((SLOW, False), (tails, True)):
+        (contender,) = measured({A: spiky}, row).contenders.values()
+        assert bool(beyond_limits(contender, row)) == is_beyond
+    assert "99th percentile of 9.00 s" in (beyond_limits(contender, tails) or "")
+
+
+def test_memory_and_threads_are_limits_too() -> None:
+    row = scenario(limits=Limits(memory_mib=100, threads=8))
+    report = measured({A: steady(1.0), B: steady(0.5)}, row, peaks={A.id: 99, B.id: 1500})
+    assert (
+        leaving(report, row)[B.id].message == "its peak of 1,500 MiB is above the limit of 100 MiB"
+    )
+    assert decide(report, row).pick == A.id
+    few = scenario(limits=Limits(threads=4))
+    assert "it runs on 8 threads, the limit is 4" in str(leaving(report, few).values())
+
+
+def test_a_limit_is_kept_where_it_is_met_exactly() -> None:
+    row = scenario(limits=Limits(latency_ms=1000.0, memory_mib=100))
+    (contender,) = measured({A: [[1.0] * 5] * 3}, row, peaks={A.id: 100}).contenders.values()
+    assert beyond_limits(contender, row) is None
+
+
+def test_nobody_within_the_limits_is_unknown_with_that_reason() -> None:
+    row = scenario(limits=Limits(latency_ms=1.0))
+    why = {A: Reason("limit", "its median step of 1.00 s is above the limit of 1.00 ms")}
+    found = decide(measured({A: steady(1.0), GPU: steady(2.0)}, row, gpus=["cuda:0"]), row)
+    assert (found.choice, found.pick, found.best_cpu, found.best_gpu) == (
+        "unknown",
+        None,
+        None,
+        None,
+    )
+    built = events({A: steady(1.0, 1)}, row=row, failed=why)
+    done = [
+        msgspec.structs.replace(e, status="ok") if isinstance(e, ev.CaseFinished) else e
+        for e in built
+    ]
+    told = decide(Report.of(done), row).reasons
+    assert "above the limit of 1.00 ms" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "choice"), [(1500.0, "cpu"), (500.0, "unknown"), (3000.0, "cpu")]
+)
+def test_a_device_of_which_nobody_keeps_the_limits_leaves_it_to_the_other(
+    limit_ms: float, choice: str
+) -> None:
+    row = scenario(limits=Limits(latency_ms=limit_ms))
+    found = decide(measured({A: steady(1.0), GPU: steady(2.0)}, row, gpus=["cuda:0"]), row)
+    assert found.choice == choice
+    assert found.pick == (A.id if choice == "cpu" else None)
+
+
+def test_a_device_that_was_not_measured_may_yet_keep_the_limits() -> None:
+    row, lost = SLOW, {GPU: Reason("no_memory", "it did not fit")}
+    report = measured({A: steady(1.0), GPU: []}, row, gpus=["cuda:0"], failed=lost)
+    assert decide(report, row).choice == "unknown"
+
+
+def test_whose_energy_cannot_be_read_leaves_and_is_not_picked() -> None:
+    row = scenario(objective="energy")
+    report = measured({GPU: steady(1.0, 1)}, row, gpus=["cuda:0"])
+    assert leaving(report, row)[GPU.id].code == "not_counted"
+    assert decide(report, row).choice == "unknown"

@@ -1,0 +1,149 @@
+"""What a scenario's fields say about each other and about its workload, checked before a race."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from .. import catalog
+from ..contract import Parameter, ParameterValue, Workload, WorkloadError
+from ..request import MOST_BATCH, MOST_THREADS, unknown
+from ..toml_file import Key, TomlFile
+from .scenarios import Scenario, Size
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # no bracket: ids of points are `id[batch=4]`
+LONGEST = {"title": 60, "question": 200, "source": 200}
+
+Fault = tuple[tuple[Key, ...], str]  # where, and why
+
+
+def sound(file: TomlFile, place: int, row: Scenario) -> Scenario:
+    """`row` with its parameters of the workload's types; TomlError names the first fault."""
+    for keys, reason in _faults(row):
+        raise file.error(reason, ("scenario", place, *keys))
+    known = {p.name: p for p in catalog.load(row.workload).parameters}
+    quick = msgspec.structs.replace(row.quick, params=_typed(known, row.quick.params))
+    return msgspec.structs.replace(row, params=_typed(known, row.params), quick=quick)
+
+
+def _faults(row: Scenario) -> Iterator[Fault]:
+    yield from _unreadable(row)
+    yield from _at_odds(row)
+    try:
+        names = list(catalog.files())
+        if row.workload not in names:
+            yield ("workload",), str(unknown("workload", row.workload, names))
+            return
+        workload = catalog.load(row.workload)
+    except WorkloadError as error:
+        yield ("workload",), str(error)
+        return
+    yield from _not_offered(row, workload)
+    yield from _wrong_values(row, workload)
+
+
+def _unreadable(row: Scenario) -> Iterator[Fault]:
+    """What could not be told apart, or would harm the terminal that shows it."""
+    if not ID.fullmatch(row.id):
+        yield ("id",), f"id {row.id!r}: letters, digits, _ . and - (40 at most), no dash first"
+    for name, most in LONGEST.items():
+        text = getattr(row, name)
+        if not text.isprintable():
+            yield (name,), f"{name}: it holds a control character or a line break"
+        if len(text) > most:
+            yield (name,), f"{name}: it has {len(text)} characters, {most} at most"
+    for name in ("title", "question"):
+        if not getattr(row, name).strip():
+            yield (name,), f"{name}: it is empty"
+
+
+def _at_odds(row: Scenario) -> Iterator[Fault]:
+    """Fields that contradict each other, whatever the workload."""
+    if not row.precisions:
+        yield ("precisions",), "precisions: it is empty, so nothing could be picked"
+    for precision in row.apart:
+        if precision in row.precisions:
+            yield ("apart",), f"apart: {precision} is in precisions too: admissible, or apart"
+    if not row.threads:
+        yield ("threads",), 'threads: it is empty; threads = ["all"] takes all usable cores'
+    counts = [count for count in row.threads if count != "all"]
+    for count in counts:
+        if count > MOST_THREADS:
+            yield ("threads",), f"threads lies between 1 and {MOST_THREADS}, not at {count}"
+    limit = row.limits.threads
+    if limit is not None and len(counts) == len(row.threads) and counts and min(counts) > limit:
+        text = f"limits.threads = {limit} is below every entry of threads, {min(counts)} or more"
+        yield ("limits", "threads"), text
+    if row.size is not None and row.size.low >= row.size.high:
+        text = f"size: low = {row.size.low:g} is not below high = {row.size.high:g}"
+        yield ("size", "low"), text
+
+
+def _not_offered(row: Scenario, workload: Workload) -> Iterator[Fault]:
+    """Precisions and modes that the workload has no variant of."""
+    modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
+    for mode in row.modes or ():
+        if mode not in modes:
+            yield ("modes",), str(unknown(f"mode of {workload.name}:", mode, modes))
+    usual = [v for v in workload.variants if v.mode in (None, *(row.modes or ()))]
+    offered = list(dict.fromkeys(v.precision for v in usual))
+    for name in ("precisions", "apart"):
+        for precision in getattr(row, name):
+            if precision not in offered:
+                yield (name,), str(unknown(f"precision of {workload.name}:", precision, offered))
+
+
+def _wrong_values(row: Scenario, workload: Workload) -> Iterator[Fault]:
+    """Parameters, batches and sizes that the workload has not, or not in this range."""
+    known = {p.name: p for p in workload.parameters}
+    for at, params in ((("params",), row.params), (("quick", "params"), row.quick.params)):
+        for name, value in params.items():
+            if reason := _wrong(workload, known, name, value):
+                yield (*at, name), reason
+    for keys, batch in ((("batch",), row.batch), (("quick", "batch"), row.quick.batch)):
+        if batch is not None and workload.default_batch is None:
+            yield keys, f"batch: {workload.name} has no batch; leave it out"
+        elif batch is not None and batch > MOST_BATCH:
+            yield keys, f"batch lies between 1 and {MOST_BATCH}, not at {batch}"
+    if row.size is not None:
+        yield from _wrong_size(row.size, workload, known)
+
+
+def _wrong_size(size: Size, workload: Workload, known: Mapping[str, Parameter]) -> Iterator[Fault]:
+    numbers = {n: p for n, p in known.items() if not (p.tuning or isinstance(p.default, str))}
+    batch = Parameter("batch", 1, "items in a step", 1, MOST_BATCH)
+    if workload.default_batch is not None:
+        numbers["batch"] = batch
+    if size.name not in numbers:
+        yield ("size", "name"), str(unknown(f"size of {workload.name}:", size.name, numbers))
+        return
+    for end in ("low", "high"):
+        value = getattr(size, end)
+        if reason := _wrong(workload, numbers, size.name, int(value) if value % 1 == 0 else value):
+            yield ("size", end), f"size.{end}: {reason}"
+
+
+def _wrong(
+    workload: Workload, known: Mapping[str, Parameter], name: str, value: ParameterValue
+) -> str | None:
+    """Why `name` cannot be `value`; None if it can."""
+    if name not in known:
+        return str(unknown(f"parameter of {workload.name}:", name, known))
+    if known[name].tuning:
+        return f"{name} is tuned: its values race against each other; --set {name}= narrows them"
+    if isinstance(value, str) != isinstance(known[name].default, str):
+        noun = "text in quotes" if isinstance(known[name].default, str) else "a number"
+        return f"{name} takes {noun}, not {value!r}"
+    try:
+        known[name].parse(str(value))
+    except (ValueError, OverflowError) as error:
+        return str(error)
+    return None
+
+
+def _typed(
+    known: Mapping[str, Parameter], params: Mapping[str, ParameterValue]
+) -> dict[str, ParameterValue]:
+    return {name: known[name].parse(str(value)) for name, value in params.items()}

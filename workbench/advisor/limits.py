@@ -1,0 +1,62 @@
+"""What keeps a contender from being picked though it works: a scenario's limits, or that what the
+row counts cannot be read of it."""
+
+from __future__ import annotations
+
+from .. import units
+from ..contender import Contender
+from ..measure.statistics import median, quantile
+from .scenarios import Scenario
+
+MIB = 1 << 20
+STEPS = ("throughput", "latency", "latency_p99")  # objectives that rank as a step's time does
+BEST = 0.10  # the quantile of its steps that must keep a limit for a second block
+
+
+def beyond_limits(contender: Contender, scenario: Scenario) -> str | None:
+    """Which of the scenario's limits the contender does not keep, as a clause; None if all."""
+    return _too_large(contender, scenario) or _too_slow(contender, scenario)
+
+
+def leaves_for_limits(contender: Contender, scenario: Scenario) -> str | None:
+    """As `beyond_limits`, but one whose better steps keep the limit has a second block."""
+    if why := _too_large(contender, scenario):
+        return why
+    why, latency_ms = _too_slow(contender, scenario), scenario.limits.latency_ms
+    if why is None or latency_ms is None or len(contender.blocks) > 1:
+        return why
+    # Meanwhile it may send away others, but only such as are slower still.
+    waits = quantile(contender.samples_s, BEST) * 1e3 <= latency_ms
+    return None if waits and scenario.objective in STEPS else why
+
+
+def uncounted(contender: Contender) -> str | None:
+    """Why it was measured and yet has no value; None if it has, or may still get one."""
+    if contender.objective != "energy" or contender.case.device_kind == "cpu":
+        return None
+    if not contender.blocks or contender.rounds():
+        return None
+    return "only the processors' energy is read for each contender"
+
+
+def _too_large(contender: Contender, scenario: Scenario) -> str | None:
+    limits, threads, peak = scenario.limits, contender.case.threads, contender.memory_peak_bytes
+    if limits.threads is not None and threads is not None and threads > limits.threads:
+        return f"it runs on {threads} threads, the limit is {limits.threads}"
+    if limits.memory_mib is not None and peak is not None and peak > limits.memory_mib * MIB:
+        return f"its peak of {peak / MIB:,.0f} MiB is above the limit of {limits.memory_mib:g} MiB"
+    return None
+
+
+def _too_slow(contender: Contender, scenario: Scenario) -> str | None:
+    """By its median step, or by the 99th percentile where that is the objective."""
+    limit_ms = scenario.limits.latency_ms
+    if limit_ms is None or not contender.blocks:
+        return None
+    tails = scenario.objective == "latency_p99"
+    step_s = median(list(contender.rounds().values()) if tails else contender.samples_s)
+    if step_s * 1e3 <= limit_ms:
+        return None
+    noun = "99th percentile" if tails else "median step"
+    took, limit = units.duration(step_s), units.duration(limit_ms / 1e3)
+    return f"its {noun} of {took} is above the limit of {limit}"

@@ -1,0 +1,191 @@
+"""A user's TOML file as tables, and where in its text each of them stands.
+
+The file is not trusted: what is huge, no text, or no file at all is refused with one line.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = (
+    1 << 18
+)  # some hundred scenarios; tomllib needs a second for a hostile one of this size
+Key = str | int
+
+_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+# Strings and comments; what looks like a header inside of them is none.
+_QUOTED = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
+)
+
+
+class TomlError(Exception):
+    """The file cannot be used; the message names it, the line where known, and the reason."""
+
+
+@dataclass(frozen=True)
+class TomlFile:
+    """The tables of a file, and its text to find them in."""
+
+    path: Path
+    text: str
+    tables: dict[str, Any]
+
+    def error(self, reason: str, keys: Sequence[Key] = ()) -> TomlError:
+        """`reason`, with the line of what `keys` lead to, as ("scenario", 2, "size", "low")."""
+        line = self.line(keys)
+        where = f"{self.path}, line {line}" if line else f"{self.path}"
+        return TomlError(f"{shown(where)}: {shown(reason, 600)}")
+
+    def line(self, keys: Sequence[Key]) -> int | None:
+        """The line (from 1) of what `keys` lead to, or of the nearest table around it that has a
+        line of its own; None where there is none."""
+        plain = _QUOTED.sub(_blanked, self.text)
+        begin, end, found = 0, len(plain), None
+        path: list[str] = []
+        for key, index in _steps(keys):
+            path.append(key)
+            area = _area(plain, begin, end, path, index)
+            if area is not None:
+                begin, end = area
+                found = begin
+            elif index is not None:
+                break
+        if found is None:
+            return None
+        return bisect_right([m.start() for m in re.finditer("\n", plain)], found - 1) + 1
+
+
+def _steps(keys: Sequence[Key]) -> Iterator[tuple[str, int | None]]:
+    """Each name with the number behind it, if one is."""
+    for place, key in enumerate(keys):
+        if isinstance(key, str):
+            after = keys[place + 1] if place + 1 < len(keys) else None
+            yield key, after if isinstance(after, int) else None
+
+
+def _area(
+    plain: str, begin: int, end: int, path: Sequence[str], index: int | None
+) -> tuple[int, int] | None:
+    """Where in `begin`..`end` the last of `path` stands, and where it ends."""
+    spelled = [rf"""["']?{re.escape(part)}["']?""" for part in path]
+    dotted = r"[ \t]*\.[ \t]*".join(spelled)
+    header = re.compile(rf"^[ \t]*\[\[[ \t]*{dotted}[ \t]*\]\]", re.M)
+    several = list(header.finditer(plain, begin, end))
+    if index is not None and several:
+        if index >= len(several):
+            return None
+        following = several[index + 1].start() if index + 1 < len(several) else end
+        return several[index].start(), following
+    single = re.compile(rf"^[ \t]*\[[ \t]*{dotted}[ \t]*\]", re.M).search(plain, begin, end)
+    own = re.compile(rf"^[ \t]*{spelled[-1]}[ \t]*[.=]", re.M).search(plain, begin, end)
+    for match in (single, own):
+        if match is not None:
+            return match.start(), end if match is single else _line_end(plain, match.end(), end)
+    return None
+
+
+def _line_end(plain: str, start: int, end: int) -> int:
+    found = plain.find("\n", start, end)
+    return end if found < 0 else found
+
+
+def _blanked(match: re.Match[str]) -> str:
+    """Quoted keys stay; all else that is quoted goes, but for its line breaks."""
+    text = match.group()
+    if re.fullmatch(r"""(["'])[\w-]+\1""", text):
+        return text
+    return re.sub(r"[^\n]", " ", text)
+
+
+def read(path: Path) -> TomlFile:
+    """The tables of `path`; TomlError says why there are none."""
+    name = shown(str(path))
+    raw = _bytes(path, name)
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise TomlError(f"{name}, line {line}: this is no text in UTF-8") from None
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TomlError(_syntax(name, text, str(error))) from None
+    except (ValueError, OverflowError) as error:  # a number with more digits than Python takes
+        raise TomlError(f"{name}: {shown(str(error))}") from None
+    except RecursionError:
+        raise TomlError(f"{name}: its tables or lists are nested too deeply") from None
+    file = TomlFile(path, text, tables)
+    for keys, number in _numbers(tables):
+        if isinstance(number, int) and abs(number) >= 1 << 63:  # TOML 1.0: integers have 64 bits
+            raise file.error(f"{_last_name(keys)}: this number has more than 64 bits", keys)
+        if not math.isfinite(number):
+            raise file.error(f"{_last_name(keys)} = {number} is no finite number", keys)
+    return file
+
+
+def _bytes(path: Path, name: str) -> bytes:
+    try:
+        # Without waiting: nobody may ever write into a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
+                kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+                raise TomlError(f"{name} is {kind}")
+            with os.fdopen(descriptor, "rb", closefd=False) as opened:
+                raw = opened.read(MOST_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise TomlError(f"{name} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the name
+        raise TomlError(f"{name} cannot be read: {error}") from None
+    if len(raw) > MOST_BYTES:
+        raise TomlError(f"{name} is larger than {MOST_BYTES >> 10} KiB")
+    return raw
+
+
+def _syntax(name: str, text: str, told: str) -> str:
+    """tomllib's message with its line in front."""
+    at = _AT.search(told)
+    if at is None:
+        return f"{name}: {shown(told)}"
+    line, column = at.groups()
+    if line is None:
+        return f"{name}, line {text.count(chr(10)) + 1}: {shown(told[: at.start()])} at its end"
+    return f"{name}, line {line}: {shown(told[: at.start()])} (column {column})"
+
+
+def _numbers(tables: dict[str, Any]) -> Iterator[tuple[tuple[Key, ...], float]]:
+    """Every number with the keys that lead to it."""
+    waiting: list[tuple[tuple[Key, ...], Any]] = [((), tables)]
+    while waiting:
+        keys, value = waiting.pop()
+        if len(keys) > 16:
+            continue  # deeper than anything that is looked at
+        if isinstance(value, (int, float)):
+            yield keys, value
+        elif isinstance(value, dict):
+            waiting += [((*keys, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*keys, place), inner) for place, inner in enumerate(value)]
+
+
+def _last_name(keys: Sequence[Key]) -> str:
+    return next((key for key in reversed(keys) if isinstance(key, str)), "")
+
+
+def shown(text: str, most: int = 300) -> str:
+    """`text` on one line, fit for a terminal: what cannot be printed is told as its escape."""
+    clean = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: most + 1])
+    return clean if len(clean) <= most else f"{clean[:most]}..."
