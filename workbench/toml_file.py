@@ -19,6 +19,7 @@ from typing import Any
 MOST_BYTES = (
     1 << 18
 )  # some hundred scenarios; tomllib needs a second for a hostile one of this size
+MOST_DOTS = 32  # in a line: tomllib takes memory in the square of a key's depth
 Key = str | int
 
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -86,7 +87,7 @@ def _area(
             return None
         following = several[index + 1].start() if index + 1 < len(several) else end
         return several[index].start(), following
-    single = re.compile(rf"^[ \t]*\[[ \t]*{dotted}[ \t]*\]", re.M).search(plain, begin, end)
+    single = re.compile(rf"^[ \t]*\[\[?[ \t]*{dotted}[ \t]*[\].]", re.M).search(plain, begin, end)
     own = re.compile(rf"^[ \t]*{spelled[-1]}[ \t]*[.=]", re.M).search(plain, begin, end)
     for match in (single, own):
         if match is not None:
@@ -116,6 +117,9 @@ def read(path: Path) -> TomlFile:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise TomlError(f"{name}, line {line}: this is no text in UTF-8") from None
+    for number, line in enumerate(_QUOTED.sub(_blanked, text).split("\n"), start=1):
+        if line.count(".") > MOST_DOTS:
+            raise TomlError(f"{name}, line {number}: its keys are nested too deeply")
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

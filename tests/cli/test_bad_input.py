@@ -9,6 +9,8 @@ import pytest
 USAGE = [
     (("run", "spinn"), "did you mean spin?"),
     (("advise", "trainin"), "did you mean training?"),
+    (("advise", "training", "--all"), "--all stands for every scenario"),
+    (("advise", "--scenarios", "/no/such.toml"), "/no/such.toml cannot be read: No such file"),
     (("run", "spin", "--device", "cuda"), "cuda:0"),
     (("run", "spin", "--device", "cuda:9"), "there is no cuda:9 here"),
     (("run", "spin", "--device", "fake:0@-1"), "fake:0@8"),
@@ -52,6 +54,15 @@ def test_a_wrong_request_is_one_line_and_exit_2(cli, arguments, told: str) -> No
     assert line.startswith("workbench: ")
     assert told in line
     assert not any("Traceback" in text for text in progress)
+
+
+def test_a_wrong_scenario_file_is_told_with_its_line(cli, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[[scenario]]\nid = 'one'\nobjective = 'speed'\n")
+    done = cli("advise", "--scenarios", str(file), "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"workbench: {file}, line 3: objective: it takes throughput, ")
 
 
 def test_a_refused_run_leaves_no_journal(cli) -> None:

@@ -19,7 +19,6 @@ MINIMAL = """\
 id = "one"
 title = "One"
 question = "Which?"
-textbook = "cpu"
 workload = "infer_mlp"
 objective = "throughput"
 precisions = ["fp32"]
@@ -44,6 +43,7 @@ def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
     file.write_text(MINIMAL)
     (row,) = scenarios.load(file).values()
     assert row.quickened() == row
+    assert row.textbook == ""
     assert (row.threads, row.weight, row.max_error) == (("all",), 1.0, None)
     assert (row.on_request, row.limits, row.size) == (False, scenarios.Limits(), None)
 
@@ -79,7 +79,9 @@ def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
         ('precisions = ["fp31"]', "unknown precision of infer_mlp: 'fp31'; did you mean fp32?"),
         ('precisions = ["tf32"]', "Choices: fp32, int8, fp16"),
         ('apart = ["fp32"]', "fp32 is in precisions too"),
-        ('modes = ["compiled"]', "did you mean compile?"),
+        ('modes = ["compiled"]', "unknown mode of infer_mlp: 'compiled'; did you mean compile?"),
+        (f'workload = "{"x" * 5000}"', "unknown workload 'xxx"),
+        (f'id = "{"x" * 5000}"', "x...: letters, digits"),
         ('workload = "infer_mpl"', "unknown workload 'infer_mpl'; did you mean infer_mlp?"),
         ("colour = 'red'", "a scenario has no field 'colour'. Choices: id, title"),
         ("max_eror = 0.1", "did you mean max_error?"),
@@ -114,15 +116,15 @@ def test_a_wrong_field_is_told_with_its_line(tmp_path: Path, change: str, told: 
     [
         (
             MINIMAL + "threads = [4, 8]\nlimits = { threads = 2 }",
-            ", line 11: limits.threads = 2 is",
+            ", line 10: limits.threads = 2 is",
         ),
-        (MINIMAL + "\n[scenario.size]\nname = 'batch'\nlow = 9\nhigh = 3", ", line 13: size: low"),
-        (MINIMAL + "[scenario.quick.params]\nwidth = 1", ", line 11: width lies between"),
-        (MINIMAL + "'limits'.latency_ms = 'fast'", ", line 10: limits.latency_ms: Expected"),
-        (MINIMAL.replace("infer_mlp", "matmul") + "batch = 4", ", line 10: batch: matmul has no"),
+        (MINIMAL + "\n[scenario.size]\nname = 'batch'\nlow = 9\nhigh = 3", ", line 12: size: low"),
+        (MINIMAL + "[scenario.quick.params]\nwidth = 1", ", line 10: width lies between"),
+        (MINIMAL + "'limits'.latency_ms = 'fast'", ", line 9: limits.latency_ms: Expected"),
+        (MINIMAL.replace("infer_mlp", "matmul") + "batch = 4", ", line 9: batch: matmul has no"),
         (MINIMAL.replace("infer_mlp", "data_loading") + "params.loaders = 2", "loaders is tuned"),
-        (MINIMAL * 2, f", line {9 + FIRST}: scenario 'one' is there twice"),
-        (MINIMAL + MINIMAL.replace('"one"', "2"), f", line {9 + FIRST}: id: Expected `str`"),
+        (MINIMAL * 2, f", line {8 + FIRST}: scenario 'one' is there twice"),
+        (MINIMAL + MINIMAL.replace('"one"', "2"), f", line {8 + FIRST}: id: Expected `str`"),
         (MINIMAL.replace("title", "#"), ", line 2: scenario: the field title is missing"),
         ("scenario = [{ id = 'x', colour = 1 }]", ", line 1: a scenario has no field 'colour'"),
         ('a = """\n[[scenario]]\n"""\n[[scenario]]\nid = 1', ", line 1: only [[scenario]] may"),
@@ -144,6 +146,7 @@ def test_a_wrong_field_is_told_with_its_line(tmp_path: Path, change: str, told: 
         (b"\xff\xfe", ", line 1: this is no text in UTF-8"),
         (b"[[scenario]]\nid = '\xe9'", ", line 2: this is no text in UTF-8"),
         (b"\x00", ", line 1: "),
+        ("x" + ".x" * 100 + " = 1", ", line 1: its keys are nested too deeply"),
         (b"#" * (MOST_BYTES + 1), " is larger than 256 KiB"),
     ],
 )
@@ -180,7 +183,7 @@ def test_a_broken_workload_of_the_users_own_is_told(tmp_path: Path, monkeypatch)
     (tmp_path / "mine.py").write_text("import nothing_of_that_name\n")
     monkeypatch.setenv("WORKBENCH_WORKLOADS", str(tmp_path))
     found = refused(tmp_path, MINIMAL.replace("infer_mlp", "mine"))
-    assert found.startswith(", line 7: mine.py cannot be used: ModuleNotFoundError")
+    assert found.startswith(", line 6: mine.py cannot be used: ModuleNotFoundError")
 
 
 def test_ones_own_stand_beside_the_shipped_and_replace_those_of_the_same_id(tmp_path: Path) -> None:

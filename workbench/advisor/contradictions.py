@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from .. import catalog
 from ..contract import Parameter, ParameterValue, Workload, WorkloadError
 from ..request import MOST_BATCH, MOST_THREADS, unknown
-from ..toml_file import Key, TomlFile
+from ..toml_file import Key, TomlFile, shown
 from .scenarios import Scenario, Size
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # no bracket: ids of points are `id[batch=4]`
@@ -34,7 +34,7 @@ def _faults(row: Scenario) -> Iterator[Fault]:
     try:
         names = list(catalog.files())
         if row.workload not in names:
-            yield ("workload",), str(unknown("workload", row.workload, names))
+            yield ("workload",), str(unknown("workload", shown(row.workload, 60), names))
             return
         workload = catalog.load(row.workload)
     except WorkloadError as error:
@@ -47,13 +47,18 @@ def _faults(row: Scenario) -> Iterator[Fault]:
 def _unreadable(row: Scenario) -> Iterator[Fault]:
     """What could not be told apart, or would harm the terminal that shows it."""
     if not ID.fullmatch(row.id):
-        yield ("id",), f"id {row.id!r}: letters, digits, _ . and - (40 at most), no dash first"
+        told = shown(repr(row.id), 60)
+        yield ("id",), f"id {told}: letters, digits, _ . and - (40 at most), no dash first"
     for name, most in LONGEST.items():
         text = getattr(row, name)
         if not text.isprintable():
             yield (name,), f"{name}: it holds a control character or a line break"
         if len(text) > most:
             yield (name,), f"{name}: it has {len(text)} characters, {most} at most"
+    for at, params in ((("params",), row.params), (("quick", "params"), row.quick.params)):
+        for name, value in params.items():
+            if not str(value).isprintable():
+                yield (*at, name), f"{name}: it holds a control character or a line break"
     for name in ("title", "question"):
         if not getattr(row, name).strip():
             yield (name,), f"{name}: it is empty"
@@ -86,13 +91,13 @@ def _not_offered(row: Scenario, workload: Workload) -> Iterator[Fault]:
     modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
     for mode in row.modes or ():
         if mode not in modes:
-            yield ("modes",), str(unknown(f"mode of {workload.name}:", mode, modes))
+            yield ("modes",), _unknown("mode", workload, mode, modes)
     usual = [v for v in workload.variants if v.mode in (None, *(row.modes or ()))]
     offered = list(dict.fromkeys(v.precision for v in usual))
     for name in ("precisions", "apart"):
         for precision in getattr(row, name):
             if precision not in offered:
-                yield (name,), str(unknown(f"precision of {workload.name}:", precision, offered))
+                yield (name,), _unknown("precision", workload, precision, offered)
 
 
 def _wrong_values(row: Scenario, workload: Workload) -> Iterator[Fault]:
@@ -113,11 +118,10 @@ def _wrong_values(row: Scenario, workload: Workload) -> Iterator[Fault]:
 
 def _wrong_size(size: Size, workload: Workload, known: Mapping[str, Parameter]) -> Iterator[Fault]:
     numbers = {n: p for n, p in known.items() if not (p.tuning or isinstance(p.default, str))}
-    batch = Parameter("batch", 1, "items in a step", 1, MOST_BATCH)
     if workload.default_batch is not None:
-        numbers["batch"] = batch
+        numbers["batch"] = Parameter("batch", 1, "items in a step", 1, MOST_BATCH)
     if size.name not in numbers:
-        yield ("size", "name"), str(unknown(f"size of {workload.name}:", size.name, numbers))
+        yield ("size", "name"), _unknown("size", workload, size.name, numbers)
         return
     for end in ("low", "high"):
         value = getattr(size, end)
@@ -130,12 +134,12 @@ def _wrong(
 ) -> str | None:
     """Why `name` cannot be `value`; None if it can."""
     if name not in known:
-        return str(unknown(f"parameter of {workload.name}:", name, known))
+        return _unknown("parameter", workload, name, known)
     if known[name].tuning:
         return f"{name} is tuned: its values race against each other; --set {name}= narrows them"
     if isinstance(value, str) != isinstance(known[name].default, str):
         noun = "text in quotes" if isinstance(known[name].default, str) else "a number"
-        return f"{name} takes {noun}, not {value!r}"
+        return f"{name} takes {noun}, not {shown(repr(value), 60)}"
     try:
         known[name].parse(str(value))
     except (ValueError, OverflowError) as error:
@@ -147,3 +151,7 @@ def _typed(
     known: Mapping[str, Parameter], params: Mapping[str, ParameterValue]
 ) -> dict[str, ParameterValue]:
     return {name: known[name].parse(str(value)) for name, value in params.items()}
+
+
+def _unknown(noun: str, workload: Workload, given: str, choices: Iterable[str]) -> str:
+    return str(unknown(f"{noun} of {workload.name}:", shown(given, 60), choices))

@@ -122,7 +122,8 @@ def _tables(file: TomlFile) -> list[dict[str, Any]]:
     for name in file.tables:
         if name != "scenario":
             hint = "; is a [[scenario]] above it missing?" if name in _fields(Scenario) else ""
-            raise file.error(f"only [[scenario]] may stand here, not {name!r}{hint}", (name,))
+            told = shown(repr(name), 60)
+            raise file.error(f"only [[scenario]] may stand here, not {told}{hint}", (name,))
     tables = file.tables.get("scenario")
     if isinstance(tables, dict):
         raise file.error("a scenario begins with [[scenario]], in two brackets", ("scenario",))
@@ -143,7 +144,8 @@ def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
             _check_names(file, (*at, name), table[name], kind, name)
     dates = (datetime.datetime, datetime.date, datetime.time)  # told as what they are
     try:
-        return msgspec.convert(table, Scenario, builtin_types=dates, str_keys=True)
+        whole = {"textbook": "", **table}
+        return msgspec.convert(whole, Scenario, builtin_types=dates, str_keys=True)
     except (msgspec.ValidationError, OverflowError) as error:
         told, _, where = str(error).partition(" - at `")
         if absent := _ABSENT.fullmatch(told):
