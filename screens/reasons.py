@@ -5,11 +5,11 @@ from __future__ import annotations
 from textual.content import Content
 
 from workbench import units
+from workbench.advisor.crossover import sentence
 from workbench.contender import Contender
 from workbench.contract import OutputAccuracy
 from workbench.document import (
     BatchAttempt,
-    Crossover,
     EqualPrecision,
     LargestBatch,
     Measurement,
@@ -80,7 +80,7 @@ def verdict_facts(verdict: Verdict, figures: Figures) -> list[Fact]:
     for number, reason in enumerate(verdict.reasons[1:]):
         facts.append(fact(" " if number else "why", reason))
     if verdict.crossover is not None:
-        facts.append(fact("crossover", _crossover(verdict.crossover)))
+        facts.append(fact("crossover", sentence(verdict.crossover)))
     for warning in verdict.warnings:
         facts.append(fact("! warning", warning.message, "$warning", label_style="bold $warning"))
         if warning.subject in figures.report.contenders:
@@ -99,14 +99,6 @@ def _answer(verdict: Verdict) -> Content:
     if verdict.reasons:
         parts.append(f".  {verdict.reasons[0]}")
     return Content.assemble(*parts)
-
-
-def _crossover(found: Crossover) -> str:
-    if found.value is None or found.ci95 is None:
-        low, high = found.searched
-        return f"none: {found.below} leads from {found.parameter} {low:,.0f} to {high:,.0f}"
-    low, high = found.ci95
-    return f"at {found.parameter} {found.value:,.0f} ({low:,.0f}-{high:,.0f})"
 
 
 def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:

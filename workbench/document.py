@@ -254,13 +254,14 @@ class LeadChange(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """A workload measured at several sizes or batches."""
+    """A workload measured at several sizes or batches; `scenario`: whose crossover it shows."""
 
     workload: str
     axes: dict[str, list[Value]]
     curves: list[Curve]
     best: str | None  # the case with the highest rate anywhere
     lead_changes: list[LeadChange]  # over a single parameter only
+    scenario: str | None = None
 
 
 # --------------------------------------------------------------- document

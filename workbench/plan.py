@@ -51,6 +51,7 @@ class RowPlan:
         default_factory=dict
     )  # where several were asked for
     entries: Entries | None = None
+    of: str | None = None  # the scenario whose crossover this row is a point of
 
 
 def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
@@ -156,7 +157,7 @@ def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
         batch = place.pop("batch", row.scenario.batch)
         scenario = msgspec.structs.replace(
             row.scenario,
-            id=_point_name(row.scenario.id, point),
+            id=point_name(row.scenario.id, point),
             params={**row.scenario.params, **place},
             batch=batch if batch is None else int(batch),
         )
@@ -164,7 +165,8 @@ def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
     return rows
 
 
-def _point_name(name: str, point: Mapping[str, ParameterValue]) -> str:
+def point_name(name: str, point: Mapping[str, ParameterValue]) -> str:
+    """The id of a row at one of several points: `matmul[n=64]`."""
     listed = ",".join(f"{parameter}={value}" for parameter, value in point.items())
     return f"{name}[{listed}]" if point else name
 
@@ -330,13 +332,16 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         work={case.id: row.workload.work(case) for case in row.cases},
         workload=row.workload.name,
         point=dict(row.point),
+        of=row.of,
     )
 
 
 def _reproduce(row: RowPlan, request: Request) -> str:
     """The command that measures this row alone."""
     once = replace(request, every=False, trace=None)
-    if request.model is not None:
+    if row.of is not None:
+        alone = replace(once, scenarios=(row.of,), crossover=True, budget_s=request.budget)
+    elif request.model is not None:
         alone = replace(once, model=replace(request.model, save_best=None))
     elif not (request.workloads or request.every):
         alone = replace(once, scenarios=(row.scenario.id,), budget_s=request.budget)

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import units
+from ..advisor.crossover import sentence
 from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
 from ..contender import Contender
@@ -50,7 +51,8 @@ def run_text(report: Report) -> str:
         if raced and not row.plan.point:
             parts.append(_row_text(row, report))
     for sweep in report.sweeps if not report.largest_batches else ():
-        rows = [row for row in report.rows.values() if row.plan.workload == sweep.workload]
+        name = sweep.scenario or sweep.workload
+        rows = [row for row in report.rows.values() if row.sweep == name]
         parts.append("\n".join([sweep_text(sweep), *_sweep_notes(rows, report)]))
     if report.trace is not None:
         parts.append("\n".join(trace_lines(report.trace)))
@@ -118,6 +120,8 @@ def _choice(verdict: Verdict) -> str:
 def _reasons(verdict: Verdict) -> str:
     lines = [f"{verdict.title}: {' '.join(verdict.reasons)}"]
     wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines]
+    if verdict.crossover is not None:
+        wrapped.append(textwrap.fill(sentence(verdict.crossover), WIDTH, initial_indent="  "))
     for warning in verdict.warnings:
         name = (warning.subject or "").partition("/")[2]
         about = f"{name}: " if name else ""
