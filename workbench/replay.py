@@ -138,6 +138,7 @@ def _planned(
         work={m.id: m.work for m in group},
         workload=case.workload,
         point={name: value for name in swept if (value := sizes[name]) is not None},
+        prices=verdict.prices if verdict else {},
     )
 
 

@@ -32,6 +32,7 @@ from .document import (
 )
 from .lab.facts import ModelReport
 from .measurements import measurement
+from .prices import price_of
 from .sweeps import sweeps
 from .trust import trust_warnings
 
@@ -201,6 +202,7 @@ class Report:
                 scenario=row.plan.scenario,
                 objective=row.plan.objective,
                 work=work[case.id],
+                price_per_hour=price_of(case.device, row.plan.prices),
             )
             row.contenders.append(contender)
             self.contenders[case.id] = contender
