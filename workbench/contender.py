@@ -40,7 +40,7 @@ class Contender:
     scenario: str
     objective: str
     work: Work
-    price_per_hour: float | None = None  # of its device; None: none was given
+    price_per_hour: float | None = None  # of all its devices; None: none was given
     state: str = "waiting"  # then preparing, prepared, measuring, dropped; ends as in the JSON
     reason: Reason | None = None
     setup: SetupTimes = field(default_factory=SetupTimes)

@@ -13,9 +13,13 @@ LEAST, MOST = 1e-6, 1e9  # per hour; beyond them it is a slip, and products leav
 TABLE = "per_hour"
 
 
-def price_of(device: str, prices: Mapping[str, float]) -> float | None:
-    """The price of `device` per hour: its own, else that of its kind; None if there is neither."""
-    return prices.get(device, prices.get("cpu" if device == "cpu" else "gpu"))
+def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float | None:
+    """The price of `device` per hour: its own, else that of its kind; None if there is neither.
+
+    Of several `gpus` that share the work, as many times that.
+    """
+    price = prices.get(device, prices.get("cpu" if device == "cpu" else "gpu"))
+    return price if price is None or device == "cpu" else price * gpus
 
 
 def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:
@@ -30,6 +34,7 @@ def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:
         device, equals, value = (part.strip() for part in text.partition("="))
         if not equals:
             raise UsageError(f"--price takes DEVICE=PER_HOUR such as gpu=2.99, not {text!r}")
+        _check_key("--price", device)
         if device in own:
             raise UsageError(f"--price: {device} is given twice")
         try:
@@ -57,10 +62,12 @@ def read_prices(file: str) -> dict[str, float]:
     if not isinstance(prices, dict) or tables:
         problem = f"{next(iter(tables))!r} does not belong there" if tables else "it has none"
         raise UsageError(f"{where} takes one table [{TABLE}], such as cpu = 0.10: {problem}")
+    for device in prices:
+        _check_key(where, device)
     return {device: _checked(where, device, value) for device, value in prices.items()}
 
 
-def _checked(where: str, device: str, value: Any) -> float:
+def _check_key(where: str, device: str) -> None:
     try:
         check_device(device)
         known = "@" not in device
@@ -68,6 +75,9 @@ def _checked(where: str, device: str, value: Any) -> float:
         known = False
     if not known:
         raise unknown(f"device in {where}:", device, ["cpu", "gpu", "cuda:0", "fake:0"])
+
+
+def _checked(where: str, device: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UsageError(f'{where}: the price of {device} is a number; a device is "cuda:1" = 2.99')
     if not LEAST <= value <= MOST:  # so written that NaN is refused

@@ -57,8 +57,8 @@ def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason
     """Why a case cannot be raced for its cost."""
     if objective != "cost" or price_per_hour is not None:
         return None
-    option = f"--price {case.device_kind}=PER_HOUR"
-    return Reason("no_price", f"no price was given for {case.device}", f"add {option}")
+    remedy = f"add --price {case.device_kind}=PER_HOUR"
+    return Reason("no_price", f"no price was given for {case.device}: {remedy}", remedy)
 
 
 def is_compiled(case: Case) -> bool:

@@ -202,7 +202,7 @@ class Report:
                 scenario=row.plan.scenario,
                 objective=row.plan.objective,
                 work=work[case.id],
-                price_per_hour=price_of(case.device, row.plan.prices),
+                price_per_hour=price_of(case.device, row.plan.prices, work[case.id].ranks),
             )
             row.contenders.append(contender)
             self.contenders[case.id] = contender

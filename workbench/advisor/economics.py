@@ -28,6 +28,8 @@ def step_energy(contender: Contender) -> tuple[float, str] | None:
     it is the mean of the power readings, about two a second, for as long as a step took.
     """
     telemetry, step_s = contender.telemetry, median(contender.samples_s)
+    if contender.case.device_kind == "gpu" and contender.work.ranks > 1:
+        return None  # only the first of its GPUs is read
     if telemetry is not None and telemetry.counted_power_w:
         return telemetry.counted_power_w * step_s, COUNTER
     counted = [b.figures[ENERGY] for b in contender.blocks if b.figures.get(ENERGY)]

@@ -170,7 +170,8 @@ def sentence(payoff: Payoff, noun: str = "step") -> str:
     if payoff.steps is None:
         slower, _ = units.ratio_parts(payoff.step_s / payoff.over_step_s, None)
         return f"{starts} and gains nothing by it: a {noun} takes {slower} as long."
-    count = f"{_count(payoff.steps)} {noun}{'' if math.ceil(payoff.steps) == 1 else 's'}"
+    number = _count(payoff.steps)
+    count = f"{number} {noun}{'' if number == '1' else 's'}"
     level = units.duration(payoff.fixed_s + payoff.steps * payoff.step_s)
     if payoff.steps_ci95 is None:
         return f"{starts}; their {noun}s are not told apart, so it may take {count} or never pay."
@@ -184,6 +185,6 @@ def _soon(sooner_s: float) -> str:
 
 def _count(steps: float) -> str:
     """A number of steps, up to the next whole one; three digits are enough above a thousand."""
-    whole = math.ceil(steps)
+    whole = math.ceil(steps * (1 - 1e-9))  # 600.0000001 is 600 and a rounding error
     digits = len(str(whole)) - 3
     return f"{round(whole, -digits) if digits > 0 else whole:,}"
