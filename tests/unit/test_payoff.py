@@ -129,7 +129,7 @@ def test_steps_that_are_not_told_apart_have_no_interval_and_no_promise() -> None
     (one,) = found.payoffs
     assert one.steps is not None
     assert one.steps_ci95 is None
-    assert "not told apart" in sentences(found)[0]
+    assert "too close for an interval" in sentences(found)[0]
 
 
 def test_int8_is_set_against_fp32_of_its_device_and_backend() -> None:

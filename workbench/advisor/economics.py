@@ -135,11 +135,11 @@ def _most_frugal(eligible: Sequence[Contender]) -> ObjectivePick:
         names = " and ".join({"cpu": "the CPU", "gpu": "the GPU"}[kind] for kind in silent)
         hints = {
             "cpu": "RAPL is for root, and not in most virtual machines",
-            "gpu": "NVML tells of most NVIDIA cards",
+            "gpu": "NVML tells them of most NVIDIA cards",
         }
         reason = Reason(
             "no_energy",
-            f"no energy counter of {names} could be read here",
+            f"energy and power of {names} could not be read here",
             "; ".join(hints[kind] for kind in silent),
         )
         return _unknown("most_frugal", unit, reason)
@@ -193,8 +193,9 @@ HEADER = ("", "contender", "value", "ahead of", "by (95 %)")
 
 
 def rows(verdict: Verdict) -> list[tuple[str, ...]]:
-    """The yardsticks side by side, as cells under HEADER; empty where only time was known."""
-    return [_cells(found) for found in verdict.by_objective]
+    """The best by each yardstick side by side, as cells under HEADER; of what has no best
+    `unknowns` tells.  Empty where only time was known."""
+    return [_cells(found) for found in verdict.by_objective if found.pick is not None]
 
 
 def unknowns(verdict: Verdict) -> list[str]:
@@ -208,8 +209,6 @@ def unknowns(verdict: Verdict) -> list[str]:
 
 
 def _cells(found: ObjectivePick) -> tuple[str, ...]:
-    if found.pick is None or found.value is None:
-        return _name(found), "unknown", "-", "-", "-"
     ahead = units.ratio(found.ratio, found.ratio_ci95)
     if found.ratio is None:
         ahead = "too few rounds to tell" if found.runner_up else "-"

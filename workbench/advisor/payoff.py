@@ -174,7 +174,8 @@ def sentence(payoff: Payoff, noun: str = "step") -> str:
     count = f"{number} {noun}{'' if number == '1' else 's'}"
     level = units.duration(payoff.fixed_s + payoff.steps * payoff.step_s)
     if payoff.steps_ci95 is None:
-        return f"{starts}; their {noun}s are not told apart, so it may take {count} or never pay."
+        unsure = "the rounds are too few or the two too close for an interval"
+        return f"{starts} and may have caught up after {count} ({level}): {unsure}."
     low, high = map(_count, payoff.steps_ci95)
     return f"{starts} and has caught up after {count} ({level}), 95 %: {low}-{high}."
 
