@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
+from .advisor.facts import CaseCost as CaseCost
 from .advisor.facts import Crossover as Crossover
 from .advisor.facts import EqualPrecision as EqualPrecision
+from .advisor.facts import ObjectivePick as ObjectivePick
+from .advisor.facts import Payoff as Payoff
 from .advisor.facts import Verdict as Verdict
 from .contract import Case, OutputAccuracy, Work
 from .hardware import Cache as Cache

@@ -20,6 +20,7 @@ from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
+from .prices import given_prices
 from .request import Request, UsageError, check, check_batches, unknown
 
 MOST_ROWS = 512
@@ -73,6 +74,7 @@ def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
 def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan]:
     """The rows a request names, with parameters checked; cases come once the machine is known."""
     check(request)
+    given_prices(request.prices, request.price_file)
     if request.ceilings or request.model is not None:
         return []  # they depend on the machine, or on the model
     if request.every:
@@ -333,6 +335,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         workload=row.workload.name,
         point=dict(row.point),
         of=row.of,
+        prices=given_prices(request.prices, request.price_file),
     )
 
 

@@ -145,6 +145,7 @@ def _planned(
         workload=case.workload,
         point={name: value for name in swept if (value := sizes[name]) is not None},
         of=of,
+        prices=verdict.prices if verdict else {},
     )
 
 

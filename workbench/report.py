@@ -32,6 +32,7 @@ from .document import (
 )
 from .lab.facts import ModelReport
 from .measurements import measurement
+from .prices import price_of
 from .sweeps import sweeps
 from .trust import trust_warnings
 
@@ -208,6 +209,7 @@ class Report:
                 scenario=row.plan.scenario,
                 objective=row.plan.objective,
                 work=work[case.id],
+                price_per_hour=price_of(case.device, row.plan.prices, work[case.id].ranks),
             )
             row.contenders.append(contender)
             self.contenders[case.id] = contender

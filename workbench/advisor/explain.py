@@ -20,6 +20,7 @@ COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
     "latency": "",
     "latency_p99": " at the 99th percentile",
     "time_to_result": " from start-up to result",
+    "cost": " in cost",
     "memory": " in peak memory",
     "energy": " in energy",
 }

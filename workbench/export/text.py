@@ -17,6 +17,7 @@ from ..measure import statistics as stats
 from ..measurements import figures_of
 from ..report import Report, Row
 from ..trust import trust_warnings
+from .advice import advice_text, costs_lines
 from .curves import sweep_text, value_text
 from .model import model_text
 from .tables import table
@@ -41,6 +42,8 @@ def run_text(report: Report) -> str:
     told = model_text(report)
     rows = [row for row in report.rows.values() if not told or row.plan.workload != WORKLOAD]
     parts = [told] if told else []
+    if told:
+        parts += ["\n".join(found) for v in report.verdicts if (found := costs_lines(v))]
     verdicts = [row.verdict for row in rows if row.verdict is not None]
     if verdicts:
         parts += [verdict_table(verdicts), *map(_reasons, verdicts)]
@@ -127,7 +130,8 @@ def _reasons(verdict: Verdict) -> str:
         about = f"{name}: " if name else ""
         text = f"! {about}{warning.message}; {warning.remedy}"
         wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
-    return "\n".join([*wrapped, f"  $ {verdict.reproduce}"])
+    further = filter(None, [advice_text(verdict)])
+    return "\n".join([*wrapped, *further, f"  $ {verdict.reproduce}"])
 
 
 def _row_text(row: Row, report: Report) -> str:
