@@ -5,7 +5,6 @@ from __future__ import annotations
 from textual.content import Content
 
 from workbench import units
-from workbench.advisor.crossover import sentence
 from workbench.contender import Contender
 from workbench.contract import OutputAccuracy
 from workbench.document import (
@@ -20,6 +19,7 @@ from workbench.document import (
 from workbench.lab.overview import brief, error_text, recommendation, row_of
 from workbench.report import Report, Row
 
+from .advice import advice_facts
 from .figures import Figures, choice_word, row_title
 from .narrate import LogLine, reason_text
 from .session import Session
@@ -79,8 +79,7 @@ def verdict_facts(verdict: Verdict, figures: Figures) -> list[Fact]:
         facts.append(Fact("pick", pick_texts(verdict, figures)[0]))
     for number, reason in enumerate(verdict.reasons[1:]):
         facts.append(fact(" " if number else "why", reason))
-    if verdict.crossover is not None:
-        facts.append(fact("crossover", sentence(verdict.crossover)))
+    facts += advice_facts(verdict)
     for warning in verdict.warnings:
         facts.append(fact("! warning", warning.message, "$warning", label_style="bold $warning"))
         if warning.subject in figures.report.contenders:
