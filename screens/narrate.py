@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from workbench import events as ev
 from workbench import units
+from workbench.advisor.crossover import sentence
 from workbench.document import Reason
 
 from .figures import Figures
@@ -46,7 +47,8 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
         case ev.RaceEnded():
             return None
         case ev.CrossoverFound():
-            return LogLine(at, "crossover", figures.title(event.scenario), "", event.scenario)
+            told = f"{figures.title(event.scenario)}: {sentence(event.crossover)}"
+            return LogLine(at, "crossover", told, "good", event.scenario)
         case ev.WorkerStarted():
             return LogLine(at, "worker", f"{event.worker} up in {units.duration(event.import_s)}")
         case ev.WorkerEnded():

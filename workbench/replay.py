@@ -106,10 +106,12 @@ def _rows(document: Document) -> Iterator[ev.AnyEvent]:
     for measured in document.measurements:
         rows.setdefault(measured.scenario or measured.case.workload, []).append(measured)
     verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
-    axes = {sweep.workload: list(sweep.axes) for sweep in document.sweeps}
+    axes = {sweep.scenario or sweep.workload: list(sweep.axes) for sweep in document.sweeps}
     for scenario, group in rows.items():
-        swept = axes.get(group[0].case.workload, [])
-        yield _planned(scenario, group, verdicts.get(scenario), swept)
+        whole = scenario.partition("[")[0]  # of a point of a sweep
+        of = whole if whole != scenario and whole in verdicts else None
+        swept = [] if scenario in verdicts else axes.get(of or group[0].case.workload, [])
+        yield _planned(scenario, group, verdicts.get(scenario), swept, of)
     for scenario, group in rows.items():
         if any(measured.n for measured in group):
             yield ev.RaceStarted(at_s=0.0, scenario=scenario, share_s=0.0)
@@ -120,7 +122,11 @@ def _rows(document: Document) -> Iterator[ev.AnyEvent]:
 
 
 def _planned(
-    scenario: str, group: list[Measurement], verdict: Verdict | None, swept: list[str]
+    scenario: str,
+    group: list[Measurement],
+    verdict: Verdict | None,
+    swept: list[str],
+    of: str | None,
 ) -> ev.RacePlanned:
     """The plan, as far as the results show it."""
     case = group[0].case
@@ -138,6 +144,8 @@ def _planned(
         work={m.id: m.work for m in group},
         workload=case.workload,
         point={name: value for name in swept if (value := sizes[name]) is not None},
+        of=of,
+        prices=verdict.prices if verdict else {},
     )
 
 

@@ -117,9 +117,9 @@ def read(path: Path) -> TomlFile:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise TomlError(f"{name}, line {line}: this is no text in UTF-8") from None
-    for number, line in enumerate(_QUOTED.sub(_blanked, text).split("\n"), start=1):
-        if line.count(".") > MOST_DOTS:
-            raise TomlError(f"{name}, line {number}: its keys are nested too deeply")
+    for place, written in enumerate(_QUOTED.sub(_blanked, text).split("\n"), start=1):
+        if written.count(".") > MOST_DOTS:
+            raise TomlError(f"{name}, line {place}: its keys are nested too deeply")
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

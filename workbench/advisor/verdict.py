@@ -14,9 +14,10 @@ from ..machine import no_gpu
 from ..measure.statistics import Ratio
 from ..report import Report, Row
 from ..trust import trust_warnings
-from . import race
+from . import economics, race
 from .explain import Evidence, reasons, short, times
 from .limits import beyond_limits, uncounted
+from .payoff import payoffs
 from .scenarios import Scenario
 
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
@@ -79,6 +80,10 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
             *chain.from_iterable(trust_warnings(c, machine) for c in unique),
         ],
         reproduce=row.plan.reproduce,
+        payoffs=payoffs(eligible, order, best_gpu, best_cpu),
+        by_objective=economics.by_objective(eligible, row.plan.prices),
+        costs=economics.case_costs(eligible),
+        prices=row.plan.prices,
     )
 
 
