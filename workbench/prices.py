@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .request import UsageError, check_device, unknown
+from .toml_file import TomlError, read
 
 LEAST, MOST = 1e-6, 1e9  # per hour; beyond them it is a slip, and products leave the floats
 TABLE = "per_hour"
@@ -51,13 +51,9 @@ def read_prices(file: str) -> dict[str, float]:
     """The prices of a TOML file with a table [per_hour] such as `cpu = 0.10`."""
     where = f"--prices {file}"
     try:
-        tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:  # it names the line
-        raise UsageError(f"{where} is not TOML: {error}") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is not TOML") from error
+        tables = read(Path(file)).tables
+    except TomlError as error:
+        raise UsageError(f"--prices {error}") from None
     prices = tables.pop(TABLE, None)
     if not isinstance(prices, dict) or tables:
         problem = f"{next(iter(tables))!r} does not belong there" if tables else "it has none"

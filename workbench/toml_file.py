@@ -124,8 +124,8 @@ def read(path: Path) -> TomlFile:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TomlError(_syntax(name, text, str(error))) from None
-    except (ValueError, OverflowError) as error:  # a number with more digits than Python takes
-        raise TomlError(f"{name}: {shown(str(error))}") from None
+    except ValueError:
+        raise TomlError(f"{name}: a number or date in it is none that can be read") from None
     except RecursionError:
         raise TomlError(f"{name}: its tables or lists are nested too deeply") from None
     file = TomlFile(path, text, tables)
@@ -145,7 +145,7 @@ def _bytes(path: Path, name: str) -> bytes:
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode):
                 kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
-                raise TomlError(f"{name} is {kind}")
+                raise TomlError(f"{name} cannot be read: it is {kind}")
             with os.fdopen(descriptor, "rb", closefd=False) as opened:
                 raw = opened.read(MOST_BYTES + 1)
         finally:
@@ -155,7 +155,7 @@ def _bytes(path: Path, name: str) -> bytes:
     except ValueError as error:  # a NUL in the name
         raise TomlError(f"{name} cannot be read: {error}") from None
     if len(raw) > MOST_BYTES:
-        raise TomlError(f"{name} is larger than {MOST_BYTES >> 10} KiB")
+        raise TomlError(f"{name} cannot be read: it is larger than {MOST_BYTES >> 10} KiB")
     return raw
 
 

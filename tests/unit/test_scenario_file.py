@@ -140,14 +140,14 @@ def test_a_wrong_field_is_told_with_its_line(tmp_path: Path, change: str, told: 
         ("[[scenario]]\nid = 'x'\nid = 'y'", ", line 3: "),
         ("[[scenario]]\nid = 'x", ", line 2: "),
         ('[[scenario]]\nid = """x\n\n', ", line 4: "),
-        ("x = " + "9" * 5000, ": "),
+        ("x = " + "9" * 5000, ": a number or date in it is none"),
         ("x = 0x" + "f" * 5000, ", line 1: x: this number has more than 64 bits"),
         ("x = " + "[" * 5000, ": its tables or lists are nested too deeply"),
         (b"\xff\xfe", ", line 1: this is no text in UTF-8"),
         (b"[[scenario]]\nid = '\xe9'", ", line 2: this is no text in UTF-8"),
         (b"\x00", ", line 1: "),
         ("x" + ".x" * 100 + " = 1", ", line 1: its keys are nested too deeply"),
-        (b"#" * (MOST_BYTES + 1), " is larger than 256 KiB"),
+        (b"#" * (MOST_BYTES + 1), " cannot be read: it is larger than 256 KiB"),
     ],
 )
 def test_a_broken_file_is_told_with_its_line(tmp_path: Path, text: str | bytes, told: str) -> None:
