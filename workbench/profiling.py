@@ -56,7 +56,7 @@ class Profiling:
             contender = self._report.contenders[case.id]
             if contender.blocks and contender.state == "ok":
                 self.profile(contender, trace)
-        for key in {worker_key(case) for case in self._plan.cases}:
+        for key in {worker_key(case, self._plan.scenario) for case in self._plan.cases}:
             if key.device.startswith("cuda:"):
                 self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
 
@@ -68,7 +68,7 @@ class Profiling:
 
     def profile(self, contender: Contender, trace: TraceFile | None = None) -> None:
         """One contender, for the report, and for `trace` if there is one."""
-        case, key = contender.case.id, worker_key(contender.case, contender.objective)
+        case, key = contender.case.id, worker_key(contender.case, self._plan.scenario)
         steps = round(PROFILED_S / stats.median(contender.samples_s))
         steps = min(max(steps, 1), self._most_steps)
         left_s = max(0.0, self._end_s + GRACE_S - self._control.now())

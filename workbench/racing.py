@@ -12,6 +12,7 @@ import msgspec
 from . import events as ev
 from . import refusals
 from .advisor import standings
+from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import DEFAULT_CACHE_BYTES, Case
 from .control import Control
@@ -72,9 +73,10 @@ class Runner:
         return self.step_s * self.iterations
 
 
-def worker_key(case: Case, objective: str = "") -> WorkerKey:
+def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     threads = case.threads if case.backend == "numpy" else None
-    return WorkerKey(case.device, case.backend, threads, case.id if objective == "memory" else "")
+    alone = scenario is not None and scenario.weighs_memory
+    return WorkerKey(case.device, case.backend, threads, case.id if alone else "")
 
 
 class Race:
@@ -156,7 +158,7 @@ class Race:
 
     def _enter(self, cases: Iterable[Case]) -> None:
         for case in cases:
-            runner = Runner(case, worker_key(case, self._scenario.objective))
+            runner = Runner(case, worker_key(case, self._scenario))
             if self._prepare(runner):
                 self._active.append(runner)
 
@@ -490,7 +492,7 @@ class Race:
         )
 
     def _release(self, case: Case) -> None:
-        key = worker_key(case, self._scenario.objective)
+        key = worker_key(case, self._scenario)
         if self._pool.is_alive(key):
             with suppress(WorkerFailed):  # the pool has already said that the worker ended
                 self._pool.ask(key, self._deadline(5.0), op="release", case=case.id)

@@ -12,6 +12,7 @@ from workbench.advisor.limits import MIB, beyond_limits
 from workbench.advisor.scenarios import Limits, Scenario
 from workbench.advisor.verdict import decide
 from workbench.document import Reason
+from workbench.racing import worker_key
 from workbench.report import Report
 
 A, B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
@@ -64,8 +65,17 @@ def test_memory_and_threads_are_limits_too() -> None:
         leaving(report, row)[B.id].message == "its peak of 1,500 MiB is above the limit of 100 MiB"
     )
     assert decide(report, row).pick == A.id
+    untold = measured({A: steady(1.0)}, row)
+    assert "its peak memory is not told here" in leaving(untold, row)[A.id].message
     few = scenario(limits=Limits(threads=4))
     assert "it runs on 8 threads, the limit is 4" in str(leaving(report, few).values())
+
+
+def test_a_limit_of_memory_gives_each_contender_a_worker_of_its_own() -> None:
+    """In a shared one a library keeps what others needed, and no peak can be told."""
+    tight = scenario(limits=Limits(memory_mib=100))
+    assert worker_key(A, tight) != worker_key(B, tight)
+    assert worker_key(A, SLOW) == worker_key(B, SLOW) == worker_key(A)
 
 
 def test_a_limit_is_kept_where_it_is_met_exactly() -> None:

@@ -43,9 +43,14 @@ def _too_large(contender: Contender, scenario: Scenario) -> str | None:
     limits, threads, peak = scenario.limits, contender.case.threads, contender.memory_peak_bytes
     if limits.threads is not None and threads is not None and threads > limits.threads:
         return f"it runs on {threads} threads, the limit is {limits.threads}"
-    if limits.memory_mib is not None and peak is not None and peak > limits.memory_mib * MIB:
-        return f"its peak of {peak / MIB:,.0f} MiB is above the limit of {limits.memory_mib:g} MiB"
-    return None
+    if limits.memory_mib is None or not contender.blocks:
+        return None
+    limit = f"the limit of {limits.memory_mib:g} MiB"
+    if peak is None:
+        return f"its peak memory is not told here, so {limit} cannot be checked"
+    if peak <= limits.memory_mib * MIB:
+        return None
+    return f"its peak of {peak / MIB:,.0f} MiB is above {limit}"
 
 
 def _too_slow(contender: Contender, scenario: Scenario) -> str | None:

@@ -70,6 +70,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: Size | None = None
     quick: Quick = Quick()
 
+    @property
+    def weighs_memory(self) -> bool:
+        """Whether each contender needs a worker of its own, since libraries keep what they had."""
+        return self.objective == "memory" or self.limits.memory_mib is not None
+
     def quickened(self) -> Scenario:
         """The same question at the smaller size of --quick."""
         return msgspec.structs.replace(

@@ -326,7 +326,7 @@ class ModelLab:
     def _node_seconds(self) -> dict[str, float] | None:
         """What each node of the model as given takes; None where its profile cannot be had."""
         case = self._case(Entrant(ORIGINAL, threads=self._field.threads[0]))
-        key = worker_key(case, self.scenario.objective)
+        key = worker_key(case, self.scenario)
         if case.id not in self._entrants or not self._pool.is_alive(key):
             return None
         wanted = {"case": case.id, "steps": PROFILE_STEPS, "events": True}
