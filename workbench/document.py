@@ -12,6 +12,7 @@ import msgspec
 from .advisor.facts import Crossover as Crossover
 from .advisor.facts import EqualPrecision as EqualPrecision
 from .advisor.facts import Verdict as Verdict
+from .advisor.facts import WhatIf as WhatIf
 from .contract import Case, OutputAccuracy, Work
 from .hardware import Cache as Cache
 from .hardware import CoreLimit as CoreLimit

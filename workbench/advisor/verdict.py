@@ -17,6 +17,7 @@ from ..trust import trust_warnings
 from . import race
 from .explain import Evidence, reasons, short, times
 from .scenarios import Scenario
+from .whatif import compared
 
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
 
@@ -76,6 +77,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
             *chain.from_iterable(trust_warnings(c, machine) for c in unique),
         ],
         reproduce=row.plan.reproduce,
+        what_if=compared(row.plan.what_if, pick),
     )
 
 

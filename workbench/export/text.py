@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from .. import units
 from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
+from ..advisor.whatif import sentence
 from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
 from ..document import CudaDriver, Gpu, LargestBatch, Machine, Nvml, Software, Trace, Verdict
@@ -122,6 +123,9 @@ def _reasons(verdict: Verdict) -> str:
         name = (warning.subject or "").partition("/")[2]
         about = f"{name}: " if name else ""
         text = f"! {about}{warning.message}; {warning.remedy}"
+        wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
+    for found in verdict.what_if:
+        text = f"what if: {sentence(found, verdict.objective)}"
         wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
     return "\n".join([*wrapped, f"  $ {verdict.reproduce}"])
 
