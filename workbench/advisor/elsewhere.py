@@ -10,7 +10,7 @@ from ..contender import Block, Contender
 from ..contract import Case, ParameterValue, Work, WorkloadError
 from ..document import Measurement, Reason, Warning
 from ..plan import RowPlan, cases_on
-from ..request import Request
+from ..request import MOST_BATCH, Request
 from . import race
 from .estimate import Estimate, Point, estimate
 from .facts import WhatIf
@@ -188,10 +188,16 @@ def _does_the_same(row: RowPlan, measured: Measurement) -> bool:
 
 
 def _work(row: RowPlan, case: Case) -> Work | None:
+    """None for sizes that this version of the workload does not take."""
+    if case.batch is not None and not 1 <= case.batch <= MOST_BATCH:
+        return None
     try:
+        for parameter in row.workload.parameters:
+            if not parameter.tuning:
+                parameter.parse(str(case.params[parameter.name]))
         return row.workload.work(case)
     except (ArithmeticError, LookupError, TypeError, ValueError, WorkloadError):
-        return None  # sizes that this version of the workload does not know
+        return None
 
 
 def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:

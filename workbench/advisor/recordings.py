@@ -13,16 +13,21 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from .. import journal, replay
 from ..assets import path as asset
-from ..document import Document, Gpu, Machine, Measurement, Warning
-from ..measure.statistics import require_finite
+from ..document import Document, Machine, Measurement, Warning
 from ..report import Report
 from ..request import UsageError
 
 MOST_BYTES = 64 << 20
+LONGEST_S = 1e8  # of a step or a set-up: beyond it, as below SHORTEST_S, is no measurement
+SHORTEST_S = 1e-10
+DEVICE = re.compile(r"[a-z]+:[0-9]+")
 RECORD = "workbench advise --all --thorough --crossover --output"
 
 
@@ -87,23 +92,23 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
     machine = document.machine
     if machine is None:
         return
+    datetime.fromisoformat(document.run.started_at)  # ValueError: nobody could say how old it is
     cpu, kinds = machine.cpu, dict[str, list[str]]()
     if cpu.model is not None:
         # The same model with another number of usable cores is another device.
         cores = "1 core" if cpu.effective_cores == 1 else f"{cpu.effective_cores} cores"
         kinds[f"{cpu.model}, {cores}"] = ["cpu"]
     for gpu in machine.gpus:
-        if gpu.device is not None and not gpu.simulated and (name := _gpu_name(gpu)):
-            kinds.setdefault(name, []).append(gpu.device)
+        if gpu.simulated or gpu.name is None or not DEVICE.fullmatch(gpu.device or ""):
+            continue
+        name = f"{gpu.name}, MIG" if gpu.mig else gpu.name  # a slice of a card is another device
+        kinds.setdefault(name, []).append(gpu.device or "")
     for name, devices in kinds.items():
         measured = [m for m in document.measurements if m.case.device in devices and is_valid(m)]
         if measured:
             at = document.run.started_at
-            yield Recording(name, tuple(devices), file, at, machine, measured)
-
-
-def _gpu_name(gpu: Gpu) -> str | None:
-    return f"{gpu.name}, MIG" if gpu.name and gpu.mig else gpu.name
+            plain = "".join(filter(str.isprintable, name))
+            yield Recording(plain, tuple(devices), file, at, machine, measured)
 
 
 def is_valid(measured: Measurement) -> bool:
@@ -116,9 +121,10 @@ def is_valid(measured: Measurement) -> bool:
         return False
     if not counts or min(counts) < 1 or sum(counts) != len(measured.samples_s):
         return False
-    try:
-        require_finite(measured.samples_s)
-    except ValueError:
+    if not all(SHORTEST_S <= sample <= LONGEST_S for sample in measured.samples_s):
+        return False
+    once = msgspec.structs.astuple(measured.setup)
+    if not all(part is None or 0 <= part <= LONGEST_S for part in once):
         return False
     return measured.id == measured.case.id
 
