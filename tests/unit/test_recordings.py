@@ -442,6 +442,13 @@ def test_without_a_pick_there_is_no_ratio() -> None:
     assert verdict.what_if == [recorded()]
 
 
+def test_a_simulated_pick_is_not_compared_with_real_hardware() -> None:
+    fake = Case("work", "fake:0", "torch", "fp32", params={"of": "a"})
+    (verdict,) = planned(recorded(), blocks={fake: steady(1.0)}).verdicts
+    assert (verdict.pick, verdict.basis) == (fake.id, "simulated")
+    assert verdict.what_if == [recorded()]
+
+
 def test_a_document_gives_the_same_answers_again() -> None:
     told = planned(recorded(), recorded(error=0.09, basis="estimated"), MISSING)
     written = msgspec.json.decode(dump(told.document()), type=Document)
@@ -458,7 +465,7 @@ def test_a_document_gives_the_same_answers_again() -> None:
         ({"ratio": 0.25, "ratio_ci95": (0.2, 0.5)}, "4.00x slower, 95 %: 2.00-5.00, cuda:0"),
         ({"ratio": 1.1, "ratio_ci95": (0.9, 1.3)}, "not told apart: time here over time there 1.1"),
         ({"ratio": 3.0}, "3.00x faster, too few blocks for an interval"),
-        ({}, "500 ms, with no pick here to compare"),
+        ({}, "500 ms, not compared: no pick was measured here, cuda:0"),
     ],
 )
 def test_an_answer_in_words(changes: dict, words: str) -> None:

@@ -50,7 +50,7 @@ def compared(found: Sequence[WhatIf], pick: Contender | None) -> list[WhatIf]:
     The two were never measured in the same rounds, so the interval takes the far ends of both,
     and what differs from run to run (RUN_TO_RUN) twice.
     """
-    here = counted(pick) if pick is not None else None
+    here = counted(pick) if pick is not None and not pick.simulated else None
     return [_compared(what_if, here) for what_if in found]
 
 
@@ -90,7 +90,8 @@ def sentence(what_if: WhatIf, objective: str) -> str:
 def _ahead(what_if: WhatIf, objective: str) -> str:
     value, interval = what_if.ratio, what_if.ratio_ci95
     if value is None:
-        return f"{units.duration(what_if.step_s)}{TIMED[objective]}, with no pick here to compare"
+        took = units.duration(what_if.step_s)
+        return f"{took}{TIMED[objective]}, not compared: no pick was measured here"
     if interval is not None and interval[0] <= 1 <= interval[1]:
         told, spread = units.ratio_parts(value, interval)
         return f"not told apart{TIMED[objective]}: time here over time there {told}, 95 %: {spread}"
