@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
@@ -89,6 +90,26 @@ def test_a_power_of_the_work_is_found_exactly(power, n) -> None:
     found = estimate(points, n, product(n))
     assert isinstance(found, Estimate)
     assert found.value_s == pytest.approx(1e-12 * product(n).flops ** power, rel=1e-6)
+
+
+def test_intervals_hold_the_truth_where_rates_rise_smoothly() -> None:
+    rng = random.Random(1)
+    held = told = 0
+    for _ in range(500):
+        overhead, half = 10 ** rng.uniform(-6, -4), 10 ** rng.uniform(1, 3)
+        peak, bandwidth = 10 ** rng.uniform(10.5, 13.5), 10 ** rng.uniform(9.5, 12)
+
+        def truth(n: float) -> float:
+            return roofline(n, overhead, peak * n / (n + half), bandwidth)  # noqa: B023
+
+        points = [point(n, truth(n) * math.exp(rng.gauss(0, 0.01)), 0.025) for n in SIZES]
+        n = rng.randrange(65, 1023)
+        found = estimate(points, n, product(n))
+        if isinstance(found, Estimate):
+            told += 1
+            held += found.interval_s[0] <= truth(n) <= found.interval_s[1]
+    assert told > 400
+    assert held / told >= 0.95
 
 
 def test_the_order_of_the_points_does_not_matter() -> None:

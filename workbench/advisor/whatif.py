@@ -80,7 +80,8 @@ def sentence(what_if: WhatIf, objective: str) -> str:
     day = (what_if.recorded_at or "").partition("T")[0]
     basis = f"recorded {day}"
     if what_if.error is not None:
-        basis = f"estimated between sizes {basis}, up to {units.percent(what_if.error)} off"
+        off = f"those held out are up to {units.percent(what_if.error)} off"
+        basis = f"estimated between sizes {basis}; {off}"
     label = (what_if.id or "").partition("/")[2].replace("/", " ")
     cautions = "; ".join(warning.message for warning in what_if.warnings)
     told = f"{name} ({basis}): {_ahead(what_if, objective)}, {label}"
