@@ -344,7 +344,7 @@ def test_no_estimate_leaves_the_recorded_sizes(folder: Path) -> None:
     assert found.step_s is None
     assert found.missing.code == "outside"
     assert "n 64, 128, 256, 512: cuda:0/torch/fp32" in found.missing.message
-    assert "workbench advise floating_point --set n=1024 --json" in found.missing.hint
+    assert "`workbench advise floating_point --set n=1024 --json" in found.missing.hint
 
 
 def test_of_several_reasons_the_nearest_to_an_answer_is_told(folder: Path) -> None:
@@ -484,8 +484,10 @@ def test_an_estimate_says_how_far_off_and_a_tail_what_it_is_of() -> None:
 
 
 def test_what_weakens_a_recording_is_told_with_it() -> None:
-    busy = recorded(ratio=2.0, warnings=[Warning("busy_machine", "it was busy", "wait")])
-    assert sentence(busy, "throughput").endswith("; of the recording: it was busy")
+    busy = Warning("busy_machine", "it was busy", "wait")
+    once, twice = (recorded(ratio=2.0, warnings=[busy] * count) for count in (1, 2))
+    assert sentence(once, "throughput").endswith("; the recording warns: it was busy")
+    assert sentence(twice, "throughput").endswith("; the recording warns: it was busy, and 1 more")
 
 
 def test_the_text_of_a_run_has_a_line_for_each() -> None:

@@ -62,7 +62,7 @@ def of_row(row: RowPlan, request: Request, asked: str, recordings: Sequence[Reco
     )
     arguments = [*alone.arguments(), "--json", "--output", file_name(asked)]
     command = shlex.join(["workbench", *arguments])
-    hint = f"on that machine: {command}; then copy the file into {shown(own_folder())}"
+    hint = f"on that machine `{command}`, then copy the file into {shown(own_folder())}"
     sizes = _sizes(row.scenario.batch, row.scenario.params)
     listed = ",".join(f"{name}={value}" for name, value in sizes.items())
     text = f"{row.workload.name}[{listed}] is not among what was recorded of it"

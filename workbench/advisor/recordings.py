@@ -151,7 +151,7 @@ def named(asked: str, recordings: Sequence[Recording], unusable: Sequence[Warnin
     others = f" ({len(unusable)} unusable: {unusable[0].message})" if unusable else ""
     raise UsageError(
         f"--what-if {asked!r}: there is no recording of it. Recorded: {listed}{others}. "
-        f"To make one: on that machine {RECORD} {file_name(asked)}, "
+        f"To make one: on that machine `{RECORD} {file_name(asked)}`, "
         f"then copy the file into {shown(own_folder())}"
     )
 

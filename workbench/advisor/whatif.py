@@ -83,9 +83,12 @@ def sentence(what_if: WhatIf, objective: str) -> str:
         off = f"those held out are up to {units.percent(what_if.error)} off"
         basis = f"estimated between sizes {basis}; {off}"
     label = (what_if.id or "").partition("/")[2].replace("/", " ")
-    cautions = "; ".join(warning.message for warning in what_if.warnings)
     told = f"{name} ({basis}): {_ahead(what_if, objective)}, {label}"
-    return f"{told}; of the recording: {cautions}" if cautions else told
+    if not what_if.warnings:
+        return told
+    first, *others = what_if.warnings
+    more = f", and {len(others)} more" if others else ""
+    return f"{told}; the recording warns: {first.message}{more}"
 
 
 def _ahead(what_if: WhatIf, objective: str) -> str:
