@@ -502,3 +502,10 @@ def test_a_model_of_ones_own_has_no_recordings() -> None:
     request = Request(model=ModelQuestion(file="m.onnx"), what_if=("h200",))
     with pytest.raises(UsageError, match="--what-if"):
         resolve(request, ROWS)
+
+
+def test_what_comes_with_the_program_can_be_used() -> None:
+    from workbench.assets import path
+
+    _, warnings = load([path("recordings")])
+    assert warnings == []
