@@ -282,42 +282,35 @@ def test_a_step_that_did_other_work_then_is_no_answer(folder: Path) -> None:
     assert ask().missing.code == "not_recorded"
 
 
+def ask_as(objective: str) -> WhatIf:
+    """What the row would be told if it counted something else."""
+    request = Request(scenarios=("floating_point",), what_if=("h200",))
+    (row,) = resolve(request, ROWS)
+    row.scenario = msgspec.structs.replace(row.scenario, objective=objective)
+    elsewhere.fill([row], request)
+    return row.what_if[0]
+
+
 def test_tails_need_steps_measured_one_by_one(folder: Path) -> None:
-    row = msgspec.structs.replace(ROWS["floating_point"], objective="latency_p99")
-    request = Request(scenarios=("row",), what_if=("h200",))
-
-    def answer() -> WhatIf:
-        found = resolve(request, {"row": row})
-        elsewhere.fill(found, request)
-        return found[0].what_if[0]
-
     written = document({matmul(4096): 1e-3}, rounds=24)
     put(folder, written)
-    found = answer()
     samples = written.measurements[0].samples_s
-    assert sorted(samples)[60] < found.step_s <= max(samples)
+    assert sorted(samples)[60] < ask_as("latency_p99").step_s <= max(samples)
     written.measurements[0].iterations_per_sample = 4
     put(folder, written)
-    assert answer().missing.code == "not_recorded"
+    assert ask_as("latency_p99").missing.code == "not_recorded"
+    assert ask_as("throughput").basis == "recorded"
 
 
 def test_time_to_result_takes_the_recorded_set_up_in(folder: Path) -> None:
-    row = msgspec.structs.replace(ROWS["floating_point"], objective="time_to_result")
-    request = Request(scenarios=("row",), what_if=("h200",))
     put(folder, document({matmul(4096): 1.0}))
-    found = resolve(request, {"row": row})
-    elsewhere.fill(found, request)
-    assert found[0].what_if[0].step_s == pytest.approx(1.0 + 1.5, rel=0.01)
+    assert ask_as("time_to_result").step_s == pytest.approx(1.0 + 1.5, rel=0.01)
 
 
 @pytest.mark.parametrize("objective", ["memory", "energy", "cost"])
 def test_what_is_no_time_is_not_compared(folder: Path, objective: str) -> None:
-    row = msgspec.structs.replace(ROWS["floating_point"], objective=objective)
-    request = Request(scenarios=("row",), what_if=("h200",))
     put(folder, document({matmul(4096): 1.0}))
-    found = resolve(request, {"row": row})
-    elsewhere.fill(found, request)
-    assert found[0].what_if[0].missing.code == "objective"
+    assert ask_as(objective).missing.code == "objective"
 
 
 # ---------------------------------------------------------------- estimated
