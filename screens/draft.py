@@ -98,7 +98,7 @@ class Draft:
         """What can be said of the chosen entry, in the order of the form."""
         workload = self.workload
         if workload is None:
-            names = ", ".join(scenarios.load_with(self.before.scenario_file)[0])
+            names = ", ".join(_scenario_names(self.before.scenario_file))
             own = [Field("scenarios", "scenarios", "all", f"any of {names}")]
             offered, backends, modes = list(PRECISIONS), list(BACKENDS), []
         else:
@@ -195,6 +195,14 @@ class Draft:
             real = [gpu for gpu in self.machine.gpus if not gpu.simulated]
             fill_cases(rows, request, msgspec.structs.replace(self.machine, gpus=real))
         return rows
+
+
+def _scenario_names(file: str | None) -> Collection[str]:
+    """Without those of a file that was spoilt since the start; `Draft.check` tells of it."""
+    try:
+        return scenarios.load_with(file)[0]
+    except ScenarioError:
+        return scenarios.load()
 
 
 def _parameter_field(workload: Workload, parameter: Parameter) -> Field:

@@ -72,3 +72,11 @@ def test_ones_own_are_listed_with_all_their_fields(cli, example: Path) -> None:
     rows = json.loads(cli("list", "--scenarios", str(example), "--json").stdout)["scenarios"]
     own = next(row for row in rows if row["id"] == "ranking")
     assert set(own) == set(scenarios.Scenario.__struct_fields__)
+
+
+def test_a_budget_too_small_for_one_block_is_unknown_with_the_reason(cli) -> None:
+    done = cli("advise", "branching", "--budget", "1", "--backend", "torch", "--json")
+    assert done.returncode == 1
+    (verdict,) = json.loads(done.stdout)["verdicts"]
+    assert (verdict["choice"], verdict["pick"]) == ("unknown", None)
+    assert "the budget was spent before its turn" in verdict["reasons"][0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import recorded
 from stage import HeldFeed, held, press, replayed, settle, text
@@ -246,6 +248,28 @@ def test_a_wrong_text_names_its_field_and_leaves_the_others(
     assert error in checked.error
     assert list(checked.wrong) == [key]
     assert checked.command == "workbench run train_cnn --quick --seed 3"
+
+
+def test_ones_own_scenarios_and_prices_stay_with_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[[scenario]]\nid = "mine"\ntitle = "Mine"\nquestion = "Which?"\nworkload = "matmul"\n'
+        'objective = "cost"\nprecisions = ["fp32"]\n'
+    )
+    given = Request(scenario_file=str(file), prices=("cpu=1",), all_scenarios=True)
+    draft = Draft(given)
+    assert draft.check().error == ""
+    assert draft.check().request == given
+    assert "mine" in draft.fields()[0].help
+    draft.texts["scenarios"] = "mine,realtime"
+    assert draft.check().request.scenarios == ("mine", "realtime")
+    assert draft.check().error == ""
+    draft.entry = "matmul"
+    assert draft.check().request.arguments() == ["run", "matmul"]
+    draft.entry = SCENARIOS
+    file.write_text("spoilt")
+    assert draft.fields()
+    assert "mine.toml, line 1" in draft.check().error
 
 
 def test_fields_that_are_wrong_only_together_are_not_blamed_one_by_one() -> None:
