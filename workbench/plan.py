@@ -16,12 +16,12 @@ import msgspec
 
 from . import catalog, values
 from . import events as ev
+from .advisor.chosen import by_default, check_countable
 from .advisor.facts import WhatIf
 from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
-from .machine.host import package_energy_j
 from .prices import given_prices
 from .request import Request, UsageError, check, check_batches, unknown
 
@@ -99,28 +99,15 @@ def resolve(
             raise UsageError(f"that makes {len(rows)} rows; {MOST_ROWS} at most")
         _check_modes(rows, request)
         return _with_batch(rows) if request.largest_batch else rows
-    chosen = dict.fromkeys(request.scenarios or _by_default(request, scenarios, own))
+    chosen = dict.fromkeys(request.scenarios or by_default(request, scenarios, own))
+    if len(chosen) > MOST_ROWS:
+        raise UsageError(f"that makes {len(chosen)} rows; {MOST_ROWS} at most")
     rows = [_row(name, request, scenarios) for name in chosen]
     _check_modes(rows, request)
     spread = [_spread(row, request) for row in rows]
     if any(len(several) > 1 for several in spread):
         raise UsageError("a scenario takes one value of each; several are for workbench run")
     return [row for (row,) in spread]
-
-
-def _by_default(
-    request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]
-) -> list[str]:
-    """The rows that race without being named."""
-    offered = list(own or scenarios)
-    found = [n for n in offered if request.all_scenarios or not scenarios[n].on_request]
-    if not found:
-        raise UsageError(
-            f"all scenarios are on request: --all, or name some of {', '.join(offered)}"
-        )
-    if len(found) > MOST_ROWS:
-        raise UsageError(f"that makes {len(found)} rows; {MOST_ROWS} at most")
-    return found
 
 
 def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowPlan:
@@ -132,22 +119,10 @@ def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowP
         if parameter not in {p.name for p in workload.parameters}:
             names = (p.name for p in workload.parameters)
             raise unknown(f"parameter of scenario {name}:", parameter, names)
-    _check_countable(scenario, request)
+    check_countable(scenario, request)
     params = workload.values(scenario.params)
     batch = workload.default_batch if scenario.batch is None else scenario.batch
     return RowPlan(msgspec.structs.replace(scenario, params=params, batch=batch), workload)
-
-
-def _check_countable(scenario: Scenario, request: Request) -> None:
-    """Raise UsageError for an objective that cannot be had with what is given, or here."""
-    if scenario.objective == "cost" and not (request.prices or request.price_file):
-        raise UsageError(
-            f"{scenario.id} counts cost: give --price cpu=PER_HOUR, gpu=PER_HOUR, or --prices FILE"
-        )
-    if scenario.objective == "energy":
-        energy_j, why = package_energy_j()
-        if energy_j is None:
-            raise UsageError(f"{scenario.id} counts energy: {why}; choose another objective")
 
 
 def _ad_hoc(name: str, request: Request) -> RowPlan:

@@ -96,10 +96,12 @@ def test_cost_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_energy_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     row = msgspec.structs.replace(SHIPPED["branching"], objective="energy")
-    monkeypatch.setattr("workbench.plan.package_energy_j", lambda: (None, "there is no counter"))
+    monkeypatch.setattr(
+        "workbench.advisor.chosen.package_energy_j", lambda: (None, "there is no counter")
+    )
     with pytest.raises(UsageError, match="branching counts energy: there is no counter"):
         resolve(Request(), {"branching": row})
-    monkeypatch.setattr("workbench.plan.package_energy_j", lambda: (1.0, ""))
+    monkeypatch.setattr("workbench.advisor.chosen.package_energy_j", lambda: (1.0, ""))
     assert resolve(Request(), {"branching": row})
 
 

@@ -1,0 +1,33 @@
+"""Which scenarios race unless some are named, and whether what they count can be had."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ..machine.host import package_energy_j
+from ..request import Request, UsageError
+from .scenarios import Scenario
+
+
+def by_default(
+    request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]
+) -> list[str]:
+    """The ids of the user's `own` scenarios, otherwise of all; of those on request with --all."""
+    offered = list(own or scenarios)
+    found = [n for n in offered if request.all_scenarios or not scenarios[n].on_request]
+    if not found:
+        names = ", ".join(offered)
+        raise UsageError(f"all scenarios are on request: --all, or name some of {names}")
+    return found
+
+
+def check_countable(scenario: Scenario, request: Request) -> None:
+    """Raise UsageError for an objective that cannot be had with what is given, or here."""
+    if scenario.objective == "cost" and not (request.prices or request.price_file):
+        raise UsageError(
+            f"{scenario.id} counts cost: give --price cpu=PER_HOUR, gpu=PER_HOUR, or --prices FILE"
+        )
+    if scenario.objective == "energy":
+        energy_j, why = package_energy_j()
+        if energy_j is None:
+            raise UsageError(f"{scenario.id} counts energy: {why}; choose another objective")
