@@ -96,12 +96,11 @@ def test_cost_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_energy_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     row = msgspec.structs.replace(SHIPPED["branching"], objective="energy")
-    monkeypatch.setattr(
-        "workbench.advisor.chosen.package_energy_j", lambda: (None, "there is no counter")
-    )
+    counter = "workbench.advisor.chosen.package_energy_j"
+    monkeypatch.setattr(counter, lambda: (None, "there is no counter"))
     with pytest.raises(UsageError, match="branching counts energy: there is no counter"):
         resolve(Request(), {"branching": row})
-    monkeypatch.setattr("workbench.advisor.chosen.package_energy_j", lambda: (1.0, ""))
+    monkeypatch.setattr(counter, lambda: (1.0, ""))
     assert resolve(Request(), {"branching": row})
 
 
