@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from workbench import events as ev
 from workbench import units
+from workbench.advisor.course import ended_text
 from workbench.document import Reason
 
 from .figures import Figures
@@ -44,7 +45,9 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             title = figures.title(event.scenario)
             return LogLine(at, "race", f"{title}, {units.clock(event.share_s)}", "", event.scenario)
         case ev.RaceEnded():
-            return None
+            return LogLine(
+                at, "ended", ended_text(event.rounds, event.ended_by), "", event.scenario
+            )
         case ev.CrossoverFound():
             return LogLine(at, "crossover", figures.title(event.scenario), "", event.scenario)
         case ev.WorkerStarted():

@@ -111,7 +111,7 @@ class Report:
             case ev.RacePlanned():
                 self._plan(event)
             case ev.CasesJoined():
-                self._enter(self.rows[event.scenario], event.cases, event.work)
+                self._enter(self.rows[event.scenario], event.cases, event.work, event.after)
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
                 row.started, row.share_s = True, event.share_s
@@ -194,13 +194,20 @@ class Report:
         self._enter(row, event.cases, event.work)
         self.rows[event.scenario] = row
 
-    def _enter(self, row: Row, cases: Iterable[Case], work: Mapping[str, Work]) -> None:
+    def _enter(
+        self,
+        row: Row,
+        cases: Iterable[Case],
+        work: Mapping[str, Work],
+        after: int | None = None,
+    ) -> None:
         for case in cases:
             contender = Contender(
                 case=case,
                 scenario=row.plan.scenario,
                 objective=row.plan.objective,
                 work=work[case.id],
+                joined_after=after,
             )
             row.contenders.append(contender)
             self.contenders[case.id] = contender

@@ -15,6 +15,7 @@ from ..measure.statistics import Ratio
 from ..report import Report, Row
 from ..trust import trust_warnings
 from . import race
+from .course import course
 from .explain import Evidence, reasons, short, times
 from .scenarios import Scenario
 
@@ -76,6 +77,8 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
             *chain.from_iterable(trust_warnings(c, machine) for c in unique),
         ],
         reproduce=row.plan.reproduce,
+        textbook_source=scenario.source,
+        race=course(row),
     )
 
 
