@@ -113,9 +113,7 @@ def _roofs(found: Evidence) -> Iterator[str]:
         if roof.fraction >= NEAR_ROOF:
             told.append(f"{ROOFS[roof.limited_by]} limits {short(contender.case)} ({allowed})")
         else:
-            told.append(
-                f"{short(contender.case)} reaches only {allowed}: its roof is not its limit"
-            )
+            told.append(f"{short(contender.case)} reaches only {allowed}, so that is not its limit")
     if told:
         yield ", and ".join(told)
 

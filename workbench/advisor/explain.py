@@ -104,6 +104,8 @@ def doubts(found: Evidence) -> list[str]:
         told.append("the run was cut short")
     if found.pick is not None and len(found.pick.blocks) == 1:
         told.append(f"{short(found.pick.case)} was measured in one round only")
+    if found.pick is not None and found.pick.dropped is not None:
+        told.append(f"{short(found.pick.case)} left the race before its end")
     of_row = [w for w in found.warnings if w.subject == found.row.plan.scenario]
     told += [warning.message for warning in of_row]
     for warning in found.warnings:
@@ -116,8 +118,7 @@ def doubts(found: Evidence) -> list[str]:
 def _outcome(found: Evidence) -> str:
     ratio, choice = found.ratio, found.choice
     if found.absent is not None and "cpu" in found.kinds:
-        hint = f": {found.absent.hint.rstrip('.')}" if found.absent.hint else ""
-        return f"{found.absent.message}{hint}; {_alone(found)}{_weak(found)}"
+        return f"{_absent(found.absent)}; {_alone(found)}{_weak(found)}"
     if ratio is None:
         return _why_unknown(found)
     noun = f"CPU over GPU{COUNTED.get(found.scenario.objective, ' in time')} is {times(ratio)}"
@@ -126,6 +127,12 @@ def _outcome(found: Evidence) -> str:
     if choice == "unknown":
         return f"Not settled: {noun}; it needs a larger budget"
     return f"{_winner(found, ratio)}{_lead_within(found)}{_textbook(found, ratio)}{_weak(found)}"
+
+
+def _absent(reason: Reason) -> str:
+    """Why no GPU took part; where there is none, `workbench detect` tells who looked for it."""
+    message = reason.message.partition(" (")[0] if reason.code == "no_gpu" else reason.message
+    return f"{message}: {reason.hint.rstrip('.')}" if reason.hint else message
 
 
 def _winner(found: Evidence, ratio: Ratio) -> str:
@@ -147,7 +154,7 @@ def _alone(found: Evidence) -> str:
     others = len(found.eligible) - 1
     if not others:
         return f"{short(pick.case)} is the only contender that could be picked"
-    return _lead(found)
+    return f"on the CPU, {_lead(found)}"
 
 
 def _lead_within(found: Evidence) -> str:

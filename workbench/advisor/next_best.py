@@ -27,8 +27,10 @@ def next_best(found: Evidence) -> str:
 
 def _advice(found: Evidence) -> Iterator[str]:
     command = found.row.plan.reproduce
+    if not command:
+        return  # nobody could say how to go on
     if found.cut_short:
-        yield f"let it run to its end: {command}"
+        yield f"let it run to its end: `{command}`"
     if found.absent is not None and found.absent.hint:
         yield found.absent.hint
     elif (found.absent is None and len(found.kinds) < 2) or not found.eligible:
@@ -41,7 +43,7 @@ def _advice(found: Evidence) -> Iterator[str]:
         yield "make loading cheaper (smaller or decoded files) or give it more cores"
     size, both = found.scenario.size, len(found.kinds) == 2
     if both and size is not None and "--crossover" not in command.split():
-        yield f"see at which {size.name} the lead changes: {command} --crossover"
+        yield f"see at which {size.name} the lead changes: `{command} --crossover`"
 
 
 def _for_who_is_missing(found: Evidence) -> Iterator[str]:
@@ -61,7 +63,7 @@ def _for_who_is_missing(found: Evidence) -> Iterator[str]:
 def _for_a_firmer_basis(found: Evidence) -> Iterator[str]:
     codes = {warning.code for warning in found.warnings}
     if codes & set(NOISE):
-        yield f"run it again when the machine is quiet: {found.row.plan.reproduce}"
+        yield f"run it again when the machine is quiet: `{found.row.plan.reproduce}`"
     of_row = (w for w in found.warnings if w.subject == found.row.plan.scenario)
     yield from (warning.remedy for warning in of_row if warning.code not in NOISE)
     if "oversubscribed" in codes:
@@ -79,7 +81,7 @@ def _larger_budget(found: Evidence) -> str:
         at = words.index("--budget")
         del words[at : at + 2]
     budget_s = found.report.started.budget_s if found.report.started else 0.0
-    return f"give it more time: {shlex.join([*words, '--budget', f'{2 * budget_s:g}'])}"
+    return f"give it more time: `{shlex.join([*words, '--budget', f'{2 * budget_s:g}'])}`"
 
 
 def _for_the_gpu(found: Evidence) -> Iterator[str]:
@@ -91,7 +93,7 @@ def _for_the_gpu(found: Evidence) -> Iterator[str]:
     if launch_bound(found) is not None:
         yield (
             f"launches limit the GPU, so give it more per launch: "
-            f"workbench run {gpu.case.workload} --batch {low}..{high} --device gpu"
+            f"`workbench run {gpu.case.workload} --batch {low}..{high} --device gpu`"
         )
 
 
@@ -107,10 +109,10 @@ def _for_precision(found: Evidence) -> Iterator[str]:
                 f"{share(other.accuracy.value)} is acceptable to the job"
             )
     roof = roof_of(found, pick)
+    limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_ROOF
     reduced = any(c.case.precision in REDUCED for c in found.row.contenders)
-    if roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_ROOF:
-        if pick.case.precision == "fp32" and not reduced:
-            yield "memory bandwidth limits it: race precisions of fewer bytes, such as bf16 or int8"
+    if limited and pick.case.precision == "fp32" and not reduced:
+        yield "memory bandwidth limits it: race precisions of fewer bytes, such as bf16 or int8"
     yield from _for_accuracy(pick, found)
 
 
