@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from .. import units
 from ..contender import Contender
+from ..document import Reason
 from ..report import Row
 from . import race
 from .facts import Course, Departure
@@ -45,7 +46,12 @@ def has_left(contender: Contender) -> bool:
     """Whether it was out before the end; a run cut short sends nobody away that it measured."""
     if contender.state == CUT_SHORT and contender.blocks:
         return False
-    return contender.reason is not None or contender.state == "failed"
+    return _reason(contender) is not None or contender.state == "failed"
+
+
+def _reason(contender: Contender) -> Reason | None:
+    dropped = contender.dropped
+    return contender.reason or (dropped.reason if dropped else None)
 
 
 def _left_after(contender: Contender) -> int:
@@ -54,7 +60,7 @@ def _left_after(contender: Contender) -> int:
 
 
 def _departure(contender: Contender) -> Departure:
-    reason, dropped = contender.reason, contender.dropped
+    reason, dropped = _reason(contender), contender.dropped
     return Departure(
         id=contender.case.id,
         rounds=len(contender.blocks),

@@ -241,7 +241,7 @@ def why_out(contender: Contender) -> str:
     """Why it cannot be picked, in the words of its reason."""
     if contender.reason is not None:
         return contender.reason.message.rstrip(".")
-    return "it was not reached" if not contender.blocks else "it keeps no limit of the row"
+    return "it was not reached" if not contender.blocks else "it is beyond a limit of the row"
 
 
 def over_text(contender: Contender, scenario: Scenario) -> str:
