@@ -109,11 +109,14 @@ def _roofs(found: Evidence) -> Iterator[str]:
         roof = roof_of(found, contender)
         if roof is None or IDLE < roof.fraction < NEAR_ROOF:
             continue  # in between, neither can be said
-        allowed = f"{units.percent(roof.fraction)} of what {ROOFS[roof.limited_by]} allows"
+        name, limit = short(contender.case), ROOFS[roof.limited_by]
+        reached = units.percent(roof.fraction)
         if roof.fraction >= NEAR_ROOF:
-            told.append(f"{ROOFS[roof.limited_by]} limits {short(contender.case)} ({allowed})")
+            told.append(f"{limit} limits {name} ({reached} of what it allows)")
         else:
-            told.append(f"{short(contender.case)} reaches only {allowed}, so that is not its limit")
+            told.append(
+                f"{name} reaches only {reached} of what {limit} allows: that is no limit yet"
+            )
     if told:
         yield ", and ".join(told)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from .. import units
 from ..contender import Contender
@@ -89,16 +90,19 @@ def course_text(told: Course) -> str:
 
 
 def _departures(word: str, left: Sequence[Departure]) -> Iterator[str]:
-    if left:
-        yield f"{word}: {', '.join(map(_departure_text, left))}"
+    """Those who left for one reason one after the other share its words."""
+    told = []
+    for why, group in groupby(left, _why):
+        names = [name_of(d.id) + (f" after {d.rounds}" if d.rounds else "") for d in group]
+        told.append(f"{', '.join(names)} ({why})")
+    if told:
+        yield f"{word}: {', '.join(told)}"
 
 
-def _departure_text(left: Departure) -> str:
-    why = left.message
-    if left.ratio is not None and left.beaten_by is not None:
-        why = f"{units.ratio(left.ratio)} slower than {name_of(left.beaten_by)}"
-    after = f" after {left.rounds}" if left.rounds else ""
-    return f"{name_of(left.id)}{after} ({why})"
+def _why(left: Departure) -> str:
+    if left.ratio is None or left.beaten_by is None:
+        return left.message
+    return f"{units.ratio(left.ratio)} slower than {name_of(left.beaten_by)}"
 
 
 def name_of(case_id: str) -> str:

@@ -26,6 +26,7 @@ COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
     "cost": " in cost",
 }
 BETTER = {"memory": "lower", "energy": "lower", "cost": "lower"}  # where not faster
+DEVICES = ("cpu ", "cuda:", "fake:")
 MOST = 3  # sentences of a verdict
 WEAK = ("few_samples", "unstable", "drifting")  # that the figures compared cannot be relied on
 SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed
@@ -44,8 +45,9 @@ def times(ratio: Ratio) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital at its beginning, and one full stop at its end."""
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+    """With one full stop at its end, and a capital at its beginning unless that is a name."""
+    first = text[:1] if text.startswith(DEVICES) else text[:1].upper()
+    return f"{first}{text[1:].rstrip('.')}."
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,9 @@ def _outcome(found: Evidence) -> str:
         return f"{_absent(found.absent)}; {_alone(found)}{_weak(found)}"
     if ratio is None:
         return _why_unknown(found)
-    noun = f"CPU over GPU{COUNTED.get(found.scenario.objective, ' in time')} is {times(ratio)}"
+    counted = COUNTED.get(found.scenario.objective)
+    noun = f"CPU over GPU{counted}" if counted else "CPU time over GPU time"
+    noun = f"{noun} is {times(ratio)}"
     if choice == "either":
         return f"Too close to call: {noun}{_weak(found)}"
     if choice == "unknown":
@@ -137,14 +141,13 @@ def _absent(reason: Reason) -> str:
 
 def _winner(found: Evidence, ratio: Ratio) -> str:
     faster = ratio if found.choice == "gpu" else ratio.inverse()
-    gpu = found.best_gpu
-    name = found.choice.upper()
-    if found.choice == "gpu" and gpu is not None and gpu.simulated:
-        name = "simulated GPU"
+    name, than = found.choice.upper(), ""
+    if found.best_gpu is not None and found.best_gpu.simulated:
+        name, than = ("simulated GPU", "") if name == "GPU" else (name, " than a simulated GPU")
     objective = found.scenario.objective
     how = "came out" if doubts(found) else "is"
-    better = BETTER.get(objective, "faster")
-    return f"The {name} {how} {times(faster)} {better}{COUNTED.get(objective, '')}"
+    better = f"{BETTER.get(objective, 'faster')}{COUNTED.get(objective, '')}"
+    return f"The {name} {how} {times(faster)} {better}{than}"
 
 
 def _alone(found: Evidence) -> str:
@@ -277,6 +280,7 @@ def _bounds(found: Evidence) -> Iterator[str]:
         for contender in _by_id(found.row.contenders):
             reason = contender.reason
             told = contender.state == state and contender.case.device_kind in found.kinds
+            told = told and not found.row.is_apart(contender)
             if told and reason is not None and reason.code not in SENT_AWAY:
                 out.append(f"{short(contender.case)} {state}: {reason.message.rstrip('.')}")
     if len(out) > 2:

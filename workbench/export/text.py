@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import units
-from ..advisor.course import course_text
 from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
 from ..contender import Contender
@@ -19,7 +18,7 @@ from ..report import Report, Row
 from ..trust import trust_warnings
 from .curves import sweep_text, value_text
 from .model import model_text
-from .tables import table
+from .tables import race_lines, table
 
 WIDTH = 100
 TOP_OPERATORS = 5
@@ -124,18 +123,8 @@ def _reasons(verdict: Verdict) -> str:
         about = f"{name}: " if name else ""
         text = f"! {about}{warning.message}; {warning.remedy}"
         wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
-    for word, told in _trace(verdict):
-        text = f"{word}: {told}"
-        wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
-    return "\n".join([*wrapped, f"  $ {verdict.reproduce}"])
-
-
-def _trace(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """How the race went, and what to try next."""
-    if verdict.race is not None:
-        yield "race", course_text(verdict.race)
-    if verdict.next_best:
-        yield "next", verdict.next_best
+    told = [textwrap.indent(line, "  ") for line in race_lines(verdict)]
+    return "\n".join([*wrapped, *told, f"  $ {verdict.reproduce}"])
 
 
 def _row_text(row: Row, report: Report) -> str:
