@@ -44,7 +44,7 @@ def times(ratio: Ratio) -> str:
     return f"{value} (95 %: {interval})"
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """With one full stop at its end, and a capital at its beginning unless that is a name."""
     first = text[:1] if text.startswith(DEVICES) else text[:1].upper()
     return f"{first}{text[1:].rstrip('.')}."
@@ -96,7 +96,7 @@ def reasons(found: Evidence, causes: Sequence[str]) -> list[str]:
     told = causes[: MOST - 1 - bool(bounds)]
     if bounds:
         told = [*told, "; ".join(bounds)]
-    return [sentence(text) for text in (_outcome(found), *told)]
+    return [as_sentence(text) for text in (_outcome(found), *told)]
 
 
 def doubts(found: Evidence) -> list[str]:

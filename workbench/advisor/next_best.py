@@ -11,7 +11,7 @@ from ..measure.statistics import Ratio
 from ..refusals import REDUCED
 from . import race
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
-from .explain import Evidence, sentence, share, short, times
+from .explain import Evidence, as_sentence, share, short, times
 
 LARGEST_BATCH = 256
 BATCHES = 16  # times the batch that was raced, at the least
@@ -22,7 +22,7 @@ NOISE = ("busy_machine", "stolen_time")  # that a quieter hour is the remedy for
 
 def next_best(found: Evidence) -> str:
     """The first piece of advice that the report gives reason for; empty where none does."""
-    return next(map(sentence, _advice(found)), "")
+    return next(map(as_sentence, _advice(found)), "")
 
 
 def _advice(found: Evidence) -> Iterator[str]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from .. import units
-from ..advisor.explain import sentence
+from ..advisor.explain import as_sentence
 from ..contender import Contender
 from ..document import Reason, Verdict, Warning
 from ..lab.facts import Built, Explanation, Form, ModelFacts, Port, Saved
@@ -267,7 +267,7 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
 def _absent(reason: Reason) -> str:
     message = reason.message.replace("no GPU found", "none found")
     told = f"{message}: {reason.hint}" if reason.hint else message
-    return told if reason.code == "no_gpu" else sentence(told).rstrip(".")
+    return told if reason.code == "no_gpu" else as_sentence(told).rstrip(".")
 
 
 def forms_lines(forms: Sequence[Form]) -> Iterator[str]:
