@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import recorded_model
 from builders import case, eventful, events, machine, scenario, steady
+from verdicts import cut_short
 
 from workbench import events as ev
 from workbench.advisor.course import course, course_text
@@ -90,15 +91,8 @@ def test_those_who_stayed_are_listed_fastest_first() -> None:
 
 
 def test_a_race_cut_short_sends_nobody_away_that_it_measured() -> None:
-    built = [e for e in events({FAST: steady(1.0, 2), SLOW: []}) if not isinstance(e, ev.RaceEnded)]
-    cut = Reason("cancelled", "the run was cut short")
-    built = [
-        msgspec.structs.replace(e, status="cancelled", reason=cut)
-        if isinstance(e, ev.CaseFinished)
-        else e
-        for e in built
-    ]
-    found = told(Report.of(built))
+    built = events({FAST: steady(1.0, 2), SLOW: []})
+    found = told(Report.of(map(cut_short, built)))
     assert (found.rounds, found.ended_by, found.stayed) == (2, "cancelled", [FAST.id])
     assert [(left.id, left.rounds) for left in found.left] == [(SLOW.id, 0)]
     assert course_text(found).startswith("2 rounds, cut short")
@@ -106,6 +100,11 @@ def test_a_race_cut_short_sends_nobody_away_that_it_measured() -> None:
 
 def test_a_row_that_was_not_begun_has_no_course() -> None:
     built = [e for e in events({FAST: []}) if not isinstance(e, ev.RaceStarted)]
+    assert course(Report.of(built).rows["row"]) is None
+
+
+def test_a_journal_that_does_not_tell_how_the_race_ended_has_none_either() -> None:
+    built = [e for e in events({FAST: steady(1.0)}) if not isinstance(e, ev.RaceEnded)]
     assert course(Report.of(built).rows["row"]) is None
 
 
@@ -145,7 +144,7 @@ def test_so_does_the_document_of_a_model() -> None:
 def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
     row = scenario()
     broken = events({FAST: []}, failed={FAST: Reason("worker_died", "it died")})
-    short = [e for e in events({FAST: steady(1.0, 2)}) if not isinstance(e, ev.RaceEnded)]
+    short = list(map(cut_short, events({FAST: steady(1.0, 2), SLOW: []})))
     for built in (broken, short):
         verdict = decide(Report.of(built), row)
         live = Report.of([*built, ev.VerdictReached(at_s=9.5, verdict=verdict)])

@@ -23,12 +23,12 @@ ENDED = {
 
 
 def course(row: Row) -> Course | None:
-    """How the race of `row` went; None if it was never begun.
+    """How the race of `row` went; None if it was never begun, or nobody told how it ended.
 
     It depends on samples, reasons and what each `CasesJoined` says, not on the order of events,
     so that a document gives the course that the journal gives.
     """
-    if not row.started:
+    if not row.started or not (row.ended_by or is_cut_short(row)):
         return None
     left = sorted((c for c in row.contenders if has_left(c)), key=_left_after)
     stayed = [c for c in row.contenders if not has_left(c)]
@@ -41,6 +41,11 @@ def course(row: Row) -> Course | None:
         left=[_departure(contender) for contender in left],
         stayed=[*order, *(c.case.id for c in stayed if c.case.id not in order)],
     )
+
+
+def is_cut_short(row: Row) -> bool:
+    """Whether the run ended before the race did."""
+    return row.ended_by is None and any(c.state == CUT_SHORT for c in row.contenders)
 
 
 def has_left(contender: Contender) -> bool:

@@ -15,6 +15,7 @@ from ..document import Reason, Warning
 from ..measure.statistics import Ratio, median
 from ..report import Report, Row
 from . import race
+from .course import is_cut_short
 from .scenarios import Scenario
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
@@ -28,7 +29,8 @@ COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
 BETTER = {"memory": "lower", "energy": "lower", "cost": "lower"}  # where not faster
 DEVICES = ("cpu ", "cuda:", "fake:")
 MOST = 3  # sentences of a verdict
-WEAK = ("few_samples", "unstable", "drifting")  # that the figures compared cannot be relied on
+# What a ratio of paired rounds does not show in its own interval; a wide median it does.
+WEAK = ("few_samples", "drifting")
 SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed
 DATA = 1.0  # of a step: copying that takes longer is told beside the ratio of steps
 
@@ -77,7 +79,7 @@ class Evidence:
 
     @property
     def cut_short(self) -> bool:
-        return self.row.started and self.row.ended_by is None
+        return is_cut_short(self.row)
 
     @property
     def rival(self) -> Contender | None:
@@ -135,8 +137,7 @@ def _outcome(found: Evidence) -> str:
 
 def _absent(reason: Reason) -> str:
     """Why no GPU took part; where there is none, `workbench detect` tells who looked for it."""
-    message = reason.message.partition(" (")[0] if reason.code == "no_gpu" else reason.message
-    return f"{message}: {reason.hint.rstrip('.')}" if reason.hint else message
+    return reason.message.partition(" (")[0] if reason.code == "no_gpu" else reason.message
 
 
 def _winner(found: Evidence, ratio: Ratio) -> str:
