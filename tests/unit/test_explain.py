@@ -33,7 +33,7 @@ from verdicts import (
 from workbench import events as ev
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
-from workbench.document import Isa, SetupTimes, Verdict
+from workbench.document import Isa, Reason, SetupTimes, Verdict
 from workbench.replay import events_of
 from workbench.report import Report
 
@@ -190,6 +190,22 @@ def test_a_pick_says_by_how_much_it_leads_the_next_of_its_device() -> None:
 def test_what_is_compared_is_named(objective: str, words: str) -> None:
     row = scenario(objective=objective)
     assert words in told({CPU: steady(9.0), GPU: steady(3.0)}, row=row).reasons[0]
+
+
+def test_how_little_a_beaten_contender_was_measured_is_no_doubt() -> None:
+    slow = Reason("far_slower", "4.0x slower than cpu/torch/fp32/t8 in its first block")
+
+    def sent_away(event: ev.AnyEvent) -> ev.AnyEvent:
+        if isinstance(event, ev.CaseFinished) and event.case == CPU_B.id:
+            return msgspec.structs.replace(event, reason=slow)
+        return event
+
+    found = told({CPU: steady(1.0), CPU_B: [[4.0]]}, sent_away, gpus=[])
+    assert found.reasons[0] == (
+        "No GPU found; on the CPU, cpu torch fp32 t8 leads, and cpu torch fp32 t8 was out after "
+        "its first block: 4.0x slower than cpu/torch/fp32/t8 in its first block."
+    )
+    assert "pick_unsettled" not in [warning.code for warning in found.warnings]
 
 
 # -------------------------------------------------------------------- causes

@@ -114,9 +114,15 @@ def doubts(found: Evidence) -> list[str]:
     told += [warning.message for warning in of_row]
     for warning in found.warnings:
         contender = found.report.contenders.get(warning.subject or "")
-        if contender is not None and warning.code in WEAK:
+        if contender is not None and warning.code in WEAK and not _is_beaten(contender):
             told.append(f"of {short(contender.case)}, {warning.message}")
     return told
+
+
+def _is_beaten(contender: Contender) -> bool:
+    """Whether it was sent away for being slower: how little it was measured is then no doubt."""
+    reason = contender.reason
+    return reason is not None and reason.code in ("beaten", *SENT_AWAY)
 
 
 def _outcome(found: Evidence) -> str:
@@ -178,7 +184,8 @@ def _lead(found: Evidence) -> str:
     counted = COUNTED.get(found.scenario.objective, "")
     if ratio is None:
         if runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
-            return f"{first} leads, {next_} left: {runner_up.reason.message}"
+            why = runner_up.reason.message
+            return f"{first} leads, and {next_} was out after its first block: {why}"
         return f"{first} is ahead of {next_}, in too few rounds for an interval"
     if found.tie:
         return f"{first} and {next_} are too close to call: {times(ratio)}{counted}"
