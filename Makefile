@@ -6,7 +6,7 @@ VENV ?= .venv
 ARGS ?=
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint fuzz campaign snapshots benchmark workloads tables regret clean
+.PHONY: run test lint fuzz campaign snapshots benchmark workloads tables advisor regret clean
 
 run: $(VENV)/.ready
 	@$(VENV)/bin/workbench $(ARGS)
@@ -25,6 +25,9 @@ benchmark: $(VENV)/.ready
 
 workloads: $(VENV)/.ready
 	$(VENV)/bin/python benchmarks/workloads.py
+
+advisor: $(VENV)/.ready
+	$(VENV)/bin/python benchmarks/advisor.py
 
 regret: $(VENV)/.ready
 	$(VENV)/bin/python benchmarks/regret.py

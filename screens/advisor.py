@@ -44,7 +44,8 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        rows = [session.report.rows[name] for name in session.figures.walk()]
+        known = [session.report.rows[name] for name in session.figures.walk()]
+        rows = [row for row in known if row.plan.of is None]
         lines = [
             advisor_line(row, session)
             for row in rows

@@ -159,7 +159,8 @@ class WorkbenchApp(App[None]):
 
     def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
         """The model's screen, and of a plain `run`, which owes no verdict, the race itself."""
-        plain = isinstance(event, RacePlanned) and event.textbook is None
+        planned = event if isinstance(event, RacePlanned) else None
+        plain = planned is not None and planned.textbook is None and planned.of is None
         if not self._opened and (plain or session.has_model):
             self._opened = True
             self.switch_mode("model" if session.has_model else "run")

@@ -11,6 +11,7 @@ from textual.content import Content
 
 from workbench.report import Row
 
+from .advice import crossover_lines, yardstick_lines
 from .base import ViewScreen
 from .figures import row_title
 from .reasons import (
@@ -88,6 +89,10 @@ class DetailScreen(ViewScreen):
         for title, facts in parts:
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Content("")]
+        if row.verdict is not None:
+            lines += _under("Best by each yardstick", yardstick_lines(row.verdict, width), width)
+            curves = crossover_lines(row, session.report, width)
+            lines += [*curves, Content("")] if curves else []
         return [*lines, heading("Race", width), *log_lines(race_log(row, session), width)]
 
     def on_table_moved(self) -> None:
@@ -101,3 +106,7 @@ class DetailScreen(ViewScreen):
     def command(self) -> str | None:
         row = self.row
         return row.plan.reproduce or None if row is not None else None
+
+
+def _under(title: str, lines: list[Content], width: int) -> list[Content]:
+    return [heading(title, width), *lines, Content("")] if lines else []

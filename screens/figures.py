@@ -36,17 +36,18 @@ class Figures:
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self._kept: dict[str, tuple[tuple[int, str, int], Numbers]] = {}
-        self._points: dict[str, tuple[tuple[int, str], CurvePoint]] = {}
+        self._kept: dict[tuple[str, str], tuple[tuple[int, str, int], Numbers]] = {}
+        self._points: dict[tuple[str, str], tuple[tuple[int, str], CurvePoint]] = {}
 
     def numbers(self, contender: Contender) -> Numbers:
         stamp = (len(contender.blocks), contender.state, len(self.report.warnings))
-        kept = self._kept.get(contender.case.id)
+        key = contender.scenario, contender.case.id
+        kept = self._kept.get(key)
         if kept is None or kept[0] != stamp:
             values = list(contender.rounds().values())
             measured = self.report.measurement(contender)
             kept = stamp, Numbers(measured, median(values) if values else None)
-            self._kept[contender.case.id] = kept
+            self._kept[key] = kept
         return kept[1]
 
     def best_s(self, row: Row, *, apart: bool = False) -> float | None:
@@ -61,26 +62,31 @@ class Figures:
         """The sweep that the row is a point of; None for a row that stands alone."""
         if not row.plan.point:
             return None
-        rows = [r for r in self.report.rows.values() if r.plan.workload == row.plan.workload]
+        rows = [
+            r
+            for r in self.report.rows.values()
+            if r.sweep == row.sweep or r.plan.scenario == row.plan.of
+        ]
         return sweeps.sweeps(rows, self._point)[0]
 
     def _point(self, at: Mapping[str, ParameterValue], contender: Contender) -> CurvePoint:
         stamp = (len(contender.blocks), contender.state)
-        kept = self._points.get(contender.case.id)
+        key = contender.scenario, contender.case.id
+        kept = self._points.get(key)
         if kept is None or kept[0] != stamp:
-            kept = self._points[contender.case.id] = stamp, sweeps.point_of(at, contender)
+            kept = self._points[key] = stamp, sweeps.point_of(at, contender)
         return kept[1]
 
     def walk(self) -> list[str]:
         """The rows as one walks through them: as planned, a sweep's by the size of its values."""
         first: dict[str, int] = {}
         for number, row in enumerate(self.report.rows.values()):
-            first.setdefault(row.plan.workload if row.plan.point else row.plan.scenario, number)
+            first.setdefault(row.sweep or row.plan.scenario, number)
 
         def place(row: Row) -> tuple[int, list[float]]:
             point = row.plan.point
             values = [0.0 if isinstance(value, str) else float(value) for value in point.values()]
-            return first[row.plan.workload if point else row.plan.scenario], values
+            return first[row.sweep or row.plan.scenario], values
 
         return [row.plan.scenario for row in sorted(self.report.rows.values(), key=place)]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from workbench import events as ev
 from workbench import units
 from workbench.advisor.course import ended_text
+from workbench.advisor.crossover import sentence
 from workbench.document import Reason
 
 from .figures import Figures
@@ -49,7 +50,8 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
                 at, "ended", ended_text(event.rounds, event.ended_by), "", event.scenario
             )
         case ev.CrossoverFound():
-            return LogLine(at, "crossover", figures.title(event.scenario), "", event.scenario)
+            told = f"{figures.title(event.scenario)}: {sentence(event.crossover)}"
+            return LogLine(at, "crossover", told, "good", event.scenario)
         case ev.WorkerStarted():
             return LogLine(at, "worker", f"{event.worker} up in {units.duration(event.import_s)}")
         case ev.WorkerEnded():

@@ -9,7 +9,6 @@ from workbench.contender import Contender
 from workbench.contract import OutputAccuracy
 from workbench.document import (
     BatchAttempt,
-    Crossover,
     EqualPrecision,
     LargestBatch,
     Measurement,
@@ -20,6 +19,7 @@ from workbench.document import (
 from workbench.lab.overview import brief, error_text, recommendation, row_of
 from workbench.report import Report, Row
 
+from .advice import advice_facts
 from .figures import Figures, choice_word, row_title
 from .narrate import LogLine, reason_text
 from .session import Session
@@ -79,8 +79,7 @@ def verdict_facts(verdict: Verdict, figures: Figures) -> list[Fact]:
         facts.append(Fact("pick", pick_texts(verdict, figures)[0]))
     for number, reason in enumerate(verdict.reasons[1:]):
         facts.append(fact(" " if number else "why", reason))
-    if verdict.crossover is not None:
-        facts.append(fact("crossover", _crossover(verdict.crossover)))
+    facts += advice_facts(verdict)
     for warning in verdict.warnings:
         facts.append(fact("! warning", warning.message, "$warning", label_style="bold $warning"))
         if warning.subject in figures.report.contenders:
@@ -101,14 +100,6 @@ def _answer(verdict: Verdict) -> Content:
     if verdict.reasons:
         parts.append(f".  {verdict.reasons[0]}")
     return Content.assemble(*parts)
-
-
-def _crossover(found: Crossover) -> str:
-    if found.value is None or found.ci95 is None:
-        low, high = found.searched
-        return f"none: {found.below} leads from {found.parameter} {low:,.0f} to {high:,.0f}"
-    low, high = found.ci95
-    return f"at {found.parameter} {found.value:,.0f} ({low:,.0f}-{high:,.0f})"
 
 
 def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:

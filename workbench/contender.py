@@ -40,6 +40,7 @@ class Contender:
     scenario: str
     objective: str
     work: Work
+    price_per_hour: float | None = None  # of all its devices; None: none was given
     state: str = "waiting"  # then preparing, prepared, measuring, dropped; ends as in the JSON
     reason: Reason | None = None
     setup: SetupTimes = field(default_factory=SetupTimes)
@@ -88,10 +89,15 @@ class Contender:
                 self.setup,
                 memory_bytes=self.memory_peak_bytes,
                 energy_j=block.figures.get(ENERGY),
+                price_per_hour=self.price_per_hour,
             )
             for block in self.blocks
         }
         return {number: value for number, value in values.items() if value is not None}
+
+    def step_rounds(self) -> dict[int, float]:
+        """The median step of each round in seconds, whatever the row counts."""
+        return {block.round: stats.median(block.samples_s) for block in self.blocks}
 
     @property
     def rate(self) -> float | None:

@@ -156,6 +156,7 @@ class Work:
     items: float  # what throughput counts, per step
     item: str  # its unit: "samples", "products", "runs"
     memory_bytes: float  # estimated peak, refused beforehand where it does not fit
+    transfers: str = ""  # on a GPU: in each "step", of operands once in "setup"; "": neither wholly
     ranks: int = 1  # processes that share the step, each on a GPU of its own or on its threads
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
+from .advisor.facts import CaseCost as CaseCost
 from .advisor.facts import Crossover as Crossover
 from .advisor.facts import EqualPrecision as EqualPrecision
+from .advisor.facts import ObjectivePick as ObjectivePick
+from .advisor.facts import Payoff as Payoff
 from .advisor.facts import Verdict as Verdict
 from .contract import Case, OutputAccuracy, Work
 from .hardware import Cache as Cache
@@ -254,13 +257,14 @@ class LeadChange(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """A workload measured at several sizes or batches."""
+    """A workload measured at several sizes or batches; `scenario`: whose crossover it shows."""
 
     workload: str
     axes: dict[str, list[Value]]
     curves: list[Curve]
     best: str | None  # the case with the highest rate anywhere
     lead_changes: list[LeadChange]  # over a single parameter only
+    scenario: str | None = None
 
 
 # --------------------------------------------------------------- document

@@ -17,6 +17,7 @@ from . import __version__, catalog, ceiling_runs, ceilings
 from . import events as ev
 from .advisor.verdict import decide
 from .control import Cancelled, Control
+from .crossings import Crossings
 from .devices import may_know_more, with_simulated, with_those_of_torch
 from .document import (
     SCHEMA_VERSION,
@@ -46,6 +47,7 @@ from .telemetry import MachineTelemetry
 from .workers import Pool, WorkerKey
 
 PROFILE_SHARE = 0.25  # of a row's time, with --trace
+CROSSOVER_SHARE = 0.5  # of the time, with --crossover; otherwise what the rows leave over
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving a model's forms, at most
 OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
 
@@ -176,7 +178,7 @@ class Engine:
         if self._request.largest_batch:
             found = [each.batch for each in self.report.largest_batches]
             return OK if all(found) else FAILED
-        rows = self.report.rows.values()
+        rows = [row for row in self.report.rows.values() if row.plan.of is None]
         if not any(c.blocks for row in rows for c in row.contenders):
             return FAILED
         for row in rows:
@@ -228,9 +230,8 @@ class Engine:
         if self._unreadable is not None:
             self._tell_unreadable(self._unreadable)
             return
-        if self._lab is not None:
-            end_s -= min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
-        self._race(self._rows, report=self.report, emit=self._emit, end_s=end_s)
+        self._race(self._rows, report=self.report, emit=self._emit, end_s=self._rows_end_s(end_s))
+        self._look_for_crossovers(end_s)
         self._know(ceiling_runs.kept_after(self._request, mark, self.report))
         self._write_trace()
 
@@ -269,6 +270,25 @@ class Engine:
         self._race(rows, report=aside, emit=aside.apply, end_s=end_s)
         return aside
 
+    def _race_of(
+        self, row: RowPlan, report: Report, emit: Listener, *, until_s: float, end_s: float
+    ) -> Race:
+        assert self._pool is not None  # noqa: S101 - made just before
+        return Race(
+            row,
+            pool=self._pool,
+            control=self._control,
+            report=report,
+            emit=emit,
+            until_s=until_s,
+            end_s=end_s,
+            speeds=fake_devices(self._request),
+            seed=self._request.seed,
+            overhead=self._overhead,
+            telemetry=self._telemetry,
+            decide=row.scenario.textbook is not None or row.of is not None,
+        )
+
     def _race(self, rows: list[RowPlan], *, report: Report, emit: Listener, end_s: float) -> None:
         assert self._pool is not None  # noqa: S101 - made just before
         # The heaviest row last: what the others leave of their shares is worth most there.
@@ -284,20 +304,7 @@ class Engine:
             emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share))
             if race is not None:
                 race.release()
-            race = Race(
-                row,
-                pool=self._pool,
-                control=self._control,
-                report=report,
-                emit=emit,
-                until_s=now + share,
-                end_s=end_s,
-                speeds=fake_devices(self._request),
-                seed=self._request.seed,
-                overhead=self._overhead,
-                telemetry=self._telemetry,
-                decide=row.scenario.textbook is not None,
-            )
+            race = self._race_of(row, report, emit, until_s=now + share, end_s=end_s)
             race.run()
             self._decide(row)
             if report is not self.report:
@@ -319,6 +326,35 @@ class Engine:
                 conclusion.conclude(self._request.model, self._lab, known, report, profiling)
         if race is not None and report is not self.report:
             race.release()
+
+    def _rows_end_s(self, end_s: float) -> float:
+        """When the races of the table shall be over, on the run's clock."""
+        if self._lab is not None:
+            return end_s - min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
+        if self._request.crossover:
+            return end_s - CROSSOVER_SHARE * (end_s - self._control.now())
+        return end_s
+
+    def _look_for_crossovers(self, end_s: float) -> None:
+        if self._request.quick and not self._request.crossover:
+            return
+
+        def race_row(row: RowPlan, until_s: float) -> None:
+            now = self._control.now()
+            self._emit(planned(row, self._request, now))
+            share_s = until_s - now
+            self._emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))
+            race = self._race_of(row, self.report, self._emit, until_s=until_s, end_s=end_s)
+            race.run()
+            race.release()
+
+        Crossings(
+            report=self.report,
+            control=self._control,
+            emit=self._emit,
+            race_row=race_row,
+            end_s=end_s,
+        ).run(self._rows)
 
     def _open_model(self, question: ModelQuestion, machine: Machine) -> RowPlan:
         """The row of a user's model; one with a single, failing contender if it cannot be read."""
@@ -380,12 +416,12 @@ class Engine:
 
     def _conclude(self) -> None:
         """After a cut: say of every case and row how far it came."""
-        for case_id, contender in self.report.contenders.items():
+        for contender in [c for row in self.report.rows.values() for c in row.contenders]:
             if not contender.ended:
                 self._emit(
                     ev.CaseFinished(
                         at_s=self._control.now(),
-                        case=case_id,
+                        case=contender.case.id,
                         scenario=contender.scenario,
                         status="cancelled",
                         reason=CANCELLED,

@@ -70,7 +70,7 @@ def measurement(
 def against(contender: Contender, row: Sequence[Contender]) -> Against | None:
     """The contender beside the fastest of its row that came out right; None if that is itself."""
     rounds = {c.case.id: c.rounds() for c in row if c.blocks and c.state != "failed"}
-    if contender.case.id not in rounds:
+    if not rounds.get(contender.case.id):  # not measured, or not in what counts
         return None
     fastest = race.ranking(rounds)[0]
     ratio = race.ratio_between(rounds[contender.case.id], rounds[fastest])

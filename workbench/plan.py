@@ -20,6 +20,7 @@ from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
+from .prices import given_prices
 from .request import Request, UsageError, check, check_batches, unknown
 
 MOST_ROWS = 512
@@ -51,6 +52,7 @@ class RowPlan:
         default_factory=dict
     )  # where several were asked for
     entries: Entries | None = None
+    of: str | None = None  # the scenario whose crossover this row is a point of
 
 
 def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
@@ -72,6 +74,7 @@ def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
 def resolve(request: Request, scenarios: Mapping[str, Scenario]) -> list[RowPlan]:
     """The rows a request names, with parameters checked; cases come once the machine is known."""
     check(request)
+    given_prices(request.prices, request.price_file)
     if request.ceilings or request.model is not None:
         return []  # they depend on the machine, or on the model
     if request.every:
@@ -156,7 +159,7 @@ def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
         batch = place.pop("batch", row.scenario.batch)
         scenario = msgspec.structs.replace(
             row.scenario,
-            id=_point_name(row.scenario.id, point),
+            id=point_name(row.scenario.id, point),
             params={**row.scenario.params, **place},
             batch=batch if batch is None else int(batch),
         )
@@ -164,7 +167,8 @@ def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
     return rows
 
 
-def _point_name(name: str, point: Mapping[str, ParameterValue]) -> str:
+def point_name(name: str, point: Mapping[str, ParameterValue]) -> str:
+    """The id of a row at one of several points: `matmul[n=64]`."""
     listed = ",".join(f"{parameter}={value}" for parameter, value in point.items())
     return f"{name}[{listed}]" if point else name
 
@@ -330,13 +334,17 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         work={case.id: row.workload.work(case) for case in row.cases},
         workload=row.workload.name,
         point=dict(row.point),
+        of=row.of,
+        prices=given_prices(request.prices, request.price_file),
     )
 
 
 def _reproduce(row: RowPlan, request: Request) -> str:
     """The command that measures this row alone."""
     once = replace(request, every=False, trace=None)
-    if request.model is not None:
+    if row.of is not None:
+        alone = replace(once, scenarios=(row.of,), crossover=True, budget_s=request.budget)
+    elif request.model is not None:
         alone = replace(once, model=replace(request.model, save_best=None))
     elif not (request.workloads or request.every):
         alone = replace(once, scenarios=(row.scenario.id,), budget_s=request.budget)

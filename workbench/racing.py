@@ -195,7 +195,9 @@ class Race:
             self._finish(runner, "skipped", BUDGET)
             return False
         machine, software = self._report.machine, self._report.software
-        refusal = refusals.too_long_to_compile(runner.case, left)
+        price = self._report.contenders[runner.case.id].price_per_hour
+        refusal = refusals.unpriced(runner.case, self._scenario.objective, price)
+        refusal = refusal or refusals.too_long_to_compile(runner.case, left)
         if machine is not None and refusal is None:
             held = sum(
                 self._report.contenders[other.case.id].work.memory_bytes
@@ -221,7 +223,7 @@ class Race:
                 op="prepare",
                 case=runner.case,
                 seed=self._seed,
-                latency=self._scenario.objective != "throughput",
+                latency=self._scenario.objective not in ("throughput", "cost"),
                 warm_up_s=warm_up_s,
                 cache_bytes=self._cache_bytes(),
                 files=self._plan.entries.files(runner.case) if self._plan.entries else {},
@@ -275,7 +277,7 @@ class Race:
                 warmup=WarmUp(
                     n=warmed["n"],
                     seconds=warmed["seconds"],
-                    first_s=warmed["first_s"],
+                    first_s=warmed["first_s"] / self._speeds.get(runner.case.device, 1.0),
                     steady=warmed["steady"],
                 ),
                 iterations_per_sample=warmed["iterations"],

@@ -53,6 +53,14 @@ def beforehand(
     return None
 
 
+def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason | None:
+    """Why a case cannot be raced for its cost."""
+    if objective != "cost" or price_per_hour is not None:
+        return None
+    remedy = f"add --price {case.device_kind}=PER_HOUR"
+    return Reason("no_price", f"no price was given for {case.device}: {remedy}", remedy)
+
+
 def is_compiled(case: Case) -> bool:
     return "compile" in (case.mode or "").split("+")
 

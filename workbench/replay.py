@@ -110,10 +110,12 @@ def _rows(document: Document) -> Iterator[ev.AnyEvent]:
     for measured in document.measurements:
         rows.setdefault(measured.scenario or measured.case.workload, []).append(measured)
     verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
-    axes = {sweep.workload: list(sweep.axes) for sweep in document.sweeps}
+    axes = {sweep.scenario or sweep.workload: list(sweep.axes) for sweep in document.sweeps}
     for scenario, group in rows.items():
-        swept = axes.get(group[0].case.workload, [])
-        yield from _planned(scenario, group, verdicts.get(scenario), swept)
+        whole = scenario.partition("[")[0]  # of a point of a sweep
+        of = whole if whole != scenario and whole in verdicts else None
+        swept = [] if scenario in verdicts else axes.get(of or group[0].case.workload, [])
+        yield from _planned(scenario, group, verdicts.get(scenario), swept, of)
     for scenario, group in rows.items():
         verdict = verdicts.get(scenario)
         race = verdict.race if verdict else None
@@ -158,7 +160,11 @@ def _ended(scenario: str, group: list[Measurement], race: Course | None) -> Iter
 
 
 def _planned(
-    scenario: str, group: list[Measurement], verdict: Verdict | None, swept: list[str]
+    scenario: str,
+    group: list[Measurement],
+    verdict: Verdict | None,
+    swept: list[str],
+    of: str | None,
 ) -> Iterator[ev.AnyEvent]:
     """The plan, as far as the results show it, and who joined the race later."""
     case = group[0].case
@@ -177,6 +183,8 @@ def _planned(
         work={m.id: m.work for m in group if m.id not in joined},
         workload=case.workload,
         point={name: value for name in swept if (value := sizes[name]) is not None},
+        of=of,
+        prices=verdict.prices if verdict else {},
     )
     for m in group:
         if m.id in joined:

@@ -32,6 +32,7 @@ from .document import (
 )
 from .lab.facts import ModelReport
 from .measurements import measurement
+from .prices import price_of
 from .sweeps import sweeps
 from .trust import trust_warnings
 
@@ -47,6 +48,11 @@ class Row:
     started: bool = False
     verdict: Verdict | None = None
     contenders: list[Contender] = field(default_factory=list)
+
+    @property
+    def sweep(self) -> str | None:
+        """What the row is a point of: a workload, or the scenario whose crossover is looked for."""
+        return (self.plan.of or self.plan.workload) if self.plan.point else None
 
     def is_apart(self, contender: Contender) -> bool:
         """Whether it races among its like only, FP64 say, and is never picked."""
@@ -71,7 +77,8 @@ class Report:
     ceilings: Ceilings | None = None
     warnings: list[Warning] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
-    contenders: dict[str, Contender] = field(default_factory=dict)  # by case id, in plan order
+    # By case id; of several rows that have a case, the one raced last.
+    contenders: dict[str, Contender] = field(default_factory=dict)
     host: HostReading | None = None  # the latest
     gpus: dict[int, GpuReading] = field(default_factory=dict)  # the latest, by NVML's number
     workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)
@@ -115,6 +122,7 @@ class Report:
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
                 row.started, row.share_s = True, event.share_s
+                self.contenders |= {each.case.id: each for each in row.contenders}
                 self.current_row = self.last_row = event.scenario
             case ev.RaceEnded():
                 row = self.rows[event.scenario]
@@ -208,6 +216,7 @@ class Report:
                 objective=row.plan.objective,
                 work=work[case.id],
                 joined_after=after,
+                price_per_hour=price_of(case.device, row.plan.prices, work[case.id].ranks),
             )
             row.contenders.append(contender)
             self.contenders[case.id] = contender
@@ -247,7 +256,7 @@ class Report:
 
     @property
     def measurements(self) -> list[Measurement]:
-        return [self.measurement(contender) for contender in self.contenders.values()]
+        return [self.measurement(c) for row in self.rows.values() for c in row.contenders]
 
     @property
     def sweeps(self) -> list[Sweep]:

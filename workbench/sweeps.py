@@ -37,31 +37,37 @@ def point_of(at: Mapping[str, ParameterValue], contender: Contender) -> CurvePoi
 
 
 def sweeps(rows: Sequence[Row], point: PointOf = point_of) -> list[Sweep]:
-    """One for each workload that was asked for at several points.
+    """One for each workload, or scenario, that was raced at several points.
 
     A caller that asks again and again may give a `point` that remembers.
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        if row.plan.point:
-            groups.setdefault(row.plan.workload, []).append(row)
-    return [_sweep(workload, group, point) for workload, group in groups.items()]
+        if row.sweep is not None:
+            groups.setdefault(row.sweep, []).append(row)
+    for row in rows:  # a crossover begins at the size of its scenario
+        if row.plan.scenario in groups and not row.plan.point:
+            groups[row.plan.scenario].append(row)
+    return [_sweep(group, point) for group in groups.values()]
 
 
-def _sweep(workload: str, rows: Sequence[Row], point: PointOf) -> Sweep:
-    axes = {name: _sorted(row.plan.point[name] for row in rows) for name in rows[0].plan.point}
+def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
+    names = list(rows[0].plan.point)
+    places = [place_of(row, names) for row in rows]
+    axes = {name: _sorted(place[name] for place in places) for name in names}
     ordered = sorted(
-        rows, key=lambda row: [axes[name].index(value) for name, value in row.plan.point.items()]
+        zip(places, rows, strict=True),
+        key=lambda found: [axes[name].index(value) for name, value in found[0].items()],
     )
-    contenders = [c for row in ordered for c in row.contenders]
+    contenders = [c for _, row in ordered for c in row.contenders]
     # A sweep has one unit: operations only where every step of it counts them.
     by_flops = all(contender.work.flops for contender in contenders)
     units: dict[str, str] = {}
     found: dict[str, list[CurvePoint]] = {}
-    for row in ordered:
+    for place, row in ordered:
         for contender in row.contenders:
             label, items = contender.case.label, contender.work.items
-            reached = point(row.plan.point, contender)
+            reached = point(place, contender)
             if not by_flops and reached.rate is not None and reached.median_s:
                 reached = msgspec.structs.replace(reached, rate=items / reached.median_s)
             found.setdefault(label, []).append(reached)
@@ -69,12 +75,21 @@ def _sweep(workload: str, rows: Sequence[Row], point: PointOf) -> Sweep:
     curves = [Curve(label, units[label], points, _knee(points)) for label, points in found.items()]
     measured = [(p.rate, p.id) for curve in curves for p in curve.points if p.rate is not None]
     return Sweep(
-        workload=workload,
+        workload=rows[0].plan.workload,
+        scenario=rows[0].plan.of,
         axes=axes,
         curves=curves,
         best=max(measured)[1] if measured else None,
-        lead_changes=_lead_changes(axes, curves),
+        # Where a crossover was looked for, its own races say more than single intervals.
+        lead_changes=[] if rows[0].plan.of else _lead_changes(axes, curves),
     )
+
+
+def place_of(row: Row, names: Sequence[str]) -> dict[str, ParameterValue]:
+    """The values of the sizes `names` at which a row was raced."""
+    case = row.contenders[0].case
+    sizes = {"batch": case.batch or 1, **case.params}
+    return {name: sizes[name] for name in names}
 
 
 def _sorted(values: Iterable[ParameterValue]) -> list[ParameterValue]:

@@ -45,6 +45,13 @@ def duration(seconds: float | None, *, align: bool = False) -> str:
     return f"{significant(seconds / scale)} {unit:<{2 if align else 0}}"
 
 
+def joules(value: float) -> str:
+    """`412 uJ`, `12.3 mJ`, `1.23 J`, `4.56 kJ`."""
+    scales = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ"))
+    scale, unit = next((entry for entry in scales if value >= entry[0] * 0.9995), scales[-1])
+    return f"{significant(value / scale)} {unit}"
+
+
 def clock(seconds: float) -> str:
     """Whole seconds for progress: `7 s`, `58 s`, `2 min 05 s`."""
     whole = max(0, round(seconds))

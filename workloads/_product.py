@@ -76,7 +76,8 @@ class Product(Workload):
             probe = batch * (k + 2 * m) * PROJECTIONS * 8
             largest = 8 * max(m * k, k * n, m * n)
             host = drawn + probe + (largest if batch > 1 else min(largest, BLOCK_BYTES))
-        return Work(2.0 * batch * m * n * k, held, batch, "products", held + host)
+        flops = 2.0 * batch * m * n * k
+        return Work(flops, held, batch, "products", held + host, transfers="setup")
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         a, b, probe = self.draw(case, setup)

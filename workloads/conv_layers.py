@@ -59,6 +59,7 @@ class ConvLayers(Workload):
             items=case.batch or 1,
             item="samples",
             memory_bytes=float(size * (2 * values + 4 * weights)),
+            transfers="setup",
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

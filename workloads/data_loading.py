@@ -87,6 +87,7 @@ class DataLoading(Workload):
             memory_bytes=LOADER_BYTES * (1 + loaders)
             + batch * pixels * (loaders * ahead + 2)
             + 4 * batch * (2 * pixels + activations),
+            transfers="step",
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -48,6 +48,7 @@ class InferCnn(Workload):
             items=batch,
             item="images",
             memory_bytes=4.0 * (3 * weights + batch * held),
+            transfers="step",
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -49,6 +49,7 @@ class InferEncoder(Workload):
             items=batch,
             item="sequences",
             memory_bytes=4.0 * (4 * weights + held),
+            transfers="step",
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -35,6 +35,7 @@ class InferMlp(Workload):
             items=batch,
             item="samples",
             memory_bytes=4.0 * (3 * weights + batch * (sum(sizes) + INPUTS * FEATURES)),
+            transfers="step",
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -76,6 +76,7 @@ class Preprocessing(Workload):
             bytes_moved=batch * (pixels + 4 * result),
             items=batch,
             item="images",
+            transfers="" if case.mode == "resident" else "step",
             # Photographs as bytes, one batch as floats in two layouts, and what it becomes.
             memory_bytes=batch * ((BATCHES + 1) * pixels + 2 * 4 * pixels + 4 * 4 * result)
             + 16 * pixels,  # to make one up, or to check it

@@ -64,6 +64,7 @@ class TrainCnn(Workload):
             items=batch,
             item="samples",
             memory_bytes=4.0 * (4 * weights + batch * (8 * 3 * image**2 + 4 * activations)),
+            transfers="step",
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -35,6 +35,8 @@ USAGE = [
     (("run", "spin", "--trace", "/no/such/folder/x.json"), "--trace"),
     (("run", "spin", "--largest-batch"), "there is no batch in spin"),
     (("run", "spin", "--all"), "--all stands for every workload"),
+    (("advise", "--price", "cpu=-1"), "a price lies between"),
+    (("advise", "--prices", "/no/such/file"), "cannot be read"),
     (("open", "20990101-000000-dead"), "is no file and no run"),
     (("--json", "run", "spin"), "put --json behind the command"),
     (("fly",), "fly"),

@@ -188,8 +188,33 @@ def test_a_pick_says_by_how_much_it_leads_the_next_of_its_device() -> None:
     ],
 )
 def test_what_is_compared_is_named(objective: str, words: str) -> None:
+    def priced(event: ev.AnyEvent) -> ev.AnyEvent:
+        if isinstance(event, ev.RacePlanned):
+            return msgspec.structs.replace(event, prices={"cpu": 1.0, "gpu": 1.0})
+        return event
+
     row = scenario(objective=objective)
-    assert words in told({CPU: steady(9.0), GPU: steady(3.0)}, row=row).reasons[0]
+    assert words in told({CPU: steady(9.0), GPU: steady(3.0)}, priced, row=row).reasons[0]
+
+
+@pytest.mark.parametrize("gpus", [[], ["cuda:0"]])
+def test_what_was_not_read_cannot_be_compared(gpus: list[str]) -> None:
+    blocks = {CPU: steady(9.0), CPU_B: steady(3.0), **({GPU: steady(2.0)} if gpus else {})}
+    found = told(blocks, row=scenario(objective="energy"), gpus=gpus)
+    assert found.pick is None
+    assert found.reasons == ["Nothing could be compared: the energy is known of no contender."]
+
+
+def test_what_was_read_of_one_device_only_cannot_be_compared_either() -> None:
+    def half_priced(event: ev.AnyEvent) -> ev.AnyEvent:
+        if isinstance(event, ev.RacePlanned):
+            return msgspec.structs.replace(event, prices={"gpu": 1.0})
+        return event
+
+    row = scenario(objective="cost")
+    found = told({CPU: steady(9.0), GPU: steady(3.0)}, half_priced, row=row)
+    assert (found.choice, found.pick) == ("unknown", GPU.id)
+    assert found.reasons[0].endswith("the cost is known of no contender on the CPU.")
 
 
 def test_how_little_a_beaten_contender_was_measured_is_no_doubt() -> None:

@@ -77,20 +77,25 @@ def test_memory_bound_in_fp32_alone_is_advised_fewer_bytes() -> None:
     assert with_ceilings(tried, streaming, "cpu", "cuda:0").next_best == ""
 
 
-def test_the_crossover_is_advised_where_there_is_a_size_and_it_was_not_asked_for() -> None:
-    row = scenario(size=Size("batch", 1, 512))
-    blocks = {CPU: steady(1.0), GPU: steady(0.5)}
-    found = told(blocks, row=row)
-    assert found.next_best == (
-        "See at which batch the lead changes: `workbench advise row --crossover`."
-    )
-
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            "workbench advise row --quick",
+            "See at which batch the lead changes: `workbench advise row --quick --crossover`.",
+        ),
+        ("workbench advise row --quick --crossover", ""),
+        ("workbench advise row", ""),  # looks for it anyway
+    ],
+)
+def test_the_crossover_is_advised_where_it_was_not_looked_for(command: str, words: str) -> None:
     def asked(event: ev.AnyEvent) -> ev.AnyEvent:
         if isinstance(event, ev.RacePlanned):
-            return msgspec.structs.replace(event, reproduce="workbench advise row --crossover")
+            return msgspec.structs.replace(event, reproduce=command)
         return event
 
-    assert told(blocks, asked, row=row).next_best == ""
+    row = scenario(size=Size("batch", 1, 512))
+    assert told({CPU: steady(1.0), GPU: steady(0.5)}, asked, row=row).next_best == words
 
 
 def test_a_larger_budget_replaces_the_one_that_was_given() -> None:

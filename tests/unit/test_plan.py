@@ -269,7 +269,7 @@ def test_a_plain_run_offers_every_variant_and_has_no_textbook(
         "cuda:0/numpy/fp32",
     ]
     assert row.scenario.textbook is None
-    assert row.cases[0].id == "spin[ms=5.0,gain=3.0,trouble=none]/cpu/numpy/fp32/t8"
+    assert row.cases[0].id == "spin[ms=5.0,gain=3.0,count=1,trouble=none]/cpu/numpy/fp32/t8"
 
 
 def test_a_setting_given_twice_is_refused_with_the_way_to_say_it() -> None:

@@ -9,6 +9,7 @@ import msgspec
 from builders import case, events, scenario
 
 from workbench import events as ev
+from workbench.advisor.verdict import decide
 from workbench.contender import Contender
 from workbench.contract import Case, Task, Work, Workload
 from workbench.document import Reason
@@ -273,3 +274,11 @@ def test_a_yardstick_stays_though_it_is_beaten() -> None:
     assert A.id not in {event.case for event in only(told, ev.CaseDropped)}
     assert report.contenders[A.id].state == "ok"
     assert max(rounds[A.id]) < MOST_ROUNDS  # nor does it keep the race from its end
+
+
+def test_without_a_price_nobody_is_raced_for_cost() -> None:
+    report, _, pool = race({A: 1.0, B: 1.0}, objective="cost")
+    assert {c.reason.code for c in report.contenders.values() if c.reason} == {"no_price"}
+    assert not any(r["op"] == "prepare" for _, r in pool.asked)
+    told = decide(report, scenario(textbook="", objective="cost")).reasons[0]
+    assert "add --price cpu=" in told

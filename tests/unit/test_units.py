@@ -27,6 +27,21 @@ def test_durations_have_three_digits_and_a_unit(seconds: float | None, shown: st
     assert units.duration(seconds) == shown
 
 
+@pytest.mark.parametrize(
+    ("joules", "shown"),
+    [
+        (0.0, "0 nJ"),
+        (4.2e-8, "42.0 nJ"),
+        (4.12e-4, "412 uJ"),
+        (0.99996e-3, "1.00 mJ"),
+        (2.5, "2.50 J"),
+        (12_340.0, "12.3 kJ"),
+    ],
+)
+def test_joules_have_three_digits_and_a_unit(joules: float, shown: str) -> None:
+    assert units.joules(joules) == shown
+
+
 def test_aligned_durations_end_in_one_column() -> None:
     shown = [units.duration(value, align=True) for value in (4.12e-4, 0.0123, 1.234)]
     assert shown == ["412 us", "12.3 ms", "1.23 s "]

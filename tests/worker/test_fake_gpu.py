@@ -8,16 +8,24 @@ import pytest
 from support import WORKLOADS
 
 from workbench import catalog
-from workbench.advisor.scenarios import Scenario
+from workbench.advisor.scenarios import Scenario, Size
 from workbench.contract import ParameterValue
 from workbench.control import Control
 from workbench.engine import Engine
 from workbench.plan import RowPlan
+from workbench.replay import events_of
 from workbench.report import Report
 from workbench.request import Request
 
 
-def race(speed: str, params: dict[str, ParameterValue]) -> Report:
+def race(
+    speed: str,
+    params: dict[str, ParameterValue],
+    *,
+    size: Size | None = None,
+    budget_s: float = 30.0,
+    **asked: object,
+) -> Report:
     """One row of steps of known length, against a GPU of `speed`."""
     workload = catalog.load("spin")
     scenario = Scenario(
@@ -29,8 +37,9 @@ def race(speed: str, params: dict[str, ParameterValue]) -> Report:
         objective="throughput",
         precisions=("fp32", "bf16"),
         params=workload.values({"gain": 0.5, **params}),
+        size=size,
     )
-    request = Request(devices=("cpu", f"fake:0@{speed}"), budget_s=30.0)
+    request = Request(devices=("cpu", f"fake:0@{speed}"), budget_s=budget_s, **asked)
     report = Report()
     Engine(request, [RowPlan(scenario, workload)], Control(), report, lambda _: None).run()
     return report
@@ -64,3 +73,21 @@ def test_a_gpu_whose_contenders_all_fail_leaves_the_choice_unknown() -> None:
     assert verdict.choice == "unknown"
     assert verdict.pick.endswith("cpu/numpy/bf16/t" + str(report.machine.cpu.effective_cores))
     assert any("the step broke" in reason for reason in verdict.reasons)
+
+
+def test_the_size_at_which_the_gpu_takes_the_lead_is_found() -> None:
+    size = Size("count", 1, 200)
+    report = race("0.1", {"ms": 0.1, "count": 30}, size=size, crossover=True, budget_s=14.0)
+    (verdict,) = report.verdicts
+    assert verdict.choice == "gpu"
+    found = verdict.crossover
+    assert found is not None
+    assert (found.below, found.above) == ("cpu", "gpu")
+    low, high = found.ci95
+    assert low <= found.value <= high
+    assert 3 < found.value < 30  # ten spins in a row take as long as one of a slow GPU
+    assert {"row", "row[count=1]", "row[count=200]"} <= set(report.rows)
+    (sweep,) = report.sweeps
+    assert (sweep.scenario, sweep.axes["count"][0], sweep.axes["count"][-1]) == ("row", 1, 200)
+    assert 30 in sweep.axes["count"]  # the scenario's own size belongs to the curve
+    assert Report.of(events_of(report.document())).document() == report.document()

@@ -22,9 +22,9 @@ NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
     "latency_p99": " at the 99th percentile",
     "time_to_result": " from start-up to result",
+    "cost": " in cost",
     "memory": " in peak memory",
     "energy": " in energy",
-    "cost": " in cost",
 }
 BETTER = {"memory": "lower", "energy": "lower", "cost": "lower"}  # where not faster
 DEVICES = ("cpu ", "cuda:", "fake:")
@@ -112,8 +112,9 @@ def doubts(found: Evidence) -> list[str]:
         told.append(f"{short(found.pick.case)} left the race before its end")
     of_row = [w for w in found.warnings if w.subject == found.row.plan.scenario]
     told += [warning.message for warning in of_row]
+    by_id = {contender.case.id: contender for contender in found.row.contenders}
     for warning in found.warnings:
-        contender = found.report.contenders.get(warning.subject or "")
+        contender = by_id.get(warning.subject or "")
         if contender is not None and warning.code in WEAK and not _is_beaten(contender):
             told.append(f"of {short(contender.case)}, {warning.message}")
     return told
@@ -127,6 +128,8 @@ def _is_beaten(contender: Contender) -> bool:
 
 def _outcome(found: Evidence) -> str:
     ratio, choice = found.ratio, found.choice
+    if found.pick is None and found.eligible:
+        return f"Nothing could be compared: the {_unread(found)} is known of no contender"
     if found.absent is not None and "cpu" in found.kinds:
         return f"{_absent(found.absent)}; {_alone(found)}{_weak(found)}"
     if ratio is None:
@@ -161,8 +164,7 @@ def _alone(found: Evidence) -> str:
     """What came out where the CPU has no rival."""
     pick = found.pick
     assert pick is not None  # noqa: S101 - a contender of the CPU could be picked
-    others = len(found.eligible) - 1
-    if not others:
+    if found.runner_up is None:
         return f"{short(pick.case)} is the only contender that could be picked"
     return f"on the CPU, {_lead(found)}"
 
@@ -218,6 +220,11 @@ def _weak(found: Evidence) -> str:
 
 
 def _why_unknown(found: Evidence) -> str:
+    if len(found.kinds) == 2 and (found.best_cpu is None or found.best_gpu is None):
+        where = NAMES["cpu" if found.best_cpu is None else "gpu"]
+        return (
+            f"Nothing could be compared: the {_unread(found)} is known of no contender on {where}"
+        )
     if len(found.kinds) == 2:
         return "Too few rounds for an interval; it needs a larger budget"
     lost = [c for c in found.row.contenders if c.case.device_kind not in found.kinds]
@@ -246,6 +253,12 @@ def _lost(lost: Sequence[Contender], found: Evidence) -> Iterator[str]:
             yield f"and {sum(list(messages.values())[2:])} more"
             return
         yield message if count == 1 else f"{message} ({count} contenders)"
+
+
+def _unread(found: Evidence) -> str:
+    return {"memory": "peak memory", "latency_p99": "latency"}.get(
+        found.scenario.objective, found.scenario.objective
+    )
 
 
 def why_out(contender: Contender) -> str:

@@ -102,8 +102,8 @@ class CaseCost(msgspec.Struct, frozen=True):
 
     id: str
     price_per_hour: float | None
-    per_million: float | None
-    joules_per_item: float | None
+    per_million: float | None  # items; of a whole run with its start-up where that is what counts
+    joules_per_item: float | None  # of steady steps
     joules_from: str | None  # "energy counter" or "power readings"
 
 
@@ -113,10 +113,10 @@ class ObjectivePick(msgspec.Struct, frozen=True):
     objective: str  # "fastest", "cheapest", "most_frugal"
     pick: str | None
     value: float | None
-    unit: str  # "s/step", "per million samples", "J/sample"
+    unit: str  # "s/step", "s/step at p99", "s/run", "per million samples", "J/sample"
     runner_up: str | None
     ratio: float | None  # of the runner-up's value over the pick's
-    ratio_ci95: tuple[float, float] | None
+    ratio_ci95: tuple[float, float] | None  # None for energy: a power's error is not known
     unknown: Reason | None = None
 
 
@@ -178,4 +178,5 @@ class Verdict(msgspec.Struct, frozen=True):
     payoffs: list[Payoff] = []
     by_objective: list[ObjectivePick] = []
     costs: list[CaseCost] = []
+    prices: dict[str, float] = {}  # per hour as they were given, by kind of device or device
     what_if: list[WhatIf] = []

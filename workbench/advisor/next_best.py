@@ -41,8 +41,9 @@ def _advice(found: Evidence) -> Iterator[str]:
     waiting = waiting_fraction(found)
     if waiting is not None:
         yield "make loading cheaper (smaller or decoded files) or give it more cores"
-    size, both = found.scenario.size, len(found.kinds) == 2
-    if both and size is not None and "--crossover" not in command.split():
+    # Any other run looks for it by itself, after its verdicts.
+    size, asked = found.scenario.size, command.split()
+    if size is not None and "--quick" in asked and "--crossover" not in asked:
         yield f"see at which {size.name} the lead changes: `{command} --crossover`"
 
 

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from ..document import SetupTimes
 from ..measure.statistics import median, quantile
 
-OBJECTIVES = ("throughput", "latency", "latency_p99", "time_to_result", "memory", "energy")
+OBJECTIVES = (
+    "throughput",
+    "latency",
+    "latency_p99",
+    "time_to_result",
+    "cost",
+    "memory",
+    "energy",
+)
+HOUR_S = 3600.0
+SECONDS = ("throughput", "latency", "latency_p99", "time_to_result")  # whose values are times
 SINGLE_STEPS = ("latency", "latency_p99")  # whose samples are one step each
 
 
@@ -24,8 +34,10 @@ def block_value(
     *,
     memory_bytes: int | None = None,
     energy_j: float | None = None,
+    price_per_hour: float | None = None,
 ) -> float | None:
-    """What stands for one block under `objective`: seconds, bytes or joules; None: not known.
+    """What stands for one block under `objective`: seconds, bytes, joules, or the price of a step;
+    None: not known.
 
     `latency_p99` needs samples of single steps, and enough of them: below a hundred the
     quantile is in effect the largest.  `time_to_result` adds what comes before the first step.
@@ -34,6 +46,8 @@ def block_value(
         return memory_bytes
     if objective == "energy":
         return energy_j
+    if objective == "cost":
+        return None if price_per_hour is None else median(samples_s) * price_per_hour / HOUR_S
     if objective == "latency_p99":
         return quantile(samples_s, 0.99)
     if objective == "time_to_result":

@@ -14,11 +14,12 @@ from ..machine import no_gpu
 from ..measure.statistics import Ratio
 from ..report import Report, Row
 from ..trust import trust_warnings
-from . import race
+from . import economics, race
 from .causes import causes
 from .course import course
 from .explain import SENT_AWAY, Evidence, reasons, short, times
 from .next_best import next_best
+from .payoff import payoffs
 from .scenarios import Scenario
 
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
@@ -92,6 +93,10 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         textbook_source=scenario.source,
         next_best=next_best(evidence),
         race=course(row),
+        payoffs=payoffs(eligible, order, best_gpu, best_cpu),
+        by_objective=economics.by_objective(eligible, row.plan.prices),
+        costs=economics.case_costs(eligible),
+        prices=row.plan.prices,
     )
 
 

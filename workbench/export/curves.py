@@ -20,7 +20,8 @@ def sweep_text(sweep: Sweep) -> str:
     header = (", ".join(sweep.axes), *(curve.contender for curve in sweep.curves), "fastest")
     rows = [(*cells, leader) for cells, leader in _rows(sweep)]
     right = set(range(1, len(header) - 1))
-    parts = [f"{sweep.workload} over {header[0]}", table(header, rows, right), *findings(sweep)]
+    of = f"{sweep.scenario}, {sweep.workload}" if sweep.scenario else sweep.workload
+    parts = [f"{of} over {header[0]}", table(header, rows, right), *findings(sweep)]
     if chart := chart_lines(sweep, WIDTH, HEIGHT):
         parts += ["", *chart]
     return "\n".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import events as ev
 from .. import units
+from ..advisor.crossover import sentence
 from ..advisor.explain import short
 from ..document import Machine, Warning
 from ..lab.overview import recommendation, row_of
@@ -82,6 +83,8 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             if report.model is not None and report.rows[verdict.scenario] is row_of(report):
                 return f"  -> {recommendation(report)[0]}"
             return f"  -> {verdict.choice}: {' '.join(verdict.reasons[:1])}"
+        case ev.CrossoverFound():
+            return f"  {report.rows[event.scenario].plan.title}: {sentence(event.crossover)}"
         case ev.StatusChanged():
             return event.status
         case ev.RunFinished():
@@ -91,11 +94,12 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
 
 def _left(report: Report) -> str:
     """`; row 3 of 20, 140 s left` where there are several."""
-    if report.started is None or len(report.rows) < 2:
+    rows = [row for row in report.rows.values() if row.plan.of is None]
+    if report.started is None or len(rows) < 2:
         return ""
-    number = sum(row.started for row in report.rows.values())
+    number = sum(row.started for row in rows)
     left = units.clock(report.started.budget_s - report.last_at_s)
-    return f"; row {number} of {len(report.rows)}, {left} left"
+    return f"; row {number} of {len(rows)}, {left} left"
 
 
 def _finished(event: ev.CaseFinished, report: Report) -> str | None:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import units
+from ..advisor.crossover import sentence
 from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
 from ..contender import Contender
@@ -16,6 +17,7 @@ from ..measure import statistics as stats
 from ..measurements import figures_of
 from ..report import Report, Row
 from ..trust import trust_warnings
+from .advice import advice_text, costs_lines
 from .curves import sweep_text, value_text
 from .model import model_text
 from .tables import race_lines, table
@@ -40,6 +42,8 @@ def run_text(report: Report) -> str:
     told = model_text(report)
     rows = [row for row in report.rows.values() if not told or row.plan.workload != WORKLOAD]
     parts = [told] if told else []
+    if told:
+        parts += ["\n".join(found) for v in report.verdicts if (found := costs_lines(v))]
     verdicts = [row.verdict for row in rows if row.verdict is not None]
     if verdicts:
         parts += [verdict_table(verdicts), *map(_reasons, verdicts)]
@@ -50,7 +54,8 @@ def run_text(report: Report) -> str:
         if raced and not row.plan.point:
             parts.append(_row_text(row, report))
     for sweep in report.sweeps if not report.largest_batches else ():
-        rows = [row for row in report.rows.values() if row.plan.workload == sweep.workload]
+        name = sweep.scenario or sweep.workload
+        rows = [row for row in report.rows.values() if row.sweep == name]
         parts.append("\n".join([sweep_text(sweep), *_sweep_notes(rows, report)]))
     if report.trace is not None:
         parts.append("\n".join(trace_lines(report.trace)))
@@ -118,13 +123,16 @@ def _choice(verdict: Verdict) -> str:
 def _reasons(verdict: Verdict) -> str:
     lines = [f"{verdict.title}: {' '.join(verdict.reasons)}"]
     wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines]
+    if verdict.crossover is not None:
+        wrapped.append(textwrap.fill(sentence(verdict.crossover), WIDTH, initial_indent="  "))
     for warning in verdict.warnings:
         name = (warning.subject or "").partition("/")[2]
         about = f"{name}: " if name else ""
         text = f"! {about}{warning.message}; {warning.remedy}"
         wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
     told = [textwrap.indent(line, "  ") for line in race_lines(verdict)]
-    return "\n".join([*wrapped, *told, f"  $ {verdict.reproduce}"])
+    further = filter(None, [advice_text(verdict)])
+    return "\n".join([*wrapped, *further, *told, f"  $ {verdict.reproduce}"])
 
 
 def _row_text(row: Row, report: Report) -> str:

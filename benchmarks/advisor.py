@@ -1,0 +1,274 @@
+"""How good are the verdicts?  Each pick against an exhaustive measurement of all contenders.
+
+`python benchmarks/advisor.py [SCENARIO...]` (make advisor) asks twice for advice on each scenario
+at each size of its grid, every other time with a simulated GPU beside the CPU, and then measures
+every contender of the row to the end, none dropped.  Then the table of six, quick and whole, twice
+each.  Prints Markdown; keeps what it has in .advisor.jsonl, so that it can be cut short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[0] = str(ROOT)
+
+import msgspec  # noqa: E402
+
+from workbench.advisor import race, scenarios  # noqa: E402
+from workbench.advisor.scenarios import Scenario  # noqa: E402
+from workbench.advisor.verdict import is_admissible  # noqa: E402
+from workbench.control import Control  # noqa: E402
+from workbench.engine import Engine  # noqa: E402
+from workbench.plan import resolve  # noqa: E402
+from workbench.report import Report  # noqa: E402
+from workbench.request import Request  # noqa: E402
+
+KEPT = ROOT / "benchmarks" / ".advisor.jsonl"
+ADVICE_S = 10.0  # a sixth of the table's budget, as a row of it has
+EXHAUSTIVE_S = 90.0
+POINTS = 4  # sizes of a grid, evenly spaced in logarithms
+MOST = 8.0  # the largest size of the grid, times the scenario's own
+SPEEDS = (0.5, 1.5, 4.0)  # of the simulated GPU
+
+
+@dataclass(frozen=True)
+class Place:
+    """One point of the grid; `speed` is the simulated GPU's, None without one."""
+
+    scenario: str
+    size: str  # "batch=8", "n=512"
+    speed: float | None
+
+    def options(self) -> list[str]:
+        name, _, value = self.size.partition("=")
+        found = ["--batch", value] if name == "batch" else ["--set", self.size]
+        if self.speed is not None:
+            found += ["--device", "cpu", "--device", f"fake:0@{self.speed:g}"]
+        return found
+
+    def request(self) -> Request:
+        name, _, value = self.size.partition("=")
+        return Request(
+            scenarios=(self.scenario,),
+            batch=(int(value),) if name == "batch" else (),
+            settings=() if name == "batch" else (self.size,),
+            devices=() if self.speed is None else ("cpu", f"fake:0@{self.speed:g}"),
+            budget_s=EXHAUSTIVE_S,
+        )
+
+
+def grid(rows: Sequence[Scenario]) -> Iterator[Place]:
+    """Every scenario at sizes from the least to some times its own; speeds in turn."""
+    number = 0
+    for row in rows:
+        if row.size is None:
+            continue
+        own = float(row.batch or 1 if row.size.name == "batch" else row.params[row.size.name])
+        low, high = row.size.low, min(row.size.high, MOST * own)
+        for point in range(POINTS):
+            value = low * (high / low) ** (point / (POINTS - 1))
+            speed = SPEEDS[number // 2 % len(SPEEDS)] if number % 2 else None
+            yield Place(row.id, f"{row.size.name}={max(1, round(value))}", speed)
+            number += 1
+
+
+def workbench(*arguments: str) -> tuple[dict[str, Any], float]:
+    """The JSON document of a run, and the seconds that it took."""
+    command = [sys.executable, "-m", "workbench", *arguments, "--json"]
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, cwd=ROOT)
+    seconds = time.perf_counter() - began
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()[-500:]}")
+    return json.loads(done.stdout), seconds
+
+
+def exhaustive(place: Place, rows: dict[str, Scenario]) -> dict[str, dict[int, float]]:
+    """The rounds of every contender that may be picked, by case id."""
+    request = place.request()
+    (plan,) = resolve(request, rows)
+    scenario = plan.scenario
+    plan = replace(plan, scenario=msgspec.structs.replace(scenario, textbook=None))
+    report = Report()
+    Engine(request, [plan], Control(), report, lambda _: None).run()
+    valid = [c for c in report.contenders.values() if c.blocks and is_admissible(c, scenario)]
+    return {contender.case.id: contender.rounds() for contender in valid}
+
+
+def device(case: str) -> str:
+    return "cpu" if case.split("/")[1] == "cpu" else "gpu"
+
+
+def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:
+    """One row of the table: the first advice against the truth, and the second beside it."""
+    arguments = ("advise", place.scenario, *place.options(), "--budget", f"{ADVICE_S:g}")
+    first, second = (workbench(*arguments)[0]["verdicts"][0] for _ in range(2))
+    truth = exhaustive(place, rows)
+    best = race.ranking(truth)[0]
+    found: dict[str, Any] = {
+        "scenario": place.scenario,
+        "size": place.size,
+        "speed": place.speed,
+        "contenders": len(truth),
+        "pick": first["pick"],
+        "best": best,
+        "regret": _over(truth, first["pick"], best),
+        "tie": first["tie"] or second["tie"],
+        "agrees": _over(truth, second["pick"], first["pick"]),
+        "same": first["pick"] == second["pick"],
+        "choice": first["choice"],
+        "either": "either" in (first["choice"], second["choice"]),
+        "same_choice": first["choice"] == second["choice"],
+    }
+    lead = first["pick_ratio_ci95"]
+    if lead is not None and lead[0] > 1:
+        found["lead"] = _over(truth, first["runner_up"], first["pick"])
+    if place.speed is not None:
+        bests = {kind: [c for c in race.ranking(truth) if device(c) == kind] for kind in DEVICES}
+        found["device_ratio"] = _over(truth, bests["cpu"][0], bests["gpu"][0])
+    return found
+
+
+DEVICES = ("cpu", "gpu")
+
+
+def _over(truth: dict[str, dict[int, float]], one: str | None, other: str | None) -> float | None:
+    """Time of the one over that of the other; None where either is not among the valid ones."""
+    if one not in truth or other not in truth:
+        return None
+    return race.relative(truth[one], truth[other])
+
+
+def table_of_six() -> dict[str, Any]:
+    """Quick and whole, twice each: how long they take and whether they agree."""
+    found: dict[str, Any] = {}
+    for name, options in (("quick", ("--quick",)), ("whole", ())):
+        runs = [workbench("advise", *options) for _ in range(2)]
+        picks = [
+            {v["scenario"]: None if v["tie"] else v["pick"] for v in document["verdicts"]}
+            for document, _ in runs
+        ]
+        clear = [row for row in picks[0] if picks[0][row] and picks[1][row]]
+        found[name] = {
+            "seconds": max(seconds for _, seconds in runs),
+            "clear": len(clear),
+            "same": sum(picks[0][row] == picks[1][row] for row in clear),
+        }
+    return found
+
+
+# ------------------------------------------------------------------ report
+
+TIE = 1 + race.TOLERANCE
+
+
+def right_device(row: dict[str, Any]) -> bool:
+    """Whether the choice is the faster device, or either where they are a tie."""
+    ratio = row["device_ratio"]
+    allowed = {
+        "cpu": ratio <= TIE,
+        "gpu": ratio >= 1 / TIE,
+        "either": 1 / TIE <= ratio <= TIE,
+    }
+    return bool(allowed.get(row["choice"], False))
+
+
+def share(hits: Sequence[bool]) -> str:
+    return f"{sum(hits)} of {len(hits)}" + (f" ({sum(hits) / len(hits):.1%})" if hits else "")
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """What was asked for, what was found, and the goal."""
+    regrets = [row["regret"] for row in rows if row["regret"] is not None]
+    leads = [row["lead"] > 1 for row in rows if row.get("lead") is not None]
+    devices = [row for row in rows if row.get("device_ratio") is not None]
+    told = [row for row in devices if row["choice"] in DEVICES]
+    clear = [row for row in rows if not row["tie"]]
+    mean = math.exp(sum(map(math.log, regrets)) / len(regrets)) if regrets else math.nan
+    return [
+        ("pick within 5 % of the best", share([r <= TIE for r in regrets]), ">= 98 %"),
+        ("pick that could not be measured", share([r["regret"] is None for r in rows]), "0"),
+        ("pick over the best, geometric mean", f"{mean:.4f}", "<= 1.01"),
+        ("the worst", f"{max(regrets, default=math.nan):.3f}", "<= 1.10"),
+        ("a lead stated at 95 % that is one", share(leads), ">= 95 %"),
+        ("device right, or a tie", share([right_device(row) for row in devices]), ">= 98 %"),
+        (
+            "a device stated that is the faster one",
+            share([(row["choice"] == "gpu") == (row["device_ratio"] > 1) for row in told]),
+            ">= 95 %",
+        ),
+        ("second run: the same pick, ties aside", share([r["same"] for r in clear]), ">= 98 %"),
+        (
+            "second run: the same device, ties aside",
+            share([row["same_choice"] for row in devices if not row["either"]]),
+            ">= 98 %",
+        ),
+    ]
+
+
+HEADER = ("scenario", "size", "simulated GPU", "contenders", "pick", "pick / best", "best")
+
+
+def markdown(rows: Sequence[dict[str, Any]], six: dict[str, Any] | None) -> str:
+    lines = [HEADER, ("---",) * len(HEADER)]
+    for row in rows:
+        same = row["pick"] == row["best"]
+        lines.append(
+            (
+                row["scenario"],
+                row["size"],
+                f"{row['speed']:g}x" if row["speed"] else "-",
+                str(row["contenders"]),
+                str(row["pick"]).partition("/")[2] + (" (tie)" if row["tie"] else ""),
+                "-" if row["regret"] is None else f"{row['regret']:.3f}",
+                "the same" if same else row["best"].partition("/")[2],
+            )
+        )
+    figures = [("what", "found", "goal"), ("---",) * 3, *summary(rows)]
+    for name, known in (six or {}).items():
+        goal = "<= 20 s" if name == "quick" else "<= 60 s"
+        agree = f"{known['seconds']:.1f} s; {known['same']} of {known['clear']} clear picks agree"
+        figures.append((f"the six rows, {name}, the longer of two runs", agree, goal))
+    parts = ("\n".join(f"| {' | '.join(line)} |" for line in part) for part in (figures, lines))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scenarios", nargs="*", help="default all, those on request too")
+    parser.add_argument("--again", action="store_true", help="forget what was kept")
+    arguments = parser.parse_args()
+    rows = scenarios.load()
+    if arguments.again:
+        KEPT.unlink(missing_ok=True)
+    kept = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
+    chosen = [rows[name] for name in arguments.scenarios] or list(rows.values())
+    known = {(row.get("scenario"), row.get("size")) for row in kept}
+    for place in grid(chosen):
+        if (place.scenario, place.size) not in known:
+            _keep(kept, judge(place, rows))
+    if not arguments.scenarios and not any("six" in row for row in kept):
+        _keep(kept, {"six": table_of_six()})
+    six = next((row["six"] for row in kept if "six" in row), None)
+    print(markdown([row for row in kept if "scenario" in row], six))
+
+
+def _keep(kept: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    kept.append(row)
+    with KEPT.open("a") as out:
+        out.write(json.dumps(row) + "\n")
+    print(json.dumps(row), file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

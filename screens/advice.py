@@ -1,0 +1,60 @@
+"""What a verdict knows beyond the answer: crossover, time to result, cost; as lines of text."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from workbench import sweeps
+from workbench.advisor import crossover, economics, payoff
+from workbench.document import Verdict
+from workbench.report import Report, Row
+
+from .widgets.curve import curve_lines
+from .widgets.table import Column, Line, table_lines
+from .widgets.text import Fact, fact
+
+PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
+
+_YARDSTICKS = (
+    Column("0", ""),
+    Column("1", "Contender", minimum=18),
+    Column("2", "Value"),
+    Column("4", "Ahead by (95 %)", rank=1),
+    Column("3", "Of", rank=2, minimum=18),
+)
+
+
+def advice_facts(verdict: Verdict) -> list[Fact]:
+    """Crossover, break-even points and the best by each yardstick, a line each."""
+    facts = []
+    if verdict.crossover is not None:
+        facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
+    for number, sentence in enumerate(payoff.sentences(verdict)):
+        facts.append(fact(" " if number else "pays off", sentence))
+    for name, contender, value, _, ahead in economics.rows(verdict):
+        facts.append(fact(name, f"{contender}, {value}, ahead by {ahead}"))
+    for number, sentence in enumerate(economics.unknowns(verdict)):
+        facts.append(fact(" " if number else "unknown", sentence, "dim"))
+    return facts
+
+
+def yardstick_lines(verdict: Verdict, width: int) -> list[Content]:
+    """Fastest, cheapest and most frugal side by side; empty where only time was known."""
+    lines = [
+        Line(cells[0], {str(place): Content(text) for place, text in enumerate(cells)})
+        for cells in economics.rows(verdict)
+    ]
+    return table_lines(_YARDSTICKS, lines, width) if lines else []
+
+
+def crossover_lines(row: Row, report: Report, width: int) -> list[Content]:
+    """The curves over the size of a scenario; empty where its crossover was not looked for."""
+    name = row.plan.scenario
+    rows = [r for r in report.rows.values() if r.plan.of == name or r is row]
+    found = [sweep for sweep in sweeps.sweeps(rows) if sweep.scenario == name]
+    if not found:
+        return []
+    at = sweeps.place_of(row, list(found[0].axes))
+    pick = row.verdict.pick if row.verdict is not None else None
+    label = report.contenders[pick].case.label if pick in report.contenders else None
+    return curve_lines(found[0], at, label, width, PLOT_HEIGHT)

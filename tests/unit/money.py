@@ -1,0 +1,59 @@
+"""Runs of one row with set-up times, prices and power of one's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from builders import events
+
+from workbench import events as ev
+from workbench.advisor.scenarios import Scenario
+from workbench.contract import Case
+from workbench.document import SetupTimes, Telemetry
+from workbench.report import Report
+
+
+def told(
+    blocks: Mapping[Case, Sequence[Sequence[float]]],
+    *,
+    setups: Mapping[Case, SetupTimes] | None = None,
+    first_s: Mapping[Case, float] | None = None,
+    prices: Mapping[str, float] | None = None,
+    power: Mapping[Case, Telemetry] | None = None,
+    row: Scenario | None = None,
+) -> Report:
+    """A finished run; without its own, a first step takes as long as any."""
+    by_id = {c.id: c for c in blocks}
+    found: list[ev.AnyEvent] = []
+    for event in events(blocks, gpus=["cuda:0"], row=row):
+        match event:
+            case ev.RacePlanned():
+                event = msgspec.structs.replace(event, prices=dict(prices or {}))
+            case ev.CasePrepared():
+                c = by_id[event.case]
+                first = (first_s or {}).get(c, 0.0)
+                event = msgspec.structs.replace(
+                    event,
+                    setup=(setups or {}).get(c, SetupTimes(import_s=1.0)),
+                    warmup=msgspec.structs.replace(event.warmup, first_s=first),
+                )
+            case ev.CaseFinished():
+                c = by_id[event.case]
+                event = msgspec.structs.replace(event, telemetry=(power or {}).get(c))
+        found.append(event)
+    return Report.of(found)
+
+
+def watts(*, counted: float | None = None, read: float | None = None) -> Telemetry:
+    """The power of a contender's device, by its counter or by readings."""
+    return Telemetry(
+        readings=4,
+        clock_before_mhz=None,
+        clock_mhz=None,
+        clock_after_mhz=None,
+        power_w=read,
+        temperature_c=None,
+        slowed={},
+        counted_power_w=counted,
+    )

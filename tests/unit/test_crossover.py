@@ -1,0 +1,182 @@
+"""Which size to race next, and what the races of several sizes say together."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from workbench.advisor.crossover import (
+    MOST_POINTS,
+    Measured,
+    conclude,
+    find_change,
+    next_value,
+    sentence,
+)
+from workbench.advisor.facts import Crossover
+from workbench.advisor.scenarios import Size
+from workbench.contender import Block, Contender
+from workbench.contract import Case, Work
+from workbench.document import SetupTimes
+
+SIZE = Size("batch", 1, 1024)
+CPU = Case("work", "cpu", "torch", "fp32", threads=8)
+INT8 = Case("work", "cpu", "onnxruntime", "int8", threads=8, quantization="static")
+GPU = Case("work", "cuda:0", "torch", "fp32")
+ROUNDS = 6
+
+
+def contender(case: Case, times_s: list[float], *, transfers: str = "step") -> Contender:
+    return Contender(
+        case=case,
+        scenario="row",
+        objective="throughput",
+        work=Work(1e6, 1e6, 1.0, "samples", 0.0, transfers=transfers),
+        blocks=[Block(number, [time_s], []) for number, time_s in enumerate(times_s)],
+    )
+
+
+def steady(value: float, steps_s: Mapping[Case, float], **of_work: str) -> Measured:
+    return Measured(
+        value, [contender(case, [s] * ROUNDS, **of_work) for case, s in steps_s.items()]
+    )
+
+
+def search(
+    measure: Callable[[float], Measured], size: Size = SIZE, *, whole: bool = True, at: float = 32
+) -> tuple[list[Measured], Crossover | None]:
+    """As the engine does it, from the row's own size."""
+    points = [measure(at)]
+    while (value := next_value(points, size, whole=whole)) is not None:
+        points.append(measure(value))
+    return points, conclude(points, size.name, whole=whole)
+
+
+def test_the_crossing_of_two_known_curves_is_closed_in_on() -> None:
+    points, found = search(lambda n: steady(n, {CPU: n / 12, GPU: 1 + n / 1e4}))
+    assert found is not None
+    assert (found.between, found.below, found.above) == ("device", "cpu", "gpu")
+    assert found.value in (12, 13)
+    assert found.ci95 is not None
+    assert found.ci95[0] <= 12 <= found.ci95[1] <= 12 * 1.5
+    assert found.searched == (1, 1024)
+    assert len(points) <= MOST_POINTS
+    assert [p.value for p in found.points] == sorted(p.value for p in points)
+    assert sentence(found).startswith(f"The GPU leads from batch {found.value} (95 %: ")
+    assert sentence(found).endswith(", transfers included; below it the CPU.")
+
+
+def test_a_lead_that_never_changes_is_told_for_the_range_that_was_searched() -> None:
+    points, found = search(lambda n: steady(n, {CPU: 1.0, GPU: 2.0}))
+    assert len(points) == 3  # its own size and both ends
+    assert found is not None
+    assert (found.value, found.ci95, found.above) == (None, None, None)
+    assert sentence(found) == "The CPU leads from batch 1 to 1,024."
+    assert [point.ratio for point in found.points] == [0.5] * 3
+
+
+def test_without_a_gpu_the_contenders_are_told_apart() -> None:
+    _, found = search(lambda n: steady(n, {CPU: 1 + n, INT8: 40 + n / 4}))
+    assert found is not None
+    assert found.between == "contender"
+    assert (found.below, found.above) == (CPU.label, INT8.label)
+    assert found.ci95 is not None
+    assert found.ci95[0] <= 52 <= found.ci95[1]
+    assert "cpu onnxruntime int8" in sentence(found)
+
+
+def test_a_contender_that_another_only_equals_is_not_overtaken() -> None:
+    _, found = search(lambda n: steady(n, {CPU: 1.0, INT8: 1.0 if n > 100 else 2.0}))
+    assert found is not None
+    assert found.value is None
+
+
+def test_a_size_without_contenders_bounds_what_was_searched() -> None:
+    def measure(n: float) -> Measured:
+        return steady(n, {CPU: 1.0, GPU: 2.0}) if n < 1000 else Measured(n, ())
+
+    _, found = search(measure)
+    assert found is not None
+    assert found.searched == (1, 32)
+
+
+def test_nothing_is_concluded_from_a_single_size() -> None:
+    assert conclude([steady(8, {CPU: 1.0, GPU: 2.0})], "batch", whole=True) is None
+    assert conclude([Measured(8, ()), Measured(9, ())], "batch", whole=True) is None
+
+
+def test_transfers_move_the_crossing_to_larger_sizes() -> None:
+    def measure(n: float) -> Measured:
+        point = steady(n, {CPU: n * n / 1e4, GPU: 1.0 + n * n / 1e6}, transfers="setup")
+        for each in point.contenders:
+            each.setup = SetupTimes(transfer_s=n / 50, transfer_out_s=n / 100)
+        return point
+
+    _, found = search(measure)
+    assert found is not None
+    assert found.value is not None
+    assert found.value_with_transfers is not None
+    # n^2 / 1e4 = 1 + n^2 / 1e6 + 0.03 n
+    assert found.value_with_transfers == pytest.approx(330, rel=0.15)
+    assert found.value == pytest.approx(100, rel=0.1)
+    assert "with transfers in every step from" in sentence(found)
+
+
+def test_transfers_that_nobody_timed_are_not_known() -> None:
+    _, found = search(lambda n: steady(n, {CPU: n / 12, GPU: 1.0}, transfers=""))
+    assert found is not None
+    assert {point.ratio_with_transfers for point in found.points} == {None}
+
+
+def test_sizes_that_contradict_one_another_widen_the_interval() -> None:
+    ratios = {1: 0.2, 8: 0.8, 12: 1.2, 16: 0.8, 24: 1.5, 1024: 4.0}
+    points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in ratios.items()]
+    change = find_change(points)
+    assert change is not None
+    assert change.bracket == (8, 24)
+    found = conclude(points, "batch", whole=True)
+    assert found is not None
+    assert found.ci95 is not None
+    assert found.ci95[0] <= 8
+    assert found.ci95[1] >= 24
+
+
+def test_sizes_that_are_no_whole_numbers_are_bisected_too() -> None:
+    size = Size("mib", 0.01, 100)
+    _, found = search(lambda n: steady(n, {CPU: n, GPU: 0.37}), size, whole=False, at=1.0)
+    assert found is not None
+    assert found.ci95 is not None
+    assert found.ci95[0] <= 0.37 <= found.ci95[1]
+
+
+def noisy(rng: random.Random, crossing: float, slope: float) -> Callable[[float], Measured]:
+    """Rounds share their noise; each preparation is a little faster or slower than the last."""
+
+    def measure(n: float) -> Measured:
+        cpu = (n / crossing) ** slope * math.exp(rng.gauss(0, 0.01))
+        common = [rng.gauss(0, 0.1) for _ in range(ROUNDS)]
+        times = {
+            case: [step * math.exp(each + rng.gauss(0, 0.02)) for each in common]
+            for case, step in {CPU: cpu, GPU: 1.0}.items()
+        }
+        return Measured(n, [contender(case, found) for case, found in times.items()])
+
+    return measure
+
+
+def test_the_interval_holds_the_true_crossing_as_often_as_it_says() -> None:
+    rng = random.Random(7)
+    held, widths, runs = 0, [], 100
+    for _ in range(runs):
+        crossing = math.exp(rng.uniform(math.log(3), math.log(300)))
+        _, found = search(noisy(rng, crossing, rng.uniform(0.2, 1.2)), whole=False)
+        assert found is not None
+        assert found.ci95 is not None
+        low, high = found.ci95
+        held += low <= crossing <= high
+        widths.append(high / low)
+    assert held >= 0.95 * runs
+    assert sorted(widths)[runs // 2] <= 1.75

@@ -1,0 +1,300 @@
+"""Prices as they are given, and what each contender costs in money and in joules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import case, machine, scenario, steady
+from hypothesis import given
+from hypothesis import strategies as st
+from money import told, watts
+
+from workbench import refusals
+from workbench.advisor import economics, scenarios
+from workbench.advisor.objective import block_value
+from workbench.advisor.verdict import decide
+from workbench.contender import ENERGY
+from workbench.document import SetupTimes, Verdict
+from workbench.export.advice import advice_text
+from workbench.plan import fill_cases, planned, resolve
+from workbench.prices import LEAST, MOST, given_prices, price_of
+from workbench.replay import events_of
+from workbench.report import Report
+from workbench.request import Request, UsageError
+
+CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
+RACED = {CPU: steady(0.010), CPU_B: steady(0.012), GPU: steady(0.001)}
+DEVICES = st.sampled_from(["cpu", "gpu", "cuda:0", "cuda:12", "fake:0"])
+PRICES = st.dictionaries(DEVICES, st.floats(LEAST, MOST), max_size=5)
+
+
+def verdict(blocks=RACED, row=None, **options) -> Verdict:
+    row = row or scenario()
+    return decide(told(blocks, row=row, **options), row)
+
+
+def best(found: Verdict, objective: str):
+    return next(each for each in found.by_objective if each.objective == objective)
+
+
+# ------------------------------------------------------------------ prices
+
+
+@given(PRICES)
+def test_prices_read_as_they_are_written(prices: dict[str, float]) -> None:
+    assert given_prices([f"{device}={price!r}" for device, price in prices.items()], None) == prices
+
+
+@given(st.text(max_size=20) | st.builds("{}={}".format, DEVICES, st.text(max_size=8)))
+def test_any_text_is_a_price_or_one_line_that_says_why_not(text: str) -> None:
+    try:
+        found = given_prices([text], None)
+    except UsageError as error:
+        assert "\n" not in str(error)
+        assert "--price" in str(error)
+    else:
+        assert all(LEAST <= price <= MOST for price in found.values())
+
+
+@pytest.mark.parametrize(
+    ("texts", "told_"),
+    [
+        (["cpu=-1"], "not cpu at -1.0"),
+        (["cpu=0"], "not cpu at 0.0"),
+        (["gpu=nan"], "not gpu at nan"),
+        (["gpu=inf"], "not gpu at inf"),
+        (["gpu=cheap"], "'cheap' is not a number"),
+        (["gpu"], "DEVICE=PER_HOUR"),
+        (["gpus=1"], "did you mean gpu?"),
+        (["fake:0@8=1"], "unknown device"),
+        (["cpu=1", "cpu=1"], "given twice"),
+    ],
+)
+def test_a_wrong_price_says_what_is_wrong(texts: list[str], told_: str) -> None:
+    with pytest.raises(UsageError) as error:
+        given_prices(texts, None)
+    assert told_ in str(error.value)
+
+
+def test_a_file_of_prices_and_an_option_that_goes_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text('[per_hour]\ncpu = 0.10\ngpu = 3\n"cuda:1" = 1.2\n')
+    assert given_prices([], str(file)) == {"cpu": 0.10, "gpu": 3.0, "cuda:1": 1.2}
+    assert given_prices(["gpu=2.99"], str(file)) == {"cpu": 0.10, "gpu": 2.99, "cuda:1": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("content", "told_"),
+    [
+        (b"[per_hour]\ncpu = = 1\n", "line 2"),
+        (b"[per_hour]\ncuda:1 = 1\n", "line 2"),
+        (b"[per_hour]\ncpu = 1\ncpu = 2\n", "line 3"),
+        (b"", "one table [per_hour]"),
+        (b"cpu = 1\n", "'cpu' does not belong there"),
+        (b"per_hour = 3\n", "it has none"),
+        (b"[per_hour]\ncpu = -0.5\n", "not cpu at -0.5"),
+        (b"[per_hour]\ncpu = nan\n", "not cpu at nan"),
+        (b"[per_hour]\ncpu = true\n", "the price of cpu is a number"),
+        (b'[per_hour]\ncpu = "1"\n', "the price of cpu is a number"),
+        (b"[per_hour]\ntpu = 1\n", "unknown device"),
+        (b"[per_hour]\ncpu = 1" + b"0" * 400, "a price lies between"),
+        (b"[per_hour]\ncpu = 1" + b"0" * 5000, "is not TOML"),
+        (b"\xff\xfe", "is not TOML"),
+    ],
+)
+def test_a_broken_file_of_prices_is_one_line(tmp_path: Path, content: bytes, told_: str) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        given_prices([], str(file))
+    assert told_ in str(error.value)
+    assert "prices.toml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "gone.toml"):
+        with pytest.raises(UsageError, match="cannot be read"):
+            given_prices([], str(path))
+
+
+def test_the_price_of_a_device_goes_before_that_of_its_kind() -> None:
+    prices = {"gpu": 3.0, "cuda:1": 1.0}
+    assert price_of("cuda:0", prices) == 3.0
+    assert price_of("cuda:1", prices) == 1.0
+    assert price_of("cuda:1", prices, gpus=4) == 4.0
+    assert price_of("cpu", prices) is None
+    assert price_of("cpu", {"cpu": 0.1}, gpus=4) == 0.1  # the ranks share one machine
+
+
+def test_prices_are_checked_before_anything_runs_and_go_into_the_plan() -> None:
+    with pytest.raises(UsageError, match="--price"):
+        resolve(Request(prices=("cpu=-1",)), {})
+    request = Request(scenarios=("branching",), prices=("cpu=0.1",))
+    (row,) = resolve(request, scenarios.load())
+    fill_cases([row], request, machine())
+    event = planned(row, request, 0.0)
+    assert event.prices == {"cpu": 0.1}
+    assert "--price cpu=0.1" in event.reproduce
+
+
+# ------------------------------------------------------------------- costs
+
+
+def test_a_plain_verdict_needs_no_more_words() -> None:
+    found = verdict()
+    assert (found.by_objective, found.costs, found.prices) == ([], [], {})
+    assert advice_text(found) == ""
+
+
+def test_a_million_items_cost_their_hours() -> None:
+    found = verdict(prices={"cpu": 0.36, "gpu": 36.0})
+    costs = {cost.id: cost for cost in found.costs}
+    # 10 ms for 64 samples: 15,625 steps for a million, 156.25 s, at 0.36 an hour.
+    assert costs[CPU.id].per_million == pytest.approx(0.015625, rel=0.01)
+    assert costs[GPU.id].per_million == pytest.approx(0.15625, rel=0.01)
+    assert costs[CPU.id].joules_per_item is None
+
+
+def test_the_fastest_is_not_always_the_cheapest() -> None:
+    found = verdict(prices={"cpu": 0.36, "gpu": 36.0})
+    fastest, cheapest = best(found, "fastest"), best(found, "cheapest")
+    assert (fastest.pick, fastest.unit) == (found.pick, "s/step") == (GPU.id, "s/step")
+    assert fastest.ratio == found.pick_ratio
+    assert (cheapest.pick, cheapest.runner_up) == (CPU.id, CPU_B.id)
+    assert cheapest.unit == "per million samples"
+    assert cheapest.ratio_ci95[0] < 1.2 < cheapest.ratio_ci95[1]
+    assert best(found, "most_frugal").unknown.code == "no_energy"
+
+
+def test_between_devices_the_ratio_is_that_of_times_and_of_prices() -> None:
+    found = verdict({CPU: steady(0.010), GPU: steady(0.001)}, prices={"cpu": 0.5, "gpu": 3.0})
+    cheapest = best(found, "cheapest")
+    factor = 0.5 / 3.0
+    assert cheapest.pick == GPU.id
+    assert cheapest.ratio == pytest.approx(found.device_ratio * factor)
+    expected = tuple(end * factor for end in found.device_ratio_ci95)
+    assert cheapest.ratio_ci95 == pytest.approx(expected, rel=1e-6)
+
+
+@given(st.floats(0.01, 100), st.floats(0.01, 100), st.floats(0.01, 100))
+def test_another_currency_changes_no_pick_and_no_ratio(cpu: float, gpu: float, rate: float) -> None:
+    one = best(verdict(prices={"cpu": cpu, "gpu": gpu}), "cheapest")
+    other = best(verdict(prices={"cpu": cpu * rate, "gpu": gpu * rate}), "cheapest")
+    if abs(one.ratio - 1) > 1e-9:
+        assert other.pick == one.pick
+    assert other.ratio == pytest.approx(one.ratio)
+    assert other.value == pytest.approx(one.value * rate)
+
+
+def test_without_a_price_for_each_device_the_cheapest_is_unknown() -> None:
+    found = verdict(prices={"cpu": 0.1})
+    cheapest = best(found, "cheapest")
+    assert cheapest.pick is None
+    text = advice_text(found)
+    assert "no price was given for cuda:0 (add --price gpu=...)" in " ".join(text.split())
+    assert {cost.id: cost.per_million is None for cost in found.costs}[GPU.id]
+
+
+def test_of_whole_runs_the_start_is_paid_for_too() -> None:
+    row = scenario(objective="time_to_result")
+    found = verdict({CPU: steady(1.0)}, row=row, prices={"cpu": 3600.0})
+    (cost,) = found.costs
+    assert cost.per_million == pytest.approx(2.0 * 1e6 / 64, rel=0.01)  # import 1 s and run 1 s
+    assert best(found, "fastest").unit == "s/run"
+    assert best(found, "fastest").value == pytest.approx(2.0, rel=0.01)
+
+
+# ------------------------------------------------------------------ energy
+
+
+def test_joules_by_the_counter_go_before_those_by_readings() -> None:
+    power = {
+        CPU: watts(read=50.0),
+        CPU_B: watts(counted=80.0, read=10.0),
+        GPU: watts(counted=640.0),
+    }
+    found = verdict(power=power)
+    costs = {cost.id: cost for cost in found.costs}
+    assert costs[CPU.id].joules_from == economics.READINGS
+    assert costs[CPU_B.id].joules_from == costs[GPU.id].joules_from == economics.COUNTER
+    assert costs[CPU_B.id].joules_per_item == pytest.approx(80 * 0.012 / 64, rel=0.01)
+    frugal = best(found, "most_frugal")
+    assert (frugal.pick, frugal.runner_up, frugal.unit) == (CPU.id, GPU.id, "J/sample")
+    assert frugal.ratio == pytest.approx(0.64 / 0.5, rel=0.01)
+    assert frugal.ratio_ci95 is None
+    assert [each.objective for each in found.by_objective] == ["fastest", "most_frugal"]
+
+
+def test_rapl_around_the_blocks_goes_before_readings() -> None:
+    report = told({CPU: steady(1.0)}, power={CPU: watts(read=50.0)})
+    (contender,) = report.rows["row"].contenders
+    contender.blocks[0].figures = {ENERGY: 30.0}
+    assert economics.step_energy(contender) == (30.0, economics.COUNTER)
+
+
+def test_where_one_kind_of_device_is_silent_nobody_is_the_most_frugal() -> None:
+    found = verdict(power={GPU: watts(counted=300.0)}, prices={"cpu": 1.0, "gpu": 2.0})
+    assert "of the CPU" in best(found, "most_frugal").unknown.message
+    assert any(cost.joules_per_item for cost in found.costs)
+    assert verdict(power={GPU: watts(counted=300.0)}).by_objective == []
+
+
+# --------------------------------------------------- a row that counts cost
+
+
+def test_cost_is_the_price_of_the_seconds() -> None:
+    assert block_value("cost", [2.0], SetupTimes(), price_per_hour=1800.0) == 1.0
+    assert block_value("cost", [2.0], SetupTimes()) is None
+
+
+def test_a_row_may_count_cost() -> None:
+    row = scenario(objective="cost")
+    found = verdict(row=row, prices={"cpu": 0.1, "gpu": 10.0})
+    assert (found.choice, found.pick) == ("cpu", CPU.id)
+    assert found.device_ratio == pytest.approx(0.1, rel=0.02)
+    assert best(found, "fastest").pick == GPU.id
+    assert any("in cost" in reason for reason in found.reasons)
+
+
+def test_who_has_no_price_is_not_raced_for_cost() -> None:
+    assert refusals.unpriced(GPU, "throughput", None) is None
+    assert refusals.unpriced(GPU, "cost", 1.0) is None
+    reason = refusals.unpriced(GPU, "cost", None)
+    assert "add --price gpu=" in reason.message
+
+
+# ------------------------------------------------------------------- words
+
+
+def test_the_yardsticks_stand_side_by_side() -> None:
+    power = {CPU: watts(read=50.0), GPU: watts(counted=640.0)}
+    raced = {CPU: steady(0.01), GPU: steady(0.0015)}
+    found = verdict(raced, prices={"cpu": 0.36, "gpu": 36.0}, power=power)
+    rows = economics.rows(found)
+    assert [row[0] for row in rows] == ["fastest", "cheapest", "most frugal"]
+    assert all(len(row) == len(economics.HEADER) for row in rows)
+    assert rows[0][1:3] == ("cuda:0 torch fp32", "1.50 ms/step")
+    assert rows[1][2] == "0.0156 per million samples"
+    assert rows[2][2].endswith(" mJ/sample")
+    assert rows[2][4] == "about 1.92x"
+
+
+@pytest.mark.parametrize(
+    ("items", "one"), [("samples", "sample"), ("launches", "launch"), ("bytes", "byte")]
+)
+def test_one_of_many(items: str, one: str) -> None:
+    assert economics.one_of(items) == one
+
+
+@given(PRICES, st.sampled_from(["throughput", "time_to_result", "cost", "latency_p99"]))
+def test_a_verdict_with_prices_follows_again_from_its_document(prices, objective: str) -> None:
+    row = scenario(objective=objective)
+    report = told(RACED, prices=prices, power={CPU: watts(read=50.0)}, row=row)
+    found = decide(report, row)
+    report.rows["row"].verdict = found
+    written = msgspec.json.encode(report.document())
+    document = msgspec.json.decode(written, type=type(report.document()))
+    assert decide(Report.of(events_of(document)), row) == found

@@ -1,0 +1,173 @@
+"""The break-even points of a verdict: where two totals are level, and what is said of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from builders import case, scenario, steady
+from hypothesis import given
+from hypothesis import strategies as st
+from money import told
+
+from workbench.advisor.payoff import break_even, fixed_s, sentence, sentences
+from workbench.advisor.verdict import decide
+from workbench.contract import Case
+from workbench.document import Payoff, SetupTimes, Verdict
+
+CPU, GPU = case("cpu-a"), case("cuda:0-a")
+COMPILED = replace(CPU, mode="compile")
+SOON, LATE = SetupTimes(import_s=1.0), SetupTimes(import_s=1.0, build_s=0.5, compile_s=2.5)
+seconds = st.floats(1e-6, 1e4)
+
+
+def verdict(blocks, row=None, **options) -> Verdict:
+    row = row or scenario()
+    return decide(told(blocks, row=row, **options), row)
+
+
+# --------------------------------------------------------------- break-even
+
+
+@given(seconds, seconds, seconds, seconds)
+def test_at_the_break_even_point_both_totals_are_equal(f_a, s_a, f_b, s_b) -> None:
+    steps = break_even(f_a, s_a, f_b, s_b)
+    if steps:
+        assert f_a + steps * s_a == pytest.approx(f_b + steps * s_b, rel=1e-9)
+        assert f_a > f_b
+        assert s_a < s_b
+
+
+@given(seconds, seconds, seconds, seconds)
+def test_who_never_catches_up_is_never_ahead_and_who_leads_from_the_first_always(
+    f_a, s_a, f_b, s_b
+) -> None:
+    steps = break_even(f_a, s_a, f_b, s_b)
+    for n in (1, 1000):
+        if steps is None:
+            assert s_a >= s_b
+        elif steps == 0:
+            assert f_a + n * s_a <= f_b + n * s_b
+
+
+@given(seconds, seconds, seconds, seconds, st.floats(0.1, 10))
+def test_another_unit_of_time_changes_no_number_of_steps(f_a, s_a, f_b, s_b, unit) -> None:
+    steps = break_even(f_a, s_a, f_b, s_b)
+    again = break_even(f_a * unit, s_a * unit, f_b * unit, s_b * unit)
+    if steps and again and abs(s_a / s_b - 1) > 1e-3 and abs(f_a / f_b - 1) > 1e-3:
+        assert again == pytest.approx(steps, rel=1e-6)
+
+
+# ---------------------------------------------------------------- a verdict
+
+
+def test_compilation_pays_off_after_as_many_steps_as_it_saves() -> None:
+    found = verdict(
+        {CPU: steady(0.010), COMPILED: steady(0.005)}, setups={CPU: SOON, COMPILED: LATE}
+    )
+    (one,) = found.payoffs  # the pick over who starts soonest is the same pair
+    assert (one.id, one.over) == (COMPILED.id, CPU.id)
+    assert (one.fixed_s, one.over_fixed_s) == (4.0, 1.0)
+    assert one.steps == pytest.approx(3.0 / 0.005, rel=0.02)
+    assert one.items == pytest.approx(one.steps * 64)
+    low, high = one.steps_ci95
+    assert low < one.steps < high
+    total = one.fixed_s + one.steps * one.step_s
+    assert total == pytest.approx(one.over_fixed_s + one.steps * one.over_step_s)
+    assert sentences(found) == [
+        f"cpu torch fp32 compile t8 starts 3.00 s later than cpu torch fp32 t8 and has caught up "
+        f"after 601 steps (7.00 s), 95 %: {math.ceil(low)}-{math.ceil(high)}."
+    ]
+
+
+def test_a_gpu_that_is_faster_and_ready_sooner_is_ahead_from_the_first() -> None:
+    found = verdict({CPU: steady(0.01), GPU: steady(0.001)}, setups={CPU: LATE, GPU: SOON})
+    (one,) = found.payoffs
+    assert (one.id, one.steps, one.steps_ci95, one.items) == (GPU.id, 0.0, None, 0.0)
+    assert "ahead of cpu torch fp32 t8 from the first step" in sentences(found)[0]
+
+
+def test_a_gpu_that_is_slower_and_ready_later_never_pays() -> None:
+    found = verdict({CPU: steady(0.01), GPU: steady(0.02)}, setups={CPU: SOON, GPU: LATE})
+    (one,) = found.payoffs
+    assert (one.id, one.steps, one.items) == (GPU.id, None, None)
+    assert sentences(found)[0].endswith("gains nothing by it: a step takes 2.00x as long.")
+
+
+def test_the_one_with_the_larger_fixed_cost_is_the_one_that_catches_up() -> None:
+    found = verdict({CPU: steady(0.01), GPU: steady(0.02)}, setups={CPU: LATE, GPU: SOON})
+    (one,) = found.payoffs
+    assert (one.id, one.over) == (CPU.id, GPU.id)
+    assert one.steps == pytest.approx(300, rel=0.02)
+
+
+def test_fixed_costs_that_differ_as_observations_do_are_no_pair() -> None:
+    near = {CPU: SetupTimes(import_s=2.0), GPU: SetupTimes(import_s=2.1)}
+    assert verdict({CPU: steady(0.01), GPU: steady(0.001)}, setups=near).payoffs == []
+    brief = {CPU: SetupTimes(build_s=0.001), GPU: SetupTimes(build_s=0.006)}
+    assert verdict({CPU: steady(0.01), GPU: steady(0.001)}, setups=brief).payoffs == []
+
+
+def test_what_two_share_does_not_hide_what_sets_them_apart() -> None:
+    setups = {CPU: SetupTimes(import_s=9.0), COMPILED: SetupTimes(import_s=9.0, compile_s=0.3)}
+    found = verdict({CPU: steady(0.02), COMPILED: steady(0.01)}, setups=setups)
+    assert found.payoffs[0].steps == pytest.approx(30, rel=0.05)
+
+
+def test_the_first_call_counts_beyond_a_steady_one() -> None:
+    report = told({CPU: steady(0.01), GPU: steady(0.001)}, first_s={CPU: 0.01, GPU: 0.901})
+    cpu, gpu = report.rows["row"].contenders
+    assert fixed_s(cpu) == pytest.approx(1.0, abs=1e-3)
+    assert fixed_s(gpu) == pytest.approx(1.9, abs=1e-3)
+    assert decide(report, scenario()).payoffs[0].steps == pytest.approx(100, rel=0.05)
+
+
+def test_steps_that_are_not_told_apart_have_no_interval_and_no_promise() -> None:
+    setups = {CPU: SOON, COMPILED: LATE}
+    found = verdict({CPU: steady(0.01), COMPILED: steady(0.00999)}, setups=setups)
+    (one,) = found.payoffs
+    assert one.steps is not None
+    assert one.steps_ci95 is None
+    assert "too close for an interval" in sentences(found)[0]
+
+
+def test_int8_is_set_against_fp32_of_its_device_and_backend() -> None:
+    int8 = Case("work", "cpu", "torch", "int8", "dynamic", threads=8, params={"of": "a"})
+    row = scenario(precisions=("fp32", "int8"))
+    setups = {CPU: SOON, int8: LATE, GPU: SOON}
+    found = verdict(
+        {CPU: steady(0.02), int8: steady(0.01), GPU: steady(0.001)}, row=row, setups=setups
+    )
+    pairs = [(p.id, p.over) for p in found.payoffs]
+    assert pairs == [(GPU.id, int8.id), (int8.id, CPU.id)]
+
+
+def test_who_may_not_be_picked_pays_nothing_off() -> None:
+    double = case("cpu-a", "fp64")
+    found = verdict({CPU: steady(0.01), double: steady(0.001)}, setups={CPU: SOON, double: LATE})
+    assert found.payoffs == []
+
+
+def test_whole_runs_are_called_runs() -> None:
+    row = scenario(objective="time_to_result")
+    found = verdict({CPU: steady(1.0), GPU: steady(0.45)}, row=row, setups={CPU: SOON, GPU: LATE})
+    assert "has caught up after 6 runs (" in sentences(found)[0]
+
+
+@given(
+    st.floats(0, 1e6),
+    st.floats(0, 1e6),
+    st.floats(1e-9, 1e4),
+    st.floats(1e-9, 1e4),
+    st.booleans(),
+)
+def test_every_payoff_can_be_said(fixed, over_fixed, step, over_step, known: bool) -> None:
+    steps = break_even(fixed, step, over_fixed, over_step)
+    ci95 = (steps * 0.9, steps * 1.1) if steps and known else None
+    ids = "work[]/cuda:0/torch/fp32", "work[]/cpu/torch/fp32/t8"
+    text = sentence(Payoff(*ids, fixed, over_fixed, step, over_step, steps, ci95, None))
+    assert text.startswith("cuda:0 torch fp32 ")
+    assert text.endswith(".")
+    assert "nan" not in text
+    assert "inf" not in text

@@ -1,0 +1,242 @@
+"""What each contender costs, in money and in joules, and who is best by which yardstick.
+
+Prices are the user's own and exact.  Energy is what the device's own counter or sensor tells: a
+GPU's of the whole board, RAPL of the processor packages without memory, fans and power supply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from .. import units
+from ..contender import ENERGY, Contender
+from ..document import CaseCost, ObjectivePick, Reason, Verdict
+from ..measure.statistics import Ratio, median
+from . import race
+from .objective import HOUR_S, SECONDS, start_up_s
+
+MILLION = 1e6
+COUNTER, READINGS = "energy counter", "power readings"
+BY_PRICE = "cheapest"
+RUNS = "time_to_result"
+
+
+def step_energy(contender: Contender) -> tuple[float, str] | None:
+    """Joules of a steady step and where they come from; None where nothing was read.
+
+    A counter over this case alone goes first: the GPU's, then RAPL around each block.  Otherwise
+    it is the mean of the power readings, about two a second, for as long as a step took.
+    """
+    telemetry, step_s = contender.telemetry, median(contender.samples_s)
+    if contender.case.device_kind == "gpu" and contender.work.ranks > 1:
+        return None  # only the first of its GPUs is read
+    if telemetry is not None and telemetry.counted_power_w:
+        return telemetry.counted_power_w * step_s, COUNTER
+    counted = [b.figures[ENERGY] for b in contender.blocks if b.figures.get(ENERGY)]
+    if counted:
+        return median(counted), COUNTER
+    if telemetry is not None and telemetry.power_w:
+        return telemetry.power_w * step_s, READINGS
+    return None
+
+
+def occupied_s(contender: Contender) -> dict[int, float]:
+    """Seconds that are paid for, per round: a step, or start-up and a run where that counts."""
+    return contender.rounds() if contender.objective == RUNS else contender.step_rounds()
+
+
+def case_costs(eligible: Sequence[Contender]) -> list[CaseCost]:
+    """The costs of each measured contender that may be picked; empty where none has any."""
+    if not any(c.price_per_hour is not None or step_energy(c) for c in eligible):
+        return []
+    found = []
+    for contender in eligible:
+        energy, items = step_energy(contender), contender.work.items
+        found.append(
+            CaseCost(
+                id=contender.case.id,
+                price_per_hour=contender.price_per_hour,
+                per_million=per_million(contender),
+                joules_per_item=energy[0] / items if energy and items > 0 else None,
+                joules_from=energy[1] if energy else None,
+            )
+        )
+    return found
+
+
+def per_million(contender: Contender) -> float | None:
+    """The price of a million items; None without a price, or where nothing is counted."""
+    if contender.price_per_hour is None or contender.work.items <= 0:
+        return None
+    seconds = median(contender.samples_s)
+    if contender.objective == RUNS:
+        seconds += start_up_s(contender.setup)
+    return contender.price_per_hour / HOUR_S * seconds * MILLION / contender.work.items
+
+
+def by_objective(eligible: Sequence[Contender], prices: Mapping[str, float]) -> list[ObjectivePick]:
+    """The fastest, the cheapest (where prices were given) and the most frugal of a row; empty where
+    time is all there is to tell them by."""
+    if not eligible:
+        return []
+    frugal = _most_frugal(eligible)
+    if not prices and frugal.pick is None:
+        return []
+    priced = [_cheapest(eligible)] if prices else []
+    return [_fastest(eligible), *priced, frugal]
+
+
+def _fastest(eligible: Sequence[Contender]) -> ObjectivePick:
+    objective = eligible[0].objective
+    counts_time = objective in SECONDS
+
+    def value(contender: Contender) -> float:
+        if objective in ("latency_p99", RUNS):
+            return median(list(contender.rounds().values()))
+        return median(contender.samples_s)
+
+    unit = {RUNS: "s/run", "latency_p99": "s/step at p99"}.get(objective, "s/step")
+    rounds = {c.case.id: c.rounds() if counts_time else c.step_rounds() for c in eligible}
+    return _raced("fastest", eligible, rounds, value, unit)
+
+
+def _cheapest(eligible: Sequence[Contender]) -> ObjectivePick:
+    item = eligible[0].work.item
+    unit = f"per million {item}"
+    unpriced = dict.fromkeys(c.case.device for c in eligible if c.price_per_hour is None)
+    if unpriced:
+        missing = list(dict.fromkeys("cpu" if d == "cpu" else "gpu" for d in unpriced))
+        hint = "add " + " ".join(f"--price {kind}=..." for kind in missing)
+        reason = Reason("no_price", f"no price was given for {' and '.join(unpriced)}", hint)
+        return _unknown(BY_PRICE, unit, reason)
+    if any(per_million(c) is None for c in eligible):
+        return _unknown(BY_PRICE, unit, Reason("no_items", "this workload counts no items"))
+    rounds = {
+        c.case.id: {
+            number: seconds * (c.price_per_hour or 0.0) / HOUR_S
+            for number, seconds in occupied_s(c).items()
+        }
+        for c in eligible
+    }
+    return _raced(BY_PRICE, eligible, rounds, lambda c: per_million(c) or 0.0, unit)
+
+
+def _most_frugal(eligible: Sequence[Contender]) -> ObjectivePick:
+    item = eligible[0].work.item
+    unit = f"J/{one_of(item)}"
+    known = {
+        cost.id: cost.joules_per_item
+        for cost in case_costs(eligible)
+        if cost.joules_per_item is not None
+    }
+    heard = {c.case.device_kind for c in eligible if c.case.id in known}
+    silent = sorted({c.case.device_kind for c in eligible} - heard)
+    if silent:
+        names = " and ".join({"cpu": "the CPU", "gpu": "the GPU"}[kind] for kind in silent)
+        hints = {
+            "cpu": "RAPL is for root, and not in most virtual machines",
+            "gpu": "NVML tells them of most NVIDIA cards",
+        }
+        reason = Reason(
+            "no_energy",
+            f"energy and power of {names} could not be read here",
+            "; ".join(hints[kind] for kind in silent),
+        )
+        return _unknown("most_frugal", unit, reason)
+    first, *others = sorted(known, key=known.__getitem__)
+    second = others[0] if others else None
+    return ObjectivePick(
+        objective="most_frugal",
+        pick=first,
+        value=known[first],
+        unit=unit,
+        runner_up=second,
+        ratio=known[second] / known[first] if second else None,
+        ratio_ci95=None,
+    )
+
+
+def one_of(items: str) -> str:
+    """`samples` to `sample`, `launches` to `launch`."""
+    return items.removesuffix("es" if items.endswith("ches") else "s")
+
+
+def _raced(
+    name: str,
+    eligible: Sequence[Contender],
+    rounds: Mapping[str, Mapping[int, float]],
+    value: Callable[[Contender], float],
+    unit: str,
+) -> ObjectivePick:
+    order = race.ranking(rounds)
+    by_id = {c.case.id: c for c in eligible}
+    first, second = order[0], order[1] if len(order) > 1 else None
+    ratio: Ratio | None = race.ratio_between(rounds[second], rounds[first]) if second else None
+    return ObjectivePick(
+        objective=name,
+        pick=first,
+        value=value(by_id[first]),
+        unit=unit,
+        runner_up=second,
+        ratio=ratio.value if ratio else None,
+        ratio_ci95=ratio.interval if ratio else None,
+    )
+
+
+def _unknown(name: str, unit: str, reason: Reason) -> ObjectivePick:
+    return ObjectivePick(name, None, None, unit, None, None, None, reason)
+
+
+# ------------------------------------------------------------------- words
+
+HEADER = ("", "contender", "value", "ahead of", "by (95 %)")
+
+
+def rows(verdict: Verdict) -> list[tuple[str, ...]]:
+    """The best by each yardstick side by side, as cells under HEADER; of what has no best
+    `unknowns` tells.  Empty where only time was known."""
+    return [_cells(found) for found in verdict.by_objective if found.pick is not None]
+
+
+def unknowns(verdict: Verdict) -> list[str]:
+    """Why there is no pick by a yardstick, in sentences."""
+    return [
+        f"{_name(found)}: unknown, {found.unknown.message}"
+        + (f" ({found.unknown.hint})." if found.unknown.hint else ".")
+        for found in verdict.by_objective
+        if found.unknown is not None
+    ]
+
+
+def _cells(found: ObjectivePick) -> tuple[str, ...]:
+    ahead = units.ratio(found.ratio, found.ratio_ci95)
+    if found.ratio is None:
+        ahead = "too few rounds to tell" if found.runner_up else "-"
+    elif found.ratio_ci95 is not None and found.ratio_ci95[0] <= 1:
+        ahead = f"not told apart, {ahead}"
+    elif found.ratio_ci95 is None:
+        ahead = f"about {ahead}"
+    return _name(found), _short(found.pick), _value(found), _short(found.runner_up), ahead
+
+
+def _name(found: ObjectivePick) -> str:
+    return found.objective.replace("_", " ")
+
+
+def _short(case: str | None) -> str:
+    return case.partition("/")[2].replace("/", " ") if case else "-"
+
+
+def _value(found: ObjectivePick) -> str:
+    kind, slash, per = found.unit.partition("/")
+    if slash and found.value is not None:
+        shown = units.duration(found.value) if kind == "s" else units.joules(found.value)
+        return f"{shown}/{per}"
+    return f"{_money(found.value or 0.0)} {found.unit}"
+
+
+def _money(value: float) -> str:
+    """Three digits: `1,240`, `12.3`, `0.0123`, and below a thousandth `1.2e-6`."""
+    if value >= 999.5:
+        return f"{value:,.0f}"
+    return units.significant(value) if value >= 1e-3 else units.figure(value)

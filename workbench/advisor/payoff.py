@@ -1,0 +1,191 @@
+"""Time to result: when what takes longer to set up has caught up by its shorter steps.
+
+After n steps a contender has taken F + n s seconds: its fixed cost and its steady step.  Two of
+them are level at n = (F_a - F_b) / (s_b - s_a), the break-even point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from .. import units
+from ..contender import Contender
+from ..document import Payoff, Verdict
+from ..measure.statistics import median
+from ..refusals import is_compiled
+from . import race
+
+LEAST_S = 0.01  # a difference in fixed cost that nobody waits for
+NOISE = 0.1  # of a single observation; nearer than that, two fixed costs are the same
+
+
+def payoffs(
+    eligible: Sequence[Contender],
+    order: Sequence[str],
+    gpu: Contender | None,
+    cpu: Contender | None,
+) -> list[Payoff]:
+    """The break-even points that a user would ask for, at most four.
+
+    The pick over whoever starts soonest; the best `gpu` over the best `cpu`; the best compiled
+    contender over the same one plain; the best INT8 over the best FP32 beside it.  `order` holds
+    ids from best to worst.
+    """
+    by_id = {c.case.id: c for c in eligible}
+    ranked = [by_id[case] for case in order]
+    found: dict[frozenset[str], Payoff] = {}
+    for one, other in _pairs(ranked, gpu, cpu):
+        both = frozenset((one.case.id, other.case.id))
+        if both not in found and (known := payoff(one, other)) is not None:
+            found[both] = known
+    return list(found.values())
+
+
+def _pairs(
+    ranked: Sequence[Contender], gpu: Contender | None, cpu: Contender | None
+) -> Iterator[tuple[Contender, Contender]]:
+    if ranked:
+        yield ranked[0], min(ranked, key=fixed_s)
+    if gpu is not None and cpu is not None:
+        yield gpu, cpu
+    yield from _first(
+        (one, other)
+        for one in ranked
+        if is_compiled(one.case)
+        for other in ranked
+        if other.case == replace(one.case, mode=_plain(one.case.mode))
+    )
+    yield from _first(
+        (one, other)
+        for one in ranked
+        if one.case.precision == "int8"
+        for other in ranked
+        if other.case.precision == "fp32"
+        and (other.case.device, other.case.backend) == (one.case.device, one.case.backend)
+    )
+
+
+def _first(
+    pairs: Iterable[tuple[Contender, Contender]],
+) -> Iterator[tuple[Contender, Contender]]:
+    yield from (pair for pair, _ in zip(pairs, range(1), strict=False))
+
+
+def _plain(mode: str | None) -> str | None:
+    return "+".join(word for word in (mode or "").split("+") if word != "compile") or None
+
+
+def _fixed_parts(contender: Contender) -> tuple[float, ...]:
+    setup, first_s = contender.setup, contender.warmup.first_s
+    beyond = 0.0 if first_s is None else max(0.0, first_s - median(contender.samples_s))
+    parts = (setup.import_s, setup.build_s, setup.transfer_s, setup.compile_s, beyond)
+    return tuple(part or 0.0 for part in parts)
+
+
+def fixed_s(contender: Contender) -> float:
+    """Seconds that come once: import, build, transfer, compilation, and what the first call took
+    beyond a steady one.
+
+    Each was observed a single time: whoever imports a library first finds it on a cold disk, and a
+    check of the result before the first call may have paid for some of it.
+    """
+    return math.fsum(_fixed_parts(contender))
+
+
+def _alike(one: Contender, other: Contender) -> bool:
+    """Whether two fixed costs differ by no more than single observations do.
+
+    What the two share to the last digit, as the import of a common process, says nothing of it.
+    """
+    parts = zip(_fixed_parts(one), _fixed_parts(other), strict=True)
+    apart = [pair for pair in parts if pair[0] != pair[1]]
+    first, second = (math.fsum(column) for column in zip(*apart, strict=True)) if apart else (0, 0)
+    return abs(first - second) <= max(LEAST_S, NOISE * max(first, second))
+
+
+def payoff(one: Contender, other: Contender) -> Payoff | None:
+    """When `one` has caught up with `other`, or the reverse if `other` takes longer to set up and
+    steps faster; None where their fixed costs are alike or nothing is known of them.
+
+    The interval takes in that of the paired ratio of the two steps, not the fixed costs, which are
+    single observations.
+    """
+    if one is other or not (one.blocks and other.blocks) or _alike(one, other):
+        return None
+    if fixed_s(one) < fixed_s(other) and median(one.samples_s) > median(other.samples_s):
+        one, other = other, one
+    fixed, over_fixed = fixed_s(one), fixed_s(other)
+    step, over_step = median(one.samples_s), median(other.samples_s)
+    ratio = race.ratio_between(other.step_rounds(), one.step_rounds())
+    steps = break_even(fixed, step, over_fixed, over_step)
+    ci95 = None
+    if steps and ratio is not None and ratio.low > 1:
+        ends = (break_even(fixed, step, over_fixed, step * r) for r in (ratio.high, ratio.low))
+        known = [steps, *(end for end in ends if end is not None)]
+        ci95 = (min(known), max(known)) if len(known) == 3 else None
+    return Payoff(
+        id=one.case.id,
+        over=other.case.id,
+        fixed_s=fixed,
+        over_fixed_s=over_fixed,
+        step_s=step,
+        over_step_s=over_step,
+        steps=steps,
+        steps_ci95=ci95,
+        items=None if steps is None else steps * one.work.items,
+    )
+
+
+def break_even(
+    fixed_s: float, step_s: float, over_fixed_s: float, over_step_s: float
+) -> float | None:
+    """After how many steps the first has caught up; 0: it leads from the first; None: never."""
+    later, gain = fixed_s - over_fixed_s, over_step_s - step_s
+    if gain < 0 or (gain == 0 and later > 0):
+        return None
+    if later <= 0:
+        return 0.0
+    steps = later / gain
+    return steps if math.isfinite(steps) else None
+
+
+# ------------------------------------------------------------------- words
+
+
+def sentences(verdict: Verdict) -> list[str]:
+    """The payoffs of a verdict in words."""
+    noun = "run" if verdict.objective == "time_to_result" else "step"
+    return [sentence(found, noun) for found in verdict.payoffs]
+
+
+def sentence(payoff: Payoff, noun: str = "step") -> str:
+    """One payoff in words; `noun` is what a step is called."""
+    one, other = (case.partition("/")[2].replace("/", " ") for case in (payoff.id, payoff.over))
+    later = payoff.fixed_s - payoff.over_fixed_s
+    if payoff.steps == 0:
+        return f"{one} is ahead of {other} from the first {noun}: it starts {_soon(-later)}."
+    starts = f"{one} starts {_soon(-later)} than {other}"
+    if payoff.steps is None:
+        slower, _ = units.ratio_parts(payoff.step_s / payoff.over_step_s, None)
+        return f"{starts} and gains nothing by it: a {noun} takes {slower} as long."
+    number = _count(payoff.steps)
+    count = f"{number} {noun}{'' if number == '1' else 's'}"
+    level = units.duration(payoff.fixed_s + payoff.steps * payoff.step_s)
+    if payoff.steps_ci95 is None:
+        unsure = "the rounds are too few or the two too close for an interval"
+        return f"{starts} and may have caught up after {count} ({level}): {unsure}."
+    low, high = map(_count, payoff.steps_ci95)
+    return f"{starts} and has caught up after {count} ({level}), 95 %: {low}-{high}."
+
+
+def _soon(sooner_s: float) -> str:
+    return f"{units.duration(abs(sooner_s))} {'sooner' if sooner_s > 0 else 'later'}"
+
+
+def _count(steps: float) -> str:
+    """A number of steps, up to the next whole one; three digits are enough above a thousand."""
+    whole = math.ceil(steps * (1 - 1e-9))  # 600.0000001 is 600 and a rounding error
+    digits = len(str(whole)) - 3
+    return f"{round(whole, -digits) if digits > 0 else whole:,}"

@@ -1,0 +1,86 @@
+"""What an hour of a device costs, as the user gives it; none is shipped."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .request import UsageError, check_device, unknown
+
+LEAST, MOST = 1e-6, 1e9  # per hour; beyond them it is a slip, and products leave the floats
+TABLE = "per_hour"
+
+
+def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float | None:
+    """The price of `device` per hour: its own, else that of its kind; None if there is neither.
+
+    Of several `gpus` that share the work, as many times that.
+    """
+    price = prices.get(device, prices.get("cpu" if device == "cpu" else "gpu"))
+    return price if price is None or device == "cpu" else price * gpus
+
+
+def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:
+    """`--price` texts such as `gpu=2.99` and the table [per_hour] of a `--prices` file.
+
+    Keys are `cpu`, `gpu` or a device (`cuda:1`, `fake:0`); a text goes before the file.
+    UsageError, in one line, names what is wrong.
+    """
+    found = {} if file is None else read_prices(file)
+    own: dict[str, float] = {}
+    for text in texts:
+        device, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise UsageError(f"--price takes DEVICE=PER_HOUR such as gpu=2.99, not {text!r}")
+        _check_key("--price", device)
+        if device in own:
+            raise UsageError(f"--price: {device} is given twice")
+        try:
+            number = float(value)
+        except ValueError:
+            raise UsageError(
+                f"--price {device}: {value!r} is not a number; write gpu=2.99"
+            ) from None
+        own[device] = _checked("--price", device, number)
+    return {**found, **own}
+
+
+def read_prices(file: str) -> dict[str, float]:
+    """The prices of a TOML file with a table [per_hour] such as `cpu = 0.10`."""
+    where = f"--prices {file}"
+    try:
+        tables = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{where} cannot be read: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:  # it names the line
+        raise UsageError(f"{where} is not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is not TOML") from error
+    prices = tables.pop(TABLE, None)
+    if not isinstance(prices, dict) or tables:
+        problem = f"{next(iter(tables))!r} does not belong there" if tables else "it has none"
+        raise UsageError(f"{where} takes one table [{TABLE}], such as cpu = 0.10: {problem}")
+    for device in prices:
+        _check_key(where, device)
+    return {device: _checked(where, device, value) for device, value in prices.items()}
+
+
+def _check_key(where: str, device: str) -> None:
+    try:
+        check_device(device)
+        known = "@" not in device
+    except UsageError:
+        known = False
+    if not known:
+        raise unknown(f"device in {where}:", device, ["cpu", "gpu", "cuda:0", "fake:0"])
+
+
+def _checked(where: str, device: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UsageError(f'{where}: the price of {device} is a number; a device is "cuda:1" = 2.99')
+    if not LEAST <= value <= MOST:  # so written that NaN is refused
+        problem = f"{device} at {value!r:.24}"
+        raise UsageError(f"{where}: a price lies between {LEAST:g} and {MOST:g}, not {problem}")
+    return float(value)
