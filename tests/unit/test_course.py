@@ -145,7 +145,8 @@ def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
     row = scenario()
     broken = events({FAST: []}, failed={FAST: Reason("worker_died", "it died")})
     short = list(map(cut_short, events({FAST: steady(1.0, 2), SLOW: []})))
-    for built in (broken, short):
+    apart = events({FAST: steady(1.0), case("cpu-a", "fp64"): []}, failed={}, gpus=["cuda:0"])
+    for built in (broken, short, apart):
         verdict = decide(Report.of(built), row)
         live = Report.of([*built, ev.VerdictReached(at_s=9.5, verdict=verdict)])
         assert decide(Report.of(events_of(live.document())), row) == verdict

@@ -32,7 +32,7 @@ from verdicts import (
 
 from workbench import events as ev
 from workbench.advisor.verdict import decide
-from workbench.contract import Case, Work
+from workbench.contract import Work
 from workbench.document import Isa, Reason, SetupTimes, Verdict
 from workbench.replay import events_of
 from workbench.report import Report
@@ -362,7 +362,7 @@ def test_copying_that_outweighs_a_step_is_told_beside_a_ratio_of_steps() -> None
 
 # ----------------------------------------------------- the same words always
 
-CASES = [CPU, CPU_B, LOW, GPU, GPU_B]
+CASES = [CPU, CPU_B, LOW, case("cpu-a", "fp64"), GPU, GPU_B]
 times_s = st.sampled_from([0.5, 1.0, 1.01, 2.0, 30.0])
 rounds_of = st.sampled_from([0, 1, 2, 4, 8])
 reports = st.fixed_dictionaries({c: st.tuples(times_s, rounds_of) for c in CASES})
@@ -385,4 +385,3 @@ def test_order_and_replay_change_no_word(drawn, order, off, has_gpu) -> None:
     assert all(text.endswith(".") and not text.endswith("..") for text in found.reasons)
     if found.choice == "unknown":
         assert not found.reasons[0].startswith("The ")
-    assert isinstance(CPU, Case)

@@ -78,6 +78,12 @@ class Evidence:
         return {contender.case.device_kind for contender in self.eligible}
 
     @property
+    def for_the_pick(self) -> list[Contender]:
+        """Those that race for it, whatever became of them."""
+        apart = self.scenario.apart
+        return [c for c in self.row.contenders if c.case.precision not in apart]
+
+    @property
     def cut_short(self) -> bool:
         return is_cut_short(self.row)
 
@@ -227,8 +233,7 @@ def _why_unknown(found: Evidence) -> str:
         )
     if len(found.kinds) == 2:
         return "Too few rounds for an interval; it needs a larger budget"
-    lost = [c for c in found.row.contenders if c.case.device_kind not in found.kinds]
-    lost = [c for c in lost if not found.row.is_apart(c)]
+    lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
     where = f" on {NAMES['gpu' if 'cpu' in found.kinds else 'cpu']}" if found.kinds else ""
     what = "could be picked" if any(c.blocks for c in lost) else "was measured"
     if not lost:
@@ -298,10 +303,9 @@ def _bounds(found: Evidence) -> Iterator[str]:
         return  # the outcome says it all
     out = [f"{short(c.case)} is {over_text(c, found.scenario)}" for c in _by_id(found.over_limit)]
     for state in ("failed", "skipped"):
-        for contender in _by_id(found.row.contenders):
+        for contender in _by_id(found.for_the_pick):
             reason = contender.reason
             told = contender.state == state and contender.case.device_kind in found.kinds
-            told = told and not found.row.is_apart(contender)
             if told and reason is not None and reason.code not in SENT_AWAY:
                 out.append(f"{short(contender.case)} {state}: {reason.message.rstrip('.')}")
     if len(out) > 2:

@@ -49,8 +49,8 @@ def _advice(found: Evidence) -> Iterator[str]:
 
 def _for_who_is_missing(found: Evidence) -> Iterator[str]:
     """Of a device whose contenders could not be picked."""
-    lost = [c for c in found.row.contenders if c.case.device_kind not in found.kinds]
-    lost = sorted((c for c in lost if not found.row.is_apart(c)), key=lambda c: c.case.id)
+    lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
+    lost.sort(key=lambda contender: contender.case.id)
     if any(c.reason is not None and c.reason.code in OUT_OF_TIME for c in lost):
         yield _larger_budget(found)
     if over := [c.accuracy.value for c in found.over_limit if c in lost and c.accuracy]:
