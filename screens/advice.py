@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 
 from workbench import sweeps
-from workbench.advisor import crossover, economics, payoff
+from workbench.advisor import crossover, economics, payoff, whatif
 from workbench.document import Verdict
 from workbench.report import Report, Row
 
@@ -25,12 +25,15 @@ _YARDSTICKS = (
 
 
 def advice_facts(verdict: Verdict) -> list[Fact]:
-    """Crossover, break-even points and the best by each yardstick, a line each."""
+    """Crossover, break-even points, hardware elsewhere, the best by each yardstick; a line each."""
     facts = []
     if verdict.crossover is not None:
         facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
     for number, sentence in enumerate(payoff.sentences(verdict)):
         facts.append(fact(" " if number else "pays off", sentence))
+    for number, found in enumerate(verdict.what_if):
+        text = whatif.sentence(found, verdict.objective)
+        facts.append(fact(" " if number else "what if", text, "dim" if found.missing else ""))
     for name, contender, value, _, ahead in economics.rows(verdict):
         facts.append(fact(name, f"{contender}, {value}, ahead by {ahead}"))
     for number, sentence in enumerate(economics.unknowns(verdict)):

@@ -15,6 +15,7 @@ from .advisor.facts import EqualPrecision as EqualPrecision
 from .advisor.facts import ObjectivePick as ObjectivePick
 from .advisor.facts import Payoff as Payoff
 from .advisor.facts import Verdict as Verdict
+from .advisor.facts import WhatIf as WhatIf
 from .contract import Case, OutputAccuracy, Work
 from .hardware import Cache as Cache
 from .hardware import CoreLimit as CoreLimit

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from . import __version__, catalog, ceiling_runs, ceilings
 from . import events as ev
+from .advisor import elsewhere
 from .advisor.verdict import decide
 from .control import Cancelled, Control
 from .crossings import Crossings
@@ -195,6 +196,7 @@ class Engine:
         return UNTRUSTED if untrusted else OK
 
     def _measure(self) -> None:
+        unusable = elsewhere.fill(self._rows, self._request) if self._request.what_if else []
         machine, software = detect(self._request.python)
         machine = with_simulated(machine, self._request)
         self._pool = self._make_pool(machine)
@@ -207,7 +209,7 @@ class Engine:
             fill_cases(self._rows, self._request, machine)
         detected = ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
         self._emit(detected)
-        for warning in hardware_warnings(machine, software):
+        for warning in [*hardware_warnings(machine, software), *unusable]:
             self._warn(warning)
         if self._request.every:
             self._warn_of_broken()

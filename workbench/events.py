@@ -30,6 +30,7 @@ from .document import (
     Verdict,
     WarmUp,
     Warning,
+    WhatIf,
 )
 from .lab.facts import Advice, Built, ModelFacts
 
@@ -77,6 +78,7 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     point: dict[str, int | float | str] = {}  # of a sweep: where this row lies
     of: str | None = None  # the scenario whose crossover this row is a point of
     prices: dict[str, float] = {}  # per hour, by kind of device or device
+    what_if: list[WhatIf] = []  # what is recorded of devices elsewhere, without its ratios
 
 
 class CasesJoined(Event, frozen=True, kw_only=True, tag=True):

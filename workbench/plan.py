@@ -16,6 +16,7 @@ import msgspec
 
 from . import catalog, values
 from . import events as ev
+from .advisor.facts import WhatIf
 from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
@@ -53,6 +54,7 @@ class RowPlan:
     )  # where several were asked for
     entries: Entries | None = None
     of: str | None = None  # the scenario whose crossover this row is a point of
+    what_if: list[WhatIf] = field(default_factory=list)  # what is recorded of devices elsewhere
 
 
 def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
@@ -229,7 +231,7 @@ def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> N
     gpus = gpu_devices(request, machine)
     with_cpu = not request.devices or "cpu" in request.devices
     for row in rows:
-        row.cases = _cases(row, request, machine, gpus, with_cpu=with_cpu)
+        row.cases = cases_on(row, request, machine, gpus, with_cpu=with_cpu)
         if len(row.cases) > MOST_CASES:
             raise UsageError(
                 f"{row.scenario.id} has {len(row.cases)} contenders, {MOST_CASES} at most: "
@@ -255,9 +257,10 @@ def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> N
         raise UsageError("no workload has a contender left with these filters")
 
 
-def _cases(
+def cases_on(
     row: RowPlan, request: Request, machine: Machine, gpus: Sequence[str], *, with_cpu: bool
 ) -> list[Case]:
+    """The contenders a row has on `machine`, on these of its GPUs."""
     scenario = row.scenario
     found: list[Case] = []
     wanted = [*scenario.precisions, *scenario.apart]
@@ -336,6 +339,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         point=dict(row.point),
         of=row.of,
         prices=given_prices(request.prices, request.price_file),
+        what_if=list(row.what_if),
     )
 
 

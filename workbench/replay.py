@@ -12,6 +12,7 @@ from . import events as ev
 from . import journal
 from .advisor.course import CUT_SHORT
 from .advisor.facts import Course
+from .advisor.whatif import alone
 from .document import Document, Measurement, Reason, SetupTimes, Verdict
 from .lab.facts import ModelReport
 
@@ -50,15 +51,19 @@ class _Head(msgspec.Struct):
 
 def read_document(path: Path) -> list[ev.AnyEvent]:
     """The events of a JSON document; JournalError says what is wrong with it."""
+    return list(events_of(decode_document(path)))
+
+
+def decode_document(path: Path) -> Document:
+    """A JSON document; JournalError says what is wrong with it."""
     try:
         text = path.read_bytes()
         journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
-        document = msgspec.json.decode(text, type=Document)
+        return msgspec.json.decode(text, type=Document)
     except OSError as error:
         raise journal.JournalError(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise journal.JournalError(f"{path} is not a workbench document: {error}") from error
-    return list(events_of(document))
 
 
 def events_of(document: Document) -> Iterator[ev.AnyEvent]:
@@ -185,6 +190,7 @@ def _planned(
         point={name: value for name in swept if (value := sizes[name]) is not None},
         of=of,
         prices=verdict.prices if verdict else {},
+        what_if=[alone(found) for found in verdict.what_if] if verdict else [],
     )
     for m in group:
         if m.id in joined:

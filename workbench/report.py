@@ -162,7 +162,7 @@ class Report:
                 contender = self.contenders[event.case]
                 contender.state, contender.dropped = "dropped", event
             case ev.CaseFinished():
-                contender = self.contenders[event.case]
+                contender = self._of_row(event.scenario, event.case)
                 contender.state, contender.reason = event.status, event.reason
                 contender.telemetry = event.telemetry
             case ev.CaseProfiled():
@@ -220,6 +220,10 @@ class Report:
             )
             row.contenders.append(contender)
             self.contenders[case.id] = contender
+
+    def _of_row(self, scenario: str, case: str) -> Contender:
+        """A contender of a row that may not have been raced; another row may have its case."""
+        return next(c for c in self.rows[scenario].contenders if c.case.id == case)
 
     def _prepared(self, event: ev.CasePrepared) -> None:
         contender = self.contenders[event.case]

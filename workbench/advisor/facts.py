@@ -138,6 +138,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     recorded_at: str | None
     source: str | None  # the file
     missing: Reason | None = None
+    warnings: list[Warning] = []  # that weaken the recording itself
 
 
 # ---------------------------------------------------------------- verdict

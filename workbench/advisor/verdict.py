@@ -21,6 +21,7 @@ from .explain import SENT_AWAY, Evidence, reasons, short, times
 from .next_best import next_best
 from .payoff import payoffs
 from .scenarios import Scenario
+from .whatif import compared
 
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
 
@@ -97,6 +98,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         by_objective=economics.by_objective(eligible, row.plan.prices),
         costs=economics.case_costs(eligible),
         prices=row.plan.prices,
+        what_if=compared(row.plan.what_if, pick),
     )
 
 

@@ -1,10 +1,10 @@
-"""What stands under a verdict in text: time to result, and who is best by which yardstick."""
+"""What stands under a verdict in text: crossover, break-even, hardware elsewhere, yardsticks."""
 
 from __future__ import annotations
 
 import textwrap
 
-from ..advisor import economics, payoff
+from ..advisor import crossover, economics, payoff, whatif
 from ..document import Verdict
 from .tables import table
 
@@ -13,7 +13,10 @@ WIDTH = 100
 
 def advice_text(verdict: Verdict) -> str:
     """Indented lines; empty where the verdict says it all."""
-    parts = [_wrapped(sentence) for sentence in payoff.sentences(verdict)]
+    found = [] if verdict.crossover is None else [crossover.sentence(verdict.crossover)]
+    found += payoff.sentences(verdict)
+    found += [f"what if: {whatif.sentence(w, verdict.objective)}" for w in verdict.what_if]
+    parts = [_wrapped(sentence) for sentence in found]
     parts += costs_lines(verdict)
     return "\n".join(parts)
 

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import units
-from ..advisor.crossover import sentence
 from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
 from ..contender import Contender
@@ -123,8 +122,6 @@ def _choice(verdict: Verdict) -> str:
 def _reasons(verdict: Verdict) -> str:
     lines = [f"{verdict.title}: {' '.join(verdict.reasons)}"]
     wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines]
-    if verdict.crossover is not None:
-        wrapped.append(textwrap.fill(sentence(verdict.crossover), WIDTH, initial_indent="  "))
     for warning in verdict.warnings:
         name = (warning.subject or "").partition("/")[2]
         about = f"{name}: " if name else ""
