@@ -320,6 +320,8 @@ def _copying(found: Evidence) -> Iterator[str]:
     gpu = found.best_gpu
     if gpu is None or not gpu.blocks or found.scenario.objective == "time_to_result":
         return
+    if gpu.work.transfers == "step":
+        return  # it is counted in each
     seconds = (gpu.setup.transfer_s or 0.0) + (gpu.setup.transfer_out_s or 0.0)
     step_s = median(gpu.samples_s)
     if seconds > DATA * step_s:
