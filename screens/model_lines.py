@@ -19,7 +19,7 @@ from workbench.export.model import (
     left_out,
     saved_lines,
 )
-from workbench.lab.facts import Explanation, ModelFacts, ModelReport
+from workbench.lab.facts import Explanation, ModelFacts
 from workbench.lab.overview import (
     LESS,
     Entry,
@@ -285,7 +285,7 @@ def rest_lines(chosen: Contender | None, session: Session, width: int) -> list[C
     for title, facts in (
         _outputs(chosen, verdict, report),
         ("Forms", [Fact(built.recipe, Content(built_text(built))) for built in model.built]),
-        ("Not tried", _not_tried(model, verdict)),
+        ("Not tried", _not_tried(report, verdict)),
         ("Preparation", [fact("", text) for text in forms_lines(model.facts.forms)]),
     ):
         if facts:
@@ -296,8 +296,8 @@ def rest_lines(chosen: Contender | None, session: Session, width: int) -> list[C
     return lines
 
 
-def _not_tried(model: ModelReport, verdict: Verdict | None) -> list[Fact]:
-    return [fact(name, why) for name, why in left_out(model, verdict).items()]
+def _not_tried(report: Report, verdict: Verdict | None) -> list[Fact]:
+    return [fact(name, why) for name, why in left_out(report, verdict).items()]
 
 
 def _outputs(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from workbench import events as ev
 from workbench import units
+from workbench.advisor.course import ended_text
 from workbench.advisor.crossover import sentence
 from workbench.document import Reason
 
@@ -45,7 +46,9 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             title = figures.title(event.scenario)
             return LogLine(at, "race", f"{title}, {units.clock(event.share_s)}", "", event.scenario)
         case ev.RaceEnded():
-            return None
+            return LogLine(
+                at, "ended", ended_text(event.rounds, event.ended_by), "", event.scenario
+            )
         case ev.CrossoverFound():
             told = f"{figures.title(event.scenario)}: {sentence(event.crossover)}"
             return LogLine(at, "crossover", told, "good", event.scenario)

@@ -85,6 +85,8 @@ def verdict_facts(verdict: Verdict, figures: Figures) -> list[Fact]:
         if warning.subject in figures.report.contenders:
             facts.append(Fact("  of", case_text(warning.subject, figures)))
         facts.append(fact("  remedy", warning.remedy))
+    if verdict.next_best:
+        facts.append(fact("next", verdict.next_best))
     return facts
 
 

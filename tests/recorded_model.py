@@ -210,6 +210,7 @@ def done(machine: Machine, software: Software) -> list[ev.AnyEvent]:
         for case, runner in RUNNERS.items()
         if runner.leaves is None
     ]
+    events.append(ev.RaceEnded(at_s=70.1, scenario="model", rounds=ROUNDS, ended_by="rounds"))
     verdict = decide(Report.of(events), SCENARIO)
     events.append(ev.VerdictReached(at_s=70.2, verdict=verdict))
     told = [CHANNEL, FP32, TENSOR, DYNAMIC, MIXED]
@@ -262,7 +263,13 @@ def _race() -> list[ev.AnyEvent]:
         if number == JOINED_AT:
             found += [
                 ev.ModelBuilt(at_s=at_s, built=BUILT_LATER),
-                ev.CasesJoined(at_s=at_s, scenario="model", cases=[MIXED], work=_work([MIXED])),
+                ev.CasesJoined(
+                    at_s=at_s,
+                    scenario="model",
+                    cases=[MIXED],
+                    work=_work([MIXED]),
+                    after=JOINED_AT,
+                ),
                 _prepared(MIXED, at_s + 0.3),
             ]
             left.append(MIXED)

@@ -52,6 +52,7 @@ class Contender:
     blocks: list[Block] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)
     dropped: ev.CaseDropped | None = None
+    joined_after: int | None = None  # rounds; None: in the race from its start
     telemetry: Telemetry | None = None
     operators: list[OperatorShare] = field(default_factory=list)
     profiled_steps: int = 1  # that the operators' times add up

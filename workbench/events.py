@@ -87,6 +87,7 @@ class CasesJoined(Event, frozen=True, kw_only=True, tag=True):
     scenario: str
     cases: list[Case]
     work: dict[str, Work]  # of one step, by case id
+    after: int = 0  # rounds
 
 
 class RaceStarted(Event, frozen=True, kw_only=True, tag=True):

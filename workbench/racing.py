@@ -131,7 +131,7 @@ class Race:
             self._round(number)
             number += 1
             self._drop_after(number)
-            if self._let_in():
+            if self._let_in(number):
                 complete = number
             elif self._is_over(number):
                 ended_by = "decided"
@@ -162,8 +162,8 @@ class Race:
             if self._prepare(runner):
                 self._active.append(runner)
 
-    def _let_in(self) -> bool:
-        """Have further contenders join; False if there are none."""
+    def _let_in(self, rounds: int) -> bool:
+        """Have further contenders join after `rounds`; False if there are none."""
         if self._plan.entries is None:
             return False
         known = [self._report.contenders[case.id] for case in self._plan.cases]
@@ -177,6 +177,7 @@ class Race:
                 scenario=self._scenario.id,
                 cases=cases,
                 work={case.id: self._plan.workload.work(case) for case in cases},
+                after=rounds,
             )
         )
         self._enter(cases)

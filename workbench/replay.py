@@ -10,9 +10,13 @@ import msgspec
 
 from . import events as ev
 from . import journal
+from .advisor.course import CUT_SHORT
+from .advisor.facts import Course
 from .advisor.whatif import alone
-from .document import Document, Measurement, SetupTimes, Verdict
+from .document import Document, Measurement, Reason, SetupTimes, Verdict
 from .lab.facts import ModelReport
+
+OUT_OF_TIME = "budget"  # of who was measured and then ran out of time: it was not sent away
 
 
 def open_run(name: str) -> list[ev.AnyEvent]:
@@ -106,7 +110,7 @@ def _model(model: ModelReport) -> Iterator[ev.AnyEvent]:
 
 
 def _rows(document: Document) -> Iterator[ev.AnyEvent]:
-    """Every row planned, then raced."""
+    """Every row planned with all who joined it, then raced."""
     rows: dict[str, list[Measurement]] = {}
     for measured in document.measurements:
         rows.setdefault(measured.scenario or measured.case.workload, []).append(measured)
@@ -116,14 +120,48 @@ def _rows(document: Document) -> Iterator[ev.AnyEvent]:
         whole = scenario.partition("[")[0]  # of a point of a sweep
         of = whole if whole != scenario and whole in verdicts else None
         swept = [] if scenario in verdicts else axes.get(of or group[0].case.workload, [])
-        yield _planned(scenario, group, verdicts.get(scenario), swept, of)
+        yield from _planned(scenario, group, verdicts.get(scenario), swept, of)
     for scenario, group in rows.items():
-        if any(measured.n for measured in group):
+        verdict = verdicts.get(scenario)
+        race = verdict.race if verdict else None
+        if race is not None or any(measured.n for measured in group):
             yield ev.RaceStarted(at_s=0.0, scenario=scenario, share_s=0.0)
         for measured in group:
             yield from _measured(scenario, measured)
-        if scenario in verdicts:
-            yield ev.VerdictReached(at_s=0.0, verdict=verdicts[scenario])
+        yield from _ended(scenario, group, race)
+        if verdict is not None:
+            yield ev.VerdictReached(at_s=0.0, verdict=verdict)
+
+
+def _ended(scenario: str, group: list[Measurement], race: Course | None) -> Iterator[ev.AnyEvent]:
+    """Who left, in that order, then who stayed, and what ended the race."""
+    left = {each.id: each for each in race.left} if race else {}
+    by_id = {measured.id: measured for measured in group}
+    for measured in [
+        *(by_id[case] for case in left if case in by_id),
+        *(m for m in group if m.id not in left),
+    ]:
+        gone = left.get(measured.id)
+        if gone is not None and measured.status == "ok" and gone.code != OUT_OF_TIME:
+            yield ev.CaseDropped(
+                at_s=0.0,
+                case=measured.id,
+                scenario=scenario,
+                reason=measured.reason or Reason(gone.code, gone.message),
+                beaten_by=gone.beaten_by,
+                ratio=gone.ratio,
+                ratio_bounds=gone.ratio_bounds,
+            )
+        yield ev.CaseFinished(
+            at_s=0.0,
+            case=measured.id,
+            scenario=scenario,
+            status=measured.status,
+            reason=measured.reason,
+            telemetry=measured.telemetry,
+        )
+    if race is not None and race.ended_by != CUT_SHORT:
+        yield ev.RaceEnded(at_s=0.0, scenario=scenario, rounds=race.rounds, ended_by=race.ended_by)
 
 
 def _planned(
@@ -132,11 +170,12 @@ def _planned(
     verdict: Verdict | None,
     swept: list[str],
     of: str | None,
-) -> ev.RacePlanned:
-    """The plan, as far as the results show it."""
+) -> Iterator[ev.AnyEvent]:
+    """The plan, as far as the results show it, and who joined the race later."""
     case = group[0].case
+    joined = verdict.race.joined if verdict and verdict.race else {}
     sizes = {"batch": case.batch, **case.params}
-    return ev.RacePlanned(
+    yield ev.RacePlanned(
         at_s=0.0,
         scenario=scenario,
         title=verdict.title if verdict else scenario,
@@ -145,14 +184,19 @@ def _planned(
         objective=verdict.objective if verdict else "throughput",
         apart=[e.precision for e in verdict.equal_precision if e.apart] if verdict else [],
         reproduce=verdict.reproduce if verdict else "",
-        cases=[m.case for m in group],
-        work={m.id: m.work for m in group},
+        cases=[m.case for m in group if m.id not in joined],
+        work={m.id: m.work for m in group if m.id not in joined},
         workload=case.workload,
         point={name: value for name in swept if (value := sizes[name]) is not None},
         of=of,
         prices=verdict.prices if verdict else {},
         what_if=[alone(found) for found in verdict.what_if] if verdict else [],
     )
+    for m in group:
+        if m.id in joined:
+            yield ev.CasesJoined(
+                at_s=0.0, scenario=scenario, cases=[m.case], work={m.id: m.work}, after=joined[m.id]
+            )
 
 
 def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
@@ -187,11 +231,3 @@ def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
             operators=measured.operators,
             reason=measured.unprofiled,
         )
-    yield ev.CaseFinished(
-        at_s=0.0,
-        case=measured.id,
-        scenario=scenario,
-        status=measured.status,
-        reason=measured.reason,
-        telemetry=measured.telemetry,
-    )

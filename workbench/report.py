@@ -118,7 +118,7 @@ class Report:
             case ev.RacePlanned():
                 self._plan(event)
             case ev.CasesJoined():
-                self._enter(self.rows[event.scenario], event.cases, event.work)
+                self._enter(self.rows[event.scenario], event.cases, event.work, event.after)
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
                 row.started, row.share_s = True, event.share_s
@@ -202,13 +202,20 @@ class Report:
         self._enter(row, event.cases, event.work)
         self.rows[event.scenario] = row
 
-    def _enter(self, row: Row, cases: Iterable[Case], work: Mapping[str, Work]) -> None:
+    def _enter(
+        self,
+        row: Row,
+        cases: Iterable[Case],
+        work: Mapping[str, Work],
+        after: int | None = None,
+    ) -> None:
         for case in cases:
             contender = Contender(
                 case=case,
                 scenario=row.plan.scenario,
                 objective=row.plan.objective,
                 work=work[case.id],
+                joined_after=after,
                 price_per_hour=price_of(case.device, row.plan.prices, work[case.id].ranks),
             )
             row.contenders.append(contender)

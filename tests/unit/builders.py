@@ -201,6 +201,9 @@ def events(
         found.append(
             ev.CaseFinished(at_s=9.0, case=c.id, scenario=row.id, status=status, reason=reason)
         )
+    rounds = max(map(len, blocks.values()), default=0)
+    ended_by = "decided" if rounds else "empty"
+    found.append(ev.RaceEnded(at_s=9.0, scenario=row.id, rounds=rounds, ended_by=ended_by))
     return found
 
 
@@ -286,7 +289,6 @@ def eventful() -> list[ev.AnyEvent]:
     found.append(
         ev.WorkerEnded(at_s=9.1, worker="cpu/torch", reason=Reason("worker_died", "killed"))
     )
-    found.append(ev.RaceEnded(at_s=9.1, scenario="row", rounds=3, ended_by="decided"))
     decided = Report.of(found)
     verdicts = [decide(decided, row) for row in (scenario(), second)]
     found += [ev.VerdictReached(at_s=9.2, verdict=verdict) for verdict in verdicts]

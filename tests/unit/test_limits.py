@@ -113,6 +113,20 @@ def test_a_device_of_which_nobody_keeps_the_limits_leaves_it_to_the_other(
     found = decide(measured({A: steady(1.0), GPU: steady(2.0)}, row, gpus=["cuda:0"]), row)
     assert found.choice == choice
     assert found.pick == (A.id if choice == "cpu" else None)
+    outcome = {
+        1500.0: "Only the CPU keeps the limits (of cuda:0 torch fp32, its median step of 2.00 s is",
+        500.0: "Nothing could be picked: of cpu torch fp32 t8, its median step of 999 ms is",
+        3000.0: "The CPU is 2.00x",
+    }[limit_ms]
+    assert found.reasons[0].startswith(outcome)
+
+
+def test_who_is_beyond_a_limit_is_told_beside_the_answer() -> None:
+    found = decide(measured({A: steady(1.0), B: steady(2.0)}, SLOW), SLOW)
+    told = (
+        "not picked: of cpu torch fp32 t8, its median step of 2.00 s is above the limit of 1.50 s"
+    )
+    assert any(told in reason for reason in found.reasons)
 
 
 def test_a_device_that_was_not_measured_may_yet_keep_the_limits() -> None:

@@ -1,29 +1,39 @@
-"""Plain sentences for a verdict, each from figures the report holds."""
+"""Plain sentences for a verdict, each from figures the report holds.
+
+At most three: what came out, why, and what bounds it.  The same report gives the same words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from .. import units
 from ..contender import Contender
 from ..contract import Case
-from ..document import Reason
+from ..document import Reason, Warning
 from ..measure.statistics import Ratio, median
-from ..report import Row
-from .objective import start_up_s
+from ..report import Report, Row
+from . import race
+from .course import is_cut_short
+from .limits import beyond_limits, uncounted
 from .scenarios import Scenario
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
-    "throughput": "",
-    "latency": "",
     "latency_p99": " at the 99th percentile",
     "time_to_result": " from start-up to result",
     "cost": " in cost",
     "memory": " in peak memory",
     "energy": " in energy",
 }
+BETTER = {"memory": "lower", "energy": "lower", "cost": "lower"}  # where not faster
+DEVICES = ("cpu ", "cuda:", "fake:")
+MOST = 3  # sentences of a verdict
+# What a ratio of paired rounds does not show in its own interval; a wide median it does.
+WEAK = ("few_samples", "drifting")
+SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed
+DATA = 1.0  # of a step: copying that takes longer is told beside the ratio of steps
 
 
 def short(case: Case) -> str:
@@ -37,90 +47,306 @@ def times(ratio: Ratio) -> str:
     return f"{value} (95 %: {interval})"
 
 
+def as_sentence(text: str) -> str:
+    """With one full stop at its end, and a capital at its beginning unless that is a name."""
+    first = text[:1] if text.startswith(DEVICES) else text[:1].upper()
+    return f"{first}{text[1:].rstrip('.')}."
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What a verdict was reached by."""
 
+    report: Report
+    row: Row
+    scenario: Scenario
     choice: str
     ratio: Ratio | None  # time on the best CPU contender over that on the best GPU one
+    best_cpu: Contender | None
+    best_gpu: Contender | None
     pick: Contender | None
     runner_up: Contender | None
     pick_ratio: Ratio | None
+    tie: bool  # of these two
     absent: Reason | None  # why no GPU could take part
-    kinds: set[str]  # of device, with a contender that could be picked
+    eligible: list[Contender]  # that could be picked, by id
+    over_limit: list[Contender] = field(default_factory=list)  # measured; above the error limit
+    warnings: list[Warning] = field(default_factory=list)  # of the row and of those named above
+
+    @property
+    def kinds(self) -> set[str]:
+        """Of device, with a contender that could be picked."""
+        return {contender.case.device_kind for contender in self.eligible}
+
+    @property
+    def for_the_pick(self) -> list[Contender]:
+        """Those that race for it, whatever became of them."""
+        apart = self.scenario.apart
+        return [c for c in self.row.contenders if c.case.precision not in apart]
+
+    @property
+    def cut_short(self) -> bool:
+        return is_cut_short(self.row)
+
+    @property
+    def rival(self) -> Contender | None:
+        """What the pick is explained against: the best of the other device, or else the next."""
+        if self.pick is None or self.best_cpu is None or self.best_gpu is None:
+            return self.runner_up
+        return self.best_gpu if self.pick is self.best_cpu else self.best_cpu
 
 
-def reasons(row: Row, scenario: Scenario, evidence: Evidence) -> list[str]:
-    """The outcome, then what stands behind it."""
-    found = [_outcome(row, evidence)]
-    pick, runner_up, pick_ratio = evidence.pick, evidence.runner_up, evidence.pick_ratio
-    if pick is not None and runner_up is not None and pick_ratio is not None:
-        found.append(_lead(pick, runner_up, pick_ratio) + COUNTED[scenario.objective] + ".")
-    if scenario.objective == "time_to_result" and pick is not None:
-        start_up = start_up_s(pick.setup)
-        share = start_up / (start_up + median(pick.samples_s))
-        found.append(
-            f"Of {short(pick.case)}'s time to result, {share:.0%} is start-up and set-up "
-            f"({units.duration(start_up)})."
-        )
-    found += _left_out(row, scenario)
-    return found
+# ---------------------------------------------------------------- sentences
 
 
-def _outcome(row: Row, evidence: Evidence) -> str:
-    choice, ratio, absent = evidence.choice, evidence.ratio, evidence.absent
-    if absent is not None and "cpu" in evidence.kinds:
-        hint = f": {absent.hint}" if absent.hint else ""
-        return f"{absent.message[0].upper()}{absent.message[1:]}{hint}."
+def reasons(found: Evidence, causes: Sequence[str]) -> list[str]:
+    """The outcome first, then of the `causes` as many as there is room for, then the bounds."""
+    bounds = list(_bounds(found))
+    told = causes[: MOST - 1 - bool(bounds)]
+    if bounds:
+        told = [*told, "; ".join(bounds)]
+    return [as_sentence(text) for text in (_outcome(found), *told)]
+
+
+def doubts(found: Evidence) -> list[str]:
+    """Why the figures are no firm ground, the gravest first; empty where they are."""
+    told = []
+    if found.cut_short:
+        told.append("the run was cut short")
+    if found.pick is not None and len(found.pick.blocks) == 1:
+        told.append(f"{short(found.pick.case)} was measured in one round only")
+    if found.pick is not None and found.pick.dropped is not None:
+        told.append(f"{short(found.pick.case)} left the race before its end")
+    of_row = [w for w in found.warnings if w.subject == found.row.plan.scenario]
+    told += [warning.message for warning in of_row]
+    by_id = {contender.case.id: contender for contender in found.row.contenders}
+    for warning in found.warnings:
+        contender = by_id.get(warning.subject or "")
+        if contender is not None and warning.code in WEAK and not _is_beaten(contender):
+            told.append(f"of {short(contender.case)}, {warning.message}")
+    return told
+
+
+def _is_beaten(contender: Contender) -> bool:
+    """Whether it was sent away for being slower: how little it was measured is then no doubt."""
+    reason = contender.reason
+    return reason is not None and reason.code in ("beaten", *SENT_AWAY)
+
+
+def _outcome(found: Evidence) -> str:
+    ratio, choice = found.ratio, found.choice
+    if found.pick is None and found.eligible:
+        return f"Nothing could be compared: the {_unread(found)} is known of no contender"
+    if found.absent is not None and "cpu" in found.kinds:
+        return f"{_absent(found.absent)}; {_alone(found)}{_weak(found)}"
     if ratio is None:
-        return _why_unknown(row, evidence.kinds)
+        return _within(found) if choice in NAMES else _why_unknown(found)
+    counted = COUNTED.get(found.scenario.objective)
+    noun = f"CPU over GPU{counted}" if counted else "CPU time over GPU time"
+    noun = f"{noun} is {times(ratio)}"
     if choice == "either":
-        return f"Too close to call: CPU time over GPU time is {times(ratio)}."
+        return f"Too close to call: {noun}{_weak(found)}"
     if choice == "unknown":
-        return f"Not settled: CPU time over GPU time is {times(ratio)}; it needs a larger budget."
-    faster = ratio if choice == "gpu" else ratio.inverse()
-    outcome = f"The {choice.upper()} is {times(faster)} faster"
-    textbook = row.plan.textbook
-    if textbook and textbook != choice:
-        return f"{outcome}, against the textbook's answer."
-    return f"{outcome}."
+        return f"Not settled: {noun}; it needs a larger budget"
+    return f"{_winner(found, ratio)}{_lead_within(found)}{_textbook(found, ratio)}{_weak(found)}"
 
 
-def _why_unknown(row: Row, kinds: set[str]) -> str:
-    if len(kinds) == 2:
-        return "Too few rounds for an interval; it needs a larger budget."
-    lost = [c for c in row.contenders if c.case.device_kind not in kinds]
-    told = next((c.reason.message for c in lost if c.reason), None)
-    where = f" on {NAMES['gpu' if 'cpu' in kinds else 'cpu']}" if kinds else ""
-    what = "could be picked" if any(c.blocks for c in lost) else "was measured"
-    told = told or ("it has no contender here" if kinds else "it was not reached")
-    return f"Nothing {what}{where}: {told}."
+def _within(found: Evidence) -> str:
+    """Of the other device all were measured, and none keeps the limits."""
+    lost = [c for c in found.for_the_pick if c.case.device_kind != found.choice]
+    told = f"Only {NAMES[found.choice]} keeps the limits ({'; '.join(_lost(lost, found))})"
+    lead = f"; there {_lead(found)}" if found.runner_up is not None else ""
+    return f"{told}{lead}{_weak(found)}"
 
 
-def _lead(pick: Contender, runner_up: Contender, ratio: Ratio) -> str:
+def _absent(reason: Reason) -> str:
+    """Why no GPU took part; where there is none, `workbench detect` tells who looked for it."""
+    return reason.message.partition(" (")[0] if reason.code == "no_gpu" else reason.message
+
+
+def _winner(found: Evidence, ratio: Ratio) -> str:
+    faster = ratio if found.choice == "gpu" else ratio.inverse()
+    name, than = found.choice.upper(), ""
+    if found.best_gpu is not None and found.best_gpu.simulated:
+        name, than = ("simulated GPU", "") if name == "GPU" else (name, " than a simulated GPU")
+    objective = found.scenario.objective
+    how = "came out" if doubts(found) else "is"
+    better = f"{BETTER.get(objective, 'faster')}{COUNTED.get(objective, '')}"
+    return f"The {name} {how} {times(faster)} {better}{than}"
+
+
+def _alone(found: Evidence) -> str:
+    """What came out where the CPU has no rival."""
+    pick = found.pick
+    assert pick is not None  # noqa: S101 - a contender of the CPU could be picked
+    if found.runner_up is None:
+        return f"{short(pick.case)} is the only contender that could be picked"
+    return f"on the CPU, {_lead(found)}"
+
+
+def _lead_within(found: Evidence) -> str:
+    """By how much the pick leads the next on its own device."""
+    pick, runner_up = found.pick, found.runner_up
+    if pick is None or runner_up is None:
+        return ""
+    if pick.case.device_kind != found.choice or runner_up.case.device_kind != found.choice:
+        return ""
+    return f"; there {_lead(found)}"
+
+
+def _lead(found: Evidence) -> str:
+    pick, runner_up, ratio = found.pick, found.runner_up, found.pick_ratio
+    assert pick is not None and runner_up is not None  # noqa: S101 - who asks has seen to it
+    first, next_ = short(pick.case), short(runner_up.case)
+    counted = COUNTED.get(found.scenario.objective, "")
+    if ratio is None:
+        if runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
+            why = runner_up.reason.message
+            return f"{first} leads, and {next_} was out after its first block: {why}"
+        return f"{first} is ahead of {next_}, in too few rounds for an interval"
+    if found.tie:
+        return f"{first} and {next_} are too close to call: {times(ratio)}{counted}"
     if ratio.low <= 1:
-        return f"{short(pick.case)} is not told apart from {short(runner_up.case)}: {times(ratio)}"
-    return f"{short(pick.case)} leads {short(runner_up.case)} by {times(ratio)}"
+        return f"{first} is not told apart from {next_}: {times(ratio)}{counted}"
+    return f"{first} leads {next_} by {times(ratio)}{counted}"
 
 
-def _left_out(row: Row, scenario: Scenario) -> Iterator[str]:
-    """Contenders that could not be picked, and why."""
-    for contender in row.contenders:
-        name, accuracy = short(contender.case), contender.accuracy
-        if contender.state == "failed" and contender.reason:
-            yield f"{name} failed: {contender.reason.message}."
-        elif contender.reason and contender.reason.code in ("limit", "not_counted"):
-            yield f"{name} was left out: {contender.reason.message}."
-        elif (
-            accuracy is not None
-            and scenario.max_error is not None
-            and accuracy.metric != "test_accuracy"
-            and accuracy.value > scenario.max_error
-        ):
-            off = "off the reference"
-            if accuracy.metric == "disagreement":
-                off = "of its largest entries elsewhere than the reference's"
-            yield (
-                f"{name} is {accuracy.value:.1%} {off}, "
-                f"above the limit of {scenario.max_error:.1%}."
-            )
+def _textbook(found: Evidence, ratio: Ratio) -> str:
+    """What the textbook says, where this is something else."""
+    textbook = found.row.plan.textbook
+    if textbook not in NAMES or textbook == found.choice:
+        return ""
+    faster = ratio if found.choice == "gpu" else ratio.inverse()
+    simulated = any(contender.simulated for contender in found.row.contenders)
+    if faster.low > 1 + race.TOLERANCE and not doubts(found) and not simulated:
+        return ", against the textbook's answer"
+    return f"; the textbook says {textbook.upper()}, and this does not settle it"
+
+
+def _weak(found: Evidence) -> str:
+    told = doubts(found)
+    if not told:
+        return ""
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    return f", on a weak basis: {told[0]}{more}"
+
+
+# ------------------------------------------------------------------ unknown
+
+
+def _why_unknown(found: Evidence) -> str:
+    if len(found.kinds) == 2 and (found.best_cpu is None or found.best_gpu is None):
+        where = NAMES["cpu" if found.best_cpu is None else "gpu"]
+        return (
+            f"Nothing could be compared: the {_unread(found)} is known of no contender on {where}"
+        )
+    if len(found.kinds) == 2:
+        return "Too few rounds for an interval; it needs a larger budget"
+    lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
+    where = f" on {NAMES['gpu' if 'cpu' in found.kinds else 'cpu']}" if found.kinds else ""
+    what = "could be picked" if any(c.blocks for c in lost) else "was measured"
+    if not lost:
+        why = "it has no contender here" if found.kinds else "it was not reached"
+        return f"Nothing {what}{where}: {why}"
+    return f"Nothing {what}{where}: {'; '.join(_lost(lost, found))}"
+
+
+def _lost(lost: Sequence[Contender], found: Evidence) -> Iterator[str]:
+    """Why each of these is out: one clause a kind, with the first of it."""
+    over = sorted((c for c in lost if c in found.over_limit), key=_error)
+    others = sorted((c for c in lost if c not in found.over_limit), key=lambda c: c.case.id)
+    if over:
+        which = "the only error" if len(over) == 1 else f"the least error of {len(over)}"
+        yield f"{which}, of {short(over[0].case)}, is {over_text(over[0], found.scenario)}"
+    messages: dict[str, int] = {}
+    for contender in others:
+        why = why_out(contender, found.scenario)
+        messages[why] = messages.get(why, 0) + 1
+    for number, (message, count) in enumerate(messages.items()):
+        if number == 2:
+            yield f"and {sum(list(messages.values())[2:])} more"
+            return
+        yield message if count == 1 else f"{message} ({count} contenders)"
+
+
+def _unread(found: Evidence) -> str:
+    return {"memory": "peak memory", "latency_p99": "latency"}.get(
+        found.scenario.objective, found.scenario.objective
+    )
+
+
+def why_out(contender: Contender, scenario: Scenario) -> str:
+    """Why it cannot be picked, in the words of its reason or of the limit it does not keep."""
+    why = None if contender.state == "failed" else beyond_limits(contender, scenario)
+    if why is not None:
+        return f"of {short(contender.case)}, {why}"
+    if contender.reason is not None:
+        return contender.reason.message.rstrip(".")
+    return "it was not reached" if not contender.blocks else "it is beyond a limit of the row"
+
+
+def over_text(contender: Contender, scenario: Scenario) -> str:
+    """How far it is above the error limit."""
+    accuracy = contender.accuracy
+    assert accuracy is not None  # noqa: S101 - above a limit is only who was checked
+    off = "off the reference"
+    if accuracy.metric == "disagreement":
+        off = "of the largest entries elsewhere than the reference's"
+    limit = scenario.max_error or 0.0
+    return f"{share(accuracy.value)} {off}, above the limit of {share(limit)}"
+
+
+def share(value: float) -> str:
+    """`1.0%`; below a thousandth as a figure, `2e-6`."""
+    return f"{value:.1%}" if value >= 1e-3 else units.figure(value)
+
+
+def _error(contender: Contender) -> tuple[float, str]:
+    value = contender.accuracy.value if contender.accuracy else 0.0
+    return value, contender.case.id
+
+
+# ------------------------------------------------------------------- bounds
+
+
+def _bounds(found: Evidence) -> Iterator[str]:
+    """What the answer leaves out: who could not be picked, and what is not counted in it."""
+    if not found.eligible:
+        return  # the outcome says it all
+    out = [f"{short(c.case)} is {over_text(c, found.scenario)}" for c in _by_id(found.over_limit)]
+    for contender in _by_id(found.for_the_pick):
+        why = beyond_limits(contender, found.scenario) or uncounted(contender)
+        here = contender.state != "failed" and contender.case.device_kind in found.kinds
+        if why and here and contender not in found.over_limit:
+            out.append(f"of {short(contender.case)}, {why}")
+    for state in ("failed", "skipped"):
+        for contender in _by_id(found.for_the_pick):
+            reason = contender.reason
+            told = contender.state == state and contender.case.device_kind in found.kinds
+            if told and reason is not None and reason.code not in SENT_AWAY:
+                out.append(f"{short(contender.case)} {state}: {reason.message.rstrip('.')}")
+    if len(out) > 2:
+        yield f"{len(out)} contenders could not be picked, such as: {out[0]}; {out[1]}"
+    elif out:
+        yield f"not picked: {'; '.join(out)}"
+    yield from _copying(found)
+
+
+def _copying(found: Evidence) -> Iterator[str]:
+    """What goes in and out of a GPU, where only steps are compared."""
+    gpu = found.best_gpu
+    if gpu is None or not gpu.blocks or found.scenario.objective == "time_to_result":
+        return
+    if gpu.work.transfers == "step":
+        return  # it is counted in each
+    seconds = (gpu.setup.transfer_s or 0.0) + (gpu.setup.transfer_out_s or 0.0)
+    step_s = median(gpu.samples_s)
+    if seconds > DATA * step_s:
+        yield (
+            f"copying to {gpu.case.device} and back once takes {units.duration(seconds)}, "
+            f"{units.significant(seconds / step_s)} of its steps, and is not counted"
+        )
+
+
+def _by_id(contenders: Sequence[Contender]) -> list[Contender]:
+    return sorted(contenders, key=lambda contender: contender.case.id)

@@ -54,7 +54,9 @@ def inadmissible(contenders: Iterable[Contender], scenario: Scenario) -> Iterato
     that one sees what they would have gained, and no more."""
     for contender in contenders:
         if why := leaves_for_limits(contender, scenario):
-            yield Leaving(contender, Reason("limit", why, "raise it, or take a smaller size"))
+            yield Leaving(
+                contender, Reason("limit", why, "raise the limit, or take a smaller size")
+            )
             continue
         if why := uncounted(contender):
             yield Leaving(contender, Reason("not_counted", why, "choose another objective"))

@@ -15,8 +15,11 @@ from ..measure.statistics import Ratio
 from ..report import Report, Row
 from ..trust import trust_warnings
 from . import economics, race
-from .explain import Evidence, reasons, short, times
+from .causes import causes
+from .course import course
+from .explain import SENT_AWAY, Evidence, reasons, short, times
 from .limits import beyond_limits, uncounted
+from .next_best import next_best
 from .payoff import payoffs
 from .scenarios import Scenario
 from .whatif import compared
@@ -27,7 +30,8 @@ UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settl
 def decide(report: Report, scenario: Scenario) -> Verdict:
     """The verdict of a row; `unknown` where the evidence does not carry one."""
     row, machine = report.rows[scenario.id], report.machine
-    eligible = [c for c in row.contenders if is_admissible(c, scenario) and c.blocks]
+    by_id = sorted(row.contenders, key=lambda contender: contender.case.id)  # ties go by id
+    eligible = [c for c in by_id if is_admissible(c, scenario) and c.blocks]
     rounds = {c.case.id: c.rounds() for c in eligible}
     order = race.ranking(rounds)
     best_cpu = _first(order, eligible, "cpu")
@@ -45,14 +49,27 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         choice = only
     named = [c for c in (pick, runner_up, best_cpu, best_gpu) if c is not None]
     unique = {c.case.id: c for c in named}.values()
+    warnings = [
+        *report.disturbances(row),
+        *unsettled(pick, runner_up, pick_ratio),
+        *chain.from_iterable(trust_warnings(c, machine) for c in unique),
+    ]
     evidence = Evidence(
+        report=report,
+        row=row,
+        scenario=scenario,
         choice=choice,
         ratio=ratio,
+        best_cpu=best_cpu,
+        best_gpu=best_gpu,
         pick=pick,
         runner_up=runner_up,
         pick_ratio=pick_ratio,
+        tie=_is_close(pick_ratio),
         absent=absent,
-        kinds={contender.case.device_kind for contender in eligible},
+        eligible=eligible,
+        over_limit=[c for c in by_id if _is_over_limit(c, scenario)],
+        warnings=warnings,
     )
     return Verdict(
         scenario=row.plan.scenario,
@@ -74,13 +91,12 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         equal_precision=equal_precision(row, scenario),
         basis="simulated" if any(c.simulated for c in row.contenders) else "measured",
         crossover=None,
-        reasons=reasons(row, scenario, evidence),
-        warnings=[
-            *report.disturbances(row),
-            *unsettled(pick, runner_up, pick_ratio),
-            *chain.from_iterable(trust_warnings(c, machine) for c in unique),
-        ],
+        reasons=reasons(evidence, causes(evidence)),
+        warnings=warnings,
         reproduce=row.plan.reproduce,
+        textbook_source=scenario.source,
+        next_best=next_best(evidence),
+        race=course(row),
         payoffs=payoffs(eligible, order, best_gpu, best_cpu),
         by_objective=economics.by_objective(eligible, row.plan.prices),
         costs=economics.case_costs(eligible),
@@ -95,6 +111,8 @@ def unsettled(
     """The pick is the best seen; say so where the rounds do not tell it from the next."""
     if pick is None or runner_up is None or _is_close(ratio):
         return
+    if ratio is None and runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
+        return  # one block showed it far behind
     if ratio is None or ratio.low <= 1:
         found = "too few common rounds" if ratio is None else times(ratio)
         yield Warning(
@@ -122,6 +140,13 @@ def only_within(row: Row, scenario: Scenario) -> str | None:
         return None
     known = all(contender.blocks and contender.state != "failed" for contender in others)
     return able.pop() if known and all(beyond_limits(c, scenario) for c in others) else None
+
+
+def _is_over_limit(contender: Contender, scenario: Scenario) -> bool:
+    """Whether its error alone keeps a contender from being picked."""
+    if contender.state == "failed" or contender.case.precision in scenario.apart:
+        return False
+    return bool(contender.blocks) and exceeds_error_limit(contender, scenario)
 
 
 def exceeds_error_limit(contender: Contender, scenario: Scenario) -> bool:

@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from .. import units
+from ..advisor.explain import as_sentence
 from ..contender import Contender
-from ..document import Verdict, Warning
-from ..lab.facts import Built, Explanation, Form, ModelFacts, ModelReport, Port, Saved
+from ..document import Reason, Verdict, Warning
+from ..lab.facts import Built, Explanation, Form, ModelFacts, Port, Saved
 from ..lab.overview import (
     LESS,
     Entry,
@@ -25,9 +26,10 @@ from ..lab.overview import (
     row_of,
     unprofiled,
 )
+from ..machine import no_gpu
 from ..measure import statistics as stats
 from ..report import Report
-from .tables import table
+from .tables import race_lines, table
 
 WIDTH = 100
 TIMES = "Where the time of one run goes"
@@ -49,11 +51,13 @@ def model_text(report: Report) -> str:
         _section("Why", _why(advice.explanations) if advice else ()),
         _operators(report),
         _section("Forms that were made", _built(model.built)),
-        _section("Not tried", _left_out(model, verdict)),
+        _section("Not tried", _left_out(report, verdict)),
         _section("Preparation for INT8", forms_lines(model.facts.forms)),
         _outputs(report, verdict),
         _section("Saved", saved_lines(advice.saved) if advice and advice.saved else ()),
     ]
+    if verdict:
+        parts.append("\n".join(race_lines(verdict)))
     if advice:
         parts.append(f"To run it as it was measured:\n\n{advice.snippet}")
     if verdict and verdict.reproduce:
@@ -240,20 +244,30 @@ def built_text(built: Built) -> str:
     return told
 
 
-def _left_out(model: ModelReport, verdict: Verdict | None) -> Iterator[str]:
-    for name, why in left_out(model, verdict).items():
+def _left_out(report: Report, verdict: Verdict | None) -> Iterator[str]:
+    for name, why in left_out(report, verdict).items():
         yield f"{name}: {why}"
 
 
-def left_out(model: ModelReport, verdict: Verdict | None) -> dict[str, str]:
+def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     """What was not tried to the reason why."""
+    model, machine = report.model, report.machine
+    if model is None:
+        return {}
     found = dict(model.left_out)
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
-        # The first reason compares the devices, or says why one of them took no part.
-        found["GPU"] = verdict.reasons[0].replace("No GPU found", "none found").rstrip(".")
+        absent = no_gpu(machine) if machine is not None else None
+        # Where there is one, the first reason says why it took no part.
+        found["GPU"] = verdict.reasons[0].rstrip(".") if absent is None else _absent(absent)
     if model.facts.unquantisable is not None:
         found.setdefault("int8", model.facts.unquantisable.message)
     return found
+
+
+def _absent(reason: Reason) -> str:
+    message = reason.message.replace("no GPU found", "none found")
+    told = f"{message}: {reason.hint}" if reason.hint else message
+    return told if reason.code == "no_gpu" else as_sentence(told).rstrip(".")
 
 
 def forms_lines(forms: Sequence[Form]) -> Iterator[str]:

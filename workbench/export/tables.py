@@ -1,8 +1,14 @@
-"""Columns of text."""
+"""Columns of text, and the lines that every verdict ends in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..advisor.course import course_text
+from ..document import Verdict
+
+WIDTH = 98
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int]) -> str:
@@ -18,3 +24,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int])
         return "  ".join(padded).rstrip()
 
     return "\n".join(render(line) for line in lines)
+
+
+def race_lines(verdict: Verdict) -> Iterator[str]:
+    """How its race went, and what to try next."""
+    told = {"race": course_text(verdict.race) if verdict.race else "", "next": verdict.next_best}
+    for word, text in told.items():
+        if text:
+            yield textwrap.fill(f"{word}: {text}", WIDTH, subsequent_indent="  ")

@@ -19,7 +19,7 @@ from ..trust import trust_warnings
 from .advice import advice_text, costs_lines
 from .curves import sweep_text, value_text
 from .model import model_text
-from .tables import table
+from .tables import race_lines, table
 
 WIDTH = 100
 TOP_OPERATORS = 5
@@ -127,8 +127,9 @@ def _reasons(verdict: Verdict) -> str:
         about = f"{name}: " if name else ""
         text = f"! {about}{warning.message}; {warning.remedy}"
         wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
+    told = [textwrap.indent(line, "  ") for line in race_lines(verdict)]
     further = filter(None, [advice_text(verdict)])
-    return "\n".join([*wrapped, *further, f"  $ {verdict.reproduce}"])
+    return "\n".join([*wrapped, *further, *told, f"  $ {verdict.reproduce}"])
 
 
 def _row_text(row: Row, report: Report) -> str:

@@ -42,6 +42,12 @@ def native(precision: str, cpu: Cpu) -> bool:
     return any(getattr(cpu.isa, field) for field, _ in _NATIVE.get(precision, ()))
 
 
+def having(precision: str, cpu: Cpu) -> str | None:
+    """The extensions for `precision` that this CPU is known to have, in words; None: none."""
+    found = [name for field, name in _NATIVE.get(precision, ()) if getattr(cpu.isa, field)]
+    return " and ".join(dict.fromkeys(found)) or None
+
+
 def lacking(precision: str, cpu: Cpu) -> str | None:
     """The extensions for `precision` that this CPU has none of, in words; None: it has one, or
     the kernel does not say."""

@@ -1,0 +1,197 @@
+"""Why the pick won and the other lost: what limits each, as far as the report shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .. import units
+from ..contender import Contender
+from ..contract import Case
+from ..document import Clocks, Roofline
+from ..machine.isa import having, lacking
+from ..measure.statistics import median
+from ..refusals import REDUCED
+from . import race
+from .explain import Evidence, short, times
+from .objective import start_up_s
+
+LAUNCH_BOUND = 0.8  # of the device's time per step, spent by the host on queueing the next
+WAITING = 0.25  # of an epoch without a batch: the loaders limit it
+NEAR_ROOF = 0.5  # of what a roof allows: it is the limit
+IDLE = 0.1  # of what a roof allows: it is not
+ROOFS = {"memory": "memory bandwidth", "cache": "cache bandwidth", "compute": "arithmetic"}
+
+
+def causes(found: Evidence) -> list[str]:
+    """Each a fact of the report with what follows from it; the most telling first."""
+    if found.pick is None:
+        return []
+    return [
+        *_start_up(found),
+        *_waiting(found),
+        *_launches(found),
+        *_roofs(found),
+        *_precision(found),
+        *_threads(found),
+    ]
+
+
+def _start_up(found: Evidence) -> Iterator[str]:
+    if found.scenario.objective != "time_to_result" or found.pick is None:
+        return
+    first, seconds = _start_up_share(found.pick)
+    told = (
+        f"of {short(found.pick.case)}'s time to result, {first:.0%} is start-up and set-up "
+        f"({units.duration(seconds)})"
+    )
+    rival = found.rival
+    if rival is not None and rival.case.device_kind != found.pick.case.device_kind:
+        other, seconds = _start_up_share(rival)
+        told += f", of {short(rival.case)}'s {other:.0%} ({units.duration(seconds)})"
+    yield told
+
+
+def _start_up_share(contender: Contender) -> tuple[float, float]:
+    start_up = start_up_s(contender.setup)
+    return start_up / (start_up + median(contender.samples_s)), start_up
+
+
+def _waiting(found: Evidence) -> Iterator[str]:
+    waiting = waiting_fraction(found)
+    if waiting is not None and found.pick is not None:
+        yield (
+            f"{short(found.pick.case)} waits for its data {waiting:.0%} of the time: loading "
+            "limits it, not the device"
+        )
+
+
+def waiting_fraction(found: Evidence) -> float | None:
+    """The pick's, where that limits it."""
+    if found.pick is None:
+        return None
+    waiting = found.report.measurement(found.pick).figures.get("waiting_fraction")
+    return waiting if waiting is not None and waiting >= WAITING else None
+
+
+def _launches(found: Evidence) -> Iterator[str]:
+    clocks = launch_bound(found)
+    if clocks is not None and found.best_gpu is not None:
+        yield (
+            f"launches limit {short(found.best_gpu.case)}: the host takes "
+            f"{units.duration(clocks.issue_s)} to queue a step that keeps the device for "
+            f"{units.duration(clocks.device_s)}"
+        )
+
+
+def launch_bound(found: Evidence) -> Clocks | None:
+    """The clocks of the best GPU contender, where its host cannot queue faster than it works."""
+    if found.best_gpu is None:
+        return None
+    clocks = found.report.measurement(found.best_gpu).clocks
+    if clocks is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
+        return None
+    return clocks
+
+
+def roof_of(found: Evidence, contender: Contender) -> Roofline | None:
+    return found.report.measurement(contender).roofline
+
+
+def _roofs(found: Evidence) -> Iterator[str]:
+    """What limits the pick, and beside a rival on another device what limits that."""
+    pick, rival = found.pick, found.rival
+    shown = [pick] if pick is not None else []
+    if rival is not None and pick is not None and rival.case.device != pick.case.device:
+        shown.append(rival)
+    told = []
+    for contender in shown:
+        roof = roof_of(found, contender)
+        if roof is None or IDLE < roof.fraction < NEAR_ROOF:
+            continue  # in between, neither can be said
+        name, limit = short(contender.case), ROOFS[roof.limited_by]
+        reached = units.percent(roof.fraction)
+        if roof.fraction >= NEAR_ROOF:
+            told.append(f"{limit} limits {name} ({reached} of what it allows)")
+        else:
+            told.append(
+                f"{name} reaches only {reached} of what {limit} allows: that is no limit yet"
+            )
+    if told:
+        yield ", and ".join(told)
+
+
+def _precision(found: Evidence) -> Iterator[str]:
+    """The pick beside its like in another precision, with what the CPU has for it."""
+    pick = found.pick
+    if pick is None:
+        return
+    alike = [
+        c
+        for c in found.row.contenders
+        if c is not pick
+        and c.state != "failed"
+        and _but_precision(c.case) == _but_precision(pick.case)
+    ]
+    alike.sort(key=lambda contender: contender.case.id)
+    if pick.case.precision in REDUCED:
+        for other in (c for c in alike if c.case.precision == "fp32"):
+            told = _gain(pick, other)
+            if told is not None:
+                yield f"{_name(pick)} is {told} FP32 done the same way{_isa(found, pick.case)}"
+        return
+    for other in (c for c in alike if c.case.precision in REDUCED):
+        if other.reason is not None and other.reason.code == "slower_precision":
+            yield other.reason.message
+        elif (told := _gain(pick, other)) is not None:
+            yield (
+                f"{_name(pick)} is {told} {_name(other)} done the same way{_isa(found, other.case)}"
+            )
+
+
+def _gain(pick: Contender, other: Contender) -> str | None:
+    """`1.11x (95 %: 1.08-1.15) faster than`; None where that is not beyond doubt."""
+    if pick.objective in ("memory", "energy", "cost"):
+        return None
+    ratio = race.ratio_between(other.rounds(), pick.rounds())
+    return f"{times(ratio)} faster than" if ratio is not None and ratio.low > 1 else None
+
+
+def _isa(found: Evidence, case: Case) -> str:
+    machine = found.report.machine
+    if machine is None or case.device_kind != "cpu":
+        return ""
+    if names := having(case.precision, machine.cpu):
+        return f" (the CPU has {names})"
+    if names := lacking(case.precision, machine.cpu):
+        return f" (the CPU has no {names})"
+    return ""
+
+
+def _name(contender: Contender) -> str:
+    case = contender.case
+    quantization = f" {case.quantization}" if case.quantization else ""
+    return f"{case.precision.upper()}{quantization}"
+
+
+def _threads(found: Evidence) -> Iterator[str]:
+    """The pick beside its like with more threads."""
+    pick = found.pick
+    if pick is None or pick.case.threads is None:
+        return
+    for other in sorted(found.row.contenders, key=lambda contender: contender.case.threads or 0):
+        more = (other.case.threads or 0) > pick.case.threads
+        if not more or replace(other.case, threads=pick.case.threads) != pick.case:
+            continue
+        told = _gain(pick, other)
+        if told is not None:
+            step = units.duration(median(pick.samples_s))
+            yield (
+                f"with {pick.case.threads} threads it is {told} with {other.case.threads}: "
+                f"a step takes {step}"
+            )
+            return
+
+
+def _but_precision(case: Case) -> Case:
+    return replace(case, precision="", quantization=None)

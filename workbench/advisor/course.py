@@ -1,0 +1,120 @@
+"""The course of a row's race: who joined, who fell when and why, who stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from .. import units
+from ..contender import Contender
+from ..document import Reason
+from ..report import Row
+from . import race
+from .facts import Course, Departure
+
+CUT_SHORT = "cancelled"
+ENDED = {
+    "decided": "decided",
+    "budget": "ended by the budget",
+    "rounds": "ended as more rounds tell no more",
+    "empty": "nobody was left",
+    CUT_SHORT: "cut short",
+}
+
+
+def course(row: Row) -> Course | None:
+    """How the race of `row` went; None if it was never begun, or nobody told how it ended.
+
+    It depends on samples, reasons and what each `CasesJoined` says, not on the order of events,
+    so that a document gives the course that the journal gives.
+    """
+    if not row.started or not (row.ended_by or is_cut_short(row)):
+        return None
+    left = sorted((c for c in row.contenders if has_left(c)), key=_left_after)
+    stayed = [c for c in row.contenders if not has_left(c)]
+    order = race.ranking({c.case.id: c.rounds() for c in stayed})
+    seen = [block.round + 1 for c in row.contenders for block in c.blocks]
+    return Course(
+        rounds=row.rounds if row.ended_by else max(seen, default=0),
+        ended_by=row.ended_by or CUT_SHORT,
+        joined={c.case.id: c.joined_after for c in row.contenders if c.joined_after is not None},
+        left=[_departure(contender) for contender in left],
+        stayed=[*order, *(c.case.id for c in stayed if c.case.id not in order)],
+    )
+
+
+def is_cut_short(row: Row) -> bool:
+    """Whether the run ended before the race did."""
+    return row.ended_by is None and any(c.state == CUT_SHORT for c in row.contenders)
+
+
+def has_left(contender: Contender) -> bool:
+    """Whether it was out before the end; a run cut short sends nobody away that it measured."""
+    if contender.state == CUT_SHORT and contender.blocks:
+        return False
+    return _reason(contender) is not None or contender.state == "failed"
+
+
+def _reason(contender: Contender) -> Reason | None:
+    dropped = contender.dropped
+    return contender.reason or (dropped.reason if dropped else None)
+
+
+def _left_after(contender: Contender) -> int:
+    raced = contender.blocks[-1].round + 1 if contender.blocks else 0
+    return max(raced, contender.joined_after or 0)
+
+
+def _departure(contender: Contender) -> Departure:
+    reason, dropped = _reason(contender), contender.dropped
+    return Departure(
+        id=contender.case.id,
+        rounds=len(contender.blocks),
+        code=reason.code if reason else contender.state,
+        message=reason.message if reason else contender.state,
+        beaten_by=dropped.beaten_by if dropped else None,
+        ratio=dropped.ratio if dropped else None,
+        ratio_bounds=dropped.ratio_bounds if dropped else None,
+    )
+
+
+# ------------------------------------------------------------------ words
+
+
+def course_text(told: Course) -> str:
+    """`14 rounds, decided; out: cpu torch fp32 t1 after 3 (1.41x slower than ...)`."""
+    parts = [ended_text(told.rounds, told.ended_by)]
+    if told.joined:
+        joined = [f"{name_of(case)} after {rounds}" for case, rounds in told.joined.items()]
+        parts.append(f"joined: {', '.join(joined)}")
+    parts += _departures("out", [each for each in told.left if each.rounds])
+    parts += _departures("not raced", [each for each in told.left if not each.rounds])
+    if len(told.stayed) > 1:
+        parts.append(f"to the end: {', '.join(map(name_of, told.stayed))}")
+    return "; ".join(parts)
+
+
+def _departures(word: str, left: Sequence[Departure]) -> Iterator[str]:
+    """Those who left for one reason one after the other share its words."""
+    told = []
+    for why, group in groupby(left, _why):
+        names = [name_of(d.id) + (f" after {d.rounds}" if d.rounds else "") for d in group]
+        told.append(f"{', '.join(names)} ({why})")
+    if told:
+        yield f"{word}: {', '.join(told)}"
+
+
+def _why(left: Departure) -> str:
+    if left.ratio is None or left.beaten_by is None:
+        return left.message
+    return f"{units.ratio(left.ratio)} slower than {name_of(left.beaten_by)}"
+
+
+def name_of(case_id: str) -> str:
+    """A case id as a contender in words: `cpu torch bf16 t2`."""
+    return case_id.partition("/")[2].replace("/", " ")
+
+
+def ended_text(rounds: int, ended_by: str) -> str:
+    """`14 rounds, decided`."""
+    return f"{rounds} round{'' if rounds == 1 else 's'}, {ENDED.get(ended_by, ended_by)}"

@@ -1,0 +1,145 @@
+"""What to try next, in one sentence: never what this report has tried already."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from .. import units
+from ..contender import Contender
+from ..measure.statistics import Ratio
+from ..refusals import REDUCED
+from . import race
+from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
+from .explain import Evidence, as_sentence, share, short, times
+
+LARGEST_BATCH = 256
+BATCHES = 16  # times the batch that was raced, at the least
+LESS_ERROR = 0.1  # of the pick's: worth more time to some
+OUT_OF_TIME = ("budget", "no_time", "timeout")
+NOISE = ("busy_machine", "stolen_time")  # that a quieter hour is the remedy for
+
+
+def next_best(found: Evidence) -> str:
+    """The first piece of advice that the report gives reason for; empty where none does."""
+    return next(map(as_sentence, _advice(found)), "")
+
+
+def _advice(found: Evidence) -> Iterator[str]:
+    command = found.row.plan.reproduce
+    if not command:
+        return  # nobody could say how to go on
+    if found.cut_short:
+        yield f"let it run to its end: `{command}`"
+    if found.absent is not None and found.absent.hint:
+        yield found.absent.hint
+    elif (found.absent is None and len(found.kinds) < 2) or not found.eligible:
+        yield from _for_who_is_missing(found)
+    yield from _for_a_firmer_basis(found)
+    yield from _for_the_gpu(found)
+    yield from _for_precision(found)
+    waiting = waiting_fraction(found)
+    if waiting is not None:
+        yield "make loading cheaper (smaller or decoded files) or give it more cores"
+    # Any other run looks for it by itself, after its verdicts.
+    size, asked = found.scenario.size, command.split()
+    if size is not None and "--quick" in asked and "--crossover" not in asked:
+        yield f"see at which {size.name} the lead changes: `{command} --crossover`"
+
+
+def _for_who_is_missing(found: Evidence) -> Iterator[str]:
+    """Of a device whose contenders could not be picked."""
+    lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
+    lost.sort(key=lambda contender: contender.case.id)
+    if any(c.reason is not None and c.reason.code in OUT_OF_TIME for c in lost):
+        yield _larger_budget(found)
+    if over := [c.accuracy.value for c in found.over_limit if c in lost and c.accuracy]:
+        yield (
+            f"if an error of {share(min(over))} is acceptable to the job, raise its limit; "
+            "otherwise race a precision with a smaller error"
+        )
+    yield from (c.reason.hint for c in lost if c.reason is not None and c.reason.hint)
+
+
+def _for_a_firmer_basis(found: Evidence) -> Iterator[str]:
+    codes = {warning.code for warning in found.warnings}
+    if codes & set(NOISE):
+        yield f"run it again when the machine is quiet: `{found.row.plan.reproduce}`"
+    of_row = (w for w in found.warnings if w.subject == found.row.plan.scenario)
+    yield from (warning.remedy for warning in of_row if warning.code not in NOISE)
+    if "oversubscribed" in codes:
+        yield from (w.remedy for w in found.warnings if w.code == "oversubscribed")
+    unsettled = found.choice == "unknown" and found.ratio is not None
+    few = len(found.kinds) == 2 and found.ratio is None
+    if unsettled or few or codes & {"pick_unsettled", "few_samples", "unstable"}:
+        yield _larger_budget(found)
+
+
+def _larger_budget(found: Evidence) -> str:
+    """The command of the row with twice the budget of this run."""
+    words = shlex.split(found.row.plan.reproduce)
+    if "--budget" in words:
+        at = words.index("--budget")
+        del words[at : at + 2]
+    budget_s = found.report.started.budget_s if found.report.started else 0.0
+    return f"give it more time: `{shlex.join([*words, '--budget', f'{2 * budget_s:g}'])}`"
+
+
+def _for_the_gpu(found: Evidence) -> Iterator[str]:
+    gpu = found.best_gpu
+    if gpu is None or gpu.case.batch is None or found.row.plan.workload == "model":
+        return
+    low = gpu.case.batch
+    high = max(LARGEST_BATCH, BATCHES * low)
+    if launch_bound(found) is not None:
+        yield (
+            f"launches limit the GPU, so give it more per launch: "
+            f"`workbench run {gpu.case.workload} --batch {low}..{high} --device gpu`"
+        )
+
+
+def _for_precision(found: Evidence) -> Iterator[str]:
+    pick = found.pick
+    if pick is None:
+        return
+    for other in found.over_limit:
+        gain = _times_of(pick, other)
+        if gain > 1 + race.TOLERANCE and other.accuracy is not None:
+            yield (
+                f"{short(other.case)} takes {gain:.2f}x less time: raise the error limit only if "
+                f"{share(other.accuracy.value)} is acceptable to the job"
+            )
+    roof = roof_of(found, pick)
+    limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_ROOF
+    reduced = any(c.case.precision in REDUCED for c in found.row.contenders)
+    if limited and pick.case.precision == "fp32" and not reduced:
+        yield "memory bandwidth limits it: race precisions of fewer bytes, such as bf16 or int8"
+    yield from _for_accuracy(pick, found)
+
+
+def _for_accuracy(pick: Contender, found: Evidence) -> Iterator[str]:
+    """The fastest that is far more accurate than the pick, and what it costs."""
+    accuracy = pick.accuracy
+    if accuracy is None or accuracy.metric != "relative_error" or not accuracy.value:
+        return
+    exact: list[tuple[Ratio, Contender]] = []
+    for other in found.eligible:
+        ratio = race.ratio_between(other.rounds(), pick.rounds())
+        found_error = other.accuracy
+        if found_error is None or found_error.metric != accuracy.metric or ratio is None:
+            continue
+        if found_error.value <= LESS_ERROR * accuracy.value:
+            exact.append((ratio, other))
+    if exact:
+        ratio, other = min(exact, key=lambda each: (each[0].value, each[1].case.id))
+        error = units.figure(other.accuracy.value) if other.accuracy else ""
+        yield (
+            f"should {share(accuracy.value)} of error be too much, {short(other.case)} has {error} "
+            f"and takes {times(ratio)} the time"
+        )
+
+
+def _times_of(pick: Contender, other: Contender) -> float:
+    """Time of the pick over the other's, from however few rounds."""
+    mine, others = pick.rounds(), other.rounds()
+    return race.relative(mine, others) if mine and others else 0.0
