@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES = (
-    1 << 18
-)  # some hundred scenarios; tomllib needs a second for a hostile one of this size
+MOST_BYTES = 1 << 18  # hundreds of scenarios
 MOST_DOTS = 32  # in a line: tomllib takes memory in the square of a key's depth
 Key = str | int
 
