@@ -13,7 +13,7 @@ from ..measure import statistics as stats
 from ..refusals import REDUCED, slower_precision
 from . import race
 from .scenarios import Scenario
-from .verdict import exceeds_error_limit
+from .verdict import exceeds_error_limit, is_admissible
 
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10
@@ -137,6 +137,12 @@ def far_slower(contenders: Sequence[Contender], scenario: Scenario) -> Iterator[
                 yield Leaving(contender, Reason("far_slower", text))
 
 
+def front(contenders: Iterable[Contender], scenario: Scenario) -> list[str]:
+    """Case ids of the two that would be pick and runner-up by what is known."""
+    able = [c for c in contenders if c.blocks and is_admissible(c, scenario)]
+    return race.ranking({c.case.id: c.rounds() for c in able})[:2]
+
+
 def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
     """Whether each group has its best, up to ties, and the best CPU and GPU are told apart."""
     leaders = []
@@ -157,14 +163,15 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
     return bool(leaders)
 
 
-def is_steady(contender: Contender) -> bool:
-    """Whether its median is known to within 2 %, or no longer gets any better known."""
+def is_steady(contender: Contender, wanted: float = STEADY_WIDTH) -> bool:
+    """Whether its median is known to within `wanted` (relative half-width of its interval), or no
+    longer gets any better known."""
     if len(contender.blocks) >= PATIENCE and contender.objective in TIMED:
         return True
     width = _width(contender.blocks)
     if len(contender.samples_s) < ENOUGH_SAMPLES or width is None:
         return False
-    if width <= STEADY_WIDTH:
+    if width <= wanted:
         return True
     earlier = _width(contender.blocks[: len(contender.blocks) // 2])
     enough_rounds = len(contender.blocks) >= ROUNDS_FOR_PLATEAU
