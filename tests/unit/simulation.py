@@ -30,14 +30,21 @@ from workbench.request import Request
 from workbench.telemetry import MachineTelemetry
 
 RIGHT = 1.05  # a pick within the tolerance of the best is right
+TIED = 1.10  # what is called a tie is no further apart
+PREPARE_STEPS = 3
+WEAK = ("few_samples", "unstable")
 MOST_SAMPLES = 5  # of a simulated block
 
 
 class Noise:
-    """What one race feels, as logarithms; the families override some of it."""
+    """What one race feels, as logarithms; the families override some of it.
+
+    What a block feels alone has a scale of 0.5 to 4 %, another one in each race.
+    """
 
     def __init__(self, rng: random.Random, budget_s: float) -> None:
         self.rng, self.budget_s = rng, budget_s
+        self.own = math.exp(rng.uniform(math.log(0.005), math.log(0.04)))
 
     def common(self, at_s: float) -> float:
         """What a round feels that begins at `at_s`."""
@@ -48,10 +55,10 @@ class Noise:
         return 0.0
 
     def block(self) -> float:
-        return self.rng.gauss(0, 0.01)
+        return self.rng.gauss(0, self.own)
 
     def sample(self) -> float:
-        return self.rng.gauss(0, 0.01)
+        return self.rng.gauss(0, self.own)
 
 
 class Bursts(Noise):
@@ -74,10 +81,10 @@ class HeavyTails(Noise):
         return self.rng.gauss(0, 1) / math.sqrt(self.rng.gammavariate(1.5, 2) / 3)
 
     def block(self) -> float:
-        return 0.015 * self.t3()
+        return self.own * self.t3()
 
     def sample(self) -> float:
-        return 0.015 * self.t3()
+        return self.own * self.t3()
 
 
 class TwoSpeeds(Noise):
@@ -125,7 +132,7 @@ class NoisyWorkers(Workers):
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         answer = super().prepare(request)
         step_s = self.steps_s[request["case"].id]
-        self.clock.at_s += 3 * step_s
+        self.clock.at_s += PREPARE_STEPS * step_s
         answer["warmup"]["iterations"] = max(1, round(2e-3 / step_s))
         return answer
 
@@ -155,9 +162,12 @@ class Outcome:
     lead_wrong: bool | None  # the pick is said to lead the runner-up
     device_wrong: bool | None  # a device is named though there are both
     covered: bool | None  # the interval holds the true ratio of runner-up and pick
-    tied: bool
-    others: int  # contenders beside the pick
-    tight: bool
+    tie_wrong: bool | None  # pick and runner-up are called a tie, and are not within LIMIT
+    either_wrong: bool | None  # so are the devices
+    pick: str
+    settled: bool  # the verdict does not warn that the pick is not told apart from the next
+    weak: bool  # the pick's figures carry a warning
+    is_clear: bool  # in truth the next one is further than the tolerance from the best
 
     @property
     def right(self) -> bool:
@@ -178,17 +188,17 @@ def field(rng: random.Random) -> dict[Case, float]:
     return dict(zip(map(case, names), times, strict=True))
 
 
-def simulate(family: str, seed: int) -> Outcome:
-    """One race, the same for the same arguments."""
+def simulate(family: str, seed: int, repeat: int = 0) -> Outcome:
+    """One race, the same for the same arguments; `repeat` counts runs on the same machine."""
     rng = random.Random(f"{family} {seed}")
     steps_s = field(rng)
     round_s = sum(max(0.2, step_s) for step_s in steps_s.values())
-    tight = rng.random() < 0.3
-    budget_s = 3 * sum(steps_s.values())  # to prepare them
-    budget_s += round_s * (rng.uniform(1.2, 5) if tight else rng.uniform(5, 40))
+    rounds = rng.uniform(1.2, 5) if rng.random() < 0.3 else rng.uniform(5, 40)
+    budget_s = PREPARE_STEPS * sum(steps_s.values()) + rounds * round_s
+    rng = random.Random(f"{family} {seed} {repeat}")
     noise = FAMILIES[family](rng, budget_s)
     report, verdict, clock = run(steps_s, noise, rng, budget_s)
-    return judged(report, verdict, steps_s, clock, tight=tight)
+    return judged(report, verdict, steps_s, clock)
 
 
 def run(
@@ -231,7 +241,7 @@ class Undisturbed:
 
 
 def judged(
-    report: Report, verdict: Verdict, steps_s: Mapping[Case, float], clock: Clock, *, tight: bool
+    report: Report, verdict: Verdict, steps_s: Mapping[Case, float], clock: Clock
 ) -> Outcome:
     true = {c.id: step_s for c, step_s in steps_s.items()}
     kinds = {
@@ -239,14 +249,17 @@ def judged(
         for kind in ("cpu", "gpu")
     }
     assert verdict.pick is not None
-    lead_wrong = device_wrong = covered = None
+    lead_wrong = device_wrong = covered = tie_wrong = either_wrong = None
     if verdict.pick_ratio_ci95 is not None and verdict.runner_up is not None:
         low, high = verdict.pick_ratio_ci95
         ratio = true[verdict.runner_up] / true[verdict.pick]
         covered = low <= ratio <= high
         lead_wrong = ratio < 1 if low > 1 else None
+        tie_wrong = not 1 / TIED <= ratio <= TIED if verdict.tie else None
     if None not in kinds.values() and verdict.choice in kinds:
         device_wrong = kinds[verdict.choice] != min(true.values())
+    if verdict.choice == "either":
+        either_wrong = max(kinds.values()) > TIED * min(kinds.values())  # type: ignore[type-var]
     row = report.rows["row"]
     return Outcome(
         regret=true[verdict.pick] / min(true.values()),
@@ -256,9 +269,12 @@ def judged(
         lead_wrong=lead_wrong,
         device_wrong=device_wrong,
         covered=covered,
-        tied=verdict.tie or verdict.choice == "either",
-        others=len(true) - 1,
-        tight=tight,
+        tie_wrong=tie_wrong,
+        either_wrong=either_wrong,
+        pick=verdict.pick,
+        settled=not any(w.code == "pick_unsettled" for w in verdict.warnings),
+        weak=any(w.subject == verdict.pick and w.code in WEAK for w in verdict.warnings),
+        is_clear=sorted(true.values())[1] > RIGHT * min(true.values()),
     )
 
 
@@ -270,22 +286,28 @@ class Summary:
     right: float
     mean_regret: float  # geometric
     worst_regret: float
+    worst_settled: float  # of those that do not say that they are unsettled
     leads: int
     wrong_leads: float
     devices: int
     wrong_devices: float
     coverage: float
     with_interval: float
+    ties: int
+    wrong_ties: float
+    weak: float
     median_rounds: float
     mean_s: float
 
     def line(self, name: str) -> str:
         return (
             f"{name:12} {self.races:6} races: right {self.right:.4f}, regret mean "
-            f"{self.mean_regret:.4f} worst {self.worst_regret:.3f}, wrong leads "
-            f"{self.wrong_leads:.3%} of {self.leads}, wrong devices {self.wrong_devices:.3%} of "
-            f"{self.devices}, interval in {self.with_interval:.1%}, holds the truth in "
-            f"{self.coverage:.1%}, {self.median_rounds:.0f} rounds, {self.mean_s:.2f} s"
+            f"{self.mean_regret:.4f} worst {self.worst_regret:.3f} (settled "
+            f"{self.worst_settled:.3f}), wrong leads "
+            f"{self.wrong_leads:.2%} of {self.leads}, wrong devices {self.wrong_devices:.2%} of "
+            f"{self.devices}, wrong ties {self.wrong_ties:.2%} of {self.ties}, interval in "
+            f"{self.with_interval:.1%}, it holds the truth in {self.coverage:.1%}, few samples or "
+            f"unstable {self.weak:.1%}, {self.median_rounds:.0f} rounds, {self.mean_s:.1f} s"
         )
 
 
@@ -293,18 +315,23 @@ def summary(outcomes: list[Outcome]) -> Summary:
     leads = [o.lead_wrong for o in outcomes if o.lead_wrong is not None]
     devices = [o.device_wrong for o in outcomes if o.device_wrong is not None]
     covered = [o.covered for o in outcomes if o.covered is not None]
+    ties = [t for o in outcomes for t in (o.tie_wrong, o.either_wrong) if t is not None]
     share: Callable[[list[bool]], float] = lambda told: sum(told) / max(len(told), 1)  # noqa: E731
     return Summary(
         races=len(outcomes),
         right=share([o.right for o in outcomes]),
         mean_regret=math.exp(math.fsum(math.log(o.regret) for o in outcomes) / len(outcomes)),
         worst_regret=max(o.regret for o in outcomes),
+        worst_settled=max(o.regret for o in outcomes if o.settled),
         leads=len(leads),
         wrong_leads=share(leads),
         devices=len(devices),
         wrong_devices=share(devices),
         coverage=share(covered),
         with_interval=len(covered) / len(outcomes),
+        ties=len(ties),
+        wrong_ties=share(ties),
+        weak=share([o.weak for o in outcomes]),
         median_rounds=sorted(o.rounds for o in outcomes)[len(outcomes) // 2],
         mean_s=math.fsum(o.duration_s for o in outcomes) / len(outcomes),
     )

@@ -54,7 +54,14 @@ def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
 def test_a_race_is_decided_by_ties_or_by_one_left() -> None:
     assert standings.is_decided(field({A: steady(1.0)}), ROW)
     assert standings.is_decided(field({A: steady(1.0), B: steady(1.001)}), ROW)
-    assert not standings.is_decided(field({A: steady(1.0), B: steady(1.5)}), ROW)
+    assert not standings.is_decided(field({A: steady(1.0, 3), B: steady(1.5, 3)}), ROW)
+
+
+def test_once_nobody_can_be_ahead_by_more_than_the_tolerance_it_is_decided() -> None:
+    slower, level = steady(1.06, 6, spread=0.02), steady(1.01, 6, spread=0.2)[::-1]
+    assert standings.is_decided(field({A: steady(1.0, 6), B: slower}), ROW)
+    assert not standings.is_decided(field({A: steady(1.0, 4), B: slower[:4]}), ROW)
+    assert not standings.is_decided(field({A: steady(1.0, 6), B: level}), ROW)
 
 
 def test_the_devices_must_be_told_apart_too() -> None:

@@ -18,8 +18,6 @@ from . import race
 from .explain import Evidence, reasons, short, times
 from .scenarios import Scenario
 
-UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
-
 
 def decide(report: Report, scenario: Scenario) -> Verdict:
     """The verdict of a row; `unknown` where the evidence does not carry one."""
@@ -65,7 +63,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         runner_up=_id(runner_up),
         pick_ratio=pick_ratio.value if pick_ratio else None,
         pick_ratio_ci95=pick_ratio.interval if pick_ratio else None,
-        tie=_is_close(pick_ratio),
+        tie=race.is_close(pick_ratio),
         equal_precision=equal_precision(row, scenario),
         basis="simulated" if any(c.simulated for c in row.contenders) else "measured",
         crossover=None,
@@ -83,7 +81,7 @@ def unsettled(
     pick: Contender | None, runner_up: Contender | None, ratio: Ratio | None
 ) -> Iterator[Warning]:
     """The pick is the best seen; say so where the rounds do not tell it from the next."""
-    if pick is None or runner_up is None or _is_close(ratio):
+    if pick is None or runner_up is None or race.is_close(ratio):
         return
     if ratio is None or ratio.low <= 1:
         found = "too few common rounds" if ratio is None else times(ratio)
@@ -113,23 +111,13 @@ def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
     """`cpu`, `gpu`, `either` or `unknown` from the decisive ratio of CPU time to GPU time."""
     if ratio is None:
         return "cpu" if no_gpu and has_cpu else "unknown"
-    if _is_close(ratio):
+    if race.is_close(ratio):
         return "either"
     if ratio.low > 1:
         return "gpu"
     if ratio.high < 1:
         return "cpu"
     return "unknown"
-
-
-def _is_close(ratio: Ratio | None) -> bool:
-    """Within the tolerance, or not told apart by a fairly narrow interval."""
-    if ratio is None:
-        return False
-    within = 1 / (1 + race.TOLERANCE) <= ratio.value <= 1 + race.TOLERANCE
-    holds_one = ratio.low <= 1 <= ratio.high
-    narrow = ratio.low >= 1 / UNDECIDED and ratio.high <= UNDECIDED
-    return narrow and (within or holds_one)
 
 
 def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
