@@ -124,7 +124,10 @@ class Race:
             for warning in told:
                 self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
         for runner in [*self._through, *self._active]:
-            self._preparation.finish(runner, "ok", None)
+            if self._report.contenders[runner.case.id].blocks:
+                self._preparation.finish(runner, "ok", None)
+            else:
+                self._preparation.finish(runner, "skipped", BUDGET)
 
     def _is_apart(self, case: Case) -> bool:
         return case.precision in self._scenario.apart
@@ -199,7 +202,10 @@ class Race:
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
         for case in self._plan.cases:
-            self._release(case)
+            key = worker_key(case, self._scenario.objective)
+            if self._pool.is_alive(key):
+                with suppress(WorkerFailed):  # the pool has already said that the worker ended
+                    self._pool.ask(key, self._preparation.deadline(5.0), op="release", case=case.id)
 
     # --------------------------------------------------------------- rounds
 
@@ -390,11 +396,3 @@ class Race:
         if rounds < stats.MIN_PAIRS or not standings.is_decided(field, self._scenario):
             return False
         return all(standings.is_steady(contender, WIDE) for contender in field)
-
-    # ---------------------------------------------------------------- ends
-
-    def _release(self, case: Case) -> None:
-        key = worker_key(case, self._scenario.objective)
-        if self._pool.is_alive(key):
-            with suppress(WorkerFailed):  # the pool has already said that the worker ended
-                self._pool.ask(key, self._preparation.deadline(5.0), op="release", case=case.id)

@@ -162,7 +162,7 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
         if ratio is not None and ratio.pairs >= PATIENCE and race.is_close(ratio):
             return True
         return race.settled(ratio)
-    return bool(leaders)
+    return bool(contenders)
 
 
 def _is_no_better(other: race.Rounds, leader: race.Rounds) -> bool:

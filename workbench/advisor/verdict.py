@@ -71,6 +71,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         warnings=[
             *report.disturbances(row),
             *unsettled(pick, runner_up, pick_ratio),
+            *unmeasured(row, scenario),
             *chain.from_iterable(trust_warnings(c, machine) for c in unique),
         ],
         reproduce=row.plan.reproduce,
@@ -90,6 +91,19 @@ def unsettled(
             message=f"not told apart from {short(runner_up.case)}: {found}",
             remedy="give it a larger --budget",
             subject=pick.case.id,
+        )
+
+
+def unmeasured(row: Row, scenario: Scenario) -> Iterator[Warning]:
+    """Those that might have been picked, had the budget held a turn for them."""
+    deciding = [c for c in row.contenders if c.case.precision not in scenario.apart]
+    missed = [c for c in deciding if not c.blocks and c.reason and c.reason.code == "budget"]
+    if missed and any(c.blocks for c in deciding):
+        yield Warning(
+            code="unmeasured",
+            message=f"{len(missed)} of {len(deciding)} contenders had no turn within the budget",
+            remedy="give it a larger --budget",
+            subject=row.plan.scenario,
         )
 
 
