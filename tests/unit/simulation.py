@@ -165,7 +165,6 @@ class Outcome:
     tie_wrong: bool | None  # pick and runner-up are called a tie, and are not within LIMIT
     either_wrong: bool | None  # so are the devices
     pick: str
-    settled: bool  # the verdict does not warn that the pick is not told apart from the next
     weak: bool  # the pick's figures carry a warning
     is_clear: bool  # in truth the next one is further than the tolerance from the best
 
@@ -272,7 +271,6 @@ def judged(
         tie_wrong=tie_wrong,
         either_wrong=either_wrong,
         pick=verdict.pick,
-        settled=not any(w.code == "pick_unsettled" for w in verdict.warnings),
         weak=any(w.subject == verdict.pick and w.code in WEAK for w in verdict.warnings),
         is_clear=sorted(true.values())[1] > RIGHT * min(true.values()),
     )
@@ -286,7 +284,6 @@ class Summary:
     right: float
     mean_regret: float  # geometric
     worst_regret: float
-    worst_settled: float  # of those that do not say that they are unsettled
     leads: int
     wrong_leads: float
     devices: int
@@ -302,8 +299,7 @@ class Summary:
     def line(self, name: str) -> str:
         return (
             f"{name:12} {self.races:6} races: right {self.right:.4f}, regret mean "
-            f"{self.mean_regret:.4f} worst {self.worst_regret:.3f} (settled "
-            f"{self.worst_settled:.3f}), wrong leads "
+            f"{self.mean_regret:.4f} worst {self.worst_regret:.3f}, wrong leads "
             f"{self.wrong_leads:.2%} of {self.leads}, wrong devices {self.wrong_devices:.2%} of "
             f"{self.devices}, wrong ties {self.wrong_ties:.2%} of {self.ties}, interval in "
             f"{self.with_interval:.1%}, it holds the truth in {self.coverage:.1%}, few samples or "
@@ -322,7 +318,6 @@ def summary(outcomes: list[Outcome]) -> Summary:
         right=share([o.right for o in outcomes]),
         mean_regret=math.exp(math.fsum(math.log(o.regret) for o in outcomes) / len(outcomes)),
         worst_regret=max(o.regret for o in outcomes),
-        worst_settled=max(o.regret for o in outcomes if o.settled),
         leads=len(leads),
         wrong_leads=share(leads),
         devices=len(devices),

@@ -23,9 +23,7 @@ def race_all(races: int) -> dict[str, list[Outcome]]:
 def check_choices(found: Summary) -> None:
     assert found.right >= 0.98
     assert found.mean_regret <= 1.01
-    # Heavy tails can mislead a single round by more; then the verdict says that it is unsettled.
-    assert found.worst_settled <= 1.10
-    assert found.worst_regret <= 1.20
+    assert found.worst_regret <= 1.10
 
 
 def check_claims(found: Summary) -> None:
