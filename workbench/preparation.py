@@ -90,11 +90,11 @@ class Preparation:
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self.longest_s = 0.0  # that anybody took, compiling left out
 
-    def prepare(self, runner: Runner, beside: Sequence[Runner]) -> bool:
+    def prepare(self, runner: Runner, beside: Sequence[Runner], need_s: float = 0.0) -> bool:
         """Load one case, with those that race already `beside` it; False, with the reason in the
-        report, if it cannot race."""
+        report, if it cannot race, as where no more than `need_s` is left."""
         left = self._until_s - self._control.now()
-        if left <= 0:
+        if left <= need_s:
             self.finish(runner, "skipped", BUDGET)
             return False
         machine, software = self._report.machine, self._report.software

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -85,6 +85,7 @@ class Race:
         self._energy = EnergyMeter(wanted=plan.scenario.objective == "energy")
         self._active: list[Runner] = []
         self._through: list[Runner] = []  # the deciders, while those apart have their race
+        self._excuses: dict[str, Reason] = {}  # of those spared: why they were to go
         self._beaten: set[str] = set()  # but still in the race, as a yardstick
         self._number = 0  # of the round to come
 
@@ -161,22 +162,13 @@ class Race:
     def _race_apart(self, cases: Sequence[Case]) -> None:
         """A short race of those that cannot be picked, as far as there is time left."""
         self._through, self._active = self._active, []
-        for case in cases:
-            runner = self._runner(case)
-            need_s = APART_COST * self._preparation.longest_s
-            if self._until_s - self._control.now() <= need_s:
-                self._preparation.finish(runner, "skipped", BUDGET)
-            elif self._preparation.prepare(runner, [*self._through, *self._active]):
-                self._active.append(runner)
+        self._enter(cases, need_s=APART_COST * self._preparation.longest_s)
         self._rounds(APART_ROUNDS)
 
-    def _runner(self, case: Case) -> Runner:
-        return Runner(case, worker_key(case, self._scenario.objective))
-
-    def _enter(self, cases: Iterable[Case]) -> None:
+    def _enter(self, cases: Iterable[Case], need_s: float = 0.0) -> None:
         for case in cases:
-            runner = self._runner(case)
-            if self._preparation.prepare(runner, self._active):
+            runner = Runner(case, worker_key(case, self._scenario.objective))
+            if self._preparation.prepare(runner, [*self._through, *self._active], need_s):
                 self._active.append(runner)
 
     def _let_in(self) -> bool:
@@ -330,19 +322,21 @@ class Race:
                 continue
             runner = next(r for r in self._active if r.case == left.contender.case)
             self._active.remove(runner)
-            beaten = left.beaten
+            beaten, reason = left.beaten, self._excuses.get(runner.case.id, left.reason)
+            if reason.code in FOR_BEING_SLOW:
+                reason = left.reason
             self._emit(
                 ev.CaseDropped(
                     at_s=self._control.now(),
                     case=runner.case.id,
                     scenario=self._scenario.id,
-                    reason=left.reason,
+                    reason=reason,
                     beaten_by=beaten.by if beaten else None,
                     ratio=beaten.ratio.value if beaten else None,
                     ratio_bounds=beaten.ratio.interval if beaten else None,
                 )
             )
-            self._preparation.finish(runner, "ok", left.reason)
+            self._preparation.finish(runner, "ok", reason)
 
     def _drop_after(self, rounds: int) -> None:
         """Send those away that cannot be picked any more; in a plain `run` all stay if they fit."""
@@ -350,14 +344,14 @@ class Race:
             self._drop(standings.inadmissible(self._contenders(), self._scenario))
         if rounds == 1:
             cpu = self._report.machine.cpu if self._report.machine else None
-            self._drop(standings.slower_precisions(self._contenders(), cpu))
+            self._drop_but_second(standings.slower_precisions(self._contenders(), cpu))
             turn_s = {runner.case.id: self._turn_cost(runner) for runner in self._active}
             left_s = self._until_s - self._control.now()
             self._drop(
                 standings.hopeless(self._contenders(), self._scenario, turn_s=turn_s, left_s=left_s)
             )
         if self._decide:
-            self._drop(self._far_slower())
+            self._drop_but_second(standings.far_slower(self._contenders(), self._scenario))
             self._drop(
                 standings.beaten(
                     self._contenders(),
@@ -373,17 +367,17 @@ class Race:
         known = [self._report.contenders[case.id] for case in self._plan.cases]
         return [c for c in known if c.blocks and self._is_apart(c.case) == apart]
 
-    def _far_slower(self) -> Iterator[standings.Leaving]:
+    def _drop_but_second(self, leaving: Iterable[standings.Leaving]) -> None:
         """Not whoever may come in second, as long as its rounds fit: there is to be an interval of
         the lead over it."""
-        leaving = list(standings.far_slower(self._contenders(), self._scenario))
-        front = standings.front(self._entrants(), self._scenario) if leaving else []
-        gone = {left.contender.case.id for left in leaving if left.contender.case.id not in front}
-        staying = [runner for runner in self._active if runner.case.id not in gone]
-        missing = stats.MIN_PAIRS - 1
-        if missing * sum(map(self._turn_cost, staying)) > self._until_s - self._control.now():
-            gone = {left.contender.case.id for left in leaving}
-        return (left for left in leaving if left.contender.case.id in gone)
+        going = {left.contender.case.id: left for left in leaving}
+        front = standings.front(self._entrants(), self._scenario) if self._decide and going else []
+        staying = [r for r in self._active if r.case.id in front or r.case.id not in going]
+        cost = (stats.MIN_PAIRS - 1) * sum(map(self._turn_cost, staying))
+        if cost <= self._until_s - self._control.now():
+            for spared in filter(going.__contains__, front):
+                self._excuses.setdefault(spared, going.pop(spared).reason)
+        self._drop(going.values())
 
     def _is_over(self, rounds: int) -> bool:
         """Nothing left to decide, and what is left is known well enough."""

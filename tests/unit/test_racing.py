@@ -294,6 +294,17 @@ def test_whoever_may_come_in_second_stays_until_its_interval_stands() -> None:
     assert verdict.pick_ratio_ci95 is not None and verdict.pick_ratio_ci95[0] > 1
 
 
+def test_a_slow_precision_that_comes_in_second_stays_too_and_keeps_its_reason() -> None:
+    bf16, fp16 = case("cpu-a", "bf16"), case("cpu-a", "fp16")
+    report, told, _ = race({A: 1.0, bf16: 4.0, fp16: 40.0})
+    assert (rounds(report, bf16), rounds(report, fp16)) == ([0, 1, 2], [0])
+    last = only(told, ev.CaseDropped)[-1]
+    assert (last.case, last.beaten_by, last.ratio) == (bf16.id, A.id, pytest.approx(4.0))
+    reasons = [report.contenders[c.id].reason for c in (bf16, fp16)]
+    assert [reason and reason.code for reason in reasons] == ["slower_precision"] * 2
+    assert "4x slower than fp32 in its first block" in str(reasons[0])
+
+
 def test_it_goes_at_once_where_its_rounds_do_not_fit_or_another_has_an_interval() -> None:
     report, _, _ = race({A: 1.0, B: 5.0}, budget_s=8.0)
     assert rounds(report, B) == [0]
