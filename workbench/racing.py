@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -17,8 +18,8 @@ from .document import Clocks, Reason
 from .energy import EnergyMeter
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
-from .measure.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
 from .overhead import OverheadMeter
+from .pacing import Pace
 from .plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key
 from .report import Report
@@ -26,16 +27,10 @@ from .telemetry import MachineTelemetry
 from .trust import WIDE
 from .workers import Answer, Pool, WorkerFailed
 
-BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
-SHARED_BLOCK_S = 0.1  # where contenders share a worker, which need not be thawed for a turn
-SHORTEST_BLOCK_S = 0.03
-ROUNDS_WANTED = 8
 ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a contender, for clocks wander from second to second
 MOST_ROUNDS = 40
 APART_ROUNDS = 5  # of those that cannot be picked
 APART_COST = 2.0  # FP64 takes about twice what the longest preparation of the others took
-TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the largest
-LONGEST_TAIL_BLOCK_S = 1.0
 FOR_BEING_SLOW = ("beaten", "far_slower")
 
 
@@ -65,7 +60,6 @@ class Race:
         self._report = report
         self._emit = emit
         self._until_s = until_s  # of this row, on the run's clock
-        self._end_s = end_s  # of the whole run
         self._speeds = speeds
         self._decide = decide
         self._overhead = overhead
@@ -81,12 +75,13 @@ class Race:
             seed=seed,
             telemetry=telemetry,
         )
-        self._tails = plan.scenario.objective == "latency_p99"
+        self._pace = Pace(plan, control.now, until_s=until_s, end_s=end_s)
         self._energy = EnergyMeter(wanted=plan.scenario.objective == "energy")
         self._active: list[Runner] = []
         self._through: list[Runner] = []  # the deciders, while those apart have their race
         self._excuses: dict[str, Reason] = {}  # of those spared: why they were to go
         self._beaten: set[str] = set()  # but still in the race, as a yardstick
+        self._late: Sequence[Case] = ()  # who will join once the others are decided
         self._number = 0  # of the round to come
 
     @property
@@ -98,21 +93,22 @@ class Race:
 
     def run(self) -> None:
         # What is compiled comes last: should it take too long, the others are ready.
-        deciding = sorted(self._plan.cases, key=refusals.is_compiled)
+        cases = sorted(self._plan.cases, key=refusals.is_compiled)
         apart: list[Case] = []
-        if self._decide and not all(map(self._is_apart, deciding)):
+        if self._decide and not all(map(self._is_apart, cases)):
             # What cannot be picked gets the time that the decision leaves.
-            apart = [case for case in deciding if self._is_apart(case)]
-            deciding = [case for case in deciding if not self._is_apart(case)]
+            apart = [case for case in cases if self._is_apart(case)]
+            cases = [case for case in cases if not self._is_apart(case)]
         machine = self._report.machine
         watch = SystemWatch(machine.cpu.effective_cores if machine else 1)
         rounds, ended_by = 0, "cancelled"
         try:
-            self._enter(deciding)
+            self._enter_safe_ones(cases)
             watch.start(self._pool.process_ids())
             self._telemetry.begin()
             ended_by = self._rounds()
             rounds = self._number
+            self._enter(self._late, need_s=self._until_s)  # there was no time for them
             self._race_apart(apart)
         except Cancelled:
             self._ended(rounds or self._number, ended_by)
@@ -146,18 +142,24 @@ class Race:
     def _rounds(self, most: int = MOST_ROUNDS) -> str:
         """Rounds of those that are active until it is over; returns what ended them."""
         first = complete = self._number  # the first round, and the first one with everybody
-        while self._active and self._number - complete < most and self._may_go_on():
+        while self._active and self._number - complete < most:
+            if self._number and not self._pace.fits(self._active, after=self._number):
+                return "budget"
             self._round(self._number)
             self._number += 1
             self._drop_after(self._number - first)
             if self._let_in():
                 complete = self._number
             elif self._is_over(self._number - first):
-                return "decided"
-        if not self._active:
-            waiting = self._number == first and self._control.now() >= self._until_s
-            return "budget" if waiting else "empty"
-        return "rounds" if self._number - complete >= most else "budget"
+                if not self._let_late_ones_in():
+                    return "decided"
+                complete = self._number
+        if self._active:
+            return "rounds"
+        if self._let_late_ones_in():
+            return self._rounds(most)
+        waiting = self._number == first and self._control.now() >= self._until_s
+        return "budget" if waiting else "empty"
 
     def _race_apart(self, cases: Sequence[Case]) -> None:
         """A short race of those that cannot be picked, as far as there is time left."""
@@ -170,6 +172,21 @@ class Race:
             runner = Runner(case, worker_key(case, self._scenario.objective))
             if self._preparation.prepare(runner, [*self._through, *self._active], need_s):
                 self._active.append(runner)
+
+    def _enter_safe_ones(self, cases: Sequence[Case]) -> None:
+        """Those whose precision is only emulated here wait for the others to be decided: preparing
+        one can take a hundred times as long, and its end is that of all in its worker."""
+        cpu = self._report.machine.cpu if self._report.machine else None
+        risky = [case for case in cases if refusals.scouting(case, self._plan.workload, cpu)]
+        if self._decide and len(risky) < len(cases):
+            self._late = risky
+        self._enter(case for case in cases if case not in self._late)
+
+    def _let_late_ones_in(self) -> bool:
+        """Have those join that waited for the decision of the others; False if nobody does."""
+        late, self._late, before = self._late, [], len(self._active)
+        self._enter(late, need_s=self._preparation.longest_s)
+        return len(self._active) > before
 
     def _let_in(self) -> bool:
         """Have further contenders join; False if there are none."""
@@ -201,33 +218,11 @@ class Race:
 
     # --------------------------------------------------------------- rounds
 
-    def _may_go_on(self) -> bool:
-        """The first round always runs; later ones if they fit into the row's share."""
-        cost = sum(self._turn_cost(runner) for runner in self._active)
-        return self._number == 0 or cost <= self._until_s - self._control.now()
-
-    def _block_s(self) -> float:
-        """Length of a turn: so that the wanted number of rounds fits, within its bounds."""
-        left = self._until_s - self._control.now()
-        longest = BLOCK_S if self._plan.entries is None else SHARED_BLOCK_S
-        return min(longest, max(SHORTEST_BLOCK_S, left / (ROUNDS_WANTED * len(self._active))))
-
-    def _least_samples(self, runner: Runner) -> int:
-        if not self._tails:
-            return 1
-        return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(runner.sample_s, 1e-9))))
-
-    def _turn_cost(self, runner: Runner) -> float:
-        """Predicted seconds of one turn, lead-in included."""
-        least = self._least_samples(runner) * runner.sample_s
-        lead_in = LEAD_IN_SAMPLES * runner.sample_s if runner.sample_s <= LEAD_IN_CAP_S else 0.0
-        return max(self._block_s(), least, runner.sample_s) + lead_in
-
     def _round(self, number: int) -> None:
         # Every other round runs backwards, so that no contender always follows the same one.
         order = list(self._active) if number % 2 == 0 else list(reversed(self._active))
         for runner in order:
-            if number > 0 and self._control.now() + self._turn_cost(runner) > self._end_s:
+            if number > 0 and self._pace.outlasts_run(runner, self._active):
                 return
             if not self._turn(runner, number):
                 self._active.remove(runner)
@@ -238,7 +233,9 @@ class Race:
             if runner.generation != self._pool.generation.get(runner.key, 0):
                 # Its worker died under another case: this one goes on in a fresh worker.
                 beside = [other for other in self._active if other is not runner]
-                again = self._preparation.prepare(runner, [*self._through, *beside])
+                # Of a row of which nothing is known yet somebody is measured, whatever is left.
+                need_s = 0.0 if self._entrants() else -math.inf
+                again = self._preparation.prepare(runner, [*self._through, *beside], need_s)
                 return again and self._turn(runner, number)
             answer = self._ask_block(runner)
             if answer is None:
@@ -293,11 +290,11 @@ class Race:
             with self._overhead.measuring(), self._energy.around(runner.case.device):
                 answer = self._pool.ask(
                     runner.key,
-                    self._preparation.deadline(10.0 + 20 * self._turn_cost(runner)),
+                    self._preparation.deadline(10.0 + 20 * self._pace.turn_s(runner, self._active)),
                     op="block",
                     case=runner.case.id,
-                    seconds=self._block_s(),
-                    min_samples=self._least_samples(runner),
+                    seconds=self._pace.block_s(self._active),
+                    min_samples=self._pace.least_samples(runner),
                 )
             if not answer.interrupted and not answer.result["gap"]:
                 return answer
@@ -345,11 +342,9 @@ class Race:
         if rounds == 1:
             cpu = self._report.machine.cpu if self._report.machine else None
             self._drop_but_second(standings.slower_precisions(self._contenders(), cpu))
-            turn_s = {runner.case.id: self._turn_cost(runner) for runner in self._active}
-            left_s = self._until_s - self._control.now()
-            self._drop(
-                standings.hopeless(self._contenders(), self._scenario, turn_s=turn_s, left_s=left_s)
-            )
+            turn_s = {r.case.id: self._pace.turn_s(r, self._active) for r in self._active}
+            left_s, known = self._pace.left_s(self._number), self._contenders()
+            self._drop(standings.hopeless(known, self._scenario, turn_s=turn_s, left_s=left_s))
         if self._decide:
             self._drop_but_second(standings.far_slower(self._contenders(), self._scenario))
             self._drop(
@@ -373,8 +368,7 @@ class Race:
         going = {left.contender.case.id: left for left in leaving}
         front = standings.front(self._entrants(), self._scenario) if self._decide and going else []
         staying = [r for r in self._active if r.case.id in front or r.case.id not in going]
-        cost = (stats.MIN_PAIRS - 1) * sum(map(self._turn_cost, staying))
-        if cost <= self._until_s - self._control.now():
+        if self._pace.fits(staying, after=self._number, rounds=stats.MIN_PAIRS - 1):
             for spared in filter(going.__contains__, front):
                 self._excuses.setdefault(spared, going.pop(spared).reason)
         self._drop(going.values())
