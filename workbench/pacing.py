@@ -15,7 +15,7 @@ SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
 TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the largest
 LONGEST_TAIL_BLOCK_S = 1.0
-OVERDRAFT = 0.1  # of what the run has left, for the rounds that an interval needs
+OVERDRAFT = 0.05  # of what the run has left, for the rounds that an interval needs
 
 
 class Pace:
@@ -46,14 +46,15 @@ class Pace:
 
     def fits(self, field: Collection[Runner], *, after: int, rounds: int = 1) -> bool:
         """Whether so many more rounds fit `after` those that there were."""
-        return rounds * sum(self.turn_s(runner, field) for runner in field) <= self.left_s(after)
+        cost_s = rounds * sum(self.turn_s(runner, field) for runner in field)
+        return cost_s <= self.left_s(field, after=after)
 
-    def left_s(self, after: int) -> float:
-        """Seconds of the row's share that are left `after` so many rounds; a little more as long
-        as they are too few for an interval."""
+    def left_s(self, field: Collection[Runner], *, after: int) -> float:
+        """Seconds of the row's share that are left to `field` `after` so many rounds; a little
+        more where several race and have too few rounds for an interval."""
         now = self._now()
-        more = OVERDRAFT * (self._end_s - now) if after < MIN_PAIRS else 0.0
-        return max(self._until_s - now, more)
+        open_yet = len(field) > 1 and after < MIN_PAIRS
+        return max(self._until_s - now, OVERDRAFT * (self._end_s - now) if open_yet else 0.0)
 
     def outlasts_run(self, runner: Runner, field: Collection[Runner]) -> bool:
         return self._now() + self.turn_s(runner, field) > self._end_s

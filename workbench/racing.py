@@ -108,7 +108,7 @@ class Race:
             self._telemetry.begin()
             ended_by = self._rounds()
             rounds = self._number
-            self._enter(self._late, need_s=self._until_s)  # there was no time for them
+            self._let_late_ones_in(need_s=self._until_s)  # there was no time for them
             self._race_apart(apart)
         except Cancelled:
             self._ended(rounds or self._number, ended_by)
@@ -151,12 +151,12 @@ class Race:
             if self._let_in():
                 complete = self._number
             elif self._is_over(self._number - first):
-                if not self._let_late_ones_in():
+                if not self._let_late_ones_in(self._preparation.longest_s):
                     return "decided"
                 complete = self._number
         if self._active:
             return "rounds"
-        if self._let_late_ones_in():
+        if self._let_late_ones_in(self._preparation.longest_s):
             return self._rounds(most)
         waiting = self._number == first and self._control.now() >= self._until_s
         return "budget" if waiting else "empty"
@@ -182,10 +182,10 @@ class Race:
             self._late = risky
         self._enter(case for case in cases if case not in self._late)
 
-    def _let_late_ones_in(self) -> bool:
+    def _let_late_ones_in(self, need_s: float) -> bool:
         """Have those join that waited for the decision of the others; False if nobody does."""
-        late, self._late, before = self._late, [], len(self._active)
-        self._enter(late, need_s=self._preparation.longest_s)
+        late, self._late, before = self._late, (), len(self._active)
+        self._enter(late, need_s)
         return len(self._active) > before
 
     def _let_in(self) -> bool:
@@ -343,7 +343,7 @@ class Race:
             cpu = self._report.machine.cpu if self._report.machine else None
             self._drop_but_second(standings.slower_precisions(self._contenders(), cpu))
             turn_s = {r.case.id: self._pace.turn_s(r, self._active) for r in self._active}
-            left_s, known = self._pace.left_s(self._number), self._contenders()
+            left_s, known = self._pace.left_s(self._active, after=self._number), self._contenders()
             self._drop(standings.hopeless(known, self._scenario, turn_s=turn_s, left_s=left_s))
         if self._decide:
             self._drop_but_second(standings.far_slower(self._contenders(), self._scenario))

@@ -7,19 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-import pytest
 from builders import case, events, scenario
 
 from workbench import events as ev
-from workbench.advisor.verdict import decide
 from workbench.contender import Contender
 from workbench.contract import Case, Task, Work, Workload
 from workbench.control import Cancelled
 from workbench.document import Reason
 from workbench.overhead import OverheadMeter
 from workbench.plan import RowPlan, planned
-from workbench.preparation import BUDGET
-from workbench.racing import APART_ROUNDS, MOST_ROUNDS, Race
+from workbench.racing import MOST_ROUNDS, Race
 from workbench.report import Report
 from workbench.request import Request
 from workbench.telemetry import MachineTelemetry
@@ -281,101 +278,3 @@ def test_a_yardstick_stays_though_it_is_beaten() -> None:
     assert A.id not in {event.case for event in only(told, ev.CaseDropped)}
     assert report.contenders[A.id].state == "ok"
     assert max(rounds[A.id]) < MOST_ROUNDS  # nor does it keep the race from its end
-
-
-# ------------------------------------------------ where the time goes
-
-
-def test_whoever_may_come_in_second_stays_until_its_interval_stands() -> None:
-    report, _, _ = race({A: 1.0, B: 4.0, C: 5.0})
-    assert (rounds(report, B), rounds(report, C)) == ([0, 1, 2], [0])
-    verdict = decide(report, scenario())
-    assert (verdict.pick, verdict.runner_up) == (A.id, B.id)
-    assert verdict.pick_ratio_ci95 is not None and verdict.pick_ratio_ci95[0] > 1
-
-
-def test_a_slow_precision_that_comes_in_second_stays_too_and_keeps_its_reason() -> None:
-    bf16, fp16 = case("cpu-a", "bf16"), case("cpu-a", "fp16")
-    report, told, _ = race({A: 1.0, bf16: 4.0, fp16: 40.0})
-    assert (rounds(report, bf16), rounds(report, fp16)) == ([0, 1, 2], [0])
-    last = only(told, ev.CaseDropped)[-1]
-    assert (last.case, last.beaten_by, last.ratio) == (bf16.id, A.id, pytest.approx(4.0))
-    reasons = [report.contenders[c.id].reason for c in (bf16, fp16)]
-    assert [reason and reason.code for reason in reasons] == ["slower_precision"] * 2
-    assert "4x slower than fp32 in its first block" in str(reasons[0])
-
-
-def test_it_goes_at_once_where_its_rounds_do_not_fit_or_another_has_an_interval() -> None:
-    report, _, _ = race({A: 1.0, B: 5.0}, budget_s=8.0)
-    assert rounds(report, B) == [0]
-    beaten = {A: 1.0, B: 1.5, C: 5.0}
-    report, _, _ = race(beaten, starters=[A, B], entries=Latecomers(3, C))
-    assert rounds(report, C) == [3]
-
-
-def test_what_is_apart_has_its_turns_after_the_decision_and_few_of_them() -> None:
-    fp64 = case("cpu-a", "fp64")
-    report, told, _ = race({fp64: 0.1, A: 1.0, B: 1.001})
-    decided = len(rounds(report, A))
-    assert rounds(report, fp64)[0] == decided
-    assert len(rounds(report, fp64)) <= APART_ROUNDS
-    (ended,) = only(told, ev.RaceEnded)
-    assert (ended.rounds, ended.ended_by) == (decided, "decided")
-    assert report.contenders[fp64.id].state == "ok"
-
-
-def test_what_is_apart_gets_no_turn_that_the_decision_needs() -> None:
-    fp64 = case("cpu-a", "fp64")
-    report, _, _ = race({fp64: 1.0, A: 1.0, B: 1.0}, budget_s=0.9)
-    assert (report.contenders[fp64.id].state, rounds(report, fp64)) == ("skipped", [])
-    assert report.contenders[fp64.id].reason == BUDGET
-    alone, _, _ = race({fp64: 1.0})  # it is what was asked for
-    assert len(rounds(alone, fp64)) >= 3
-
-
-class Undecided(Workers):
-    """B takes half as long as A or twice, in turn."""
-
-    def block(self, request: dict[str, Any]) -> dict[str, Any]:
-        turns = sum(asked.get("case") == request["case"] for _, asked in self.asked)
-        if request["case"] == B.id:
-            self.steps_s[B.id] = 0.5 if turns % 2 else 2.0
-        return super().block(request)
-
-
-class CutShort(Workers):
-    """The run is cut in the third round."""
-
-    def block(self, request: dict[str, Any]) -> dict[str, Any]:
-        if sum(asked["op"] == "block" for _, asked in self.asked) > 5:
-            raise Cancelled("SIGINT")
-        return super().block(request)
-
-
-@pytest.mark.parametrize(
-    ("ended_by", "options"),
-    [
-        ("decided", {}),
-        ("budget", {"budget_s": 5.0, "workers": Undecided}),
-        ("budget", {"budget_s": 0.0}),  # nobody was even prepared
-        ("rounds", {"budget_s": 500.0, "workers": Undecided}),
-        ("empty", {"errors": {A: 0.5, B: 0.5}}),
-        ("cancelled", {"workers": CutShort}),
-    ],
-)
-def test_the_race_says_what_ended_it(ended_by: str, options: dict[str, Any]) -> None:
-    report, told, _ = race({A: 1.0, B: 1.0}, **options)
-    (ended,) = only(told, ev.RaceEnded)
-    assert ended.ended_by == report.rows["row"].ended_by == ended_by
-    assert ended.rounds == len(rounds(report, B))  # whole ones
-
-
-def test_a_verdict_says_who_had_no_turn() -> None:
-    class Late(Workers):
-        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
-            self.clock.at_s += 1.0
-            return super().prepare(request)
-
-    report, _, _ = race({A: 1.0, B: 1.0, C: 1.0}, budget_s=1.5, workers=Late)
-    (warning,) = (w for w in decide(report, scenario()).warnings if w.code == "unmeasured")
-    assert warning.message == "1 of 3 contenders had no turn within the budget"
