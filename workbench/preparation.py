@@ -88,6 +88,7 @@ class Preparation:
         self._seed = seed
         self._telemetry = telemetry
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
+        self._scouted: set[str] = set()
         self.longest_s = 0.0  # that anybody took, compiling left out
 
     def prepare(self, runner: Runner, beside: Sequence[Runner], need_s: float = 0.0) -> bool:
@@ -137,6 +138,21 @@ class Preparation:
             self.longest_s = max(self.longest_s, self._control.now() - began_s)
         return self._take_preparation(runner, answer.result)
 
+    def is_worth_it(self, runner: Runner) -> bool:
+        """Whether a reduced precision is not far slower at a small size; if it is, the report has
+        the reason."""
+        if self._until_s <= self._control.now():
+            return True  # as far as is known
+        try:
+            self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
+            slower = self._scout(runner)
+        except WorkerFailed as failure:
+            self.fail(runner, failure)
+            return False
+        if slower is not None:
+            self.finish(runner, "skipped", slower)
+        return slower is None
+
     def _prepare_deadline_s(self) -> float:
         now = self._control.now()
         fair = PREPARE_SHARES * (self._until_s - now)
@@ -151,8 +167,9 @@ class Preparation:
         """Try a reduced precision small before it is prepared: emulated, it is 200x slower."""
         cpu = self._report.machine.cpu if self._report.machine else None
         pair = refusals.scouting(runner.case, self._plan.workload, cpu)
-        if pair is None:
+        if pair is None or runner.case.id in self._scouted:
             return None
+        self._scouted.add(runner.case.id)
         small, like = pair
         deadline = self.deadline(SCOUT_DEADLINE_S)
         answer = self._pool.ask(

@@ -167,9 +167,11 @@ class Race:
         self._enter(cases, need_s=APART_COST * self._preparation.longest_s)
         self._rounds(APART_ROUNDS)
 
+    def _runner(self, case: Case) -> Runner:
+        return Runner(case, worker_key(case, self._scenario.objective))
+
     def _enter(self, cases: Iterable[Case], need_s: float = 0.0) -> None:
-        for case in cases:
-            runner = Runner(case, worker_key(case, self._scenario.objective))
+        for runner in map(self._runner, cases):
             if self._preparation.prepare(runner, [*self._through, *self._active], need_s):
                 self._active.append(runner)
 
@@ -178,9 +180,10 @@ class Race:
         one can take a hundred times as long, and its end is that of all in its worker."""
         cpu = self._report.machine.cpu if self._report.machine else None
         risky = [case for case in cases if refusals.scouting(case, self._plan.workload, cpu)]
-        if self._decide and len(risky) < len(cases):
-            self._late = risky
-        self._enter(case for case in cases if case not in self._late)
+        if not self._decide or len(risky) == len(cases):
+            risky = []
+        self._enter(case for case in cases if case not in risky)
+        self._late = [c for c in risky if self._preparation.is_worth_it(self._runner(c))]
 
     def _let_late_ones_in(self, need_s: float) -> bool:
         """Have those join that waited for the decision of the others; False if nobody does."""

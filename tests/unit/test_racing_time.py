@@ -158,12 +158,27 @@ def test_what_waited_joins_with_rounds_of_its_own_or_is_told_why_not() -> None:
     report, _, _ = race({fp16: 0.8, A: 1.0, B: 1.5}, workers=Fine)
     assert len(rounds(report, fp16)) >= 3
     assert decide(report, scenario(precisions=("fp32", "fp16"))).pick == fp16.id
-    report, _, _ = race({fp16: 0.8, A: 1.0, B: 1.0}, workers=Fine, budget_s=1.5)
+    report, _, pool = race({fp16: 0.8, A: 1.0, B: 1.0}, workers=Fine, budget_s=1.5)
+    assert [asked["op"] for _, asked in pool.asked].count("scout") == 1
     assert report.contenders[fp16.id].reason == BUDGET
     report, _, _ = race({fp16: 0.8}, workers=Fine)  # nobody else to wait for
     assert len(rounds(report, fp16)) >= 3
     report, _, _ = race({fp16: 0.8, C: 1.0}, workers=Fine, errors={C: 0.5})
     assert len(rounds(report, fp16)) >= 3  # the others are gone
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_far_slower_when_small_never_joins() -> None:
+    class Slow(Emulating):
+        def scout(self, request: dict[str, Any]) -> dict[str, Any]:
+            return {"case_s": 80.0, "beside_s": 1.0}
+
+    fp16 = case("cpu-a", "fp16")
+    report, told, _ = race({fp16: 1.0, A: 1.0}, workers=Slow, budget_s=2.0)
+    reason = report.contenders[fp16.id].reason
+    assert reason is not None and reason.code == "slower_precision"
+    assert fp16.id not in [event.case for event in only(told, ev.CasePreparing)]
+    assert not [w for w in decide(report, scenario()).warnings if w.code == "unmeasured"]
 
 
 # ------------------------------------------------------------ length of turns
