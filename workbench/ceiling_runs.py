@@ -7,7 +7,7 @@ from collections.abc import Callable
 from . import ceilings
 from .document import Ceilings, Machine
 from .plan import RowPlan, gpu_devices
-from .racing import BUDGET
+from .preparation import BUDGET
 from .report import Report
 from .request import Request
 

@@ -21,8 +21,8 @@ from .contender import Contender
 from .contract import Case
 from .control import Control
 from .measure.statistics import median
+from .pacing import SHORTEST_BLOCK_S
 from .plan import RowPlan, point_name
-from .racing import SHORTEST_BLOCK_S
 from .report import Report
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known

@@ -40,8 +40,9 @@ from .lab.question import ModelQuestion
 from .machine import detect, hardware_warnings
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
+from .preparation import SLACK_S
 from .profiling import PROFILED_STEPS, Profiling
-from .racing import SLACK_S, Race
+from .racing import Race
 from .report import Report
 from .request import Request, UsageError, fake_devices
 from .telemetry import MachineTelemetry

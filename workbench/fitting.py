@@ -13,7 +13,7 @@ from . import events as ev
 from .contract import Case
 from .control import Control
 from .document import BatchAttempt, LargestBatch, Machine, Reason
-from .racing import BUDGET, CANNOT_HERE, SLACK_S, START_DEADLINE_S, worker_key
+from .preparation import BUDGET, CANNOT_HERE, SLACK_S, START_DEADLINE_S, worker_key
 from .request import UsageError
 from .workers import Pool, WorkerFailed
 

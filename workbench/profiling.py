@@ -11,7 +11,7 @@ from .document import OperatorShare, Reason
 from .export.trace import TraceFile
 from .measure import statistics as stats
 from .plan import RowPlan
-from .racing import GRACE_S, worker_key
+from .preparation import GRACE_S, worker_key
 from .report import Report
 from .workers import Pool, WorkerFailed
 

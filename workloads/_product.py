@@ -212,7 +212,8 @@ class TorchProduct(TorchTask):
             device=self.a.device,
         )
         self.multiply = self._multiplication()
-        self._try()
+        if self.computed in SIZES:  # of the others the check takes the first step
+            self._try()
 
     def _multiplication(self) -> Callable[..., Any]:
         import torch
@@ -233,7 +234,7 @@ class TorchProduct(TorchTask):
         try:
             self.step()  # a refusal comes at once; what `finish` finds is no refusal
         except (RuntimeError, ValueError) as error:
-            if self.computed not in SIZES or isinstance(error, torch.OutOfMemoryError):
+            if isinstance(error, torch.OutOfMemoryError):
                 raise
             raise WorkloadError(
                 f"torch cannot multiply these in {self.computed}: {str(error).splitlines()[0]}",

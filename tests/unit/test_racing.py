@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from workbench import events as ev
 from workbench.advisor.verdict import decide
 from workbench.contender import Contender
 from workbench.contract import Case, Task, Work, Workload
+from workbench.control import Cancelled
 from workbench.document import Reason
 from workbench.overhead import OverheadMeter
 from workbench.plan import RowPlan, planned
@@ -137,6 +139,7 @@ def race(
     entries: Latecomers | None = None,
     errors: Mapping[Case, float] | None = None,
     budget_s: float = 60.0,
+    workers: type[Workers] = Workers,
     **of_row: Any,
 ) -> tuple[Report, list[ev.AnyEvent], Workers]:
     clock = Clock()
@@ -151,8 +154,8 @@ def race(
         report.apply(event)
 
     emit(planned(plan, Request(), 0.0))
-    pool = Workers(clock, steps_s, errors or {})
-    Race(
+    pool = workers(clock, steps_s, errors or {})
+    course = Race(
         plan,
         pool=pool,  # type: ignore[arg-type]
         control=clock,  # type: ignore[arg-type]
@@ -165,7 +168,9 @@ def race(
         decide=True,
         overhead=OverheadMeter(None),
         telemetry=MachineTelemetry(None, {}, now=clock.now, emit=emit),
-    ).run()
+    )
+    with suppress(Cancelled):
+        course.run()
     return report, told, pool
 
 

@@ -54,7 +54,33 @@ def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
 def test_a_race_is_decided_by_ties_or_by_one_left() -> None:
     assert standings.is_decided(field({A: steady(1.0)}), ROW)
     assert standings.is_decided(field({A: steady(1.0), B: steady(1.001)}), ROW)
-    assert not standings.is_decided(field({A: steady(1.0), B: steady(1.5)}), ROW)
+    assert not standings.is_decided(field({A: steady(1.0, 3), B: steady(1.5, 3)}), ROW)
+
+
+def test_once_nobody_can_be_ahead_by_more_than_the_tolerance_it_is_decided() -> None:
+    slower, level = steady(1.06, 6, spread=0.02), steady(1.01, 6, spread=0.2)[::-1]
+    assert standings.is_decided(field({A: steady(1.0, 6), B: slower}), ROW)
+    assert not standings.is_decided(field({A: steady(1.0, 4), B: slower[:4]}), ROW)
+    assert not standings.is_decided(field({A: steady(1.0, 6), B: level}), ROW)
+
+
+def test_those_apart_are_decided_among_themselves_and_nobody_decides_nothing() -> None:
+    assert standings.is_decided(field({case("cpu-a", "fp64"): steady(1.0)}), ROW)
+    assert not standings.is_decided([], ROW)
+
+
+def test_a_tie_of_devices_need_not_be_known_better_for_ever() -> None:
+    # Five percent apart, give or take as much: the words are `either` now and hardly another later.
+    level = {A: steady(1.0, 20, spread=0.2), GPU: steady(1.03, 20, spread=0.2)[::-1]}
+    assert standings.is_decided(field(level, gpus=["cuda:0"]), ROW)
+    short = {name: blocks[:10] for name, blocks in level.items()}
+    assert not standings.is_decided(field(short, gpus=["cuda:0"]), ROW)
+
+
+def test_pick_and_runner_up_are_the_two_that_are_best_by_what_is_known() -> None:
+    blocks = {A: [[3.0]], B: [[1.0]], C: [[2.0]], case("cpu-a", "fp64"): [[0.1]]}
+    contenders = field(blocks, errors={B: 0.5})
+    assert standings.front(contenders, ROW) == [C.id, A.id]
 
 
 def test_the_devices_must_be_told_apart_too() -> None:

@@ -40,7 +40,7 @@ class Departure(msgspec.Struct, frozen=True):
 class Course(msgspec.Struct, frozen=True):
     """How the race of a row went: who fell when, and why it ended."""
 
-    rounds: int
+    rounds: int  # of those that could be picked
     ended_by: str  # "decided", "budget", "rounds" (enough of them), "empty", "cancelled"
     joined: dict[str, int]  # contenders that came later, and after how many rounds
     left: list[Departure]  # in the order of leaving

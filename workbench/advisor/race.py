@@ -21,6 +21,7 @@ ALPHA = 0.05
 # standard deviation of its logarithm; `make benchmark` (coverage) shows whether it is enough.
 RUN_TO_RUN = 0.004
 TOLERANCE = 0.05  # closer than this is a tie: not worth a user's second thought
+UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
 
 Rounds = Mapping[int, float]  # round number to the block's value, seconds
 
@@ -117,6 +118,16 @@ def is_tie(ratio: Ratio, *, patient: bool = True) -> bool:
     """Within the tolerance, or twice that without patience, whatever the truth inside the
     interval."""
     return ratio.word(TOLERANCE if patient else 2 * TOLERANCE) == SAME
+
+
+def is_close(ratio: Ratio | None) -> bool:
+    """Within the tolerance, or not told apart by a fairly narrow interval; not, if not known."""
+    if ratio is None:
+        return False
+    within = 1 / (1 + TOLERANCE) <= ratio.value <= 1 + TOLERANCE
+    holds_one = ratio.low <= 1 <= ratio.high
+    narrow = ratio.low >= 1 / UNDECIDED and ratio.high <= UNDECIDED
+    return narrow and (within or holds_one)
 
 
 def settled(ratio: Ratio | None) -> bool:

@@ -14,7 +14,7 @@ from ..refusals import REDUCED, slower_precision
 from . import race
 from .limits import leaves_for_limits, uncounted
 from .scenarios import Scenario
-from .verdict import exceeds_error_limit
+from .verdict import exceeds_error_limit, is_admissible
 
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10
@@ -22,6 +22,7 @@ ROUNDS_FOR_PLATEAU = 10
 PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
 REPEATS = 0.01  # between the 10th percentiles of the two halves
 CERTAIN_SAMPLES = 3
+ENOUGH_ROUNDS = 5  # from here on the paired ratio is trimmed, so that one burst decides nothing
 PATIENCE = 20  # rounds, after which a tie and a median need not be known any better
 TIMED = ("throughput", "latency", "latency_p99")  # objectives whose values are seconds of one step
 FAR = 2.0  # a first block whose best is this many times slower than the leader's needs no second
@@ -146,6 +147,12 @@ def far_slower(contenders: Sequence[Contender], scenario: Scenario) -> Iterator[
                 yield Leaving(contender, Reason("far_slower", text))
 
 
+def front(contenders: Iterable[Contender], scenario: Scenario) -> list[str]:
+    """Case ids of the two that would be pick and runner-up by what is known."""
+    able = [c for c in contenders if c.blocks and is_admissible(c, scenario)]
+    return race.ranking({c.case.id: c.rounds() for c in able})[:2]
+
+
 def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
     """Whether each group has its best, up to ties, and the best CPU and GPU are told apart."""
     leaders = []
@@ -155,25 +162,42 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
             return False  # of none is known what counts
         first, *others = order
         for other in others:
-            ratio = race.ratio_between(measured[other], measured[first])
-            rounds = len(measured[other].keys() & measured[first].keys())
-            if ratio is None or not race.is_tie(ratio, patient=rounds < PATIENCE):
+            if not _is_no_better(measured[other], measured[first]):
                 return False
         if group[0].case.precision not in scenario.apart:
             leaders.append(measured[first])
     if len(leaders) == 2:
-        return race.settled(race.decisive_ratio(leaders[0], leaders[1]))
-    return bool(leaders)
+        ratio = race.decisive_ratio(leaders[0], leaders[1])
+        if ratio is not None and ratio.pairs >= PATIENCE and race.is_close(ratio):
+            return True
+        return race.settled(ratio)
+    return bool(contenders)
 
 
-def is_steady(contender: Contender) -> bool:
-    """Whether its median is known to within 2 %, or no longer gets any better known."""
+def _is_no_better(other: race.Rounds, leader: race.Rounds) -> bool:
+    """Whether the leader may be picked before `other`: they tie, or `other` is beyond doubt not
+    ahead by more than the tolerance, however far it is behind."""
+    ratio = race.ratio_between(other, leader)
+    if ratio is None:
+        return False
+    if race.is_tie(ratio, patient=ratio.pairs < PATIENCE):
+        return True
+    decisive = race.decisive_ratio(other, leader)
+    if ratio.pairs < ENOUGH_ROUNDS or decisive is None:
+        return False
+    told = ratio.low > 1 or race.is_close(ratio)  # so that the verdict need not say it is not
+    return told and decisive.low >= 1 / (1 + race.TOLERANCE)
+
+
+def is_steady(contender: Contender, wanted: float = STEADY_WIDTH) -> bool:
+    """Whether its median is known to within `wanted` (relative half-width of its interval), or no
+    longer gets any better known."""
     if len(contender.blocks) >= PATIENCE and contender.objective in TIMED:
         return True
     width = _width(contender.blocks)
     if len(contender.samples_s) < ENOUGH_SAMPLES or width is None:
         return False
-    if width <= STEADY_WIDTH:
+    if width <= wanted:
         return True
     earlier = _width(contender.blocks[: len(contender.blocks) // 2])
     enough_rounds = len(contender.blocks) >= ROUNDS_FOR_PLATEAU

@@ -24,8 +24,6 @@ from .payoff import payoffs
 from .scenarios import Scenario
 from .whatif import compared
 
-UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
-
 
 def decide(report: Report, scenario: Scenario) -> Verdict:
     """The verdict of a row; `unknown` where the evidence does not carry one."""
@@ -52,6 +50,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     warnings = [
         *report.disturbances(row),
         *unsettled(pick, runner_up, pick_ratio),
+        *unmeasured(row, scenario),
         *chain.from_iterable(trust_warnings(c, machine) for c in unique),
     ]
     evidence = Evidence(
@@ -65,7 +64,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         pick=pick,
         runner_up=runner_up,
         pick_ratio=pick_ratio,
-        tie=_is_close(pick_ratio),
+        tie=race.is_close(pick_ratio),
         absent=absent,
         eligible=eligible,
         over_limit=[c for c in by_id if _is_over_limit(c, scenario)],
@@ -87,7 +86,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         runner_up=_id(runner_up),
         pick_ratio=pick_ratio.value if pick_ratio else None,
         pick_ratio_ci95=pick_ratio.interval if pick_ratio else None,
-        tie=_is_close(pick_ratio),
+        tie=race.is_close(pick_ratio),
         equal_precision=equal_precision(row, scenario),
         basis="simulated" if any(c.simulated for c in row.contenders) else "measured",
         crossover=None,
@@ -109,7 +108,7 @@ def unsettled(
     pick: Contender | None, runner_up: Contender | None, ratio: Ratio | None
 ) -> Iterator[Warning]:
     """The pick is the best seen; say so where the rounds do not tell it from the next."""
-    if pick is None or runner_up is None or _is_close(ratio):
+    if pick is None or runner_up is None or race.is_close(ratio):
         return
     if ratio is None and runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
         return  # one block showed it far behind
@@ -120,6 +119,19 @@ def unsettled(
             message=f"not told apart from {short(runner_up.case)}: {found}",
             remedy="give it a larger --budget",
             subject=pick.case.id,
+        )
+
+
+def unmeasured(row: Row, scenario: Scenario) -> Iterator[Warning]:
+    """Those that might have been picked, had the budget held a turn for them."""
+    deciding = [c for c in row.contenders if c.case.precision not in scenario.apart]
+    missed = [c for c in deciding if not c.blocks and c.reason and c.reason.code == "budget"]
+    if missed and any(c.blocks for c in deciding):
+        yield Warning(
+            code="unmeasured",
+            message=f"{len(missed)} of {len(deciding)} contenders had no turn within the budget",
+            remedy="give it a larger --budget",
+            subject=row.plan.scenario,
         )
 
 
@@ -160,23 +172,13 @@ def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
     """`cpu`, `gpu`, `either` or `unknown` from the decisive ratio of CPU time to GPU time."""
     if ratio is None:
         return "cpu" if no_gpu and has_cpu else "unknown"
-    if _is_close(ratio):
+    if race.is_close(ratio):
         return "either"
     if ratio.low > 1:
         return "gpu"
     if ratio.high < 1:
         return "cpu"
     return "unknown"
-
-
-def _is_close(ratio: Ratio | None) -> bool:
-    """Within the tolerance, or not told apart by a fairly narrow interval."""
-    if ratio is None:
-        return False
-    within = 1 / (1 + race.TOLERANCE) <= ratio.value <= 1 + race.TOLERANCE
-    holds_one = ratio.low <= 1 <= ratio.high
-    narrow = ratio.low >= 1 / UNDECIDED and ratio.high <= UNDECIDED
-    return narrow and (within or holds_one)
 
 
 def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:

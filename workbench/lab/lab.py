@@ -22,7 +22,7 @@ from ..control import Control
 from ..document import Machine
 from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
-from ..racing import worker_key
+from ..preparation import worker_key
 from ..request import Request, UsageError
 from ..workers import Pool, WorkerFailed
 from .child import Child

@@ -1,0 +1,75 @@
+"""What the verdicts promise, on races whose truth is known: `make campaign` runs 10,000."""
+
+from __future__ import annotations
+
+import pytest
+from simulation import FAMILIES, Outcome, Summary, simulate, summary
+
+EVERY_DAY, CAMPAIGN = 25, 2000  # races of each family of noise
+
+
+def together(found: dict[str, list[Outcome]]) -> list[Outcome]:
+    return [outcome for outcomes in found.values() for outcome in outcomes]
+
+
+def race_all(races: int) -> dict[str, list[Outcome]]:
+    found = {family: [simulate(family, seed) for seed in range(races)] for family in FAMILIES}
+    for family, outcomes in found.items():
+        print(summary(outcomes).line(family))
+    print(summary(together(found)).line("all"))
+    return found
+
+
+def check_choices(found: Summary) -> None:
+    assert found.right >= 0.98
+    assert found.mean_regret <= 1.01
+    assert found.worst_regret <= 1.10
+
+
+def check_claims(found: Summary) -> None:
+    assert found.wrong_leads <= 0.05
+    assert found.wrong_devices <= 0.05
+    assert found.wrong_ties <= 0.05
+    assert found.coverage >= 0.92
+    assert found.with_interval >= 0.95
+
+
+@pytest.fixture(scope="module")
+def every_day() -> dict[str, list[Outcome]]:
+    return race_all(EVERY_DAY)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_picks_are_right_whatever_the_noise(every_day, family: str) -> None:
+    check_choices(summary(every_day[family]))
+
+
+def test_what_verdicts_claim_is_true(every_day) -> None:
+    found = summary(together(every_day))
+    assert min(found.leads, found.devices, found.ties) >= 20
+    check_choices(found)
+    check_claims(found)
+
+
+def test_the_same_seed_gives_the_same_race() -> None:
+    assert simulate("bursts", 3) == simulate("bursts", 3)
+    assert simulate("bursts", 3).pick == simulate("bursts", 3, repeat=1).pick
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+def test_picks_and_claims_hold_over_ten_thousand_races() -> None:
+    found = race_all(CAMPAIGN)
+    for outcomes in [*found.values(), together(found)]:
+        check_choices(summary(outcomes))
+        check_claims(summary(outcomes))
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_runs_agree_where_it_is_no_tie(family: str) -> None:
+    pairs = [[simulate(family, seed, repeat) for repeat in (0, 1)] for seed in range(CAMPAIGN)]
+    same = [one.pick == two.pick for one, two in pairs if one.is_clear]
+    assert len(same) >= 500
+    assert sum(same) >= 0.98 * len(same)

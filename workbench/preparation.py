@@ -1,0 +1,252 @@
+"""Getting the contenders of one row ready, and saying of each how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from . import events as ev
+from . import refusals
+from .advisor.scenarios import Scenario
+from .contract import DEFAULT_CACHE_BYTES, Case
+from .control import Control
+from .document import AccuracyResult, Reason, SetupTimes, WarmUp
+from .plan import RowPlan
+from .report import Report
+from .telemetry import MachineTelemetry
+from .workers import Pool, WorkerFailed, WorkerKey
+
+WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
+START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
+PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live on:
+PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
+SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
+SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
+GRACE_S = 0.4  # of that, what a turn may run over before it is killed
+
+# What a workload says it cannot do on this machine, as opposed to what went wrong.
+CANNOT_HERE = (
+    "missing_package",
+    "no_compiler",
+    "no_device",
+    "not_quantised",
+    "provider_fallback",
+    "unsupported",
+    "unsupported_precision",
+)
+BUDGET = Reason(
+    "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
+)
+
+
+@dataclass
+class Runner:
+    """A contender still in the race, with what the scheduler needs to know of it."""
+
+    case: Case
+    key: WorkerKey
+    generation: int = -1  # of the worker that holds it prepared
+    step_s: float = 0.0
+    iterations: int = 1
+
+    @property
+    def sample_s(self) -> float:
+        return self.step_s * self.iterations
+
+
+def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
+    threads = case.threads if case.backend == "numpy" else None
+    alone = scenario is not None and scenario.weighs_memory
+    return WorkerKey(case.device, case.backend, threads, case.id if alone else "")
+
+
+class Preparation:
+    """What the contenders of one row go through before their first turn, and after the last."""
+
+    def __init__(
+        self,
+        plan: RowPlan,
+        *,
+        pool: Pool,
+        control: Control,
+        report: Report,
+        emit: Callable[[ev.AnyEvent], None],
+        until_s: float,
+        end_s: float,
+        seed: int,
+        speeds: Mapping[str, float],
+        telemetry: MachineTelemetry,
+    ) -> None:
+        self._plan = plan
+        self._scenario = plan.scenario
+        self._pool = pool
+        self._control = control
+        self._report = report
+        self._emit = emit
+        self._until_s = until_s  # of this row, on the run's clock
+        self._end_s = end_s  # of the whole run
+        self._seed = seed
+        self._speeds = speeds  # of simulated devices
+        self._telemetry = telemetry
+        self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
+        self._scouted: set[str] = set()
+        self.longest_s = 0.0  # that anybody took, compiling left out
+
+    def prepare(self, runner: Runner, beside: Sequence[Runner], need_s: float = 0.0) -> bool:
+        """Load one case, with those that race already `beside` it; False, with the reason in the
+        report, if it cannot race, as where no more than `need_s` is left."""
+        left = self._until_s - self._control.now()
+        if left <= need_s:
+            self.finish(runner, "skipped", BUDGET)
+            return False
+        machine, software = self._report.machine, self._report.software
+        price = self._report.contenders[runner.case.id].price_per_hour
+        refusal = refusals.unpriced(runner.case, self._scenario.objective, price)
+        refusal = refusal or refusals.too_long_to_compile(runner.case, left)
+        if machine is not None and refusal is None:
+            held = sum(
+                self._report.contenders[other.case.id].work.memory_bytes
+                for other in beside
+                if other.case.device == runner.case.device
+            )
+            refusal = refusals.beforehand(
+                runner.case, self._plan.workload, machine, software, held_bytes=held
+            )
+        if refusal is not None:
+            self.finish(runner, "skipped", refusal)
+            return False
+        warm_up_s = min(max(left / (4 * len(self._plan.cases)), WARM_UP_S[0]), WARM_UP_S[1])
+        self._emit(ev.CasePreparing(at_s=self._control.now(), case=runner.case.id))
+        try:
+            self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
+            began_s = self._control.now()
+            if slower := self._scout(runner):
+                self.finish(runner, "skipped", slower)
+                return False
+            answer = self._pool.ask(
+                runner.key,
+                self.deadline(self._prepare_deadline_s()),
+                op="prepare",
+                case=runner.case,
+                seed=self._seed,
+                latency=self._scenario.objective not in ("throughput", "cost"),
+                warm_up_s=warm_up_s,
+                cache_bytes=self._cache_bytes(),
+                files=self._plan.entries.files(runner.case) if self._plan.entries else {},
+            )
+        except WorkerFailed as failure:
+            self.fail(runner, failure)
+            return False
+        if not refusals.is_compiled(runner.case):
+            self.longest_s = max(self.longest_s, self._control.now() - began_s)
+        return self._take_preparation(runner, answer.result)
+
+    def is_worth_it(self, runner: Runner) -> bool:
+        """Whether a reduced precision is not far slower at a small size; if it is, the report has
+        the reason."""
+        if self._until_s <= self._control.now():
+            return True  # as far as is known
+        try:
+            self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
+            slower = self._scout(runner)
+        except WorkerFailed as failure:
+            self.fail(runner, failure)
+            return False
+        if slower is not None:
+            self.finish(runner, "skipped", slower)
+        return slower is None
+
+    def _prepare_deadline_s(self) -> float:
+        now = self._control.now()
+        fair = PREPARE_SHARES * (self._until_s - now)
+        return max(PREPARE_DEADLINE_S, min(fair, (self._end_s - now) / 2))
+
+    def _cache_bytes(self) -> int:
+        machine = self._report.machine
+        sizes = [cache.size_bytes for cache in machine.cpu.caches] if machine else []
+        return max(sizes, default=DEFAULT_CACHE_BYTES)
+
+    def _scout(self, runner: Runner) -> Reason | None:
+        """Try a reduced precision small before it is prepared: emulated, it is 200x slower."""
+        cpu = self._report.machine.cpu if self._report.machine else None
+        pair = refusals.scouting(runner.case, self._plan.workload, cpu)
+        if pair is None or runner.case.id in self._scouted:
+            return None
+        self._scouted.add(runner.case.id)
+        small, like = pair
+        deadline = self.deadline(SCOUT_DEADLINE_S)
+        answer = self._pool.ask(
+            runner.key, deadline, op="scout", case=small, beside=like, seed=self._seed
+        )
+        factor = answer.result["case_s"] / answer.result["beside_s"]
+        where = f"in {small.id.partition('/')[0]}"
+        return refusals.slower_precision(runner.case, factor, where, cpu)
+
+    def _take_preparation(self, runner: Runner, result: dict[str, Any]) -> bool:
+        warmed = result["warmup"]
+        import_s = self._pool.import_s[runner.key]
+        setup = SetupTimes(
+            import_s=import_s, transfer_out_s=result["transfer_out_s"], **result["setup"]
+        )
+        accuracy = msgspec.convert(result["accuracy"], AccuracyResult)
+        runner.generation = self._pool.generation.get(runner.key, 0)
+        self.holders[runner.case.id] = runner.generation
+        runner.step_s, runner.iterations = warmed["step_s"], warmed["iterations"]
+        self._emit(
+            ev.CasePrepared(
+                at_s=self._control.now(),
+                case=runner.case.id,
+                setup=setup,
+                accuracy=accuracy,
+                warmup=WarmUp(
+                    n=warmed["n"],
+                    seconds=warmed["seconds"],
+                    first_s=warmed["first_s"] / self._speeds.get(runner.case.device, 1.0),
+                    steady=warmed["steady"],
+                ),
+                iterations_per_sample=warmed["iterations"],
+                memory_peak_bytes=result["memory_peak_bytes"],
+                call_overhead_s=result["call_overhead_s"],
+            )
+        )
+        if accuracy.passed:
+            return True
+        reason = Reason(
+            "wrong_result",
+            f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
+            f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})",
+            "do not use this combination; report it with workbench detect --json",
+        )
+        self.finish(runner, "failed", reason)
+        return False
+
+    # ---------------------------------------------------------------- ends
+
+    def deadline(self, at_most_s: float) -> float:
+        """Seconds a request may take: never past the end of the run."""
+        return max(0.0, min(at_most_s, self._end_s + GRACE_S - self._control.now()))
+
+    def fail(self, runner: Runner, failure: WorkerFailed) -> None:
+        reason = failure.reason
+        if reason.code == "timeout" and self._control.now() >= self._end_s:
+            measured = bool(self._report.contenders[runner.case.id].blocks)
+            self.finish(runner, "ok" if measured else "skipped", BUDGET)
+        elif reason.code in CANNOT_HERE:
+            self.finish(runner, "skipped", reason)
+        else:
+            self.finish(runner, "failed", reason)
+
+    def finish(self, runner: Runner, status: str, reason: Reason | None) -> None:
+        self._emit(
+            ev.CaseFinished(
+                at_s=self._control.now(),
+                case=runner.case.id,
+                scenario=self._scenario.id,
+                status=status,
+                reason=reason,
+                telemetry=self._telemetry.of_case(runner.case.id, runner.case.device),
+            )
+        )
