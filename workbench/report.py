@@ -130,8 +130,7 @@ class Report:
             case ev.CrossoverFound():
                 row = self.rows[event.scenario]
                 if row.verdict is not None:
-                    found = msgspec.structs.replace(row.verdict, crossover=event.crossover)
-                    row.verdict = found
+                    row.verdict = row.verdict.with_crossover(event.crossover)
             case ev.WorkerStarted():
                 self.workers[event.worker] = event
             case ev.WorkerEnded():

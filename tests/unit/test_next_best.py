@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from builders import scenario, steady
+from builders import CROSSOVER, scenario, steady
 from verdicts import (
     BATCHED,
     CPU,
@@ -85,7 +85,10 @@ def test_memory_bound_in_fp32_alone_is_advised_fewer_bytes() -> None:
             "See at which batch the lead changes: `workbench advise row --quick --crossover`.",
         ),
         ("workbench advise row --quick --crossover", ""),
-        ("workbench advise row", ""),  # looks for it anyway
+        (
+            "workbench advise row",  # whose budget may leave nothing over
+            "See at which batch the lead changes: `workbench advise row --crossover`.",
+        ),
     ],
 )
 def test_the_crossover_is_advised_where_it_was_not_looked_for(command: str, words: str) -> None:
@@ -95,7 +98,9 @@ def test_the_crossover_is_advised_where_it_was_not_looked_for(command: str, word
         return event
 
     row = scenario(size=Size("batch", 1, 512))
-    assert told({CPU: steady(1.0), GPU: steady(0.5)}, asked, row=row).next_best == words
+    verdict = told({CPU: steady(1.0), GPU: steady(0.5)}, asked, row=row)
+    assert verdict.next_best == words
+    assert verdict.with_crossover(CROSSOVER).next_best == ""
 
 
 def test_a_larger_budget_replaces_the_one_that_was_given() -> None:

@@ -144,6 +144,9 @@ class WhatIf(msgspec.Struct, frozen=True):
 # ---------------------------------------------------------------- verdict
 
 
+CROSSOVER = "--crossover"  # the option that looks for it
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The answer for one scenario.
 
@@ -181,3 +184,8 @@ class Verdict(msgspec.Struct, frozen=True):
     costs: list[CaseCost] = []
     prices: dict[str, float] = {}  # per hour as they were given, by kind of device or device
     what_if: list[WhatIf] = []
+
+    def with_crossover(self, found: Crossover) -> Verdict:
+        """The same once its crossover was looked for, which is no advice any more."""
+        advice = "" if CROSSOVER in self.next_best else self.next_best
+        return msgspec.structs.replace(self, crossover=found, next_best=advice)

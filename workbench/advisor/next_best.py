@@ -12,6 +12,7 @@ from ..refusals import REDUCED
 from . import race
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
 from .explain import Evidence, as_sentence, share, short, times
+from .facts import CROSSOVER
 
 LARGEST_BATCH = 256
 BATCHES = 16  # times the batch that was raced, at the least
@@ -41,10 +42,8 @@ def _advice(found: Evidence) -> Iterator[str]:
     waiting = waiting_fraction(found)
     if waiting is not None:
         yield "make loading cheaper (smaller or decoded files) or give it more cores"
-    # Any other run looks for it by itself, after its verdicts.
-    size, asked = found.scenario.size, command.split()
-    if size is not None and "--quick" in asked and "--crossover" not in asked:
-        yield f"see at which {size.name} the lead changes: `{command} --crossover`"
+    if found.scenario.size is not None and CROSSOVER not in command.split():
+        yield f"see at which {found.scenario.size.name} the lead changes: `{command} {CROSSOVER}`"
 
 
 def _for_who_is_missing(found: Evidence) -> Iterator[str]:
@@ -71,7 +70,11 @@ def _for_a_firmer_basis(found: Evidence) -> Iterator[str]:
         yield from (w.remedy for w in found.warnings if w.code == "oversubscribed")
     unsettled = found.choice == "unknown" and found.ratio is not None
     few = len(found.kinds) == 2 and found.ratio is None
-    if unsettled or few or codes & {"pick_unsettled", "few_samples", "unstable"}:
+    if unsettled or few or "pick_unsettled" in codes:
+        yield _larger_budget(found)
+    # What is known loosely is ahead all the same where the lead's own interval says so.
+    ahead = found.pick_ratio is not None and found.pick_ratio.low > 1
+    if codes & {"few_samples", "unstable", "unmeasured"} and not ahead:
         yield _larger_budget(found)
 
 
