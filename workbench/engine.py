@@ -7,7 +7,6 @@ the report, then to whoever listens.
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -38,6 +37,7 @@ from .lab.child import Refused
 from .lab.lab import ModelLab
 from .lab.question import ModelQuestion
 from .machine import detect, hardware_warnings
+from .outcome import exit_code
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
 from .preparation import SLACK_S
@@ -45,13 +45,13 @@ from .profiling import PROFILED_STEPS, Profiling
 from .racing import Race
 from .report import Report
 from .request import Request, UsageError, fake_devices
+from .staff import make_pool
 from .telemetry import MachineTelemetry
-from .workers import Pool, WorkerKey
+from .workers import Pool
 
 PROFILE_SHARE = 0.25  # of a row's time, with --trace
 CROSSOVER_SHARE = 0.5  # of the time, with --crossover; otherwise what the rows leave over
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving a model's forms, at most
-OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
 
 Listener = Callable[[ev.AnyEvent], None]
 CANCELLED = Reason("cancelled", "the run was cut short before its turn")
@@ -153,7 +153,7 @@ class Engine:
             if self._pool is not None:
                 self._pool.close(at_once=status != "done")
             self._telemetry.close()
-            code = self._exit_code(status)
+            code = exit_code(status, self._request, self.report)
             self._emit(
                 ev.RunFinished(
                     at_s=self._control.now(),
@@ -172,35 +172,18 @@ class Engine:
         machine = self.report.machine
         return self._overhead.result(machine.cpu.effective_cores) if machine else None
 
-    def _exit_code(self, status: str) -> int:
-        if status == "cancelled":
-            return CUT_SHORT
-        if status == "failed":
-            return FAILED
-        if self._request.largest_batch:
-            found = [each.batch for each in self.report.largest_batches]
-            return OK if all(found) else FAILED
-        rows = [row for row in self.report.rows.values() if row.plan.of is None]
-        if not any(c.blocks for row in rows for c in row.contenders):
-            return FAILED
-        for row in rows:
-            measured = any(c.blocks for c in row.contenders)
-            failed = any(c.state == "failed" for c in row.contenders)
-            # In a table one contender may fail and the row still answers; a plain run owes each.
-            owed = not self._request.every or failed  # of all, some need what is not here
-            if (not measured and owed) or (failed and row.plan.textbook is None):
-                return FAILED
-        if not self._request.strict:
-            return OK
-        document = self.report.document()
-        untrusted = document.warnings or any(m.warnings for m in document.measurements)
-        return UNTRUSTED if untrusted else OK
-
     def _measure(self) -> None:
         unusable = elsewhere.fill(self._rows, self._request) if self._request.what_if else []
         machine, software = detect(self._request.python)
         machine = with_simulated(machine, self._request)
-        self._pool = self._make_pool(machine)
+        self._pool = make_pool(
+            self._request,
+            machine,
+            run_id=self.run_id,
+            control=self._control,
+            emit=self._emit,
+            warn=self._warn,
+        )
         if may_know_more(machine, software, self._request, self._rows):
             left_s = max(0.0, self._request.budget - SLACK_S - self._control.now())
             machine = with_those_of_torch(machine, self._pool, left_s)
@@ -434,47 +417,3 @@ class Engine:
             known = self.report.rows.get(row.scenario.id)
             if known is not None and known.verdict is None:
                 self._decide(row)
-
-    # ------------------------------------------------------------- workers
-
-    def _make_pool(self, machine: Machine) -> Pool:
-        return Pool(
-            control=self._control,
-            run_id=self.run_id,
-            python=self._request.python or sys.executable,
-            threads=max(self._request.threads, default=machine.cpu.effective_cores),
-            memory_bytes=machine.memory.available_bytes,
-            hide_gpus=any(not gpu.simulated for gpu in machine.gpus),
-            on_start=self._worker_started,
-            on_end=self._worker_ended,
-            on_status=lambda status: self._emit(
-                ev.StatusChanged(at_s=self._control.now(), status=status)
-            ),
-            on_freeze_failure=self._not_frozen,
-        )
-
-    def _worker_started(
-        self, key: WorkerKey, pid: int, import_s: float, versions: dict[str, str]
-    ) -> None:
-        self._emit(
-            ev.WorkerStarted(
-                at_s=self._control.now(),
-                worker=key.name,
-                pid=pid,
-                import_s=import_s,
-                versions=versions,
-            )
-        )
-
-    def _worker_ended(self, key: WorkerKey, reason: Reason | None) -> None:
-        self._emit(ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason))
-
-    def _not_frozen(self, key: WorkerKey) -> None:
-        self._warn(
-            Warning(
-                "not_frozen",
-                "idle workers could not be stopped between turns and may disturb the others",
-                "trust ratios below 1.5x less; on Linux, check that signals reach child processes",
-                key.name,
-            )
-        )

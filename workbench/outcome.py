@@ -1,0 +1,34 @@
+"""What a run returns to the shell."""
+
+from __future__ import annotations
+
+from .report import Report
+from .request import Request
+
+OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
+
+
+def exit_code(status: str, request: Request, report: Report) -> int:
+    """What the process returns after a run that ended with `status`."""
+    if status == "cancelled":
+        return CUT_SHORT
+    if status == "failed":
+        return FAILED
+    if request.largest_batch:
+        found = [each.batch for each in report.largest_batches]
+        return OK if all(found) else FAILED
+    rows = [row for row in report.rows.values() if row.plan.of is None]
+    if not any(c.blocks for row in rows for c in row.contenders):
+        return FAILED
+    for row in rows:
+        measured = any(c.blocks for c in row.contenders)
+        failed = any(c.state == "failed" for c in row.contenders)
+        # In a table one contender may fail and the row still answers; a plain run owes each.
+        owed = not request.every or failed  # of all, some need what is not here
+        if (not measured and owed) or (failed and row.plan.textbook is None):
+            return FAILED
+    if not request.strict:
+        return OK
+    document = report.document()
+    untrusted = document.warnings or any(m.warnings for m in document.measurements)
+    return UNTRUSTED if untrusted else OK
