@@ -24,20 +24,22 @@ sys.path[0] = str(ROOT)
 
 import msgspec  # noqa: E402
 
+from workbench import control  # noqa: E402
 from workbench.advisor import race, scenarios  # noqa: E402
 from workbench.advisor.scenarios import Scenario  # noqa: E402
 from workbench.advisor.verdict import is_admissible  # noqa: E402
 from workbench.control import Control  # noqa: E402
+from workbench.document import Verdict  # noqa: E402
 from workbench.engine import Engine  # noqa: E402
 from workbench.plan import resolve  # noqa: E402
 from workbench.report import Report  # noqa: E402
 from workbench.request import Request  # noqa: E402
 
 KEPT = ROOT / "benchmarks" / ".advisor.jsonl"
-ADVICE_S = 10.0  # a sixth of the table's budget, as a row of it has
+TABLE_S, LEAST_S = 60.0, 9.0  # of the six rows, of which each point gets its row's share; at least
 EXHAUSTIVE_S = 90.0
-POINTS = 4  # sizes of a grid, evenly spaced in logarithms
-MOST = 8.0  # the largest size of the grid, times the scenario's own
+POINTS = 3  # sizes of a grid, evenly spaced in logarithms
+MOST = 4.0  # times the scenario's own size, where that is one of the smaller of its range
 SPEEDS = (0.5, 1.5, 4.0)  # of the simulated GPU
 
 
@@ -49,21 +51,14 @@ class Place:
     size: str  # "batch=8", "n=512"
     speed: float | None
 
-    def options(self) -> list[str]:
-        name, _, value = self.size.partition("=")
-        found = ["--batch", value] if name == "batch" else ["--set", self.size]
-        if self.speed is not None:
-            found += ["--device", "cpu", "--device", f"fake:0@{self.speed:g}"]
-        return found
-
-    def request(self) -> Request:
+    def request(self, budget_s: float) -> Request:
         name, _, value = self.size.partition("=")
         return Request(
             scenarios=(self.scenario,),
             batch=(int(value),) if name == "batch" else (),
             settings=() if name == "batch" else (self.size,),
             devices=() if self.speed is None else ("cpu", f"fake:0@{self.speed:g}"),
-            budget_s=EXHAUSTIVE_S,
+            budget_s=budget_s,
         )
 
 
@@ -74,7 +69,9 @@ def grid(rows: Sequence[Scenario]) -> Iterator[Place]:
         if row.size is None:
             continue
         own = float(row.batch or 1 if row.size.name == "batch" else row.params[row.size.name])
-        low, high = row.size.low, min(row.size.high, MOST * own)
+        low, high = row.size.low, own
+        if own <= math.sqrt(low * row.size.high):
+            high = min(row.size.high, MOST * own)
         for point in range(POINTS):
             value = low * (high / low) ** (point / (POINTS - 1))
             speed = SPEEDS[number // 2 % len(SPEEDS)] if number % 2 else None
@@ -93,14 +90,28 @@ def workbench(*arguments: str) -> tuple[dict[str, Any], float]:
     return json.loads(done.stdout), seconds
 
 
-def exhaustive(place: Place, rows: dict[str, Scenario]) -> dict[str, dict[int, float]]:
-    """The rounds of every contender that may be picked, by case id."""
-    request = place.request()
+def run(place: Place, rows: dict[str, Scenario], budget_s: float, **changes: Any) -> Report:
+    """The row of one place alone, without its crossover."""
+    request = place.request(budget_s)
     (plan,) = resolve(request, rows)
-    scenario = plan.scenario
-    plan = replace(plan, scenario=msgspec.structs.replace(scenario, textbook=None))
+    scenario = msgspec.structs.replace(plan.scenario, size=None, **changes)
     report = Report()
-    Engine(request, [plan], Control(), report, lambda _: None).run()
+    Engine(request, [replace(plan, scenario=scenario)], Control(), report, lambda _: None).run()
+    return report
+
+
+def advice(place: Place, rows: dict[str, Scenario]) -> Verdict:
+    """What the table would say of the row, within its share of the budget."""
+    weights = sum(row.weight for row in rows.values() if not row.on_request)
+    share_s = TABLE_S * rows[place.scenario].weight / weights
+    (verdict,) = run(place, rows, max(LEAST_S, share_s)).verdicts
+    return verdict
+
+
+def exhaustive(place: Place, rows: dict[str, Scenario]) -> dict[str, dict[int, float]]:
+    """The rounds of every contender that may be picked, by case id; nobody is dropped."""
+    report = run(place, rows, EXHAUSTIVE_S, textbook=None)
+    scenario = rows[place.scenario]
     valid = [c for c in report.contenders.values() if c.blocks and is_admissible(c, scenario)]
     return {contender.case.id: contender.rounds() for contender in valid}
 
@@ -111,8 +122,7 @@ def device(case: str) -> str:
 
 def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:
     """One row of the table: the first advice against the truth, and the second beside it."""
-    arguments = ("advise", place.scenario, *place.options(), "--budget", f"{ADVICE_S:g}")
-    first, second = (workbench(*arguments)[0]["verdicts"][0] for _ in range(2))
+    first, second = advice(place, rows), advice(place, rows)
     truth = exhaustive(place, rows)
     best = race.ranking(truth)[0]
     found: dict[str, Any] = {
@@ -120,19 +130,18 @@ def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:
         "size": place.size,
         "speed": place.speed,
         "contenders": len(truth),
-        "pick": first["pick"],
+        "pick": first.pick,
         "best": best,
-        "regret": _over(truth, first["pick"], best),
-        "tie": first["tie"] or second["tie"],
-        "agrees": _over(truth, second["pick"], first["pick"]),
-        "same": first["pick"] == second["pick"],
-        "choice": first["choice"],
-        "either": "either" in (first["choice"], second["choice"]),
-        "same_choice": first["choice"] == second["choice"],
+        "regret": _over(truth, first.pick, best),
+        "tie": first.tie or second.tie,
+        "clear": leads(first) and leads(second),
+        "same": first.pick == second.pick,
+        "choice": first.choice,
+        "either": "either" in (first.choice, second.choice),
+        "same_choice": first.choice == second.choice,
     }
-    lead = first["pick_ratio_ci95"]
-    if lead is not None and lead[0] > 1:
-        found["lead"] = _over(truth, first["runner_up"], first["pick"])
+    if leads(first):
+        found["lead"] = _over(truth, first.runner_up, first.pick)
     if place.speed is not None:
         bests = {kind: [c for c in race.ranking(truth) if device(c) == kind] for kind in DEVICES}
         found["device_ratio"] = _over(truth, bests["cpu"][0], bests["gpu"][0])
@@ -140,6 +149,11 @@ def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:
 
 
 DEVICES = ("cpu", "gpu")
+
+
+def leads(verdict: Verdict) -> bool:
+    """Whether it says with 95 % that the pick is ahead."""
+    return verdict.pick_ratio_ci95 is not None and verdict.pick_ratio_ci95[0] > 1
 
 
 def _over(truth: dict[str, dict[int, float]], one: str | None, other: str | None) -> float | None:
@@ -193,10 +207,15 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
     leads = [row["lead"] > 1 for row in rows if row.get("lead") is not None]
     devices = [row for row in rows if row.get("device_ratio") is not None]
     told = [row for row in devices if row["choice"] in DEVICES]
-    clear = [row for row in rows if not row["tie"]]
+    clear = [row for row in rows if row["clear"] and not row["tie"]]
     mean = math.exp(sum(map(math.log, regrets)) / len(regrets)) if regrets else math.nan
     return [
         ("pick within 5 % of the best", share([r <= TIE for r in regrets]), ">= 98 %"),
+        (
+            "first and second run settled it: a lead, or a tie",
+            share([r["clear"] or r["tie"] for r in rows]),
+            "-",
+        ),
         ("pick that could not be measured", share([r["regret"] is None for r in rows]), "0"),
         ("pick over the best, geometric mean", f"{mean:.4f}", "<= 1.01"),
         ("the worst", f"{max(regrets, default=math.nan):.3f}", "<= 1.10"),
@@ -207,7 +226,11 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
             share([(row["choice"] == "gpu") == (row["device_ratio"] > 1) for row in told]),
             ">= 95 %",
         ),
-        ("second run: the same pick, ties aside", share([r["same"] for r in clear]), ">= 98 %"),
+        (
+            "second run: the same pick, where both say that it leads by more than a tie",
+            share([row["same"] for row in clear]),
+            ">= 98 %",
+        ),
         (
             "second run: the same device, ties aside",
             share([row["same_choice"] for row in devices if not row["either"]]),
@@ -248,6 +271,7 @@ def main() -> None:
     parser.add_argument("scenarios", nargs="*", help="default all, those on request too")
     parser.add_argument("--again", action="store_true", help="forget what was kept")
     arguments = parser.parse_args()
+    control.process_age_s = lambda: 0.0  # each run here begins with its own budget
     rows = scenarios.load()
     if arguments.again:
         KEPT.unlink(missing_ok=True)
