@@ -21,6 +21,7 @@ from typing import Any
 from . import catalog
 from .contract import Setup, Task, WorkloadError, decode_case
 from .measure.block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
+from .measure.quiet import wait_until_quiet
 
 GPU_SETTLE_S = 0.25  # for clocks to rise again after an idle turn
 SCOUT_S = 0.02  # of a miniature: its steps take a millisecond where nothing is wrong
@@ -60,6 +61,7 @@ class Worker:
         self.prepared: dict[str, Prepared] = {}
         self._held_bytes = 0
         self._cases = 0  # prepared so far, or tried
+        self._latest: str | None = None  # the case that was prepared or run last
 
     @property
     def _on_gpu(self) -> bool:
@@ -105,6 +107,7 @@ class Worker:
             task.close()
             raise
         self.prepared[wanted.id] = Prepared(task, warmed, latency)
+        self._latest = wanted.id
         # What the preparation left behind is not garbage: keep collections inside blocks short.
         gc.collect()
         gc.freeze()
@@ -121,6 +124,9 @@ class Worker:
         """Measure for about `seconds`."""
         prepared = self.prepared[case]
         warmed = prepared.warmed
+        if self._latest != case:
+            wait_until_quiet()  # the pool of another session spins on
+        self._latest = case
         with self._named_range(case):
             answer = run_block(
                 prepared.task,

@@ -1,0 +1,42 @@
+"""Nobody is timed beside threads that still spin."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from workbench import worker
+from workbench.measure.quiet import wait_until_quiet
+
+
+def test_it_returns_when_the_last_thread_has_stopped_spinning() -> None:
+    done = threading.Event()
+
+    def spin() -> None:
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+        done.set()
+
+    threading.Thread(target=spin).start()
+    wait_until_quiet(at_most_s=30.0)
+    assert done.is_set()
+
+
+def test_a_block_waits_for_the_pools_of_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = []
+    monkeypatch.setattr(worker, "wait_until_quiet", lambda: waited.append(True))
+    own = worker.Worker("numpy", "cpu")
+    fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
+    cases = [{**fields, "threads": 1, "params": {"n": n}} for n in (8, 16)]
+    for case in cases:
+        own.prepare(case, 0, False, 0.01, 1 << 20, {})
+    first, second = own.prepared
+    own.block(second, 0.001, 1)  # prepared last
+    assert not waited
+    own.block(first, 0.001, 1)
+    assert len(waited) == 1
+    own.block(first, 0.001, 1)
+    assert len(waited) == 1
