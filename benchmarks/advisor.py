@@ -2,8 +2,9 @@
 
 `python benchmarks/advisor.py [SCENARIO...]` (make advisor) asks twice for advice on each scenario
 at each size of its grid, every other time with a simulated GPU beside the CPU, and then measures
-every contender of the row to the end, none dropped.  Then the table of six, quick and whole, twice
-each.  Prints Markdown; keeps what it has in .advisor.jsonl, so that it can be cut short.
+every contender of the row to the end, but for those many times slower.  Then the table of six,
+quick and whole, twice each.  Prints Markdown; keeps what it has in .advisor.jsonl, so that it can
+be cut short.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def advice(place: Place, rows: dict[str, Scenario]) -> Verdict:
 
 
 def exhaustive(place: Place, rows: dict[str, Scenario]) -> dict[str, dict[int, float]]:
-    """The rounds of every contender that may be picked, by case id; nobody is dropped."""
+    """The rounds of every contender that may be picked, by case id."""
     report = run(place, rows, EXHAUSTIVE_S, textbook=None)
     scenario = rows[place.scenario]
     valid = [c for c in report.contenders.values() if c.blocks and is_admissible(c, scenario)]

@@ -7,7 +7,7 @@ that the rows left over.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -18,10 +18,11 @@ from .advisor.crossover import Measured
 from .advisor.scenarios import Size
 from .advisor.verdict import is_admissible
 from .contender import Contender
-from .contract import Case
+from .contract import Case, WorkloadError
 from .control import Control
+from .document import Warning
 from .measure.statistics import median
-from .pacing import SHORTEST_BLOCK_S
+from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES
 from .plan import RowPlan, point_name
 from .report import Report
 
@@ -41,50 +42,61 @@ class Crossings:
         report: Report,
         control: Control,
         emit: Callable[[ev.AnyEvent], None],
+        warn: Callable[[Warning], None],
         race_row: Callable[[RowPlan, float], None],
+        speeds: Mapping[str, float],
         end_s: float,
     ) -> None:
         self._report = report
         self._control = control
         self._emit = emit
+        self._warn = warn
         self._race_row = race_row  # a row until a time on the run's clock
+        self._speeds = speeds  # of simulated devices
         self._end_s = end_s
 
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search those of `rows` that have a size and a verdict with a pick."""
-        open_ = [row for row in rows if row.scenario.size is not None and self._picked(row)]
-        for position, row in enumerate(open_):
+        open_ = [
+            (row, size)
+            for row in rows
+            if (size := row.scenario.size) is not None and self._picked(row)
+        ]
+        for position, (row, size) in enumerate(open_):
             now = self._control.now()
             if self._end_s - now < LEAST_S:
                 return
-            self._search(row, now + (self._end_s - now) / (len(open_) - position))
+            try:
+                self._search(row, size, now + (self._end_s - now) / (len(open_) - position))
+            except (WorkloadError, ArithmeticError, ValueError) as error:
+                name = row.scenario.id
+                text = f"the search for the crossover of {name} ended early: {error}"
+                self._warn(Warning("no_crossover", text, f"narrow the size of {name}", name))
 
     def _picked(self, row: RowPlan) -> bool:
         verdict = self._report.rows[row.scenario.id].verdict
         return verdict is not None and verdict.pick is not None
 
-    def _search(self, row: RowPlan, until_s: float) -> None:
-        size = row.scenario.size
-        assert size is not None  # noqa: S101 - chosen so
-        whole = size.name == "batch" or isinstance(row.scenario.params[size.name], int)
+    def _search(self, row: RowPlan, size: Size, until_s: float) -> None:
+        whole = _is_whole(row, size)
         field = self._field(row)
-        points = [Measured(_value(row, size), field)]
+        points = [Measured(_own(row, size), field)]
         try:
             while (value := crossover.next_value(points, size, whole=whole)) is not None:
-                near = self._within_reach(row, value, points, until_s, whole=whole)
+                self._control.check()
+                near = self._within_reach(row, value, points, until_s)
                 if near != value:
                     points.append(Measured(value, ()))  # out of reach
                 if near is None:
                     continue
-                self._control.check()
-                points.append(self._race_at(row, near, _entrants(points, field), until_s))
-                if self._control.now() >= until_s:
+                points.append(self._race_at(row, near, points, field, until_s))
+                refused = not points[-1].contenders and size.low < near < size.high
+                if refused or self._control.now() >= until_s:
                     break
         finally:
             found = crossover.conclude(points, size.name, whole=whole)
             if found is not None:
-                at_s = self._control.now()
-                scenario = row.scenario.id
+                at_s, scenario = self._control.now(), row.scenario.id
                 self._emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
 
     def _field(self, row: RowPlan) -> list[Contender]:
@@ -97,26 +109,26 @@ class Crossings:
         order = race.ranking({case: contender.rounds() for case, contender in known.items()})
         ranked = [known[case] for case in order]
         kinds = dict.fromkeys(contender.case.device_kind for contender in ranked)
-        return [c for kind in kinds for c in _of_kind(ranked, kind)[:FIELD]]
+        return [
+            contender
+            for kind in kinds
+            for contender in [c for c in ranked if c.case.device_kind == kind][:FIELD]
+        ]
 
     def _within_reach(
-        self,
-        row: RowPlan,
-        value: float,
-        points: Sequence[Measured],
-        until_s: float,
-        *,
-        whole: bool,
+        self, row: RowPlan, value: float, points: Sequence[Measured], until_s: float
     ) -> float | None:
-        """`value`, or one nearer to what was measured whose race fits into the time left."""
+        """`value`, or one nearer to what was measured whose race fits into the time left; None
+        where there is none that would tell anything new."""
+        assert row.scenario.size is not None  # noqa: S101 - only rows with one get here
+        whole = _is_whole(row, row.scenario.size)
+        known = [point.value for point in points if point.contenders]
+        nearest = min(known, key=lambda other: abs(math.log(other / value)))
         left_s = until_s - self._control.now()
         while self._cost_s(row, value, points) > AFFORDABLE * left_s:
-            known = [point.value for point in points if point.contenders]
-            nearest = min(known, key=lambda other: abs(math.log(other / value)))
-            middle = math.sqrt(value * nearest)
-            value = float(round(middle)) if whole else float(f"{middle:.3g}")
+            before, value = value, crossover.between(*sorted((value, nearest)), whole=whole)
             apart = max(value, nearest) / min(value, nearest)
-            if apart <= crossover.CLOSE:
+            if value == before or apart <= crossover.CLOSE:
                 return None
         return value
 
@@ -126,38 +138,46 @@ class Crossings:
         for contender in _entrants(points, points[0].contenders):
             at = row.workload.work(_moved(contender.case, row, value))
             here = contender.work
-            growth = (at.flops or at.items) / (here.flops or here.items)
+            growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
             step_s = growth * median(contender.samples_s)
+            step_s *= self._speeds.get(contender.case.device, 1.0)  # a simulated one takes longer
             setup = contender.setup
-            once = (setup.build_s, setup.transfer_s, setup.compile_s)
-            once_s = max(1.0, growth) * sum(part or 0.0 for part in once) + BESIDE_S
-            cost_s += once_s + ROUNDS * max(SHORTEST_BLOCK_S, STEPS_A_TURN * step_s)
+            once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
+            started_s = (setup.import_s or 0.0) if row.scenario.weighs_memory else 0.0
+            turn_s = max(SHORTEST_BLOCK_S, STEPS_A_TURN * step_s)
+            if row.scenario.objective == "latency_p99":
+                turn_s = max(turn_s, min(TAIL_SAMPLES * step_s, LONGEST_TAIL_BLOCK_S))
+            cost_s += started_s + max(1.0, growth) * once_s + BESIDE_S + ROUNDS * turn_s
         return cost_s
 
     def _race_at(
-        self, row: RowPlan, value: float, entrants: Sequence[Contender], until_s: float
+        self,
+        row: RowPlan,
+        value: float,
+        points: Sequence[Measured],
+        field: Sequence[Contender],
+        until_s: float,
     ) -> Measured:
+        cases = [_moved(c.case, row, value) for c in _entrants(points, field)]
+        first = cases[0]
         size = row.scenario.size
-        assert size is not None  # noqa: S101 - chosen so
-        at = _typed(row, size, value)
-        batch, params = row.scenario.batch, dict(row.scenario.params)
-        if size.name == "batch":
-            batch = int(at)
-        else:
-            params[size.name] = at
+        assert size is not None  # noqa: S101 - only rows with one get here
+        at = {size.name: _typed(row, size, value)}
         scenario = msgspec.structs.replace(
             row.scenario,
-            id=point_name(row.scenario.id, {size.name: at}),
+            id=point_name(row.scenario.id, at),
             textbook=None,
-            batch=batch,
-            params=params,
+            batch=first.batch,
+            params=first.params,
         )
+        known = crossover.leaders(points)
         point = replace(
             row,
             scenario=scenario,
-            cases=[_moved(contender.case, row, value) for contender in entrants],
-            point={size.name: at},
+            cases=cases,
+            point=at,
             of=row.scenario.id,
+            spared=frozenset(case.id for case in cases if case.label in known),
         )
         now = self._control.now()
         self._race_row(point, now + AFFORDABLE * (until_s - now))
@@ -171,30 +191,29 @@ def _entrants(points: Sequence[Measured], field: Sequence[Contender]) -> list[Co
     change = crossover.find_change(points)
     if change is None:
         return list(field)
-    lower, upper = change.bracket
+    beside = [point for point in points if point.value in change.bracket]
     labels = {
         contender.case.label
-        for point in points
-        if point.value in (lower, upper)
-        for name, contender in point.by_name(change.between).items()
+        for point in beside
+        for kind in ("device", "contender")
+        for name, contender in point.by_name(kind).items()
         if name in (change.below, change.above)
     }
     return [contender for contender in field if contender.case.label in labels]
 
 
-def _of_kind(contenders: Sequence[Contender], kind: str) -> list[Contender]:
-    return [contender for contender in contenders if contender.case.device_kind == kind]
+def _is_whole(row: RowPlan, size: Size) -> bool:
+    return size.name == "batch" or isinstance(row.scenario.params[size.name], int)
 
 
-def _value(row: RowPlan, size: Size) -> float:
-    return float(
-        row.scenario.batch or 1 if size.name == "batch" else row.scenario.params[size.name]
-    )
+def _own(row: RowPlan, size: Size) -> float:
+    """The size of the row itself."""
+    scenario = row.scenario
+    return float(scenario.batch or 1 if size.name == "batch" else scenario.params[size.name])
 
 
 def _typed(row: RowPlan, size: Size, value: float) -> int | float:
-    whole = size.name == "batch" or isinstance(row.scenario.params[size.name], int)
-    return round(value) if whole else value
+    return round(value) if _is_whole(row, size) else value
 
 
 def _moved(case: Case, row: RowPlan, value: float) -> Case:

@@ -310,20 +310,23 @@ class Engine:
             if self._lab is not None and self._request.model is not None:
                 known = report.rows[row.scenario.id]
                 conclusion.conclude(self._request.model, self._lab, known, report, profiling)
-        if race is not None and report is not self.report:
+        if race is not None:
             race.release()
 
     def _rows_end_s(self, end_s: float) -> float:
         """When the races of the table shall be over, on the run's clock."""
         if self._lab is not None:
             return end_s - min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
-        if self._request.crossover:
+        if self._request.crossover and any(row.scenario.size for row in self._rows):
             return end_s - CROSSOVER_SHARE * (end_s - self._control.now())
         return end_s
 
     def _look_for_crossovers(self, end_s: float) -> None:
         if self._request.quick and not self._request.crossover:
             return
+        if self._request.crossover and not any(row.scenario.size for row in self._rows):
+            text = "--crossover: no scenario of this run has a size to look over"
+            self._warn(Warning("no_size", text, "give it a `size` in the file of scenarios"))
 
         def race_row(row: RowPlan, until_s: float) -> None:
             now = self._control.now()
@@ -338,7 +341,9 @@ class Engine:
             report=self.report,
             control=self._control,
             emit=self._emit,
+            warn=self._warn,
             race_row=race_row,
+            speeds=fake_devices(self._request),
             end_s=end_s,
         ).run(self._rows)
 

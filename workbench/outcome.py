@@ -29,6 +29,7 @@ def exit_code(status: str, request: Request, report: Report) -> int:
             return FAILED
     if not request.strict:
         return OK
-    document = report.document()
-    untrusted = document.warnings or any(m.warnings for m in document.measurements)
-    return UNTRUSTED if untrusted else OK
+    points = {name for name, row in report.rows.items() if row.plan.of is not None}
+    warned = any(warning.subject not in points for warning in report.warnings)
+    doubted = any(report.trust(c) for row in rows for c in row.contenders)
+    return UNTRUSTED if warned or doubted else OK

@@ -55,6 +55,7 @@ class RowPlan:
     )  # where several were asked for
     entries: Entries | None = None
     of: str | None = None  # the scenario whose crossover this row is a point of
+    spared: frozenset[str] = frozenset()  # cases that one slow block does not send away
     what_if: list[WhatIf] = field(default_factory=list)  # what is recorded of devices elsewhere
 
 

@@ -155,10 +155,10 @@ class Race:
                 if not self._let_late_ones_in(self._preparation.longest_s):
                     return "decided"
                 complete = self._number
-        if self._active:
-            return "rounds"
         if self._let_late_ones_in(self._preparation.longest_s):
             return self._rounds(most)
+        if self._active:
+            return "rounds"
         waiting = self._number == first and self._control.now() >= self._until_s
         return "budget" if waiting else "empty"
 
@@ -217,7 +217,9 @@ class Race:
         """Give back what the row's cases hold, before the next row needs it."""
         for case in self._plan.cases:
             key = worker_key(case, self._scenario)
-            if self._pool.is_alive(key):
+            if key.alone:
+                self._pool.end(key)  # nobody else lives there
+            elif self._pool.is_alive(key):
                 with suppress(WorkerFailed):  # the pool has already said that the worker ended
                     self._pool.ask(key, self._preparation.deadline(5.0), op="release", case=case.id)
 
@@ -372,6 +374,7 @@ class Race:
         the lead over it."""
         going = {left.contender.case.id: left for left in leaving}
         front = standings.front(self._entrants(), self._scenario) if self._decide and going else []
+        front += [case for case in self._plan.spared if case not in front]
         staying = [r for r in self._active if r.case.id in front or r.case.id not in going]
         if self._pace.fits(staying, after=self._number, rounds=stats.MIN_PAIRS - 1):
             for spared in filter(going.__contains__, front):

@@ -180,3 +180,53 @@ def test_the_interval_holds_the_true_crossing_as_often_as_it_says() -> None:
         widths.append(high / low)
     assert held >= 0.95 * runs
     assert sorted(widths)[runs // 2] <= 1.75
+
+
+def between(ratios: Mapping[float, float], gpu_alone: float | None = None) -> Crossover:
+    """A CPU against a GPU, time of the first over the second by size."""
+    points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in ratios.items()]
+    points += [steady(gpu_alone, {GPU: 1.0})] if gpu_alone else []
+    found = conclude(points, "n", whole=True)
+    assert found is not None
+    return found
+
+
+def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
+    found = between({1: 1.0, 16: 1.0, 512: 2.0})
+    assert (found.below, found.value, found.leads) == ("gpu", None, (512, 512))
+    assert sentence(found) == (
+        "The GPU leads at 512; elsewhere between 1 and 512 no lead is beyond doubt."
+    )
+    assert sentence(between({1: 1.0, 512: 1.0})) == "From n 1 to 512 no lead is beyond doubt."
+
+
+def test_a_size_at_which_only_one_could_be_picked_proves_no_lead() -> None:
+    found = between({1: 0.5, 32: 0.5}, gpu_alone=512)
+    assert (found.below, found.leads, found.searched) == ("cpu", (1, 32), (1, 512))
+
+
+def test_a_lead_that_changes_back_is_told() -> None:
+    found = between({1: 0.5, 8: 0.7, 16: 1.4, 64: 2.0, 512: 0.5})
+    assert (found.below, found.above, found.back) == ("cpu", "gpu", (64, 512))
+    assert found.ci95[1] <= 64
+    assert "and again from 512 on" in sentence(found)
+
+
+def test_one_who_was_measured_in_too_few_rounds_proves_nothing() -> None:
+    points = [steady(n, {CPU: 1.0, GPU: ratio}) for n, ratio in {64: 2.0, 4096: 0.5}.items()]
+    points[0].contenders[1].blocks = points[0].contenders[1].blocks[:1]
+    found = conclude(points, "n", whole=True)
+    assert found is not None
+    assert (found.value, found.below, found.leads) == (None, "gpu", (4096, 4096))
+
+
+def test_copying_is_added_to_steps_only() -> None:
+    def measure(n: float) -> Measured:
+        point = steady(n, {CPU: n / 12, GPU: 1.0}, transfers="setup")
+        for each in point.contenders:
+            each.objective, each.setup = "time_to_result", SetupTimes(transfer_s=1.0)
+        return point
+
+    _, found = search(measure)
+    assert found is not None
+    assert {point.ratio_with_transfers for point in found.points} == {None}

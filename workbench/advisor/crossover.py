@@ -1,9 +1,9 @@
 """Where the lead changes over a size: which size to race next, and what the races say.
 
-Pure functions of the points measured so far.  The interval is between the largest size at which
-the one leads beyond doubt and the smallest at which the other does; both statements hold together
-with 95 % (Bonferroni over the most points of a search), and bisection on a logarithmic scale
-brings them together.
+Pure functions of the points measured so far.  The lead changes between the largest size at which
+the one leads beyond doubt and the smallest at which the other does; all sizes hold together with
+95 % (Bonferroni over the most points of a search), and bisection on a logarithmic scale brings the
+two together.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from .. import units
 from ..contender import Contender
@@ -25,6 +25,7 @@ NEAR = 2.0  # ratios up to this say where the lead changes
 CLOSE = 1.2  # sizes nearer than this are one as far as a reader is concerned
 LEAST_FOR_A_LINE = 4
 KINDS = ("cpu", "gpu")
+OF_A_STEP = ("throughput", "latency", "latency_p99")  # objectives whose values are its seconds
 
 
 @dataclass(frozen=True)
@@ -46,26 +47,53 @@ class Measured:
 
 @dataclass(frozen=True)
 class Change:
-    """Two who lead at different sizes, and how they compare at each size that both were in."""
+    """From `below` to `above`, somewhere within `bracket`, at whose ends they lead beyond doubt."""
 
-    between: str
     below: str
     above: str
-    ratios: Mapping[float, Ratio]  # time of `below` over that of `above`, by size, ascending
+    bracket: tuple[float, float]
+    back: tuple[float, float] | None  # between these `below` takes the lead again
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Two contenders, or the best of two kinds of device, at several sizes."""
+
+    between: str  # "device" or "contender"
+    one: str
+    two: str
+    ratios: Mapping[float, Ratio]  # time of `one` over that of `two`, by size, ascending
 
     @property
-    def bracket(self) -> tuple[float, float]:
-        """From where `below` leads beyond doubt to where `above` does, the end of what was
-        measured where either never does; wider where sizes contradict one another."""
-        ends = min(self.ratios), max(self.ratios)
-        above = [value for value, ratio in self.ratios.items() if ratio.low > 1]
-        below = [value for value, ratio in self.ratios.items() if ratio.high < 1]
-        first, last = min(above, default=ends[1]), max(below, default=ends[0])
-        lower = max((value for value in below if value < first), default=ends[0])
-        upper = min((value for value in above if value > last), default=ends[1])
-        return lower, upper
+    def leads(self) -> dict[float, str]:
+        """Who leads beyond doubt, at the sizes where one does."""
+        found = {v: self.one for v, ratio in self.ratios.items() if ratio.high < 1}
+        found |= {v: self.two for v, ratio in self.ratios.items() if ratio.low > 1}
+        return dict(sorted(found.items()))
 
-    def crossing(self) -> tuple[float, tuple[float, float]]:
+    def change(self) -> Change | None:
+        """The first change going up.  Sizes that contradict one another widen the bracket, unless
+        the lead changes back for good."""
+        leads = self.leads
+        pairs = (pair for pair in pairwise(leads) if leads[pair[0]] != leads[pair[1]])
+        if (pair := next(pairs, None)) is None:
+            return None
+        below, above = leads[pair[0]], leads[pair[1]]
+        last = max(value for value, name in leads.items() if name == above)
+        known = [value for value in leads if value <= last]
+        first_above = min(value for value in known if leads[value] == above)
+        last_below = max(value for value in known if leads[value] == below)
+        lower = max(v for v in known if leads[v] == below and v < first_above)
+        upper = min(v for v in known if leads[v] == above and v > last_below)
+        again = min((value for value in leads if value > last), default=None)
+        return Change(below, above, (lower, upper), None if again is None else (last, again))
+
+    def over(self, below: str) -> dict[float, float]:
+        """Time of `below` over that of the other, by size."""
+        sign = 1 if below == self.one else -1
+        return {value: ratio.value**sign for value, ratio in self.ratios.items()}
+
+    def crossing(self, change: Change) -> tuple[float, tuple[float, float]]:
         """The size at which the lead changes, and its interval: the bracket, and what the scatter
         from size to size leaves open.
 
@@ -74,9 +102,12 @@ class Change:
         (logarithms of ratio over size) and its zero takes part, as inverse regression has it
         (Draper and Smith 1998, 3.2, by the delta method).
         """
-        lower, upper = self.bracket
-        value = _zero({value: ratio.value for value, ratio in self.ratios.items()}) or upper
-        near = {v: r.value for v, r in self.ratios.items() if 1 / NEAR <= r.value <= NEAR}
+        lower, upper = change.bracket
+        end = math.inf if change.back is None else change.back[0]
+        ratios = {v: r for v, r in self.over(change.below).items() if v <= end}
+        inside = {v: r for v, r in ratios.items() if lower <= v <= upper}
+        value = _zero(inside) or upper
+        near = {v: r for v, r in ratios.items() if 1 / NEAR <= r <= NEAR}
         line = _line(near)
         if line is not None:
             value, (low, high) = line
@@ -84,45 +115,62 @@ class Change:
         return min(max(value, lower), upper), (lower, upper)
 
 
-def find_change(points: Sequence[Measured]) -> Change | None:
-    """The first change of the lead, going up; None where one leads all over."""
-    points = sorted((p for p in points if p.contenders), key=lambda point: point.value)
-    kinds = {c.case.device_kind for point in points for c in point.contenders}
-    between = "device" if len(kinds) == len(KINDS) else "contender"
-    named = {point.value: point.by_name(between) for point in points}
-    named = {value: found for value, found in named.items() if found}
+def find_duel(points: Sequence[Measured]) -> Duel | None:
+    """The two that are to be compared over the sizes; None where one leads everywhere, as far as
+    is known, or there are no two."""
+    named = _named(points)
     if not named:
         return None
-    first = leader(named[min(named)], between)
+    if kinds_of(points) == set(KINDS):
+        return Duel("device", *KINDS, _ratios(named, *KINDS))
+    first = next(iter(named[min(named)]))
     for value in sorted(named)[1:]:
-        other = leader(named[value], between)
+        other = next(iter(named[value]))
         if other == first or first not in named[value]:
             continue
-        ratios = _ratios(named, first, other)
-        if value in ratios and ratios[value].low > 1:
-            return Change(between, first, other, ratios)
+        duel = Duel("contender", first, other, _ratios(named, first, other))
+        if duel.leads.get(value) == other:
+            return duel
     return None
 
 
-def leader(found: Mapping[str, Contender], between: str) -> str:
-    """Who of them is the fastest."""
-    if between == "contender":
-        return next(iter(found))
-    rounds = {name: contender.rounds() for name, contender in found.items()}
-    return race.ranking(rounds)[0]
+def find_change(points: Sequence[Measured]) -> Change | None:
+    duel = find_duel(points)
+    return None if duel is None else duel.change()
+
+
+def kinds_of(points: Sequence[Measured]) -> set[str]:
+    return {c.case.device_kind for point in points for c in point.contenders}
+
+
+def leaders(points: Sequence[Measured]) -> set[str]:
+    """The labels of those that are the fastest of their kind of device, or of all, somewhere."""
+    found = set()
+    for point in points:
+        if point.contenders:
+            found.add(next(iter(point.by_name("contender"))))
+            found |= {contender.case.label for contender in point.by_name("device").values()}
+    return found
+
+
+def _named(points: Sequence[Measured]) -> dict[float, dict[str, Contender]]:
+    """By size: who was measured there, fastest first."""
+    between = "device" if kinds_of(points) == set(KINDS) else "contender"
+    ordered = sorted((p for p in points if p.contenders), key=lambda point: point.value)
+    return {p.value: found for p in ordered if (found := p.by_name(between))}
 
 
 def _ratios(
-    named: Mapping[float, Mapping[str, Contender]], below: str, above: str
+    named: Mapping[float, Mapping[str, Contender]], one: str, two: str
 ) -> dict[float, Ratio]:
-    ratios = {}
+    found = {}
     for value in sorted(named):
-        if below in named[value] and above in named[value]:
-            one, two = (named[value][name].rounds() for name in (below, above))
-            ratio = race.ratio_between(one, two, 1 - race.ALPHA / MOST_POINTS)
+        if one in named[value] and two in named[value]:
+            first, second = (named[value][name].rounds() for name in (one, two))
+            ratio = race.ratio_between(first, second, 1 - race.ALPHA / MOST_POINTS)
             if ratio is not None:
-                ratios[value] = ratio
-    return ratios
+                found[value] = ratio
+    return found
 
 
 def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float | None:
@@ -140,99 +188,122 @@ def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float 
         return None
     lower, upper = change.bracket
     inside = [lower, *sorted(v for v in tried if lower < v < upper), upper]
-    widest = max(pairwise(inside), key=lambda pair: pair[1] / pair[0])
-    low, high = widest
+    low, high = max(pairwise(inside), key=lambda pair: pair[1] / pair[0])
     if high / low <= CLOSE:
         return None
-    middle = math.sqrt(low * high)
-    middle = float(round(middle)) if whole else float(f"{middle:.3g}")
+    middle = between(low, high, whole=whole)
     return middle if low < middle < high else None
+
+
+def between(low: float, high: float, *, whole: bool) -> float:
+    """The size halfway, on a logarithmic scale."""
+    middle = math.sqrt(low * high)
+    return float(round(middle)) if whole else float(f"{middle:.3g}")
 
 
 def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Crossover | None:
     """What the points say; None where fewer than two sizes were measured."""
-    points = sorted((p for p in points if p.contenders), key=lambda point: point.value)
-    if len(points) < 2:
+    if len(_named(points)) < 2:
         return None
-    searched = points[0].value, points[-1].value
-    change = find_change(points)
-    if change is None:
-        return _without_change(points, parameter, searched)
-    told = _told(points, change)
-    crossing, (lower, upper) = change.crossing()
+    duel, change = find_duel(points), find_change(points)
+    if duel is None or change is None:
+        return _without_change(points, parameter)
+    value, (lower, upper) = duel.crossing(change)
+    told = _told(points, duel.between, change.below, change.above)
     carried = _zero({p.value: p.ratio_with_transfers for p in told if p.ratio_with_transfers})
     if whole:  # the first size at which the other one leads
-        crossing, carried = math.ceil(crossing), carried and math.ceil(carried)
+        value, carried = math.ceil(value), carried and math.ceil(carried)
         lower, upper = math.floor(lower), math.ceil(upper)
     return Crossover(
         parameter=parameter,
-        between=change.between,
+        between=duel.between,
         below=change.below,
         above=change.above,
-        value=min(max(crossing, lower), upper),
+        value=min(max(value, lower), upper),
         ci95=(lower, upper),
         value_with_transfers=carried,
-        searched=searched,
+        searched=(told[0].value, told[-1].value),
         points=told,
+        back=change.back,
     )
 
 
-def _without_change(
-    points: Sequence[Measured], parameter: str, searched: tuple[float, float]
-) -> Crossover:
-    kinds = {c.case.device_kind for point in points for c in point.contenders}
-    between = "device" if len(kinds) == len(KINDS) else "contender"
-    named = {point.value: point.by_name(between) for point in points}
-    below = leader(named[points[0].value], between)
+def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
+    """One leads at some sizes, or all; beyond doubt only where the points prove it."""
+    named = _named(points)
+    by_device = kinds_of(points) == set(KINDS)
+    proven: dict[float, str] = {}
+    for value, found in named.items():
+        ranked = sorted(found, key=lambda name: name != _first(found))
+        if len(ranked) > 1:
+            ratio = _ratios({value: found}, ranked[0], ranked[1]).get(value)
+            if ratio is not None and ratio.high < 1:
+                proven[value] = ranked[0]
+    run = _longest_run(list(named), proven)
+    below = proven[run[0]] if run else None
     told: list[CrossoverPoint] = []
-    if between == "device":
-        above = next(kind for kind in KINDS if kind != below)
-        told = _told(points, Change(between, below, above, _ratios(named, below, above)))
+    if by_device and below is not None:
+        told = _told(points, "device", below, next(kind for kind in KINDS if kind != below))
     return Crossover(
         parameter=parameter,
-        between=between,
+        between="device" if by_device else "contender",
         below=below,
         above=None,
         value=None,
         ci95=None,
         value_with_transfers=None,
-        searched=searched,
+        searched=(min(named), max(named)),
         points=told,
+        leads=(run[0], run[-1]) if run else None,
     )
 
 
-def _told(points: Sequence[Measured], change: Change) -> list[CrossoverPoint]:
+def _first(found: Mapping[str, Contender]) -> str:
+    """Who of them is the fastest."""
+    return race.ranking({name: contender.rounds() for name, contender in found.items()})[0]
+
+
+def _longest_run(values: Sequence[float], proven: Mapping[float, str]) -> list[float]:
+    """The most sizes in a row at which the same one is proven to lead."""
+    best: list[float] = []
+    for _, group in groupby(values, key=proven.get):
+        run = list(group)
+        if run[0] in proven and len(run) > len(best):
+            best = run
+    return best
+
+
+def _told(points: Sequence[Measured], kind: str, below: str, above: str) -> list[CrossoverPoint]:
     found = []
-    for point in points:
-        named = point.by_name(change.between)
-        if point.value not in change.ratios:
+    for point in sorted(points, key=lambda point: point.value):
+        named = point.by_name(kind) if point.contenders else {}
+        if below not in named or above not in named:
             continue
-        ratio = change.ratios[point.value]
-        one, two = named[change.below], named[change.above]
-        plain = race.ratio_between(one.rounds(), two.rounds())
-        carried = _with_transfers(ratio.value, one, two)
-        interval = plain.interval if plain is not None else None
-        found.append(CrossoverPoint(point.value, ratio.value, interval, carried))
+        one, two = named[below], named[above]
+        ratio = race.ratio_between(one.rounds(), two.rounds())
+        if ratio is not None:
+            carried = _with_transfers(ratio.value, one, two)
+            found.append(CrossoverPoint(point.value, ratio.value, ratio.interval, carried))
     return found
 
 
 def _with_transfers(ratio: float, one: Contender, two: Contender) -> float | None:
-    """The ratio had each step brought its operands and taken its result; None: not known, or no
-    GPU takes part."""
-    times = []
-    for contender in (one, two):
-        step_s = median(list(contender.rounds().values()))
-        if contender.case.device_kind == "cpu" or contender.work.transfers == "step":
-            times.append((step_s, step_s))
-            continue
-        setup = contender.setup
-        if contender.work.transfers != "setup" or setup.transfer_s is None:
-            return None
-        times.append((step_s, step_s + setup.transfer_s + (setup.transfer_out_s or 0.0)))
-    if {one.case.device_kind, two.case.device_kind} == {"cpu"}:
+    """The ratio had each step brought its operands and taken its result; None: not known, or
+    steps are not what counts, or no GPU takes part."""
+    kinds = {one.case.device_kind, two.case.device_kind}
+    if one.objective not in OF_A_STEP or kinds == {"cpu"}:
         return None
-    (one_s, one_carried_s), (two_s, two_carried_s) = times
-    return ratio * (one_carried_s / one_s) / (two_carried_s / two_s)
+    longer = []
+    for contender in (one, two):
+        setup, step_s = contender.setup, median(list(contender.rounds().values()))
+        if contender.case.device_kind == "cpu" or contender.work.transfers == "step":
+            longer.append(1.0)
+        elif contender.work.transfers != "setup" or setup.transfer_s is None:
+            return None
+        else:
+            copies_s = setup.transfer_s + (setup.transfer_out_s or 0.0)
+            longer.append((step_s + copies_s) / step_s)
+    return ratio * longer[0] / longer[1]
 
 
 def _zero(ratios: Mapping[float, float]) -> float | None:
@@ -262,23 +333,43 @@ def _line(ratios: Mapping[float, float]) -> tuple[float, tuple[float, float]] | 
         return None
     zero = x_mean - y_mean / slope
     half = t * deviation / slope * math.sqrt(1 / n + (zero - x_mean) ** 2 / spread)
-    return math.exp(zero), (math.exp(zero - half), math.exp(zero + half))
+    ends = (min(max(x, min(xs) - 1), max(xs) + 1) for x in (zero, zero - half, zero + half))
+    value, low, high = map(math.exp, ends)
+    return value, (low, high)
+
+
+# ------------------------------------------------------------------- words
 
 
 def sentence(found: Crossover) -> str:
     """`The GPU leads from batch 12 (95 %: 9-16); below it the CPU.`"""
-    if found.value is None or found.ci95 is None or found.above is None:
-        low, high = map(number, found.searched)
-        return f"{_who(found.below, first=True)} leads from {found.parameter} {low} to {high}."
+    if found.value is None or found.ci95 is None or found.below is None:
+        return _without_value(found)
     low, high = map(number, found.ci95)
     carried = found.value_with_transfers
     beside = "" if carried is None else f", with transfers in every step from {number(carried)}"
     if found.points and all(p.ratio == p.ratio_with_transfers for p in found.points):
         beside = ", transfers included"
-    return (
+    text = (
         f"{_who(found.above, first=True)} leads from {found.parameter} "
-        f"{number(found.value)} (95 %: {low}-{high}){beside}; below it {_who(found.below)}."
+        f"{number(found.value)} (95 %: {low}-{high}){beside}; below it {_who(found.below)}"
     )
+    if found.back is not None:
+        last, again = map(number, found.back)
+        text = f"{text}, and again from {again} on, if not before (above {last})"
+    return f"{text}."
+
+
+def _without_value(found: Crossover) -> str:
+    low, high = map(number, found.searched)
+    if found.below is None or found.leads is None:
+        return f"From {found.parameter} {low} to {high} no lead is beyond doubt."
+    first, last = map(number, found.leads)
+    where = f"from {found.parameter} {first} to {last}" if first != last else f"at {first}"
+    text = f"{_who(found.below, first=True)} leads {where}"
+    if found.leads != found.searched:
+        text = f"{text}; elsewhere between {low} and {high} no lead is beyond doubt"
+    return f"{text}."
 
 
 def number(value: float) -> str:
@@ -286,6 +377,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 or value == round(value) else units.significant(value)
 
 
-def _who(name: str, *, first: bool = False) -> str:
+def _who(name: str | None, *, first: bool = False) -> str:
     the = "The" if first else "the"
-    return f"{the} {name.upper()}" if name in KINDS else name.replace("/", " ")
+    return f"{the} {name.upper()}" if name in KINDS else (name or "nobody").replace("/", " ")

@@ -64,14 +64,16 @@ class Crossover(msgspec.Struct, frozen=True):
 
     parameter: str  # "batch", or a parameter of the workload
     between: str  # "device": best CPU against best GPU; "contender": two of one device
-    below: str  # who leads at smaller sizes: "cpu", "gpu", or a contender's label
+    below: str | None  # who leads at smaller sizes: "cpu", "gpu", or a contender's label; None:
+    # nobody beyond doubt
     above: str | None  # who takes over; None: nobody within `searched`
     value: float | None
-    ci95: tuple[float, float] | None  # `below` leads beyond doubt at its lower end, `above` at
-    # its upper one
+    ci95: tuple[float, float] | None  # of `value`; beyond it either leads beyond doubt
     value_with_transfers: float | None  # None: not known, or it does not change
     searched: tuple[float, float]
     points: list[CrossoverPoint]
+    leads: tuple[float, float] | None = None  # without a change: where `below` leads beyond doubt
+    back: tuple[float, float] | None = None  # between these `below` takes the lead again
 
 
 # --------------------------------------------------------- time to result
@@ -144,7 +146,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 # ---------------------------------------------------------------- verdict
 
 
-CROSSOVER = "--crossover"  # the option that looks for it
+LOOK_FOR_CROSSOVER = "See at which "  # how the advice to look for one begins
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -187,5 +189,5 @@ class Verdict(msgspec.Struct, frozen=True):
 
     def with_crossover(self, found: Crossover) -> Verdict:
         """The same once its crossover was looked for, which is no advice any more."""
-        advice = "" if CROSSOVER in self.next_best else self.next_best
+        advice = "" if self.next_best.startswith(LOOK_FOR_CROSSOVER) else self.next_best
         return msgspec.structs.replace(self, crossover=found, next_best=advice)

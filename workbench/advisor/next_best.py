@@ -12,7 +12,7 @@ from ..refusals import REDUCED
 from . import race
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
 from .explain import Evidence, as_sentence, share, short, times
-from .facts import CROSSOVER
+from .facts import LOOK_FOR_CROSSOVER
 
 LARGEST_BATCH = 256
 BATCHES = 16  # times the batch that was raced, at the least
@@ -42,8 +42,9 @@ def _advice(found: Evidence) -> Iterator[str]:
     waiting = waiting_fraction(found)
     if waiting is not None:
         yield "make loading cheaper (smaller or decoded files) or give it more cores"
-    if found.scenario.size is not None and CROSSOVER not in command.split():
-        yield f"see at which {found.scenario.size.name} the lead changes: `{command} {CROSSOVER}`"
+    size = found.scenario.size
+    if size is not None and "--crossover" not in command.split():
+        yield f"{LOOK_FOR_CROSSOVER}{size.name} the lead changes: `{command} --crossover`"
 
 
 def _for_who_is_missing(found: Evidence) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Waiting for threads that spin on after their work is done.
 
-A thread pool of ONNX Runtime keeps its threads spinning for some 50 ms after the last call, OpenMP's
-may for 200 ms.  In a process that holds several sessions they take the cores from the session that
-runs next: seen on 2 cores, every tenth of its steps took 4 ms instead of 0.3 for those 50 ms, and
-the 99th percentile was the scheduler's, not its own.  Standard library only.
+A pool of ONNX Runtime keeps its threads spinning for some 50 ms after the last call, OpenMP's may
+for 200 ms.  In a process that holds several sessions they take the cores from the session that runs
+next: seen on 2 cores, every tenth of its steps took 4 ms instead of 0.3 for those 50 ms, and the
+99th percentile was the scheduler's, not its own.  Standard library only.
 """
 
 from __future__ import annotations

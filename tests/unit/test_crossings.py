@@ -1,0 +1,135 @@
+"""The search over the sizes of a row, with races that answer at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from builders import scenario
+
+from workbench import events as ev
+from workbench.advisor.scenarios import Size
+from workbench.advisor.verdict import decide
+from workbench.contract import Case, Setup, Task, Work, Workload
+from workbench.crossings import Crossings
+from workbench.document import Warning
+from workbench.plan import RowPlan, planned
+from workbench.report import Report
+from workbench.request import Request
+
+CPU = Case("work", "cpu", "torch", "fp32", threads=8, batch=2)
+GPU = Case("work", "cuda:0", "torch", "fp32", batch=2)
+
+StepOf = Callable[[Case], float]
+
+
+class Growing(Workload):
+    name = "work"
+    title = "Work"
+    teaches = "Nothing."
+
+    def work(self, case: Case) -> Work:
+        if case.batch == self.refuses:
+            raise ValueError("it has no such size")
+        return Work(None, None, float(case.batch or 1), "samples", 0.0)
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        raise NotImplementedError
+
+    def __init__(self, refuses: int | None = None) -> None:
+        self.refuses = refuses
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def now(self) -> float:
+        return self.at_s
+
+    def check(self) -> None:
+        pass
+
+
+class Bench:
+    """Crossings of one row over its batch, each race of which takes `race_s`."""
+
+    def __init__(self, step_s: StepOf, *, end_s: float = 100.0, race_s: float = 1.0, **of: object):
+        self.step_s, self.race_s, self.clock = step_s, race_s, Clock()
+        self.report, self.told, self.sizes = Report(), [], []
+        self.warnings: list[Warning] = []
+        size = of.pop("size", Size("batch", 1, 512))
+        row = scenario(textbook="cpu", batch=2, params={}, size=size)
+        self.row = RowPlan(row, Growing(**of), [CPU, GPU])
+        self.race(self.row, 0.0)
+        self.report.apply(ev.VerdictReached(at_s=0.0, verdict=decide(self.report, row)))
+        Crossings(
+            report=self.report,
+            control=self.clock,  # type: ignore[arg-type]
+            emit=self.report.apply,
+            warn=self.warnings.append,
+            race_row=self.race,
+            speeds={},
+            end_s=end_s,
+        ).run([self.row])
+
+    def race(self, row: RowPlan, until_s: float) -> None:
+        self.sizes.append(row.cases[0].batch)
+        self.clock.at_s += self.race_s
+        self.report.apply(planned(row, Request(), 0.0))
+        self.report.apply(ev.RaceStarted(at_s=0.0, scenario=row.scenario.id, share_s=1.0))
+        for case in row.cases:
+            for number in range(6):
+                self.report.apply(
+                    ev.BlockMeasured(
+                        at_s=0.0,
+                        case=case.id,
+                        scenario=row.scenario.id,
+                        round=number,
+                        samples_s=[self.step_s(case)],
+                        lead_in_s=[],
+                        loss=None,
+                    )
+                )
+
+
+def at_twelve(case: Case) -> float:
+    """Milliseconds: the GPU is as fast from a batch of 12 on."""
+    return 12e-3 if case.device == "cuda:0" else 1e-3 * (case.batch or 1)
+
+
+def test_the_search_begins_at_both_ends_and_closes_in() -> None:
+    bench = Bench(at_twelve)
+    assert bench.sizes[:3] == [2, 1, 512]
+    found = bench.report.rows["row"].verdict.crossover
+    assert found is not None
+    assert found.ci95[0] <= 12 <= found.ci95[1]
+    assert len(set(bench.sizes)) == len(bench.sizes)
+    assert {row.plan.of for row in bench.report.rows.values()} == {None, "row"}
+
+
+def test_without_time_for_a_race_nothing_is_raced() -> None:
+    assert Bench(at_twelve, end_s=3.5, race_s=1.0).sizes == [2]
+
+
+@pytest.mark.parametrize("own", [2, 3, 4, 5])
+def test_sizes_out_of_reach_end_the_search(own: int) -> None:
+    bench = Bench(lambda case: 50.0 * (case.batch or 1), size=Size("batch", 1, own + 1))
+    assert bench.sizes == [2]  # its steps alone would take minutes
+
+
+def test_a_far_end_out_of_reach_is_brought_nearer() -> None:
+    bench = Bench(lambda case: 0.05 * (case.batch or 1) * (2 if case.device == "cpu" else 1))
+    assert max(bench.sizes) < 512
+    found = bench.report.rows["row"].verdict.crossover
+    assert found is not None
+    assert found.searched == (1, max(bench.sizes))
+    assert found.leads == found.searched
+
+
+def test_a_workload_that_fails_at_a_size_costs_its_crossover_only() -> None:
+    bench = Bench(at_twelve, refuses=512)
+    (warning,) = bench.warnings
+    assert warning.code == "no_crossover"
+    assert "it has no such size" in warning.message
+    assert bench.report.rows["row"].verdict.crossover.searched == (1, 2)
