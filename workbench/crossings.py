@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import msgspec
 
@@ -27,7 +28,7 @@ from .plan import RowPlan, point_name
 from .report import Report
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known
-FIELD = 4  # contenders of each kind of device that race at the ends
+FIELD, LEAST_FIELD = 4, 2  # contenders of each kind of device that race at the ends
 ROUNDS, STEPS_A_TURN = 4, 3  # what a race for one size needs at least, lead-in included
 AFFORDABLE = 0.5  # of the time left that one size may take
 BESIDE_S = 0.3  # of preparing a contender, besides its set-up: checking and warming up
@@ -84,12 +85,12 @@ class Crossings:
         try:
             while (value := crossover.next_value(points, size, whole=whole)) is not None:
                 self._control.check()
-                near = self._within_reach(row, value, points, until_s)
-                if near != value:
+                near, entrants = self._within_reach(row, value, points, until_s)
+                if near != value or not entrants:
                     points.append(Measured(value, ()))  # out of reach
-                if near is None:
+                if not entrants:
                     continue
-                points.append(self._race_at(row, near, points, field, until_s))
+                points.append(self._race_at(row, near, points, entrants, until_s))
                 refused = not points[-1].contenders and size.low < near < size.high
                 if refused or self._control.now() >= until_s:
                     break
@@ -100,7 +101,8 @@ class Crossings:
                 self._emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
 
     def _field(self, row: RowPlan) -> list[Contender]:
-        """Who races at the ends: of each kind of device the fastest that could be picked."""
+        """Who races at the ends: of each kind of device the fastest that could be picked, the best
+        of each kind first."""
         known = {
             c.case.id: c
             for c in self._report.rows[row.scenario.id].contenders
@@ -109,33 +111,33 @@ class Crossings:
         order = race.ranking({case: contender.rounds() for case, contender in known.items()})
         ranked = [known[case] for case in order]
         kinds = dict.fromkeys(contender.case.device_kind for contender in ranked)
-        return [
-            contender
-            for kind in kinds
-            for contender in [c for c in ranked if c.case.device_kind == kind][:FIELD]
-        ]
+        of_kind = [[c for c in ranked if c.case.device_kind == kind][:FIELD] for kind in kinds]
+        return [c for rank in zip_longest(*of_kind) for c in rank if c is not None]
 
     def _within_reach(
         self, row: RowPlan, value: float, points: Sequence[Measured], until_s: float
-    ) -> float | None:
-        """`value`, or one nearer to what was measured whose race fits into the time left; None
-        where there is none that would tell anything new."""
+    ) -> tuple[float, list[Contender]]:
+        """`value`, or one nearer to what was measured, and as many contenders as fit into the time
+        left there; nobody where no size that would tell anything new is left."""
         assert row.scenario.size is not None  # noqa: S101 - only rows with one get here
         whole = _is_whole(row, row.scenario.size)
         known = [point.value for point in points if point.contenders]
         nearest = min(known, key=lambda other: abs(math.log(other / value)))
         left_s = until_s - self._control.now()
-        while self._cost_s(row, value, points) > AFFORDABLE * left_s:
+        while True:
+            entrants = _entrants(points, points[0].contenders)
+            for count in range(len(entrants), min(LEAST_FIELD, len(entrants)) - 1, -1):
+                if self._cost_s(row, value, entrants[:count]) <= AFFORDABLE * left_s:
+                    return value, entrants[:count]
             before, value = value, crossover.between(*sorted((value, nearest)), whole=whole)
             apart = max(value, nearest) / min(value, nearest)
             if value == before or apart <= crossover.CLOSE:
-                return None
-        return value
+                return value, []
 
-    def _cost_s(self, row: RowPlan, value: float, points: Sequence[Measured]) -> float:
+    def _cost_s(self, row: RowPlan, value: float, entrants: Sequence[Contender]) -> float:
         """Seconds that a race at `value` takes at least, by the work of a step."""
         cost_s = 0.0
-        for contender in _entrants(points, points[0].contenders):
+        for contender in entrants:
             at = row.workload.work(_moved(contender.case, row, value))
             here = contender.work
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
@@ -155,10 +157,10 @@ class Crossings:
         row: RowPlan,
         value: float,
         points: Sequence[Measured],
-        field: Sequence[Contender],
+        entrants: Sequence[Contender],
         until_s: float,
     ) -> Measured:
-        cases = [_moved(c.case, row, value) for c in _entrants(points, field)]
+        cases = [_moved(contender.case, row, value) for contender in entrants]
         first = cases[0]
         size = row.scenario.size
         assert size is not None  # noqa: S101 - only rows with one get here
