@@ -11,6 +11,7 @@ import msgspec
 from . import events as ev
 from . import refusals
 from .advisor import standings
+from .advisor.crossover import MOST_POINTS
 from .contender import Contender
 from .contract import Case
 from .control import Cancelled, Control
@@ -84,6 +85,8 @@ class Race:
         self._beaten: set[str] = set()  # but still in the race, as a yardstick
         self._late: Sequence[Case] = ()  # who will join once the others are decided
         self._number = 0  # of the round to come
+        # Of a crossover's point, so that who leaves is beaten as surely as its claims must be.
+        self._least_entrants = 0 if plan.of is None else math.ceil(math.sqrt(2 * MOST_POINTS)) + 1
 
     @property
     def holders(self) -> dict[str, int]:
@@ -359,7 +362,7 @@ class Race:
                     self._contenders(),
                     self._scenario,
                     rounds=rounds,
-                    entrants=len(self._entrants()),
+                    entrants=max(len(self._entrants()), self._least_entrants),
                 )
             )
 
@@ -390,5 +393,7 @@ class Race:
             steady = all(map(standings.is_steady, field))
             return rounds >= ROUNDS_TO_MEASURE and steady and all(map(standings.repeats, field))
         if rounds < stats.MIN_PAIRS or not standings.is_decided(field, self._scenario):
+            return False
+        if self._plan.of is not None and not standings.is_proven(self._entrants(), MOST_POINTS):
             return False
         return all(standings.is_steady(contender, WIDE) for contender in field)

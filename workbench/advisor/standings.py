@@ -153,6 +153,20 @@ def front(contenders: Iterable[Contender], scenario: Scenario) -> list[str]:
     return race.ranking({c.case.id: c.rounds() for c in able})[:2]
 
 
+def is_proven(contenders: Sequence[Contender], claims: int) -> bool:
+    """Whether the best, and the best of the other kind of device or else the next, are told apart
+    as surely as one of `claims` that shall hold together, or no longer get any better told."""
+    known = {c.case.id: c for c in contenders if c.blocks}
+    order = race.ranking({case: contender.rounds() for case, contender in known.items()})
+    kinds = {case: known[case].case.device_kind for case in order}
+    others = [case for case in order[1:] if kinds[case] != kinds[order[0]]] or order[1:]
+    if not others:
+        return True
+    first, second = (known[case].rounds() for case in (order[0], others[0]))
+    ratio = race.ratio_between(second, first, 1 - race.ALPHA / claims)
+    return ratio is not None and (ratio.low > 1 or ratio.pairs >= PATIENCE)
+
+
 def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
     """Whether each group has its best, up to ties, and the best CPU and GPU are told apart."""
     leaders = []
