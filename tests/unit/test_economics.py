@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -139,6 +140,17 @@ def test_prices_are_checked_before_anything_runs_and_go_into_the_plan() -> None:
     event = planned(row, request, 0.0)
     assert event.prices == {"cpu": 0.1}
     assert "--price cpu=0.1" in event.reproduce
+
+
+def test_a_file_of_prices_is_read_once_whatever_becomes_of_it_in_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text("[per_hour]\ncpu = 0.10\n")
+    request = Request(scenarios=("branching",), price_file=str(file))
+    (row,) = resolve(request, scenarios.load())
+    file.write_text("half a li")
+    fill_cases([row], request, machine())
+    assert planned(row, request, 0.0).prices == {"cpu": 0.1}
+    assert planned(replace(row, point={"n": 8}), request, 0.0).prices == {"cpu": 0.1}
 
 
 # ------------------------------------------------------------------- costs
