@@ -27,6 +27,7 @@ from .options import (
     run_options,
     scenario_options,
 )
+from .outcome import CUT_SHORT, FAILED, USAGE
 from .request import Request, UsageError
 from .starting import (
     all_gpus_report,
@@ -38,7 +39,6 @@ from .starting import (
     take_part,
 )
 
-USAGE, FAILED = 2, 1
 DEFAULT = click.core.ParameterSource.DEFAULT
 
 
@@ -340,7 +340,7 @@ def main() -> None:
         hint = getattr(error, "hint", None)
         fail(f"{error} ({hint})" if hint else str(error), USAGE)
     except (KeyboardInterrupt, click.Abort):
-        sys.exit(130)
+        sys.exit(CUT_SHORT)
     except BrokenPipeError:
         # Whoever read us has left; keep the interpreter from complaining about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -348,7 +348,8 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("WORKBENCH_DEBUG"):
             raise
-        fail(f"internal error: {type(error).__name__}: {error} (WORKBENCH_DEBUG=1 tells more)", 1)
+        text = f"internal error: {type(error).__name__}: {error} (WORKBENCH_DEBUG=1 tells more)"
+        fail(text, FAILED)
 
 
 def fail(message: str, code: int) -> None:

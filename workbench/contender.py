@@ -65,7 +65,10 @@ class Contender:
 
     @property
     def block_shapes(self) -> list[BlockShape]:
-        return [BlockShape(block.round, len(block.samples_s)) for block in self.blocks]
+        return [
+            BlockShape(block.round, len(block.samples_s), block.figures.get(ENERGY))
+            for block in self.blocks
+        ]
 
     @property
     def interval(self) -> tuple[float, float] | None:

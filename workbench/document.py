@@ -86,11 +86,12 @@ class Clocks(msgspec.Struct, frozen=True):
     issue_s: float
 
 
-class BlockShape(msgspec.Struct, frozen=True):
+class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """One turn: `n` samples of `samples_s`; those of the same `round` are compared as a pair."""
 
     round: int
     n: int
+    energy_j: float | None = None  # of one step, in rows that count it; left out where not read
 
 
 class Against(msgspec.Struct, frozen=True):

@@ -57,6 +57,7 @@ class RowPlan:
     of: str | None = None  # the scenario whose crossover this row is a point of
     spared: frozenset[str] = frozenset()  # cases that one slow block does not send away
     what_if: list[WhatIf] = field(default_factory=list)  # what is recorded of devices elsewhere
+    prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as they were given
 
 
 def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
@@ -83,9 +84,15 @@ def resolve(
     `own` are the ids of the user's file: without names only these race.
     """
     check(request)
-    given_prices(request.prices, request.price_file)
+    prices = given_prices(request.prices, request.price_file)  # once: the file may be edited later
     if request.ceilings or request.model is not None:
         return []  # they depend on the machine, or on the model
+    return [replace(row, prices=prices) for row in _rows(request, scenarios, own)]
+
+
+def _rows(
+    request: Request, scenarios: Mapping[str, Scenario], own: Collection[str]
+) -> list[RowPlan]:
     if request.every:
         if request.workloads or request.settings or request.batch:
             raise UsageError("--all stands for every workload as it is: no names, --set or --batch")
@@ -358,7 +365,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         workload=row.workload.name,
         point=dict(row.point),
         of=row.of,
-        prices=given_prices(request.prices, request.price_file),
+        prices=dict(row.prices),
         what_if=list(row.what_if),
     )
 

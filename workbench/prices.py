@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .hardware import Warning
 from .request import UsageError, check_device, unknown
 from .toml_file import TomlError, read
 
@@ -45,6 +46,21 @@ def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:
             ) from None
         own[device] = _checked("--price", device, number)
     return {**found, **own}
+
+
+def unused_prices(texts: Sequence[str], devices: Iterable[str]) -> list[Warning]:
+    """A warning of those `--price` texts that name a device on which no contender is; `devices`
+    are those that have some.  Nobody is told of `cpu` and `gpu`, nor of a file: those are shared
+    between machines.
+    """
+    there = sorted(set(devices))
+    keys = (text.partition("=")[0].strip() for text in texts)
+    unused = [key for key in keys if ":" in key and key not in there]
+    if not unused:
+        return []
+    named = " and ".join(f"--price {key}" for key in unused)
+    remedy = f"name one of {', '.join(there)}" if there else "leave it out"
+    return [Warning("price_unused", f"{named}: this run has no contender there", remedy)]
 
 
 def read_prices(file: str) -> dict[str, float]:

@@ -13,7 +13,8 @@ from . import journal
 from .advisor.course import CUT_SHORT
 from .advisor.facts import Course
 from .advisor.whatif import alone
-from .document import Document, Measurement, Reason, SetupTimes, Verdict
+from .contender import ENERGY
+from .document import BlockShape, Document, Measurement, Reason, SetupTimes, Verdict
 from .lab.facts import ModelReport
 
 OUT_OF_TIME = "budget"  # of who was measured and then ran out of time: it was not sent away
@@ -120,7 +121,8 @@ def _rows(document: Document) -> Iterator[ev.AnyEvent]:
         whole = scenario.partition("[")[0]  # of a point of a sweep
         of = whole if whole != scenario and whole in verdicts else None
         swept = [] if scenario in verdicts else axes.get(of or group[0].case.workload, [])
-        yield from _planned(scenario, group, verdicts.get(scenario), swept, of)
+        verdict = verdicts.get(of or scenario)  # of a point of a crossover, its scenario's
+        yield from _planned(scenario, group, verdict, swept, of)
     for scenario, group in rows.items():
         verdict = verdicts.get(scenario)
         race = verdict.race if verdict else None
@@ -171,19 +173,22 @@ def _planned(
     swept: list[str],
     of: str | None,
 ) -> Iterator[ev.AnyEvent]:
-    """The plan, as far as the results show it, and who joined the race later."""
+    """The plan, as far as the results show it, and who joined the race later.
+
+    `verdict` is that of the row, or of the scenario that it is a point `of`.
+    """
     case = group[0].case
-    joined = verdict.race.joined if verdict and verdict.race else {}
+    joined = verdict.race.joined if verdict and verdict.race and of is None else {}
     sizes = {"batch": case.batch, **case.params}
     yield ev.RacePlanned(
         at_s=0.0,
         scenario=scenario,
         title=verdict.title if verdict else scenario,
         question=verdict.question if verdict else "",
-        textbook=verdict.textbook if verdict else None,
+        textbook=verdict.textbook if verdict and of is None else None,
         objective=verdict.objective if verdict else "throughput",
         apart=[e.precision for e in verdict.equal_precision if e.apart] if verdict else [],
-        reproduce=verdict.reproduce if verdict else "",
+        reproduce=verdict.reproduce if verdict and of is None else "",
         cases=[m.case for m in group if m.id not in joined],
         work={m.id: m.work for m in group if m.id not in joined},
         workload=case.workload,
@@ -197,6 +202,14 @@ def _planned(
             yield ev.CasesJoined(
                 at_s=0.0, scenario=scenario, cases=[m.case], work={m.id: m.work}, after=joined[m.id]
             )
+
+
+def _figures(measured: Measurement, block: BlockShape) -> dict[str, float]:
+    """Of a block only its energy is kept; for the others stand the medians over all blocks."""
+    if all(each.energy_j is None for each in measured.blocks):
+        return measured.figures
+    told = {name: block.energy_j if name == ENERGY else v for name, v in measured.figures.items()}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
@@ -222,7 +235,7 @@ def _measured(scenario: str, measured: Measurement) -> Iterator[ev.AnyEvent]:
             lead_in_s=measured.lead_in_s if position == 0 else [],
             loss=next(losses, None),
             clocks=measured.clocks,
-            figures=measured.figures,
+            figures=_figures(measured, block),
         )
     if measured.operators or measured.unprofiled:
         yield ev.CaseProfiled(

@@ -201,8 +201,6 @@ def _check_model(request: Request, model: ModelQuestion) -> None:
         raise UsageError("--backend: an ONNX model runs on onnxruntime")
     if request.modes or request.settings:
         raise UsageError("--mode and --set belong to workloads, not to --model")
-    if request.what_if:
-        raise UsageError("--what-if: recordings answer for scenarios, not for a --model")
     if len(request.batch) > 1:
         raise UsageError("--model takes one --batch at a time")
     check_batches(request.batch)

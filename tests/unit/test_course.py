@@ -17,7 +17,7 @@ from workbench.replay import events_of
 from workbench.report import Report
 
 FAST, SLOW, LATE, BROKEN = (case(f"cpu-{name}") for name in ("a", "b", "late", "broken"))
-BEATEN = Reason("beaten", "2x slower than cpu/torch/fp32/t8")
+BEATEN = Reason("beaten", "2x slower than cpu torch fp32 t8")
 RACE = eventful()
 
 

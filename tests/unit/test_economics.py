@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from workbench.contender import ENERGY
 from workbench.document import SetupTimes, Verdict
 from workbench.export.advice import advice_text
 from workbench.plan import fill_cases, planned, resolve
-from workbench.prices import LEAST, MOST, given_prices, price_of
+from workbench.prices import LEAST, MOST, given_prices, price_of, unused_prices
 from workbench.replay import events_of
 from workbench.report import Report
 from workbench.request import Request, UsageError
@@ -139,6 +140,27 @@ def test_prices_are_checked_before_anything_runs_and_go_into_the_plan() -> None:
     event = planned(row, request, 0.0)
     assert event.prices == {"cpu": 0.1}
     assert "--price cpu=0.1" in event.reproduce
+
+
+def test_a_price_of_a_device_that_is_not_raced_is_told() -> None:
+    texts = ["cpu=1", "gpu=2", "cuda:0=2", " cuda:7 = 3", "fake:1=4"]
+    (warning,) = unused_prices(texts, ["cuda:0", "cpu", "cpu"])
+    assert warning.code == "price_unused"
+    assert warning.message == "--price cuda:7 and --price fake:1: this run has no contender there"
+    assert warning.remedy == "name one of cpu, cuda:0"
+    assert unused_prices(texts[:3], ["cuda:0"]) == []
+    assert unused_prices(["cpu=1", "gpu=2"], []) == []
+
+
+def test_a_file_of_prices_is_read_once_whatever_becomes_of_it_in_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text("[per_hour]\ncpu = 0.10\n")
+    request = Request(scenarios=("branching",), price_file=str(file))
+    (row,) = resolve(request, scenarios.load())
+    file.write_text("half a li")
+    fill_cases([row], request, machine())
+    assert planned(row, request, 0.0).prices == {"cpu": 0.1}
+    assert planned(replace(row, point={"n": 8}), request, 0.0).prices == {"cpu": 0.1}
 
 
 # ------------------------------------------------------------------- costs

@@ -218,7 +218,7 @@ def test_what_was_read_of_one_device_only_cannot_be_compared_either() -> None:
 
 
 def test_how_little_a_beaten_contender_was_measured_is_no_doubt() -> None:
-    slow = Reason("far_slower", "4.0x slower than cpu/torch/fp32/t8 in its first block")
+    slow = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
 
     def sent_away(event: ev.AnyEvent) -> ev.AnyEvent:
         if isinstance(event, ev.CaseFinished) and event.case == CPU_B.id:
@@ -228,7 +228,7 @@ def test_how_little_a_beaten_contender_was_measured_is_no_doubt() -> None:
     found = told({CPU: steady(1.0), CPU_B: [[4.0]]}, sent_away, gpus=[])
     assert found.reasons[0] == (
         "No GPU found; on the CPU, cpu torch fp32 t8 leads, and cpu torch fp32 t8 was out after "
-        "its first block: 4.0x slower than cpu/torch/fp32/t8 in its first block."
+        "its first block: 4.0x slower than cpu torch fp32 t8 in its first block."
     )
     assert "pick_unsettled" not in [warning.code for warning in found.warnings]
 

@@ -41,6 +41,15 @@ def test_the_row_holds_the_model_and_its_forms() -> None:
     assert "int8-static-s8s8" in bench.lab.left_out
 
 
+def test_the_row_keeps_the_prices_as_they_were_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text("[per_hour]\ncpu = 0.10\n")
+    bench = Bench(price_file=str(file))
+    file.write_text("half a li")
+    assert bench.lab.open().prices == {"cpu": 0.1}
+    assert bench.lab.refused().prices == {"cpu": 0.1}
+
+
 def test_the_child_is_told_where_files_are_and_what_was_asked() -> None:
     inputs = {"inputs": "data.npz", "shapes": ("x=1,4",)}
     bench = Bench(question=inputs, batch=(3,), seed=7)

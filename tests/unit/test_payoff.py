@@ -132,6 +132,43 @@ def test_steps_that_are_not_told_apart_have_no_interval_and_no_promise() -> None
     assert "too close for an interval" in sentences(found)[0]
 
 
+@pytest.mark.parametrize("step", [0.00999, 0.010001])
+def test_nothing_firm_is_said_of_steps_that_are_not_told_apart(step: float) -> None:
+    for late in (CPU, COMPILED):
+        setups = {CPU: SOON, COMPILED: SOON, late: LATE}
+        found = verdict({CPU: steady(0.01), COMPILED: steady(step)}, setups=setups)
+        (one,) = found.payoffs
+        low, high = one.step_ratio_ci95
+        assert low < 1 < high
+        assert low < one.over_step_s / one.step_s < high
+        (text,) = sentences(found)
+        assert "gains nothing" not in text
+        assert "ahead of" not in text
+        told_apart = "their steps are not told apart: 1.00x (95 %: 0.99-1.01)."
+        assert text.endswith(told_apart) or "may have caught up" in text
+
+
+def test_a_lead_of_too_few_rounds_is_not_told_apart_either() -> None:
+    found = verdict({CPU: [[0.01]], GPU: [[0.001]]}, setups={CPU: LATE, GPU: SOON})
+    (one,) = found.payoffs
+    assert (one.steps, one.step_ratio_ci95) == (0.0, None)
+    assert sentences(found)[0].endswith(
+        "their steps are not told apart: too few rounds for an interval."
+    )
+
+
+def test_steps_are_those_of_the_rounds_both_took_part_in() -> None:
+    # After the eight rounds they share everything gets three times as slow.
+    blocks = {CPU: steady(0.010), COMPILED: steady(0.005) + steady(0.015, 20)}
+    (one,) = verdict(blocks, setups={CPU: SOON, COMPILED: LATE}).payoffs
+    assert (one.id, one.over) == (COMPILED.id, CPU.id)
+    assert one.step_s == pytest.approx(0.015, rel=0.02)
+    assert one.over_step_s == pytest.approx(0.030, rel=0.02)
+    low, high = one.steps_ci95
+    assert low < one.steps < high
+    assert one.steps == pytest.approx(3.0 / (one.over_step_s - one.step_s))
+
+
 def test_int8_is_set_against_fp32_of_its_device_and_backend() -> None:
     int8 = Case("work", "cpu", "torch", "int8", "dynamic", threads=8, params={"of": "a"})
     row = scenario(precisions=("fp32", "int8"))
@@ -166,7 +203,8 @@ def test_every_payoff_can_be_said(fixed, over_fixed, step, over_step, known: boo
     steps = break_even(fixed, step, over_fixed, over_step)
     ci95 = (steps * 0.9, steps * 1.1) if steps and known else None
     ids = "work[]/cuda:0/torch/fp32", "work[]/cpu/torch/fp32/t8"
-    text = sentence(Payoff(*ids, fixed, over_fixed, step, over_step, steps, ci95, None))
+    ratio = (0.9 * over_step / step, 1.1 * over_step / step) if known else None
+    text = sentence(Payoff(*ids, fixed, over_fixed, step, over_step, steps, ci95, None, ratio))
     assert text.startswith("cuda:0 torch fp32 ")
     assert text.endswith(".")
     assert "nan" not in text

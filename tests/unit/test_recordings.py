@@ -184,6 +184,26 @@ def test_a_simulated_gpu_is_no_hardware(folder: Path) -> None:
     assert load() == ([], [])
 
 
+def test_what_others_wrote_reaches_no_terminal_as_it_is(folder: Path) -> None:
+    escape = "\x1b]0;owned\x07"
+    written = document({matmul(4096): 1e-3})
+    written.run = msgspec.structs.replace(written.run, started_at="2026-11-21\x1b00:00:00")
+    busy = Warning(f"busy{escape}", f"busy{escape}\nand more", f"wait{escape}", f"row{escape}")
+    written.measurements[0].warnings = [busy]
+    put(folder, written, f"h200{escape}.json")
+    (folder / f"broken{escape}.json").write_text("hello")
+    (recording,), (unusable,) = load()
+    (warning,) = recording.measurements[0].warnings
+    assert warning.message == r"busy\x1b]0;owned\x07\nand more"
+    told = [recording.file, recording.recorded_at, *msgspec.structs.astuple(warning)]
+    told += msgspec.structs.astuple(unusable)
+    request = Request(scenarios=("floating_point",), what_if=("h200",))
+    (row,) = resolve(request, ROWS)
+    elsewhere.fill([row], request)
+    told.append(sentence(row.what_if[0], "throughput"))
+    assert all(text is None or text.isprintable() for text in told)
+
+
 # -------------------------------------------------------------------- names
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,11 +13,14 @@ from hypothesis import strategies as st
 
 from workbench import events as ev
 from workbench import journal
+from workbench.advisor.objective import OBJECTIVES
 from workbench.advisor.verdict import decide
+from workbench.contender import ENERGY
 from workbench.document import Document
 from workbench.export.json import dump
 from workbench.export.log import line
 from workbench.export.text import run_text
+from workbench.measure.statistics import median
 from workbench.replay import events_of, open_run, read_document
 from workbench.report import Report
 
@@ -67,6 +71,82 @@ def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> 
             assert getattr(again, field) == getattr(plan, field)
         contenders = [(c.case, c.work) for c in row.contenders]  # those that joined included
         assert [(c.case, c.work) for c in replayed.rows[name].contenders] == contenders
+
+
+def searched(objective: str) -> Report:
+    """A row with prices, energy and memory, and one point of its crossover."""
+    row = scenario(objective=objective)
+    prices = {"cpu": 0.3, "gpu": 3.0}
+    report = Report()
+    for at, of in ((32, None), (64, "row")):
+        cpu, other, gpu, apart = (
+            replace(case(name, precision), params={"of": name, "n": at})
+            for name, precision in (
+                ("cpu-a", "fp32"),
+                ("cpu-b", "bf16"),
+                ("cuda:0-a", "fp32"),
+                ("cpu-a", "fp64"),
+            )
+        )
+        blocks = {cpu: steady(0.03), other: steady(0.01, 8, 0.2), gpu: steady(0.02)}
+        raced = blocks if of else {**blocks, apart: steady(0.05)}
+        named = row if of is None else scenario(id="row[n=64]", objective=objective)
+        for event in events(raced, gpus=["cuda:0"], row=named)[2 if of else 0 :]:
+            if isinstance(event, ev.RacePlanned):
+                fields = {"of": of, "point": {"n": at}, "textbook": None, "title": row.title}
+                fields = {"workload": "work", "prices": prices, **(fields if of else {})}
+                event = msgspec.structs.replace(event, **fields)
+            if isinstance(event, ev.CasePrepared):
+                peak = len(event.case) << 20
+                event = msgspec.structs.replace(event, memory_peak_bytes=peak)
+            if isinstance(event, ev.BlockMeasured) and event.round != 3:  # a counter wrapped around
+                joules = 70 * median(event.samples_s) * (1 + 0.01 * event.round)
+                event = msgspec.structs.replace(event, figures={ENERGY: joules, "waiting_s": 0.1})
+            report.apply(event)
+        if of is None:
+            verdict = decide(report, row)
+            report.apply(ev.VerdictReached(at_s=9.2, verdict=verdict))
+    return report
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_point_of_a_crossover_counts_what_its_scenario_counts(objective: str) -> None:
+    live = searched(objective)
+    document = live.document()
+    assert any(m.against for m in document.measurements if m.scenario == "row[n=64]")
+    again = Report.of(events_of(msgspec.json.decode(dump(document), type=Document)))
+    assert dump(again.document()) == dump(
+        msgspec.structs.replace(document, run=again.document().run)  # it was not over
+    )
+    one, other = live.rows["row[n=64]"].plan, again.rows["row[n=64]"].plan
+    for field in ("title", "question", "textbook", "objective", "apart", "prices", "of", "point"):
+        assert getattr(other, field) == getattr(one, field)
+
+
+def test_rounds_of_energy_are_replayed_as_they_were() -> None:
+    live = searched("energy")
+    again = Report.of(events_of(live.document()))
+    for name, contender in live.contenders.items():
+        rounds = contender.rounds()
+        assert again.contenders[name].rounds() == rounds
+        assert len(set(rounds.values())) == 7  # of eight blocks
+    verdict = live.rows["row"].verdict
+    assert verdict.pick_ratio_ci95 is not None
+    assert decide(again, scenario(objective="energy")) == verdict
+
+
+def test_a_document_without_the_energy_of_its_blocks_has_the_median_for_each() -> None:
+    document = searched("energy").document()
+    bare = [
+        msgspec.structs.replace(
+            m, blocks=[msgspec.structs.replace(b, energy_j=None) for b in m.blocks]
+        )
+        for m in document.measurements
+    ]
+    assert "energy_j" not in msgspec.json.decode(msgspec.json.encode(bare[0].blocks[0]))
+    older = msgspec.structs.replace(document, measurements=bare)
+    for contender in Report.of(events_of(older)).contenders.values():
+        assert len(set(contender.rounds().values())) == 1
 
 
 def test_every_replayed_event_can_be_logged() -> None:

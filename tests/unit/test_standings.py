@@ -23,7 +23,9 @@ def leaving(found) -> list[str]:
 
 def test_cpu_and_gpu_do_not_drop_each_other() -> None:
     contenders = field({A: steady(1.0), B: steady(3.0), GPU: steady(0.01)}, gpus=["cuda:0"])
-    assert leaving(standings.beaten(contenders, ROW, rounds=8, entrants=3)) == [B.id]
+    (left,) = standings.beaten(contenders, ROW, rounds=8, entrants=3)
+    assert left.contender.case == B
+    assert left.reason.message == "3x slower than cpu torch fp32 t8"
 
 
 def test_precisions_apart_race_apart() -> None:
@@ -129,6 +131,18 @@ def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
     assert "200x slower than fp32 in its first block" in left.reason.message
 
 
+def test_who_has_no_sample_yet_is_compared_with_nobody() -> None:
+    emulated = case("cpu-a", "fp16")
+    for blocks in ({A: [], emulated: [[200.0] * 3]}, {A: [[1.0] * 3], emulated: []}):
+        contenders = field({**blocks, GPU: [[1.0] * 3]}, gpus=["cuda:0"])
+        turn_s = {c.case.id: 9.0 for c in contenders}
+        assert leaving(standings.slower_precisions(contenders, machine().cpu)) == []
+        assert leaving(standings.far_slower(contenders, ROW)) == []
+        assert leaving(standings.hopeless(contenders, ROW, turn_s=turn_s, left_s=1)) == []
+        assert leaving(standings.beaten(contenders, ROW, rounds=8, entrants=3)) == []
+        assert len(standings.front(contenders, ROW)) == 2
+
+
 def test_without_fp32_beside_it_no_precision_is_called_slow() -> None:
     contenders = field({B: [[1.0]], case("cpu-a", "fp16"): [[200.0]]})
     assert leaving(standings.slower_precisions(contenders[1:], machine().cpu)) == []
@@ -142,7 +156,7 @@ def test_the_far_slower_go_after_their_first_block() -> None:
     (left,) = standings.far_slower(contenders, ROW)
     assert left.contender.case == C
     assert left.reason.code == "far_slower"
-    assert left.reason.message.startswith("2.1x slower than cpu/torch/fp32/t8")
+    assert left.reason.message.startswith("2.1x slower than cpu torch fp32 t8")
 
 
 def test_few_samples_or_one_fast_one_condemn_nobody() -> None:

@@ -89,11 +89,13 @@ class Payoff(msgspec.Struct, frozen=True):
     over: str
     fixed_s: float
     over_fixed_s: float
-    step_s: float
-    over_step_s: float
+    step_s: float  # the median
+    over_step_s: float  # step_s times the ratio of the two in their common rounds
     steps: float | None  # 0: ahead from the first; None: never
     steps_ci95: tuple[float, float] | None
     items: float | None  # those steps in the unit of the throughput
+    step_ratio_ci95: tuple[float, float] | None = None  # of over_step_s / step_s, paired; None: not
+    # known.  Where it holds 1 the two are not told apart, and `steps` promises nothing
 
 
 # -------------------------------------------------------------- economics

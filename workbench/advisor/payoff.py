@@ -109,16 +109,19 @@ def payoff(one: Contender, other: Contender) -> Payoff | None:
     """When `one` has caught up with `other`, or the reverse if `other` takes longer to set up and
     steps faster; None where their fixed costs are alike or nothing is known of them.
 
-    The interval takes in that of the paired ratio of the two steps, not the fixed costs, which are
-    single observations.
+    One step is the median, the other that times the ratio from common rounds: medians over
+    different rounds mislead.  The interval takes in that of the paired ratio of the two steps, not
+    the fixed costs, which are single observations.
     """
     if one is other or not (one.blocks and other.blocks) or _alike(one, other):
         return None
-    if fixed_s(one) < fixed_s(other) and median(one.samples_s) > median(other.samples_s):
+    if fixed_s(one) < fixed_s(other) and race.relative(other.step_rounds(), one.step_rounds()) < 1:
         one, other = other, one
     fixed, over_fixed = fixed_s(one), fixed_s(other)
-    step, over_step = median(one.samples_s), median(other.samples_s)
-    ratio = race.ratio_between(other.step_rounds(), one.step_rounds())
+    rounds, over_rounds = one.step_rounds(), other.step_rounds()
+    step = median(one.samples_s)
+    over_step = step * race.relative(over_rounds, rounds)
+    ratio = race.ratio_between(over_rounds, rounds)
     steps = break_even(fixed, step, over_fixed, over_step)
     ci95 = None
     if steps and ratio is not None and ratio.low > 1:
@@ -135,6 +138,7 @@ def payoff(one: Contender, other: Contender) -> Payoff | None:
         steps=steps,
         steps_ci95=ci95,
         items=None if steps is None else steps * one.work.items,
+        step_ratio_ci95=ratio.interval if ratio else None,
     )
 
 
@@ -161,14 +165,22 @@ def sentences(verdict: Verdict) -> list[str]:
 
 
 def sentence(payoff: Payoff, noun: str = "step") -> str:
-    """One payoff in words; `noun` is what a step is called."""
+    """One payoff in words; `noun` is what a step is called.
+
+    Firm where the whole interval of the steps' ratio lies on the side that it says.
+    """
     one, other = (case.partition("/")[2].replace("/", " ") for case in (payoff.id, payoff.over))
     later = payoff.fixed_s - payoff.over_fixed_s
+    starts = f"{one} starts {_soon(-later)} than {other}"
+    ratio, interval = payoff.over_step_s / payoff.step_s, payoff.step_ratio_ci95
+    if not payoff.steps and (interval is None or interval[0] <= 1 <= interval[1]):
+        told, spread = units.ratio_parts(ratio, interval)
+        unsure = f"{told} (95 %: {spread})" if spread else "too few rounds for an interval"
+        return f"{starts}, and their {noun}s are not told apart: {unsure}."
     if payoff.steps == 0:
         return f"{one} is ahead of {other} from the first {noun}: it starts {_soon(-later)}."
-    starts = f"{one} starts {_soon(-later)} than {other}"
     if payoff.steps is None:
-        slower, _ = units.ratio_parts(payoff.step_s / payoff.over_step_s, None)
+        slower, _ = units.ratio_parts(1 / ratio, None)
         return f"{starts} and gains nothing by it: a {noun} takes {slower} as long."
     number = _count(payoff.steps)
     count = f"{number} {noun}{'' if number == '1' else 's'}"

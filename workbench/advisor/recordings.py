@@ -23,6 +23,7 @@ from ..assets import path as asset
 from ..document import Document, Machine, Measurement, Warning
 from ..report import Report
 from ..request import UsageError
+from ..toml_file import shown as clean  # what another machine wrote reaches the terminal
 
 MOST_BYTES = 64 << 20
 LONGEST_S = 1e8  # of a step or a set-up: beyond it, as below SHORTEST_S, is no measurement
@@ -69,7 +70,7 @@ def load(places: Sequence[Path] | None = None) -> tuple[list[Recording], list[Wa
                 told = str(error) if isinstance(error, journal.JournalError) else repr(error)
                 text = f"{file.name} is no recording that can be used: {' '.join(told.split())}"
                 warnings.append(
-                    Warning("recording_unusable", text[:300], "take it out of the folder", None)
+                    Warning("recording_unusable", clean(text), "take it out of the folder", None)
                 )
     found.sort(key=lambda recording: (recording.recorded_at, recording.file), reverse=True)
     return found, warnings
@@ -104,11 +105,20 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
         name = f"{gpu.name}, MIG" if gpu.mig else gpu.name  # a slice of a card is another device
         kinds.setdefault(name, []).append(gpu.device or "")
     for name, devices in kinds.items():
-        measured = [m for m in document.measurements if m.case.device in devices and is_valid(m)]
+        measured = [
+            msgspec.structs.replace(m, warnings=[_cleaned(w) for w in m.warnings])
+            for m in document.measurements
+            if m.case.device in devices and is_valid(m)
+        ]
         if measured:
-            at = document.run.started_at
+            at = clean(document.run.started_at)
             plain = "".join(filter(str.isprintable, name))
-            yield Recording(plain, tuple(devices), file, at, machine, measured)
+            yield Recording(plain, tuple(devices), clean(file), at, machine, measured)
+
+
+def _cleaned(warning: Warning) -> Warning:
+    subject = warning.subject and clean(warning.subject)
+    return Warning(clean(warning.code), clean(warning.message), clean(warning.remedy), subject)
 
 
 def is_valid(measured: Measurement) -> bool:

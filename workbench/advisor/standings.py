@@ -12,6 +12,7 @@ from ..machine.isa import lacking
 from ..measure import statistics as stats
 from ..refusals import REDUCED, slower_precision
 from . import race
+from .course import name_of
 from .limits import leaves_for_limits, uncounted
 from .scenarios import Scenario
 from .verdict import exceeds_error_limit, is_admissible
@@ -78,14 +79,15 @@ def beaten(
         by_id = {contender.case.id: contender for contender in group}
         measured = {case: contender.rounds() for case, contender in by_id.items()}
         for found in race.beaten(measured, look=look, pairs=race.pair_count(entrants)):
-            text = f"{found.ratio.value:.3g}x slower than {found.by.partition('/')[2]}"
+            text = f"{found.ratio.value:.3g}x slower than {name_of(found.by)}"
             yield Leaving(by_id[found.case], Reason("beaten", text), found)
 
 
 def slower_precisions(contenders: Sequence[Contender], cpu: Cpu | None) -> Iterator[Leaving]:
     """After one block: reduced precisions far behind FP32 done the same way."""
-    like = {_but_precision(c.case): c for c in contenders if c.case.precision == "fp32"}
-    for contender in contenders:
+    measured = [c for c in contenders if c.samples_s]  # a turn may have been discarded each time
+    like = {_but_precision(c.case): c for c in measured if c.case.precision == "fp32"}
+    for contender in measured:
         beside = like.get(_but_precision(contender.case))
         if contender.case.precision not in REDUCED or beside is None:
             continue
@@ -143,7 +145,7 @@ def far_slower(contenders: Sequence[Contender], scenario: Scenario) -> Iterator[
             best = min(beside, key=beside.__getitem__)
             factor = min(contender.samples_s) / beside[best]
             if factor >= FAR and len(contender.samples_s) >= CERTAIN_SAMPLES:
-                text = f"{factor:.1f}x slower than {best.partition('/')[2]} in its first block"
+                text = f"{factor:.1f}x slower than {name_of(best)} in its first block"
                 yield Leaving(contender, Reason("far_slower", text))
 
 

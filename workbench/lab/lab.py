@@ -23,6 +23,7 @@ from ..document import Machine
 from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
 from ..preparation import worker_key
+from ..prices import given_prices
 from ..request import Request, UsageError
 from ..workers import Pool, WorkerFailed
 from .child import Child
@@ -71,6 +72,7 @@ class ModelLab:
         self._entrants: dict[str, Entrant] = {}  # by case id
         self._mixed = False
         self._waiting: list[Entrant] = []
+        self._prices = given_prices(request.prices, request.price_file)
         self._providers: dict[str, str] = {}  # usable beside the CPU's: word to its name
         self.left_out: dict[str, str] = {}
         self.facts: ModelFacts | None = None
@@ -100,7 +102,7 @@ class ModelLab:
         self._field = self._found(facts, products)
         entrants, left_out = first(self._field)
         self.left_out = {**left_out, **self.left_out}
-        row = RowPlan(self.scenario, catalog.load("model"), entries=self)
+        row = self._row()
         row.cases = self._admit([e for e in entrants if e.recipe == ORIGINAL], 0.0)
         self._waiting = [e for e in entrants if e.recipe != ORIGINAL]
         if not row.cases:
@@ -122,9 +124,12 @@ class ModelLab:
 
     def refused(self) -> RowPlan:
         """The row of a model that nothing could be made of."""
-        row = RowPlan(self.scenario, catalog.load("model"), entries=self)
+        row = self._row()
         row.cases = [self._case(Entrant(ORIGINAL, threads=self._machine.cpu.effective_cores))]
         return row
+
+    def _row(self) -> RowPlan:
+        return RowPlan(self.scenario, catalog.load("model"), entries=self, prices=self._prices)
 
     def _scenario(self, facts: ModelFacts | None) -> Scenario:
         name = "".join(c if c.isprintable() else "?" for c in Path(self._question.file).name)
