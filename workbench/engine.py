@@ -41,6 +41,7 @@ from .outcome import exit_code
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
 from .preparation import SLACK_S
+from .prices import unused_prices
 from .profiling import PROFILED_STEPS, Profiling
 from .racing import Race
 from .report import Report
@@ -204,6 +205,8 @@ class Engine:
         for row in self._rows:
             self._emit(planned(row, self._request, self._control.now()))
         devices = {case.device for row in self._rows for case in row.cases}
+        for warning in unused_prices(self._request.prices, devices):
+            self._warn(warning)
         self._telemetry = MachineTelemetry.of(
             machine, devices, now=self._control.now, emit=self._emit
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from .report import Report
-from .request import Request
+from typing import TYPE_CHECKING
 
-OK, FAILED, USAGE, UNTRUSTED, REGRESSION, CUT_SHORT = 0, 1, 2, 3, 4, 130
+if TYPE_CHECKING:
+    from .report import Report
+    from .request import Request
+
+OK, FAILED, USAGE, UNTRUSTED, CUT_SHORT = 0, 1, 2, 3, 130
 
 
 def exit_code(status: str, request: Request, report: Report) -> int:
