@@ -37,7 +37,8 @@ from workbench.report import Report  # noqa: E402
 from workbench.request import Request  # noqa: E402
 
 KEPT = ROOT / "benchmarks" / ".advisor.jsonl"
-TABLE_S, LEAST_S = 60.0, 9.0  # of the six rows, of which each point gets its row's share; at least
+TABLE_S = 60.0  # of the six rows, of which each point gets its row's share, and beside it
+START_S = 4.0  # for workers, which the rows of a table share; as much again for a second device
 EXHAUSTIVE_S = 90.0
 POINTS = 3  # sizes of a grid, evenly spaced in logarithms
 MOST = 4.0  # times the scenario's own size, where that is one of the smaller of its range
@@ -105,7 +106,8 @@ def advice(place: Place, rows: dict[str, Scenario]) -> Verdict:
     """What the table would say of the row, within its share of the budget."""
     weights = sum(row.weight for row in rows.values() if not row.on_request)
     share_s = TABLE_S * rows[place.scenario].weight / weights
-    (verdict,) = run(place, rows, max(LEAST_S, share_s)).verdicts
+    start_s = START_S if place.speed is None else 2 * START_S
+    (verdict,) = run(place, rows, share_s + start_s).verdicts
     return verdict
 
 
