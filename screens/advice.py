@@ -9,9 +9,9 @@ from workbench.advisor import crossover, economics, payoff, whatif
 from workbench.document import Verdict
 from workbench.report import Report, Row
 
-from .widgets.curve import curve_lines
+from .widgets.curve import curve_lines, curve_marks
 from .widgets.table import Column, Line, table_lines
-from .widgets.text import Fact, fact
+from .widgets.text import Fact, fact, facts_lines
 
 PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
 
@@ -60,4 +60,9 @@ def crossover_lines(row: Row, report: Report, width: int) -> list[Content]:
     at = sweeps.place_of(row, list(found[0].axes))
     pick = row.verdict.pick if row.verdict is not None else None
     label = report.contenders[pick].case.label if pick in report.contenders else None
-    return curve_lines(found[0], at, label, width, PLOT_HEIGHT)
+    marks = [
+        Content.assemble(mark, f" {curve.replace('/', ' ')}")
+        for curve, mark in curve_marks(found[0]).items()
+    ]
+    legend = facts_lines([Fact("", marks)], width, 0)
+    return [*curve_lines(found[0], at, label, width, PLOT_HEIGHT), *legend]

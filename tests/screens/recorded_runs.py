@@ -4,15 +4,46 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import recorded_machines as machines
 from recorded import entries_of
 from recorded_scenarios import SCENARIOS, Entry, Scenario
-from recorder import Recorder
+from recorder import ROUNDS, Recorder
 
 from workbench import events as ev
+from workbench.advisor import scenarios
+from workbench.advisor.crossover import Measured, conclude
+from workbench.advisor.facts import WhatIf
+from workbench.advisor.verdict import decide
 from workbench.document import BatchAttempt, LargestBatch, OperatorShare, Reason, Trace
+from workbench.report import Report
 
 SIZES = (64, 4096, 512, 128, 1024, 256, 2048)  # coarse to fine, as the engine goes
+PRICES = {"cpu": 0.1, "gpu": 2.99}
+PRODUCTS = scenarios.Scenario(
+    id="floating_point",
+    title="Matrix product",
+    question="Which?",
+    textbook="gpu",
+    workload="matmul",
+    objective="throughput",
+    precisions=("fp32", "bf16"),
+    max_error=0.01,
+    size=scenarios.Size("n", 64, 1024),
+)
+ELSEWHERE = WhatIf(
+    device="b200",
+    name="NVIDIA B200",
+    basis="estimated",
+    id="matmul[n=512]/cuda:0/torch/bf16",
+    step_s=5e-6,
+    step_ci95_s=(4.5e-6, 5.5e-6),
+    ratio=None,
+    ratio_ci95=None,
+    error=0.09,
+    recorded_at="2026-11-20T10:00:00Z",
+    source="b200-matmul.json",
+)
 NO_MEMORY = Reason("no_memory", "CUDA ran out of memory at batch 8,192", "try a smaller --batch")
 
 
@@ -133,3 +164,37 @@ def largest_batch() -> list[ev.AnyEvent]:
         ev.BatchTried(at_s=recorder.passed(2.0), case=second, attempt=attempts[0]),
     ]
     return recorder.events
+
+
+def crossing() -> list[ev.AnyEvent]:
+    """A product whose crossover was looked for, at prices, with a device that is elsewhere."""
+    recorder = Recorder()
+    recorder.begin(*machines.gpu_server(), [])
+    base = replace(_product(512), id="floating_point", textbook="gpu", point={}, why="")
+    points = [replace(_product(n), id=f"floating_point[n={n}]") for n in (64, 1024, 128, 256)]
+    known: set[str] = set()
+    for scenario in (base, *points):
+        entries = entries_of(scenario, "cuda:0")
+        recorder.plan(scenario, entries)
+        changes = {"of": base.id} if scenario.point else {"prices": PRICES, "what_if": [ELSEWHERE]}
+        recorder.events[-1] = msgspec.structs.replace(recorder.events[-1], **changes)
+        at_s = recorder.passed(0.05)
+        recorder.events.append(ev.RaceStarted(at_s=at_s, scenario=scenario.id, share_s=7.6))
+        recorder.prepare(scenario, entries, known)
+        recorder.race(scenario, entries)
+        recorder.end(scenario, entries)
+        ended = {"rounds": ROUNDS, "ended_by": "decided"}
+        recorder.events.append(ev.RaceEnded(at_s=recorder.at_s, scenario=scenario.id, **ended))
+        if scenario is base:
+            verdict = decide(Report.of(recorder.events), PRODUCTS)
+            recorder.events.append(ev.VerdictReached(at_s=recorder.at_s, verdict=verdict))
+    raced = Report.of(recorder.events).rows
+    measured = [
+        Measured(float(row.contenders[0].case.params["n"]), row.contenders)
+        for row in raced.values()
+    ]
+    found = conclude(measured, "n", whole=True)
+    assert found is not None
+    at_s = recorder.passed(0.1)
+    recorder.events.append(ev.CrossoverFound(at_s=at_s, scenario=base.id, crossover=found))
+    return recorder.finish()

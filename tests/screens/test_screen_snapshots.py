@@ -180,6 +180,18 @@ def test_the_details_of_a_row_with_its_pick(pictured: Picture) -> None:
 
 
 @at_both_sizes
+def test_the_advisor_knows_the_crossover_the_costs_and_a_device_elsewhere(
+    pictured: Picture,
+) -> None:
+    assert pictured(replayed(recorded_runs.crossing()))
+
+
+@at_both_sizes
+def test_the_details_of_a_crossover_scrolled_to_its_curves(pictured: Picture) -> None:
+    assert pictured(replayed(recorded_runs.crossing()), "enter", *["pagedown"] * 4)
+
+
+@at_both_sizes
 def test_the_details_of_a_contender_that_failed(pictured: Picture) -> None:
     assert pictured(replayed(recorded.h200()), *["down"] * 4, "enter", "end")
 
