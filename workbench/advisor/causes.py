@@ -187,10 +187,14 @@ def _threads(found: Evidence) -> Iterator[str]:
         if told is not None:
             step = units.duration(median(pick.samples_s))
             yield (
-                f"with {pick.case.threads} threads it is {told} with {other.case.threads}: "
+                f"with {_threads_of(pick.case)} it is {told} with {other.case.threads}: "
                 f"a step takes {step}"
             )
             return
+
+
+def _threads_of(case: Case) -> str:
+    return f"{case.threads} thread{'' if case.threads == 1 else 's'}"
 
 
 def _but_precision(case: Case) -> Case:
