@@ -224,6 +224,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
         ("the worst", f"{max(regrets, default=math.nan):.3f}", "<= 1.10"),
         ("a lead stated at 95 % that is one", share(leads), ">= 95 %"),
         ("device right, or a tie", share([right_device(row) for row in devices]), ">= 98 %"),
+        ("of the others: not settled", share([row["choice"] == "unknown" for row in devices]), "-"),
         (
             "a device stated that is the faster one",
             share([(row["choice"] == "gpu") == (row["device_ratio"] > 1) for row in told]),
