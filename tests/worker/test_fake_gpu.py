@@ -77,8 +77,8 @@ def test_a_gpu_whose_contenders_all_fail_leaves_the_choice_unknown() -> None:
 
 
 def test_the_size_at_which_the_gpu_takes_the_lead_is_found() -> None:
-    size = Size("count", 1, 200)
-    report = race("0.1", {"ms": 0.1, "count": 30}, size=size, crossover=True, budget_s=14.0)
+    size = Size("count", 2, 80)
+    report = race("0.1", {"ms": 0.1, "count": 30}, size=size, crossover=True, budget_s=9.0)
     (verdict,) = report.verdicts
     assert verdict.choice == "gpu"
     found = verdict.crossover
@@ -87,8 +87,8 @@ def test_the_size_at_which_the_gpu_takes_the_lead_is_found() -> None:
     low, high = found.ci95
     assert low <= found.value <= high
     assert 3 < found.value < 30  # ten spins in a row take as long as one of a slow GPU
-    assert {"row", "row[count=1]", "row[count=200]"} <= set(report.rows)
+    assert {"row", "row[count=2]", "row[count=80]"} <= set(report.rows)
     (sweep,) = report.sweeps
-    assert (sweep.scenario, sweep.axes["count"][0], sweep.axes["count"][-1]) == ("row", 1, 200)
+    assert (sweep.scenario, sweep.axes["count"][0], sweep.axes["count"][-1]) == ("row", 2, 80)
     assert 30 in sweep.axes["count"]  # the scenario's own size belongs to the curve
     assert Report.of(events_of(report.document())).document() == report.document()
