@@ -116,6 +116,7 @@ def test_a_classifier_in_all_its_forms(bench: Bench) -> None:
     assert bench.left() == []
 
 
+@pytest.mark.campaign  # six seconds
 def test_real_inputs_agreement_and_the_saved_form(bench: Bench) -> None:
     made = onnx_models.mlp()
     model = onnx_models.saved(bench.folder, made, "mlp.onnx")
@@ -175,6 +176,7 @@ def test_the_least_memory_is_what_counts_when_asked_for(bench: Bench) -> None:
     assert memory[verdict["pick"]] == min(memory.values())
 
 
+@pytest.mark.campaign  # six seconds
 def test_a_simulated_gpu_is_called_simulated(bench: Bench) -> None:
     model = onnx_models.saved(bench.folder, onnx_models.mlp())
     done = bench.advise(
