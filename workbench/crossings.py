@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import msgspec
@@ -32,6 +32,38 @@ FIELD, LEAST_FIELD = 4, 2  # contenders of each kind of device that race at the 
 ROUNDS, STEPS_A_TURN = 4, 3  # what a race for one size needs at least, lead-in included
 AFFORDABLE = 0.5  # of the time left that one size may take
 BESIDE_S = 0.3  # of preparing a contender, besides its set-up: checking and warming up
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A row and the size that its crossover is looked for over."""
+
+    row: RowPlan
+    size: Size
+
+    @property
+    def whole(self) -> bool:
+        """Whether the size is counted in whole numbers."""
+        return self.size.name == "batch" or isinstance(self._params[self.size.name], int)
+
+    @property
+    def own(self) -> float:
+        """The size of the row itself."""
+        batch = self.row.scenario.batch or 1
+        return float(batch if self.size.name == "batch" else self._params[self.size.name])
+
+    def typed(self, value: float) -> int | float:
+        return round(value) if self.whole else value
+
+    def moved(self, case: Case, value: float) -> Case:
+        """The same contender at another size."""
+        if self.size.name == "batch":
+            return replace(case, batch=round(value))
+        return replace(case, params={**case.params, self.size.name: self.typed(value)})
+
+    @property
+    def _params(self) -> Mapping[str, int | float | str]:
+        return self.row.scenario.params
 
 
 class Crossings:
@@ -59,18 +91,18 @@ class Crossings:
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search those of `rows` that have a size and a verdict with a pick."""
         open_ = [
-            (row, size)
+            Axis(row, size)
             for row in rows
             if (size := row.scenario.size) is not None and self._picked(row)
         ]
-        for position, (row, size) in enumerate(open_):
+        for position, axis in enumerate(open_):
             now = self._control.now()
             if self._end_s - now < LEAST_S:
                 return
             try:
-                self._search(row, size, now + (self._end_s - now) / (len(open_) - position))
+                self._search(axis, now + (self._end_s - now) / (len(open_) - position))
             except (WorkloadError, ArithmeticError, ValueError) as error:
-                name = row.scenario.id
+                name = axis.row.scenario.id
                 text = f"the search for the crossover of {name} ended early: {error}"
                 self._warn(Warning("no_crossover", text, f"narrow the size of {name}", name))
 
@@ -78,26 +110,25 @@ class Crossings:
         verdict = self._report.rows[row.scenario.id].verdict
         return verdict is not None and verdict.pick is not None
 
-    def _search(self, row: RowPlan, size: Size, until_s: float) -> None:
-        whole = _is_whole(row, size)
-        field = self._field(row)
-        points = [Measured(_own(row, size), field)]
+    def _search(self, axis: Axis, until_s: float) -> None:
+        size = axis.size
+        points = [Measured(axis.own, self._field(axis.row))]
         try:
-            while (value := crossover.next_value(points, size, whole=whole)) is not None:
+            while (value := crossover.next_value(points, size, whole=axis.whole)) is not None:
                 self._control.check()
-                near, entrants = self._within_reach(row, value, points, until_s)
+                near, entrants = self._within_reach(axis, value, points, until_s)
                 if near != value or not entrants:
                     points.append(Measured(value, ()))  # out of reach
                 if not entrants:
                     continue
-                points.append(self._race_at(row, near, points, entrants, until_s))
+                points.append(self._race_at(axis, near, points, entrants, until_s))
                 refused = not points[-1].contenders and size.low < near < size.high
                 if refused or self._control.now() >= until_s:
                     break
         finally:
-            found = crossover.conclude(points, size.name, whole=whole)
+            found = crossover.conclude(points, size.name, whole=axis.whole)
             if found is not None:
-                at_s, scenario = self._control.now(), row.scenario.id
+                at_s, scenario = self._control.now(), axis.row.scenario.id
                 self._emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
 
     def _field(self, row: RowPlan) -> list[Contender]:
@@ -115,30 +146,28 @@ class Crossings:
         return [c for rank in zip_longest(*of_kind) for c in rank if c is not None]
 
     def _within_reach(
-        self, row: RowPlan, value: float, points: Sequence[Measured], until_s: float
+        self, axis: Axis, value: float, points: Sequence[Measured], until_s: float
     ) -> tuple[float, list[Contender]]:
         """`value`, or one nearer to what was measured, and as many contenders as fit into the time
         left there; nobody where no size that would tell anything new is left."""
-        assert row.scenario.size is not None  # noqa: S101 - only rows with one get here
-        whole = _is_whole(row, row.scenario.size)
         known = [point.value for point in points if point.contenders]
         nearest = min(known, key=lambda other: abs(math.log(other / value)))
         left_s = until_s - self._control.now()
+        entrants = _entrants(points)
         while True:
-            entrants = _entrants(points, points[0].contenders)
             for count in range(len(entrants), min(LEAST_FIELD, len(entrants)) - 1, -1):
-                if self._cost_s(row, value, entrants[:count]) <= AFFORDABLE * left_s:
+                if self._cost_s(axis, value, entrants[:count]) <= AFFORDABLE * left_s:
                     return value, entrants[:count]
-            before, value = value, crossover.between(*sorted((value, nearest)), whole=whole)
+            before, value = value, crossover.between(*sorted((value, nearest)), whole=axis.whole)
             apart = max(value, nearest) / min(value, nearest)
             if value == before or apart <= crossover.CLOSE:
                 return value, []
 
-    def _cost_s(self, row: RowPlan, value: float, entrants: Sequence[Contender]) -> float:
+    def _cost_s(self, axis: Axis, value: float, entrants: Sequence[Contender]) -> float:
         """Seconds that a race at `value` takes at least, by the work of a step."""
-        cost_s = 0.0
+        row, cost_s = axis.row, 0.0
         for contender in entrants:
-            at = row.workload.work(_moved(contender.case, row, value))
+            at = row.workload.work(axis.moved(contender.case, value))
             here = contender.work
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
             step_s = growth * median(contender.samples_s)
@@ -154,23 +183,20 @@ class Crossings:
 
     def _race_at(
         self,
-        row: RowPlan,
+        axis: Axis,
         value: float,
         points: Sequence[Measured],
         entrants: Sequence[Contender],
         until_s: float,
     ) -> Measured:
-        cases = [_moved(contender.case, row, value) for contender in entrants]
-        first = cases[0]
-        size = row.scenario.size
-        assert size is not None  # noqa: S101 - only rows with one get here
-        at = {size.name: _typed(row, size, value)}
+        row, cases = axis.row, [axis.moved(contender.case, value) for contender in entrants]
+        at = {axis.size.name: axis.typed(value)}
         scenario = msgspec.structs.replace(
             row.scenario,
             id=point_name(row.scenario.id, at),
             textbook=None,
-            batch=first.batch,
-            params=first.params,
+            batch=cases[0].batch,
+            params=cases[0].params,
         )
         known = crossover.leaders(points)
         point = replace(
@@ -188,9 +214,10 @@ class Crossings:
         return Measured(value, valid)
 
 
-def _entrants(points: Sequence[Measured], field: Sequence[Contender]) -> list[Contender]:
-    """Everybody at the ends; where the lead changes between two, those who lead on either side."""
-    change = crossover.find_change(points)
+def _entrants(points: Sequence[Measured]) -> list[Contender]:
+    """Everybody of the row at the ends; where the lead changes between two sizes, those who lead on
+    either side."""
+    field, change = points[0].contenders, crossover.find_change(points)
     if change is None:
         return list(field)
     beside = [point for point in points if point.value in change.bracket]
@@ -202,27 +229,3 @@ def _entrants(points: Sequence[Measured], field: Sequence[Contender]) -> list[Co
         if name in (change.below, change.above)
     }
     return [contender for contender in field if contender.case.label in labels]
-
-
-def _is_whole(row: RowPlan, size: Size) -> bool:
-    return size.name == "batch" or isinstance(row.scenario.params[size.name], int)
-
-
-def _own(row: RowPlan, size: Size) -> float:
-    """The size of the row itself."""
-    scenario = row.scenario
-    return float(scenario.batch or 1 if size.name == "batch" else scenario.params[size.name])
-
-
-def _typed(row: RowPlan, size: Size, value: float) -> int | float:
-    return round(value) if _is_whole(row, size) else value
-
-
-def _moved(case: Case, row: RowPlan, value: float) -> Case:
-    """The same contender at another size."""
-    size = row.scenario.size
-    assert size is not None  # noqa: S101 - only rows with one get here
-    at = _typed(row, size, value)
-    if size.name == "batch":
-        return replace(case, batch=int(at))
-    return replace(case, params={**case.params, size.name: at})

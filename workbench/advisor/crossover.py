@@ -18,6 +18,7 @@ from ..contender import Contender
 from ..measure.statistics import Ratio, median, student_t_quantile
 from . import race
 from .facts import Crossover, CrossoverPoint
+from .objective import OF_A_STEP
 from .scenarios import Size
 
 MOST_POINTS = 12
@@ -25,7 +26,6 @@ NEAR = 2.0  # ratios up to this say where the lead changes
 CLOSE = 1.2  # sizes nearer than this are one as far as a reader is concerned
 LEAST_FOR_A_LINE = 4
 KINDS = ("cpu", "gpu")
-OF_A_STEP = ("throughput", "latency", "latency_p99")  # objectives whose values are its seconds
 
 
 @dataclass(frozen=True)

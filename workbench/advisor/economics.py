@@ -13,6 +13,7 @@ from ..contender import ENERGY, Contender
 from ..document import CaseCost, ObjectivePick, Reason, Verdict
 from ..measure.statistics import Ratio, median
 from . import race
+from .course import name_of
 from .objective import HOUR_S, SECONDS, start_up_s
 
 MILLION = 1e6
@@ -224,7 +225,7 @@ def _name(found: ObjectivePick) -> str:
 
 
 def _short(case: str | None) -> str:
-    return case.partition("/")[2].replace("/", " ") if case else "-"
+    return name_of(case) if case else "-"
 
 
 def _value(found: ObjectivePick) -> str:

@@ -6,10 +6,10 @@ from __future__ import annotations
 from .. import units
 from ..contender import Contender
 from ..measure.statistics import median, quantile
+from .objective import OF_A_STEP
 from .scenarios import Scenario
 
 MIB = 1 << 20
-STEPS = ("throughput", "latency", "latency_p99")  # objectives that rank as a step's time does
 BEST = 0.10  # the quantile of its steps that must keep a limit for a second block
 
 
@@ -27,7 +27,7 @@ def leaves_for_limits(contender: Contender, scenario: Scenario) -> str | None:
         return why
     # Meanwhile it may send away others, but only such as are slower still.
     waits = quantile(contender.samples_s, BEST) * 1e3 <= latency_ms
-    return None if waits and scenario.objective in STEPS else why
+    return None if waits and scenario.objective in OF_A_STEP else why
 
 
 def uncounted(contender: Contender) -> str | None:

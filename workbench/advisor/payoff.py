@@ -16,6 +16,7 @@ from ..document import Payoff, Verdict
 from ..measure.statistics import median
 from ..refusals import is_compiled
 from . import race
+from .course import name_of
 
 LEAST_S = 0.01  # a difference in fixed cost that nobody waits for
 NOISE = 0.1  # of a single observation; nearer than that, two fixed costs are the same
@@ -169,7 +170,7 @@ def sentence(payoff: Payoff, noun: str = "step") -> str:
 
     Firm where the whole interval of the steps' ratio lies on the side that it says.
     """
-    one, other = (case.partition("/")[2].replace("/", " ") for case in (payoff.id, payoff.over))
+    one, other = map(name_of, (payoff.id, payoff.over))
     later = payoff.fixed_s - payoff.over_fixed_s
     starts = f"{one} starts {_soon(-later)} than {other}"
     ratio, interval = payoff.over_step_s / payoff.step_s, payoff.step_ratio_ci95

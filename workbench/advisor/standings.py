@@ -14,6 +14,7 @@ from ..refusals import REDUCED, slower_precision
 from . import race
 from .course import name_of
 from .limits import leaves_for_limits, uncounted
+from .objective import OF_A_STEP
 from .scenarios import Scenario
 from .verdict import exceeds_error_limit, is_admissible
 
@@ -25,7 +26,6 @@ REPEATS = 0.01  # between the 10th percentiles of the two halves
 CERTAIN_SAMPLES = 3
 ENOUGH_ROUNDS = 5  # from here on the paired ratio is trimmed, so that one burst decides nothing
 PATIENCE = 20  # rounds, after which a tie and a median need not be known any better
-TIMED = ("throughput", "latency", "latency_p99")  # objectives whose values are seconds of one step
 FAR = 2.0  # a first block whose best is this many times slower than the leader's needs no second
 HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
 
@@ -134,7 +134,7 @@ def far_slower(contenders: Sequence[Contender], scenario: Scenario) -> Iterator[
     group did in the same round."""
     for group in groups(contenders, scenario):
         for contender in group:
-            if len(contender.blocks) != 1 or contender.objective not in TIMED:
+            if len(contender.blocks) != 1 or contender.objective not in OF_A_STEP:
                 continue
             number = contender.blocks[0].round
             beside = {
@@ -208,7 +208,7 @@ def _is_no_better(other: race.Rounds, leader: race.Rounds) -> bool:
 def is_steady(contender: Contender, wanted: float = STEADY_WIDTH) -> bool:
     """Whether its median is known to within `wanted` (relative half-width of its interval), or no
     longer gets any better known."""
-    if len(contender.blocks) >= PATIENCE and contender.objective in TIMED:
+    if len(contender.blocks) >= PATIENCE and contender.objective in OF_A_STEP:
         return True
     width = _width(contender.blocks)
     if len(contender.samples_s) < ENOUGH_SAMPLES or width is None:

@@ -10,6 +10,7 @@ import msgspec
 from .. import units
 from ..contender import Contender
 from ..measure import statistics as stats
+from .course import name_of
 from .facts import WhatIf
 from .objective import SINGLE_STEPS, start_up_s
 from .race import RUN_TO_RUN
@@ -82,7 +83,7 @@ def sentence(what_if: WhatIf, objective: str) -> str:
     if what_if.error is not None:
         off = f"those held out are up to {units.percent(what_if.error)} off"
         basis = f"estimated between sizes {basis}; {off}"
-    label = (what_if.id or "").partition("/")[2].replace("/", " ")
+    label = name_of(what_if.id or "")
     told = f"{name} ({basis}): {_ahead(what_if, objective)}, {label}"
     if not what_if.warnings:
         return told
