@@ -6,7 +6,7 @@ import msgspec
 from builders import case, machine, report, scenario, steady
 
 from workbench.advisor import standings
-from workbench.document import Isa
+from workbench.document import Isa, SetupTimes
 
 ROW = scenario()
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
@@ -51,6 +51,14 @@ def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
     tight = standings.hopeless(contenders, ROW, turn_s=turn_s, left_s=7)
     assert leaving(loose) == []
     assert leaving(tight) == [C.id]
+
+
+def test_whose_short_set_up_makes_up_for_slow_steps_is_not_hopeless() -> None:
+    contenders = field({A: steady(0.1), B: steady(1.0)})
+    for each, import_s in zip(contenders, (3.0, 0.5), strict=True):
+        each.objective, each.setup = "time_to_result", SetupTimes(import_s=import_s)
+    turn_s = {contender.case.id: 1.0 for contender in contenders}
+    assert leaving(standings.hopeless(contenders, ROW, turn_s=turn_s, left_s=1)) == []
 
 
 def test_a_race_is_decided_by_ties_or_by_one_left() -> None:

@@ -118,11 +118,16 @@ def hopeless(
     """
     planned_s = 2 * sum(turn_s[contender.case.id] for contender in contenders)
     for group in groups(contenders, scenario):
-        medians = {c.case.id: stats.median(c.samples_s) for c in group if c.samples_s}
-        for contender in sorted(group, key=lambda c: medians.get(c.case.id, 0.0), reverse=True):
-            if planned_s <= left_s or contender.case.id not in medians:
+        # A tail of one block says little; whatever else the row counts is compared as it is.
+        found = {
+            c.case.id: c.samples_s if c.objective in OF_A_STEP else list(c.rounds().values())
+            for c in group
+        }
+        values = {case: stats.median(each) for case, each in found.items() if each}
+        for contender in sorted(group, key=lambda c: values.get(c.case.id, 0.0), reverse=True):
+            if planned_s <= left_s or contender.case.id not in values:
                 break
-            factor = medians[contender.case.id] / min(medians.values())
+            factor = values[contender.case.id] / min(values.values())
             if factor >= HOPELESS:
                 planned_s -= 2 * turn_s[contender.case.id]
                 text = f"{factor:.0f}x slower in its first round; the budget holds no more"
