@@ -1,6 +1,28 @@
-"""Property tests judge results, not speed: no example fails for being slow on a busy machine."""
+"""What several files of tests need: hypothesis without deadlines, a folder of recordings.
 
+Property tests judge results, not speed: no example fails for being slow on a busy machine.
+"""
+
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from workbench.advisor import recordings
 
 settings.register_profile("workbench", deadline=None)
 settings.load_profile("workbench")
+
+
+@pytest.fixture
+def recordings_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own, and nothing that came with the program."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(recordings, "asset", no_asset)
+    found = recordings.own_folder()
+    found.mkdir(parents=True)
+    return found
+
+
+def no_asset(name: str) -> Path:
+    raise FileNotFoundError(name)

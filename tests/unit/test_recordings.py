@@ -1,4 +1,4 @@
-"""Devices that are not here answer from recorded runs, and from nothing else."""
+"""Recorded runs of other devices: which files count, and which device is meant."""
 
 from __future__ import annotations
 
@@ -7,105 +7,33 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import events, machine, report, scenario, steady
+from builders import machine
+from recorded_devices import H200, ROWS, ask, document, matmul, put
 
 from workbench import events as ev
-from workbench.advisor import elsewhere, recordings, scenarios
-from workbench.advisor.facts import WhatIf
+from workbench.advisor import elsewhere, recordings
 from workbench.advisor.recordings import Recording, folders, load, named
-from workbench.advisor.verdict import decide
 from workbench.advisor.whatif import sentence
-from workbench.contract import Case
-from workbench.document import Document, Reason, SetupTimes, Warning
+from workbench.document import SetupTimes, Warning
 from workbench.export.json import dump
-from workbench.export.text import run_text
 from workbench.plan import resolve
 from workbench.replay import events_of
-from workbench.report import Report
 from workbench.request import Request, UsageError
 
-H200 = "NVIDIA H200"
-ROWS = scenarios.load()
-
-
-def matmul(n: int, precision: str = "fp32", device: str = "cuda:0", **more: object) -> Case:
-    threads = 8 if device == "cpu" else None
-    fields = {"backend": "torch", "threads": threads, "params": {"n": n}, **more}
-    return Case("matmul", device, precision=precision, **fields)
-
-
-def rows(*arguments: str, **fields: object):
-    return resolve(Request(scenarios=("floating_point",), settings=arguments, **fields), ROWS)
-
-
-def document(
-    times: dict[Case, float],
-    *,
-    errors: dict[Case, float] | None = None,
-    gpu: str = H200,
-    day: int = 21,
-    objective: str = "throughput",
-    rounds: int = 8,
-) -> Document:
-    """What a machine with one such GPU would have written down, each case in steps of its time."""
-    (row,) = rows()
-    plain = scenario(workload="matmul", textbook=None, objective=objective, precisions=())
-    blocks = {case: steady(time, rounds) for case, time in times.items()}
-    told = []
-    for event in events(blocks, gpus=["cuda:0"], errors=errors, row=plain):
-        if isinstance(event, ev.RacePlanned):
-            work = {case.id: row.workload.work(case) for case in times}
-            event = msgspec.structs.replace(event, work=work)
-        if isinstance(event, ev.RunStarted):
-            at = f"2026-11-{day:02d}T00:00:00.000Z"
-            event = msgspec.structs.replace(event, started_at=at)
-        if isinstance(event, ev.HardwareDetected):
-            found = machine("cuda:0")
-            card = msgspec.structs.replace(found.gpus[0], name=gpu)
-            event = msgspec.structs.replace(
-                event, machine=msgspec.structs.replace(found, gpus=[card])
-            )
-        told.append(event)
-    return Report.of(told).document()
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's own, and nothing that came with the program."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(recordings, "asset", no_asset)
-    found = recordings.own_folder()
-    found.mkdir(parents=True)
-    return found
-
-
-def no_asset(name: str) -> Path:
-    raise FileNotFoundError(name)
-
-
-def put(folder: Path, found: Document, name: str = "h200.json") -> None:
-    (folder / name).write_text(dump(found))
-
-
-def ask(*arguments: str, asked: str = "h200", **fields: object) -> WhatIf:
-    request = Request(scenarios=("floating_point",), settings=arguments, what_if=(asked,), **fields)
-    found = resolve(request, ROWS)
-    assert elsewhere.fill(found, request) == []
-    (answer,) = found[0].what_if
-    return answer
+pytestmark = pytest.mark.usefixtures("recordings_folder")
 
 
 # -------------------------------------------------------------------- files
 
 
-def test_no_folder_is_no_recording(folder: Path) -> None:
-    folder.rmdir()
+def test_no_folder_is_no_recording(recordings_folder: Path) -> None:
+    recordings_folder.rmdir()
     assert folders() == []
     assert load() == ([], [])
 
 
-def test_a_run_counts_for_each_device_that_it_measured(folder: Path) -> None:
-    put(folder, document({matmul(64): 1e-4, matmul(64, device="cpu"): 1e-3}))
+def test_a_run_counts_for_each_device_that_it_measured(recordings_folder: Path) -> None:
+    put(recordings_folder, document({matmul(64): 1e-4, matmul(64, device="cpu"): 1e-3}))
     found, warnings = load()
     assert warnings == []
     assert [(r.name, r.devices, len(r.measurements)) for r in found] == [
@@ -114,30 +42,32 @@ def test_a_run_counts_for_each_device_that_it_measured(folder: Path) -> None:
     ]
 
 
-def test_a_journal_is_a_recording_too(folder: Path) -> None:
+def test_a_journal_is_a_recording_too(recordings_folder: Path) -> None:
     lines = [ev.encode(event) for event in events_of(document({matmul(64): 1e-4}))]
-    (folder / "run.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    (recordings_folder / "run.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     (recording,), warnings = load()
     assert (recording.name, recording.file, warnings) == (H200, "run.jsonl", [])
 
 
-def test_what_does_not_belong_is_told_and_left_out(folder: Path, monkeypatch) -> None:
+def test_what_does_not_belong_is_told_and_left_out(recordings_folder: Path, monkeypatch) -> None:
     good = dump(document({matmul(64): 1e-4}))
-    put(folder, document({matmul(64): 1e-4}))
-    (folder / "README.md").write_text("not looked at")
-    (folder / "a-text.json").write_text("hello")
-    (folder / "another-tool.json").write_text('{"schema_version": 1, "results": []}')
-    (folder / "bytes.json").write_bytes(b"\xff\xfe\x00")
-    (folder / "cut.json").write_text(good[: len(good) // 2])
-    (folder / "deep.json").write_text("[" * 100_000)
-    (folder / "empty.json").write_text("")
-    (folder / "empty.jsonl").write_text("")
-    (folder / "folder.json").mkdir()
-    (folder / "gone.json").symlink_to(folder / "nowhere")
-    (folder / "later.json").write_text(good.replace('"schema_version": 1', '"schema_version": 9'))
-    os.mkfifo(folder / "pipe.json")
-    (folder / "torn.jsonl").write_text('{"event": "RunSta')
-    (folder / "large.json").write_text(good + " " * 100_000)
+    put(recordings_folder, document({matmul(64): 1e-4}))
+    (recordings_folder / "README.md").write_text("not looked at")
+    (recordings_folder / "a-text.json").write_text("hello")
+    (recordings_folder / "another-tool.json").write_text('{"schema_version": 1, "results": []}')
+    (recordings_folder / "bytes.json").write_bytes(b"\xff\xfe\x00")
+    (recordings_folder / "cut.json").write_text(good[: len(good) // 2])
+    (recordings_folder / "deep.json").write_text("[" * 100_000)
+    (recordings_folder / "empty.json").write_text("")
+    (recordings_folder / "empty.jsonl").write_text("")
+    (recordings_folder / "folder.json").mkdir()
+    (recordings_folder / "gone.json").symlink_to(recordings_folder / "nowhere")
+    (recordings_folder / "later.json").write_text(
+        good.replace('"schema_version": 1', '"schema_version": 9')
+    )
+    os.mkfifo(recordings_folder / "pipe.json")
+    (recordings_folder / "torn.jsonl").write_text('{"event": "RunSta')
+    (recordings_folder / "large.json").write_text(good + " " * 100_000)
     monkeypatch.setattr(recordings, "MOST_BYTES", len(good) + 50_000)
     found, warnings = load()
     assert [recording.file for recording in found] == ["h200.json"]
@@ -167,31 +97,31 @@ def test_what_does_not_belong_is_told_and_left_out(folder: Path, monkeypatch) ->
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_result_that_is_not_valid_is_left_out(folder: Path, change: dict) -> None:
+def test_a_result_that_is_not_valid_is_left_out(recordings_folder: Path, change: dict) -> None:
     written = document({matmul(64): 1e-4})
     for name, value in change.items():
         setattr(written.measurements[0], name, value)
-    put(folder, written)
+    put(recordings_folder, written)
     assert load() == ([], [])
 
 
-def test_a_simulated_gpu_is_no_hardware(folder: Path) -> None:
+def test_a_simulated_gpu_is_no_hardware(recordings_folder: Path) -> None:
     written = document({matmul(64): 1e-4})
     machine = written.machine
     fake = msgspec.structs.replace(machine.gpus[0], simulated=True)
     written.machine = msgspec.structs.replace(machine, gpus=[fake])
-    put(folder, written)
+    put(recordings_folder, written)
     assert load() == ([], [])
 
 
-def test_what_others_wrote_reaches_no_terminal_as_it_is(folder: Path) -> None:
+def test_what_others_wrote_reaches_no_terminal_as_it_is(recordings_folder: Path) -> None:
     escape = "\x1b]0;owned\x07"
     written = document({matmul(4096): 1e-3})
     written.run = msgspec.structs.replace(written.run, started_at="2026-11-21\x1b00:00:00")
     busy = Warning(f"busy{escape}", f"busy{escape}\nand more", f"wait{escape}", f"row{escape}")
     written.measurements[0].warnings = [busy]
-    put(folder, written, f"h200{escape}.json")
-    (folder / f"broken{escape}.json").write_text("hello")
+    put(recordings_folder, written, f"h200{escape}.json")
+    (recordings_folder / f"broken{escape}.json").write_text("hello")
     (recording,), (unusable,) = load()
     (warning,) = recording.measurements[0].warnings
     assert warning.message == r"busy\x1b]0;owned\x07\nand more"
@@ -236,8 +166,10 @@ def test_a_device_without_a_recording_is_told_with_what_there_is(asked: str) -> 
     assert "workbench advise --all --thorough --crossover --output" in told
 
 
-def test_files_that_are_no_recordings_are_not_passed_over_in_silence(folder: Path) -> None:
-    (folder / "h200.json").write_text("{}")
+def test_files_that_are_no_recordings_are_not_passed_over_in_silence(
+    recordings_folder: Path,
+) -> None:
+    (recordings_folder / "h200.json").write_text("{}")
     with pytest.raises(UsageError, match=r"Recorded: none \(1 unusable: h200.json "):
         ask()
 
@@ -255,270 +187,3 @@ def test_a_processor_with_fewer_cores_is_another_device() -> None:
     with pytest.raises(UsageError, match="several"):
         named("epyc", there)
     assert named("epyc 2", there) == "AMD EPYC, 2 cores"
-
-
-# ----------------------------------------------------------------- recorded
-
-
-def test_the_fastest_that_the_row_could_pick_answers_for_its_very_size(folder: Path) -> None:
-    cases = {
-        matmul(4096): 4e-3,
-        matmul(4096, "bf16"): 1e-3,
-        matmul(4096, "fp8"): 1e-5,  # no precision of this row
-        matmul(4096, "fp64"): 1e-5,  # raced apart
-        matmul(4096, "fp16"): 1e-5,  # too inaccurate
-        matmul(2048, "bf16"): 1e-5,  # another size
-        matmul(4096, device="cpu"): 1e-5,  # another device
-    }
-    put(folder, document(cases, errors={matmul(4096, "fp16"): 0.05}))
-    found = ask()
-    assert (found.basis, found.name, found.missing) == ("recorded", H200, None)
-    assert found.id == matmul(4096, "bf16").id
-    assert found.step_s == pytest.approx(1e-3, rel=0.01)
-    assert found.step_ci95_s[0] <= found.step_s <= found.step_ci95_s[1]
-    assert (found.source, found.recorded_at) == ("h200.json", "2026-11-21T00:00:00.000Z")
-    assert (found.ratio, found.error) == (None, None)
-    assert ask(precisions=("fp32",)).id == matmul(4096).id
-
-
-def test_of_several_recordings_the_newest_that_knows_answers(folder: Path) -> None:
-    put(folder, document({matmul(4096): 1e-3}, day=2), "a.json")
-    put(folder, document({matmul(4096): 2e-3}, day=3), "b.json")
-    put(folder, document({matmul(64): 1e-5}, day=4), "c.json")
-    assert ask().source == "b.json"
-
-
-def test_other_thread_counts_and_modes_than_the_rows_are_no_answer(folder: Path) -> None:
-    one = matmul(4096, device="cpu", threads=1)
-    put(folder, document({matmul(4096, device="cpu"): 2e-3, one: 1e-3}))
-    assert ask(asked="test cpu").id == matmul(4096, device="cpu").id
-    assert ask(asked="test cpu", threads=(1,)).id == one.id
-
-
-def test_a_step_that_did_other_work_then_is_no_answer(folder: Path) -> None:
-    written = document({matmul(4096): 1e-3})
-    written.measurements[0].work = rows()[0].workload.work(matmul(2048))
-    put(folder, written)
-    assert ask().missing.code == "not_recorded"
-
-
-def ask_as(objective: str) -> WhatIf:
-    """What the row would be told if it counted something else."""
-    request = Request(scenarios=("floating_point",), what_if=("h200",))
-    (row,) = resolve(request, ROWS)
-    row.scenario = msgspec.structs.replace(row.scenario, objective=objective)
-    elsewhere.fill([row], request)
-    return row.what_if[0]
-
-
-def test_tails_need_steps_measured_one_by_one(folder: Path) -> None:
-    written = document({matmul(4096): 1e-3}, rounds=24)
-    put(folder, written)
-    samples = written.measurements[0].samples_s
-    assert sorted(samples)[60] < ask_as("latency_p99").step_s <= max(samples)
-    written.measurements[0].iterations_per_sample = 4
-    put(folder, written)
-    assert ask_as("latency_p99").missing.code == "not_recorded"
-    assert ask_as("throughput").basis == "recorded"
-
-
-def test_time_to_result_takes_the_recorded_set_up_in(folder: Path) -> None:
-    put(folder, document({matmul(4096): 1.0}))
-    assert ask_as("time_to_result").step_s == pytest.approx(1.0 + 1.5, rel=0.01)
-
-
-@pytest.mark.parametrize("objective", ["memory", "energy", "cost"])
-def test_what_is_no_time_is_not_compared(folder: Path, objective: str) -> None:
-    put(folder, document({matmul(4096): 1.0}))
-    assert ask_as(objective).missing.code == "objective"
-
-
-# ---------------------------------------------------------------- estimated
-
-
-def test_between_recorded_sizes_there_is_an_estimate(folder: Path) -> None:
-    def truth(n: int) -> float:
-        return 1e-5 + 2.0 * n**3 / 5e13
-
-    put(folder, document({matmul(n, "bf16"): truth(n) for n in (256, 512, 1024, 2048, 4096)}))
-    found = ask("n=3000")
-    assert (found.basis, found.id) == ("estimated", matmul(3000, "bf16").id)
-    assert found.step_s == pytest.approx(truth(3000), rel=0.01)
-    assert 0 <= found.error < 0.02
-    low, high = found.step_ci95_s
-    assert low < found.step_s / (1 + found.error) < found.step_s * (1 + found.error) < high
-    assert ask("n=4096").basis == "recorded"
-
-
-def test_no_estimate_leaves_the_recorded_sizes(folder: Path) -> None:
-    put(folder, document({matmul(n): 1e-9 * n**3 for n in (64, 128, 256, 512)}))
-    found = ask("n=1024")
-    assert found.basis is None
-    assert found.step_s is None
-    assert found.missing.code == "outside"
-    assert "n 64, 128, 256, 512: cuda:0/torch/fp32" in found.missing.message
-    assert "`workbench advise floating_point --set n=1024 --json" in found.missing.hint
-
-
-def test_of_several_reasons_the_nearest_to_an_answer_is_told(folder: Path) -> None:
-    few = {matmul(n, "bf16"): 1e-9 * n**3 for n in (64, 2048)}
-    put(folder, document({matmul(n): 1e-9 * n**3 for n in (64, 128, 256, 512)} | few))
-    assert ask("n=1024").missing.code == "too_few_sizes"
-
-
-def test_a_neighbour_that_could_not_be_picked_carries_no_estimate(folder: Path) -> None:
-    cases = {matmul(n, "bf16"): 1e-9 * n**3 for n in (64, 128, 256, 512)}
-    put(folder, document(cases, errors={matmul(512, "bf16"): 0.05}))
-    assert ask("n=200").basis == "estimated"
-    assert ask("n=300").missing.code == "not_recorded"
-
-
-def test_sizes_that_the_workload_does_not_take_are_no_points(folder: Path) -> None:
-    written = document({matmul(n): 1e-9 * n**3 for n in (64, 128, 256, 512)})
-    for measured in written.measurements:
-        if measured.case.params["n"] == 512:
-            measured.case = matmul(10**9)
-            measured.id = measured.case.id
-            measured.work = rows()[0].workload.work(measured.case)
-    put(folder, written)
-    assert ask("n=200").missing.code == "too_few_sizes"
-    assert load()[0][0].measurements[-1].case.params == {"n": 10**9}
-
-
-def test_sizes_that_differ_in_two_ways_are_no_points(folder: Path) -> None:
-    found = {matmul(n, params={"n": n, "of": n}): 1e-9 * n**3 for n in (64, 128, 256, 512)}
-    put(folder, document(found))
-    assert ask("n=200").missing.code == "not_recorded"
-
-
-# ------------------------------------------------------------------ verdict
-
-
-def recorded(**changes: object) -> WhatIf:
-    fields: dict = {
-        "device": "h200",
-        "name": H200,
-        "basis": "recorded",
-        "id": matmul(4096, "bf16").id,
-        "step_s": 0.5,
-        "step_ci95_s": (0.45, 0.55),
-        "ratio": None,
-        "ratio_ci95": None,
-        "error": None,
-        "recorded_at": "2026-11-21T00:00:00.000Z",
-        "source": "h200.json",
-    }
-    return WhatIf(**{**fields, **changes})
-
-
-MISSING = recorded(
-    basis=None,
-    id=None,
-    step_s=None,
-    step_ci95_s=None,
-    missing=Reason("outside", "it is not there", "make one"),
-)
-HERE = Case("work", "cpu", "torch", "fp32", threads=8, params={"of": "a"})
-
-
-def planned(*what_if: WhatIf, blocks=None) -> Report:
-    blocks = {HERE: steady(1.0)} if blocks is None else blocks
-    found = events(blocks)
-    position = next(i for i, e in enumerate(found) if isinstance(e, ev.RacePlanned))
-    found[position] = msgspec.structs.replace(found[position], what_if=list(what_if))
-    told = Report.of(found)
-    told.apply(ev.VerdictReached(at_s=9.0, verdict=decide(told, scenario())))
-    return told
-
-
-def test_the_ratio_takes_the_far_ends_of_both_intervals() -> None:
-    told = planned(recorded())
-    (verdict,), here = told.verdicts, told.contenders[HERE.id]
-    (found,) = verdict.what_if
-    low, high = here.interval
-    assert found.ratio == pytest.approx(2.0, rel=0.01)
-    assert found.ratio_ci95[0] < low / 0.55
-    assert found.ratio_ci95[0] == pytest.approx(low / 0.55, rel=0.01)
-    assert found.ratio_ci95[1] > high / 0.45
-    assert found.ratio_ci95[1] == pytest.approx(high / 0.45, rel=0.01)
-    assert (verdict.pick, verdict.choice, verdict.basis) == (HERE.id, "cpu", "measured")
-
-
-def test_choice_and_pick_stay_about_this_machine() -> None:
-    alone = report({HERE: steady(1.0)})
-    (beside,) = planned(recorded(step_s=1e-6), MISSING).verdicts
-    assert msgspec.structs.replace(beside, what_if=[]) == decide(alone, scenario())
-
-
-def test_without_a_pick_there_is_no_ratio() -> None:
-    (verdict,) = planned(recorded(), blocks={HERE: []}).verdicts
-    assert verdict.what_if == [recorded()]
-
-
-def test_a_simulated_pick_is_not_compared_with_real_hardware() -> None:
-    fake = Case("work", "fake:0", "torch", "fp32", params={"of": "a"})
-    (verdict,) = planned(recorded(), blocks={fake: steady(1.0)}).verdicts
-    assert (verdict.pick, verdict.basis) == (fake.id, "simulated")
-    assert verdict.what_if == [recorded()]
-
-
-def test_a_document_gives_the_same_answers_again() -> None:
-    told = planned(recorded(), recorded(error=0.09, basis="estimated"), MISSING)
-    written = msgspec.json.decode(dump(told.document()), type=Document)
-    again = Report.of(events_of(written))
-    assert again.document() == told.document()
-    assert decide(again, scenario()).what_if == told.verdicts[0].what_if
-    assert run_text(again) == run_text(told)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"ratio": 38.0, "ratio_ci95": (36.0, 40.0)}, "38.0x faster, 95 %: 36.0-40.0, cuda:0"),
-        ({"ratio": 0.25, "ratio_ci95": (0.2, 0.5)}, "4.00x slower, 95 %: 2.00-5.00, cuda:0"),
-        ({"ratio": 1.1, "ratio_ci95": (0.9, 1.3)}, "not told apart: time here over time there 1.1"),
-        ({"ratio": 3.0}, "3.00x faster, too few blocks for an interval"),
-        ({}, "500 ms, not compared: no pick was measured here, cuda:0"),
-    ],
-)
-def test_an_answer_in_words(changes: dict, words: str) -> None:
-    told = sentence(recorded(**changes), "throughput")
-    assert told.startswith("NVIDIA H200 (recorded 2026-11-21): ")
-    assert words in told
-    assert told.endswith("cuda:0 torch bf16")
-
-
-def test_an_estimate_says_how_far_off_and_a_tail_what_it_is_of() -> None:
-    told = recorded(basis="estimated", error=0.09, ratio=2.0, ratio_ci95=(1.5, 2.5))
-    assert sentence(told, "latency_p99").startswith(
-        "NVIDIA H200 (estimated between sizes recorded 2026-11-21; "
-        "those held out are up to 9.0 % off): 2.00x faster at the 99th percentile, "
-    )
-
-
-def test_what_weakens_a_recording_is_told_with_it() -> None:
-    busy = Warning("busy_machine", "it was busy", "wait")
-    once, twice = (recorded(ratio=2.0, warnings=[busy] * count) for count in (1, 2))
-    assert sentence(once, "throughput").endswith("; the recording warns: it was busy")
-    assert sentence(twice, "throughput").endswith("; the recording warns: it was busy, and 1 more")
-
-
-def test_the_text_of_a_run_has_a_line_for_each() -> None:
-    text = " ".join(run_text(planned(recorded(), MISSING)).split())
-    assert "what if: NVIDIA H200 (recorded 2026-11-21): 2.0" in text
-    assert "what if: NVIDIA H200: not known: it is not there (make one)" in text
-
-
-def test_a_model_of_ones_own_has_no_recordings() -> None:
-    from workbench.lab.question import ModelQuestion
-
-    request = Request(model=ModelQuestion(file="m.onnx"), what_if=("h200",))
-    with pytest.raises(UsageError, match="--what-if"):
-        resolve(request, ROWS)
-
-
-def test_what_comes_with_the_program_can_be_used() -> None:
-    from workbench.assets import path
-
-    _, warnings = load([path("recordings")])
-    assert warnings == []

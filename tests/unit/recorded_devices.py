@@ -1,0 +1,74 @@
+"""Documents of machines that are elsewhere, and what a row asks of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from builders import events, machine, scenario, steady
+
+from workbench import events as ev
+from workbench.advisor import elsewhere, scenarios
+from workbench.advisor.facts import WhatIf
+from workbench.contract import Case
+from workbench.document import Document
+from workbench.export.json import dump
+from workbench.plan import resolve
+from workbench.report import Report
+from workbench.request import Request
+
+H200 = "NVIDIA H200"
+ROWS = scenarios.load()
+
+
+def matmul(n: int, precision: str = "fp32", device: str = "cuda:0", **more: object) -> Case:
+    threads = 8 if device == "cpu" else None
+    fields = {"backend": "torch", "threads": threads, "params": {"n": n}, **more}
+    return Case("matmul", device, precision=precision, **fields)
+
+
+def rows(*arguments: str, **fields: object):
+    return resolve(Request(scenarios=("floating_point",), settings=arguments, **fields), ROWS)
+
+
+def document(
+    times: dict[Case, float],
+    *,
+    errors: dict[Case, float] | None = None,
+    gpu: str = H200,
+    day: int = 21,
+    objective: str = "throughput",
+    rounds: int = 8,
+) -> Document:
+    """What a machine with one such GPU would have written down, each case in steps of its time."""
+    (row,) = rows()
+    plain = scenario(workload="matmul", textbook=None, objective=objective, precisions=())
+    blocks = {case: steady(time, rounds) for case, time in times.items()}
+    told = []
+    for event in events(blocks, gpus=["cuda:0"], errors=errors, row=plain):
+        if isinstance(event, ev.RacePlanned):
+            work = {case.id: row.workload.work(case) for case in times}
+            event = msgspec.structs.replace(event, work=work)
+        if isinstance(event, ev.RunStarted):
+            at = f"2026-11-{day:02d}T00:00:00.000Z"
+            event = msgspec.structs.replace(event, started_at=at)
+        if isinstance(event, ev.HardwareDetected):
+            found = machine("cuda:0")
+            card = msgspec.structs.replace(found.gpus[0], name=gpu)
+            event = msgspec.structs.replace(
+                event, machine=msgspec.structs.replace(found, gpus=[card])
+            )
+        told.append(event)
+    return Report.of(told).document()
+
+
+def put(folder: Path, found: Document, name: str = "h200.json") -> None:
+    (folder / name).write_text(dump(found))
+
+
+def ask(*arguments: str, asked: str = "h200", **fields: object) -> WhatIf:
+    request = Request(scenarios=("floating_point",), settings=arguments, what_if=(asked,), **fields)
+    found = resolve(request, ROWS)
+    assert elsewhere.fill(found, request) == []
+    (answer,) = found[0].what_if
+    return answer
