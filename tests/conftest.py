@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from support import WORKLOADS, Cli, LiveEngine
 
 HERE = Path(__file__).resolve().parent
+
+# A shell that runs the tests in its background ignores SIGINT, and children would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
