@@ -40,12 +40,12 @@ def heavy_imports(environment: dict[str, str], *arguments: str) -> list[str]:
 )
 def test_light_commands_import_nothing_heavy(environment, cli, arguments) -> None:
     if arguments[0] == "open":
-        assert cli("run", "spin", "--budget", "10", "--json").returncode == 0
+        assert cli("run", "spin", "--budget", "3", "--json").returncode == 0
     assert heavy_imports(environment, *arguments) == []
 
 
 def test_an_engine_imports_no_backend_even_while_it_runs_them(environment) -> None:
-    assert heavy_imports(environment, "run", "spin", "--budget", "10", "--json") == []
+    assert heavy_imports(environment, "run", "spin", "--budget", "3", "--json") == []
 
 
 def test_the_tui_process_imports_no_backend(environment) -> None:

@@ -103,7 +103,7 @@ def test_after_kill_9_of_the_tui_nothing_of_the_run_remains(terminal, cli) -> No
 
 
 def test_an_earlier_run_opens_in_the_tui_and_q_leaves_with_0(terminal, cli) -> None:
-    assert cli("run", "spin", "--budget", "10", "--json").returncode == 0
+    assert cli("run", "spin", "--budget", "3", "--json").returncode == 0
     shown = terminal("open", "last")
     shown.until(b"known length")
     shown.press(b"q")
@@ -111,7 +111,7 @@ def test_an_earlier_run_opens_in_the_tui_and_q_leaves_with_0(terminal, cli) -> N
 
 
 def test_plain_and_a_dumb_terminal_show_text(terminal, environment) -> None:
-    shown = terminal("run", "spin", "--budget", "10", "--plain")
+    shown = terminal("run", "spin", "--budget", "3", "--plain")
     assert shown.exit_code() == 0
     assert b"worker cpu/numpy" in shown.screen
     assert b"\x1b[?1049h" not in shown.screen  # the alternate screen of a TUI
@@ -119,7 +119,7 @@ def test_plain_and_a_dumb_terminal_show_text(terminal, environment) -> None:
 
 def test_output_is_written_by_the_tui_too(terminal, tmp_path: Path) -> None:
     target = tmp_path / "report.json"
-    shown = terminal("run", "spin", "--budget", "10", "--output", str(target))
+    shown = terminal("run", "spin", "--budget", "3", "--output", str(target))
     shown.until(b"done")
     shown.press(b"q")
     assert shown.exit_code() == 0

@@ -195,7 +195,7 @@ def test_a_reader_that_leaves_ends_the_run(live_engine) -> None:
 def test_a_state_folder_that_cannot_be_written_is_a_warning(cli, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where a folder should be")
-    done = cli("run", "spin", "--budget", "10", "--json", XDG_STATE_HOME=str(blocked))
+    done = cli("run", "spin", "--budget", "3", "--json", XDG_STATE_HOME=str(blocked))
     assert done.returncode == 0
     document = json.loads(done.stdout)
     assert "no_journal" in [warning["code"] for warning in document["warnings"]]
