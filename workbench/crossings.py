@@ -19,13 +19,12 @@ from .advisor.crossover import Measured
 from .advisor.scenarios import Size
 from .advisor.verdict import is_admissible
 from .contender import Contender
+from .context import RunContext
 from .contract import Case, WorkloadError
-from .control import Control
 from .document import Warning
 from .measure.statistics import median
 from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES
 from .plan import RowPlan, point_name
-from .report import Report
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known
 FIELD, LEAST_FIELD = 4, 2  # contenders of each kind of device that race at the ends
@@ -71,22 +70,18 @@ class Crossings:
 
     def __init__(
         self,
+        context: RunContext,
         *,
-        report: Report,
-        control: Control,
-        emit: Callable[[ev.AnyEvent], None],
-        warn: Callable[[Warning], None],
         race_row: Callable[[RowPlan, float], None],
-        speeds: Mapping[str, float],
-        end_s: float,
+        warn: Callable[[Warning], None],
     ) -> None:
-        self._report = report
-        self._control = control
-        self._emit = emit
-        self._warn = warn
+        self._report = context.report
+        self._control = context.control
+        self._emit = context.emit
+        self._speeds = context.speeds
+        self._end_s = context.end_s
         self._race_row = race_row  # a row until a time on the run's clock
-        self._speeds = speeds  # of simulated devices
-        self._end_s = end_s
+        self._warn = warn
 
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search those of `rows` that have a size and a verdict with a pick."""

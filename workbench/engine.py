@@ -7,15 +7,16 @@ the report, then to whoever listens.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from . import __version__, catalog, ceiling_runs, ceilings
 from . import events as ev
 from .advisor import elsewhere
 from .advisor.verdict import decide
+from .context import SLACK_S, Listener, RunContext
 from .control import Cancelled, Control
 from .crossings import Crossings
 from .devices import may_know_more, with_simulated, with_those_of_torch
@@ -40,12 +41,11 @@ from .machine import detect, hardware_warnings
 from .outcome import exit_code
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
-from .preparation import SLACK_S
 from .prices import unused_prices
 from .profiling import PROFILED_STEPS, Profiling
 from .racing import Race
 from .report import Report
-from .request import Request, UsageError, fake_devices
+from .request import Request, UsageError
 from .staff import make_pool
 from .telemetry import MachineTelemetry
 from .workers import Pool
@@ -54,7 +54,6 @@ PROFILE_SHARE = 0.25  # of a row's time, with --trace
 CROSSOVER_SHARE = 0.5  # of the time, with --crossover; otherwise what the rows leave over
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving a model's forms, at most
 
-Listener = Callable[[ev.AnyEvent], None]
 CANCELLED = Reason("cancelled", "the run was cut short before its turn")
 
 
@@ -79,11 +78,11 @@ class Engine:
         self._listener = listener
         self._journal: Journal | None = None
         self._pool: Pool | None = None
+        self._context: RunContext | None = None  # once the devices in use are known
         self._lab: ModelLab | None = None  # of `advise --model`
         self._unreadable: Reason | None = None  # why its model could not be read
         self._overhead = OverheadMeter(control.front_end)
         self._trace = TraceFile()
-        self._telemetry = MachineTelemetry(None, {}, now=control.now, emit=self._emit)
         self.report = report
         self.run_id = new_run_id()
 
@@ -153,7 +152,8 @@ class Engine:
         finally:
             if self._pool is not None:
                 self._pool.close(at_once=status != "done")
-            self._telemetry.close()
+            if self._context is not None:
+                self._context.telemetry.close()
             code = exit_code(status, self._request, self.report)
             self._emit(
                 ev.RunFinished(
@@ -207,20 +207,28 @@ class Engine:
         devices = {case.device for row in self._rows for case in row.cases}
         for warning in unused_prices(self._request.prices, devices):
             self._warn(warning)
-        self._telemetry = MachineTelemetry.of(
-            machine, devices, now=self._control.now, emit=self._emit
+        context = self._context = RunContext(
+            request=self._request,
+            pool=self._pool,
+            control=self._control,
+            report=self.report,
+            emit=self._emit,
+            telemetry=MachineTelemetry.of(machine, devices, now=self._control.now, emit=self._emit),
+            overhead=self._overhead,
         )
-        end_s = self._request.budget - SLACK_S
         if self._request.largest_batch:
-            self._find_largest_batches(machine, end_s)
+            cases = [case for row in self._rows for case in row.cases]
+            check_alone(machine, cases, forced=self._request.force)
+            Fitting(context).run(self._rows)
             return
         if not self._request.ceilings:
-            self._know(ceiling_runs.known(self._request, mark, machine, self._race_aside))
+            aside = partial(self._race_aside, context)
+            self._know(ceiling_runs.known(self._request, mark, machine, aside))
         if self._unreadable is not None:
             self._tell_unreadable(self._unreadable)
             return
-        self._race(self._rows, report=self.report, emit=self._emit, end_s=self._rows_end_s(end_s))
-        self._look_for_crossovers(end_s)
+        self._race(self._rows, context, end_s=self._rows_end_s(context.end_s))
+        self._look_for_crossovers(context)
         self._know(ceiling_runs.kept_after(self._request, mark, self.report))
         self._write_trace()
 
@@ -249,37 +257,17 @@ class Engine:
         if known is not None:
             self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
 
-    def _race_aside(self, rows: list[RowPlan], share: float) -> Report:
+    def _race_aside(self, context: RunContext, rows: list[RowPlan], share: float) -> Report:
         """A race of `rows` within a share of the budget, told to nobody but its report."""
         known = self.report
         aside = Report(started=known.started, machine=known.machine, software=known.software)
         for row in rows:
             aside.apply(planned(row, self._request, self._control.now()))
         end_s = self._control.now() + share * self._request.budget
-        self._race(rows, report=aside, emit=aside.apply, end_s=end_s)
+        self._race(rows, replace(context, report=aside, emit=aside.apply), end_s=end_s)
         return aside
 
-    def _race_of(
-        self, row: RowPlan, report: Report, emit: Listener, *, until_s: float, end_s: float
-    ) -> Race:
-        assert self._pool is not None  # noqa: S101 - made just before
-        return Race(
-            row,
-            pool=self._pool,
-            control=self._control,
-            report=report,
-            emit=emit,
-            until_s=until_s,
-            end_s=end_s,
-            speeds=fake_devices(self._request),
-            seed=self._request.seed,
-            overhead=self._overhead,
-            telemetry=self._telemetry,
-            decide=row.scenario.textbook is not None or row.of is not None,
-        )
-
-    def _race(self, rows: list[RowPlan], *, report: Report, emit: Listener, end_s: float) -> None:
-        assert self._pool is not None  # noqa: S101 - made just before
+    def _race(self, rows: list[RowPlan], context: RunContext, *, end_s: float) -> None:
         # The heaviest row last: what the others leave of their shares is worth most there.
         race: Race | None = None
         lightest_first = sorted(rows, key=lambda row: row.scenario.weight)
@@ -290,29 +278,27 @@ class Engine:
             share = max(0.0, end_s - now) * weights[0] / sum(weights)
             if self._request.trace is not None:
                 share *= 1 - PROFILE_SHARE
-            emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share))
+            context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share))
             if race is not None:
                 race.release()
-            race = self._race_of(row, report, emit, until_s=now + share, end_s=end_s)
+            race = Race(row, context, until_s=now + share, end_s=end_s)
             race.run()
             self._decide(row)
-            if report is not self.report:
+            if context.report is not self.report:
                 continue
             profiling = Profiling(
                 row,
                 race.holders,
-                pool=self._pool,
-                control=self._control,
-                report=report,
-                emit=emit,
-                end_s=self._request.budget - SLACK_S,
+                context,
                 most_steps=PROFILED_STEPS if self._lab is None else conclusion.PROFILED_STEPS,
             )
             if self._request.trace is not None:
                 profiling.run(self._trace)
             if self._lab is not None and self._request.model is not None:
-                known = report.rows[row.scenario.id]
-                conclusion.conclude(self._request.model, self._lab, known, report, profiling)
+                known = context.report.rows[row.scenario.id]
+                conclusion.conclude(
+                    self._request.model, self._lab, known, context.report, profiling
+                )
         if race is not None:
             race.release()
 
@@ -324,7 +310,7 @@ class Engine:
             return end_s - CROSSOVER_SHARE * (end_s - self._control.now())
         return end_s
 
-    def _look_for_crossovers(self, end_s: float) -> None:
+    def _look_for_crossovers(self, context: RunContext) -> None:
         if self._request.quick and not self._request.crossover:
             return
         if self._request.crossover and not any(row.scenario.size for row in self._rows):
@@ -336,19 +322,11 @@ class Engine:
             self._emit(planned(row, self._request, now))
             share_s = until_s - now
             self._emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))
-            race = self._race_of(row, self.report, self._emit, until_s=until_s, end_s=end_s)
+            race = Race(row, context, until_s=until_s, end_s=context.end_s)
             race.run()
             race.release()
 
-        Crossings(
-            report=self.report,
-            control=self._control,
-            emit=self._emit,
-            warn=self._warn,
-            race_row=race_row,
-            speeds=fake_devices(self._request),
-            end_s=end_s,
-        ).run(self._rows)
+        Crossings(context, race_row=race_row, warn=self._warn).run(self._rows)
 
     def _open_model(self, question: ModelQuestion, machine: Machine) -> RowPlan:
         """The row of a user's model; one with a single, failing contender if it cannot be read."""
@@ -380,27 +358,6 @@ class Engine:
                 )
             )
         self._decide(row)
-
-    def _find_largest_batches(self, machine: Machine, end_s: float) -> None:
-        assert self._pool is not None  # noqa: S101 - made just before
-        cases = [(case, row.scenario.id) for row in self._rows for case in row.cases]
-        check_alone(machine, [case for case, _ in cases], forced=self._request.force)
-        fitting = Fitting(
-            pool=self._pool,
-            control=self._control,
-            emit=self._emit,
-            seed=self._request.seed,
-            end_s=end_s,
-        )
-        begun: str | None = None
-        for position, (case, scenario) in enumerate(cases):
-            self._control.check()
-            now = self._control.now()
-            if scenario != begun:
-                share_s = max(0.0, end_s - now)
-                self._emit(ev.RaceStarted(at_s=now, scenario=scenario, share_s=share_s))
-                begun = scenario
-            fitting.search(case, scenario, now + max(0.0, end_s - now) / (len(cases) - position))
 
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:

@@ -6,16 +6,17 @@ engine refuses to look beside their processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from . import events as ev
+from .context import SLACK_S, RunContext
 from .contract import Case
-from .control import Control
 from .document import BatchAttempt, LargestBatch, Machine, Reason
-from .preparation import BUDGET, CANNOT_HERE, SLACK_S, START_DEADLINE_S, worker_key
+from .plan import RowPlan
+from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
 from .request import UsageError
-from .workers import Pool, WorkerFailed
+from .workers import WorkerFailed
 
 CLOSE = 1.05  # the largest that fits is known to this factor
 MOST_BATCH = 1_000_000
@@ -39,20 +40,25 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
 class Fitting:
     """Searches for one contender after another until the budget is spent."""
 
-    def __init__(
-        self,
-        *,
-        pool: Pool,
-        control: Control,
-        emit: Callable[[ev.AnyEvent], None],
-        seed: int,
-        end_s: float,
-    ) -> None:
-        self._pool = pool
-        self._control = control
-        self._emit = emit
-        self._seed = seed
-        self._end_s = end_s  # on the run's clock
+    def __init__(self, context: RunContext) -> None:
+        self._pool = context.pool
+        self._control = context.control
+        self._emit = context.emit
+        self._seed = context.request.seed
+        self._end_s = context.end_s
+
+    def run(self, rows: Sequence[RowPlan]) -> None:
+        """Every contender of the rows, in shares of what is left of the time."""
+        cases = [(case, row.scenario.id) for row in rows for case in row.cases]
+        begun: str | None = None
+        for position, (case, scenario) in enumerate(cases):
+            self._control.check()
+            now = self._control.now()
+            left_s = max(0.0, self._end_s - now)
+            if scenario != begun:
+                self._emit(ev.RaceStarted(at_s=now, scenario=scenario, share_s=left_s))
+                begun = scenario
+            self.search(case, scenario, now + left_s / (len(cases) - position))
 
     def search(self, case: Case, scenario: str, until_s: float) -> None:
         """Find the largest batch of `case`, beginning at its own; `scenario` is its row."""

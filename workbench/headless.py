@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from . import events as ev
+from .context import Listener
 from .control import Control
-from .engine import Engine, Listener
+from .engine import Engine
 from .export.json import dump
 from .export.log import line
 from .export.text import run_text

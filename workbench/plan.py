@@ -59,6 +59,11 @@ class RowPlan:
     what_if: list[WhatIf] = field(default_factory=list)  # what is recorded of devices elsewhere
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as they were given
 
+    @property
+    def decides(self) -> bool:
+        """Whether it is raced until somebody can be picked; otherwise until all are well known."""
+        return self.scenario.textbook is not None or self.of is not None
+
 
 def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
     """The rows in which a largest batch can be looked for."""

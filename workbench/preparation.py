@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,21 +11,17 @@ import msgspec
 from . import events as ev
 from . import refusals
 from .advisor.scenarios import Scenario
+from .context import GRACE_S, RunContext
 from .contract import DEFAULT_CACHE_BYTES, Case
-from .control import Control
 from .document import AccuracyResult, Reason, SetupTimes, WarmUp
 from .plan import RowPlan
-from .report import Report
-from .telemetry import MachineTelemetry
-from .workers import Pool, WorkerFailed, WorkerKey
+from .workers import WorkerFailed, WorkerKey
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live on:
 PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
 SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
-SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
-GRACE_S = 0.4  # of that, what a turn may run over before it is killed
 
 # What a workload says it cannot do on this machine, as opposed to what went wrong.
 CANNOT_HERE = (
@@ -69,28 +65,22 @@ class Preparation:
     def __init__(
         self,
         plan: RowPlan,
+        context: RunContext,
         *,
-        pool: Pool,
-        control: Control,
-        report: Report,
-        emit: Callable[[ev.AnyEvent], None],
         until_s: float,
         end_s: float,
-        seed: int,
-        speeds: Mapping[str, float],
-        telemetry: MachineTelemetry,
     ) -> None:
         self._plan = plan
         self._scenario = plan.scenario
-        self._pool = pool
-        self._control = control
-        self._report = report
-        self._emit = emit
+        self._pool = context.pool
+        self._control = context.control
+        self._report = context.report
+        self._emit = context.emit
+        self._seed = context.request.seed
+        self._speeds = context.speeds
+        self._telemetry = context.telemetry
         self._until_s = until_s  # of this row, on the run's clock
-        self._end_s = end_s  # of the whole run
-        self._seed = seed
-        self._speeds = speeds  # of simulated devices
-        self._telemetry = telemetry
+        self._end_s = end_s  # of all rows
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self._scouted: set[str] = set()
         self.longest_s = 0.0  # that anybody took, compiling left out

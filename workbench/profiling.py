@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from . import events as ev
 from .contender import Contender
-from .control import Control
+from .context import GRACE_S, RunContext
 from .document import OperatorShare, Reason
 from .export.trace import TraceFile
 from .measure import statistics as stats
 from .plan import RowPlan
-from .preparation import GRACE_S, worker_key
-from .report import Report
-from .workers import Pool, WorkerFailed
+from .preparation import worker_key
+from .workers import WorkerFailed
 
 PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less
 PROFILE_DEADLINE_S = 20.0
@@ -33,21 +32,17 @@ class Profiling:
         self,
         plan: RowPlan,
         holders: Mapping[str, int],
+        context: RunContext,
         *,
-        pool: Pool,
-        control: Control,
-        report: Report,
-        emit: Callable[[ev.AnyEvent], None],
-        end_s: float,
         most_steps: int = PROFILED_STEPS,
     ) -> None:
         self._plan = plan
         self._holders = holders  # case id to the generation of the worker that has it
-        self._pool = pool
-        self._control = control
-        self._report = report
-        self._emit = emit
-        self._end_s = end_s  # of the whole run, on its clock
+        self._pool = context.pool
+        self._control = context.control
+        self._report = context.report
+        self._emit = context.emit
+        self._end_s = context.end_s
         self._most_steps = most_steps
 
     def run(self, trace: TraceFile) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -13,20 +13,18 @@ from . import refusals
 from .advisor import standings
 from .advisor.crossover import MOST_POINTS
 from .contender import Contender
+from .context import RunContext
 from .contract import Case
-from .control import Cancelled, Control
+from .control import Cancelled
 from .document import Clocks, Reason
 from .energy import EnergyMeter
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
-from .overhead import OverheadMeter
 from .pacing import Pace
 from .plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key
-from .report import Report
-from .telemetry import MachineTelemetry
 from .trust import WIDE
-from .workers import Answer, Pool, WorkerFailed
+from .workers import Answer, WorkerFailed
 
 ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a contender, for clocks wander from second to second
 MOST_ROUNDS = 40
@@ -41,43 +39,24 @@ class Race:
     def __init__(
         self,
         plan: RowPlan,
+        context: RunContext,
         *,
-        pool: Pool,
-        control: Control,
-        report: Report,
-        emit: Callable[[ev.AnyEvent], None],
         until_s: float,
         end_s: float,
-        speeds: dict[str, float],
-        seed: int,
-        decide: bool,
-        overhead: OverheadMeter,
-        telemetry: MachineTelemetry,
     ) -> None:
         self._plan = plan
         self._scenario = plan.scenario
-        self._pool = pool
-        self._control = control
-        self._report = report
-        self._emit = emit
+        self._pool = context.pool
+        self._control = context.control
+        self._report = context.report
+        self._emit = context.emit
+        self._speeds = context.speeds
+        self._overhead = context.overhead
+        self._telemetry = context.telemetry
         self._until_s = until_s  # of this row, on the run's clock
-        self._speeds = speeds
-        self._decide = decide
-        self._overhead = overhead
-        self._telemetry = telemetry
-        self._preparation = Preparation(
-            plan,
-            pool=pool,
-            control=control,
-            report=report,
-            emit=emit,
-            until_s=until_s,
-            end_s=end_s,
-            seed=seed,
-            speeds=speeds,
-            telemetry=telemetry,
-        )
-        self._pace = Pace(plan, control.now, until_s=until_s, end_s=end_s)
+        self._decide = plan.decides
+        self._preparation = Preparation(plan, context, until_s=until_s, end_s=end_s)
+        self._pace = Pace(plan, context.control.now, until_s=until_s, end_s=end_s)
         self._energy = EnergyMeter(wanted=plan.scenario.objective == "energy")
         self._active: list[Runner] = []
         self._through: list[Runner] = []  # the deciders, while those apart have their race

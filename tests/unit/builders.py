@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import recorded_model
@@ -11,6 +12,7 @@ from workbench import events as ev
 from workbench.advisor.facts import Crossover, CrossoverPoint
 from workbench.advisor.scenarios import Scenario
 from workbench.advisor.verdict import decide
+from workbench.context import Listener, RunContext
 from workbench.contract import Case, Work
 from workbench.document import (
     AccuracyResult,
@@ -37,7 +39,10 @@ from workbench.document import (
     Warning,
 )
 from workbench.lab.facts import Advice
+from workbench.overhead import OverheadMeter
 from workbench.report import Report
+from workbench.request import Request
+from workbench.telemetry import MachineTelemetry
 
 CROSSOVER = Crossover(
     parameter="n",
@@ -209,6 +214,22 @@ def events(
 
 def report(*arguments: Mapping[Case, Sequence[Sequence[float]]], **options: object) -> Report:
     return Report.of(events(*arguments, **options))  # type: ignore[arg-type]
+
+
+def context(
+    pool: Any, clock: Any, report: Report, emit: Listener | None = None, budget_s: float = 60.0
+) -> RunContext:
+    """Of a run with workers and a clock made up, on whose processor nobody looks."""
+    emit = emit or report.apply
+    return RunContext(
+        request=Request(budget_s=budget_s),
+        pool=pool,
+        control=clock,
+        report=report,
+        emit=emit,
+        telemetry=MachineTelemetry(None, {}, now=clock.now, emit=emit),
+        overhead=OverheadMeter(None),
+    )
 
 
 def steady(center: float, rounds: int = 8, spread: float = 0.01) -> list[list[float]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from builders import case, events, scenario
+from builders import case, context, events, scenario
 from test_racing import Clock, Nothing, Workers
 
 from workbench import racing
@@ -23,11 +23,9 @@ from workbench.advisor import race
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.document import Verdict
-from workbench.overhead import OverheadMeter
 from workbench.plan import RowPlan, planned
 from workbench.report import Report
 from workbench.request import Request
-from workbench.telemetry import MachineTelemetry
 
 RIGHT = 1.05  # a pick within the tolerance of the best is right
 TIED = 1.10  # what is called a tie is no further apart
@@ -209,20 +207,9 @@ def run(
     plan = RowPlan(row, Nothing(), list(steps_s))
     report.apply(planned(plan, Request(), 0.0))
     with patch.object(racing, "SystemWatch", Undisturbed):
-        racing.Race(
-            plan,
-            pool=NoisyWorkers(clock, steps_s, noise, rng),  # type: ignore[arg-type]
-            control=clock,  # type: ignore[arg-type]
-            report=report,
-            emit=report.apply,
-            until_s=budget_s,
-            end_s=budget_s,
-            speeds={},
-            seed=0,
-            decide=True,
-            overhead=OverheadMeter(None),
-            telemetry=MachineTelemetry(None, {}, now=clock.now, emit=report.apply),
-        ).run()
+        pool = NoisyWorkers(clock, steps_s, noise, rng)
+        shared = context(pool, clock, report)
+        racing.Race(plan, shared, until_s=budget_s, end_s=budget_s).run()
     return report, decide(report, row), clock
 
 

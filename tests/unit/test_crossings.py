@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from builders import scenario
+from builders import context, scenario
 
 from workbench import events as ev
 from workbench.advisor.scenarios import Size
 from workbench.advisor.verdict import decide
+from workbench.context import SLACK_S
 from workbench.contract import Case, Setup, Task, Work, Workload
 from workbench.crossings import Crossings
 from workbench.document import Warning
@@ -63,15 +64,8 @@ class Bench:
         self.row = RowPlan(row, Growing(**of), [CPU, GPU])
         self.race(self.row, 0.0)
         self.report.apply(ev.VerdictReached(at_s=0.0, verdict=decide(self.report, row)))
-        Crossings(
-            report=self.report,
-            control=self.clock,  # type: ignore[arg-type]
-            emit=self.report.apply,
-            warn=self.warnings.append,
-            race_row=self.race,
-            speeds={},
-            end_s=end_s,
-        ).run([self.row])
+        shared = context(None, self.clock, self.report, budget_s=end_s + SLACK_S)
+        Crossings(shared, race_row=self.race, warn=self.warnings.append).run([self.row])
 
     def race(self, row: RowPlan, until_s: float) -> None:
         self.sizes.append(row.cases[0].batch)

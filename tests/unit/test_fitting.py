@@ -6,13 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import machine
+from builders import context, machine
 
 from workbench import events as ev
+from workbench.context import SLACK_S
 from workbench.contract import Case
 from workbench.control import Cancelled
 from workbench.document import GpuProcess, LargestBatch, Reason
 from workbench.fitting import CLOSE, Fitting, check_alone
+from workbench.report import Report
 from workbench.request import UsageError
 from workbench.workers import Answer, WorkerFailed
 
@@ -46,7 +48,7 @@ class Memory:
 
 def search(pool: Memory, *, until_s: float = 1e9, case: Case = CASE) -> LargestBatch:
     seen: list[ev.AnyEvent] = []
-    fitting = Fitting(pool=pool, control=pool, emit=seen.append, seed=0, end_s=until_s)  # type: ignore[arg-type]
+    fitting = Fitting(context(pool, pool, Report(), seen.append, until_s + SLACK_S))
     fitting.search(case, "job", until_s)
     assert not pool.alive
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]
@@ -98,7 +100,7 @@ def test_a_data_set_that_holds_no_more_bounds_it_as_memory_does() -> None:
 def test_what_cannot_be_done_here_is_skipped_and_no_failure() -> None:
     seen: list[ev.AnyEvent] = []
     pool = Memory(0, reason=Reason("no_compiler", "no g++"))
-    fitting = Fitting(pool=pool, control=pool, emit=seen.append, seed=0, end_s=9.0)  # type: ignore[arg-type]
+    fitting = Fitting(context(pool, pool, Report(), seen.append))
     fitting.search(CASE, "job", 9.0)
     assert seen[-1].status == "skipped"
 
@@ -113,7 +115,7 @@ def test_a_search_that_is_cut_short_keeps_what_fitted() -> None:
             return super().ask(key, deadline_s, case=case, **rest)
 
     pool = Cut(10**9)
-    fitting = Fitting(pool=pool, control=pool, emit=seen.append, seed=0, end_s=9.0)  # type: ignore[arg-type]
+    fitting = Fitting(context(pool, pool, Report(), seen.append))
     with pytest.raises(Cancelled):
         fitting.search(CASE, "job", 9.0)
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]

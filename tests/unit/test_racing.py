@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from builders import case, events, scenario
+from builders import case, context, events, scenario
 
 from workbench import events as ev
 from workbench.advisor.verdict import decide
@@ -15,12 +15,10 @@ from workbench.contender import Contender
 from workbench.contract import Case, Task, Work, Workload
 from workbench.control import Cancelled
 from workbench.document import Reason
-from workbench.overhead import OverheadMeter
 from workbench.plan import RowPlan, planned
 from workbench.racing import MOST_ROUNDS, Race
 from workbench.report import Report
 from workbench.request import Request
-from workbench.telemetry import MachineTelemetry
 from workbench.workers import Answer, WorkerFailed, WorkerKey
 
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
@@ -155,20 +153,8 @@ def race(
 
     emit(planned(plan, Request(), 0.0))
     pool = workers(clock, steps_s, errors or {})
-    course = Race(
-        plan,
-        pool=pool,  # type: ignore[arg-type]
-        control=clock,  # type: ignore[arg-type]
-        report=report,
-        emit=emit,
-        until_s=budget_s,
-        end_s=budget_s,
-        speeds={},
-        seed=0,
-        decide=True,
-        overhead=OverheadMeter(None),
-        telemetry=MachineTelemetry(None, {}, now=clock.now, emit=emit),
-    )
+    shared = context(pool, clock, report, emit)
+    course = Race(plan, shared, until_s=budget_s, end_s=budget_s)
     with suppress(Cancelled):
         course.run()
     return report, told, pool
