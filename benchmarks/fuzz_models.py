@@ -31,7 +31,7 @@ from mutations import EXTERNAL, mutate, seeds
 from workbench import catalog
 from workbench.lab.facts import ModelFacts
 from workbench.lab.recipe import Recipe
-from workbench.workers import WorkerKey, WorkerProcess
+from workbench.worker_process import WorkerKey, WorkerProcess
 from workloads.lab.child import Lab
 
 DEADLINE_S = 20.0

@@ -9,7 +9,8 @@ import msgspec
 from .document import Gpu, Machine, Software
 from .plan import RowPlan
 from .request import Request, fake_devices
-from .workers import Pool, WorkerFailed, WorkerKey
+from .worker_process import WorkerKey
+from .workers import Pool, WorkerFailed
 
 
 def with_simulated(machine: Machine, request: Request) -> Machine:

@@ -15,7 +15,8 @@ from .context import GRACE_S, RunContext
 from .contract import DEFAULT_CACHE_BYTES, Case
 from .document import AccuracyResult, Reason, SetupTimes, WarmUp
 from .plan import RowPlan
-from .workers import WorkerFailed, WorkerKey
+from .worker_process import WorkerKey
+from .workers import WorkerFailed
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute

@@ -9,7 +9,8 @@ from . import events as ev
 from .control import Control
 from .document import Machine, Reason, Warning
 from .request import Request
-from .workers import Pool, WorkerKey
+from .worker_process import WorkerKey
+from .workers import Pool
 
 
 def make_pool(

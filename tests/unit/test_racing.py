@@ -19,7 +19,8 @@ from workbench.plan import RowPlan, planned
 from workbench.racing import MOST_ROUNDS, Race
 from workbench.report import Report
 from workbench.request import Request
-from workbench.workers import Answer, WorkerFailed, WorkerKey
+from workbench.worker_process import WorkerKey
+from workbench.workers import Answer, WorkerFailed
 
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
 

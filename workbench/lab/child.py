@@ -15,7 +15,8 @@ from .. import catalog
 from ..control import Control
 from ..document import Reason
 from ..request import Request, UsageError
-from ..workers import Pool, WorkerFailed, WorkerKey
+from ..worker_process import WorkerKey
+from ..workers import Pool, WorkerFailed
 from .facts import Form, ModelFacts
 from .question import ModelQuestion
 from .recipe import Recipe
