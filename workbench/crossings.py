@@ -23,12 +23,12 @@ from .context import RunContext
 from .contract import Case, WorkloadError
 from .document import Warning
 from .measure.statistics import median
-from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES
+from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
 from .plan import RowPlan, point_name
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known
 FIELD, LEAST_FIELD = 4, 2  # contenders of each kind of device that race at the ends
-ROUNDS, STEPS_A_TURN = 4, 3  # what a race for one size needs at least, lead-in included
+ROUNDS = 4  # what a race for one size needs at least
 AFFORDABLE = 0.5  # of the time left that one size may take
 BESIDE_S = 0.3  # of preparing a contender, besides its set-up: checking and warming up
 
@@ -170,9 +170,10 @@ class Crossings:
             setup = contender.setup
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
             started_s = (setup.import_s or 0.0) if row.scenario.weighs_memory else 0.0
-            turn_s = max(SHORTEST_BLOCK_S, STEPS_A_TURN * step_s)
+            turn_s = max(SHORTEST_BLOCK_S, step_s)
             if row.scenario.objective == "latency_p99":
                 turn_s = max(turn_s, min(TAIL_SAMPLES * step_s, LONGEST_TAIL_BLOCK_S))
+            turn_s += longest_lead_in_s(contender.case.device, step_s)
             cost_s += started_s + max(1.0, growth) * once_s + BESIDE_S + ROUNDS * turn_s
         return cost_s
 

@@ -15,7 +15,20 @@ SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
 TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the largest
 LONGEST_TAIL_BLOCK_S = 1.0
+GPU_SETTLE_S = 0.25  # of a lead-in at most, for clocks to rise again after an idle turn
 OVERDRAFT = 0.05  # of what the run has left, for the rounds that an interval needs
+
+
+def settle_s(device: str) -> float:
+    """What a lead-in may take so that the clocks of `device` are up again."""
+    return GPU_SETTLE_S if device.startswith("cuda:") else 0.0
+
+
+def longest_lead_in_s(device: str, sample_s: float) -> float:
+    """Seconds that a turn may take before its timed samples; long steps have no lead-in."""
+    if sample_s > LEAD_IN_CAP_S:
+        return 0.0
+    return max(LEAD_IN_SAMPLES * sample_s, settle_s(device))
 
 
 class Pace:
@@ -41,7 +54,9 @@ class Pace:
     def turn_s(self, runner: Runner, field: Collection[Runner]) -> float:
         """Predicted seconds of one turn of a race of `field`, lead-in included."""
         least = self.least_samples(runner) * runner.sample_s
-        lead_in = LEAD_IN_SAMPLES * runner.sample_s if runner.sample_s <= LEAD_IN_CAP_S else 0.0
+        lead_in = runner.lead_in_s
+        if lead_in is None:
+            lead_in = longest_lead_in_s(runner.case.device, runner.sample_s)
         return max(self.block_s(field), least, runner.sample_s) + lead_in
 
     def fits(self, field: Collection[Runner], *, after: int, rounds: int = 1) -> bool:

@@ -48,6 +48,7 @@ class Runner:
     generation: int = -1  # of the worker that holds it prepared
     step_s: float = 0.0
     iterations: int = 1
+    lead_in_s: float | None = None  # of its last turn
 
     @property
     def sample_s(self) -> float:

@@ -20,7 +20,7 @@ from .document import Clocks, Reason
 from .energy import EnergyMeter
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
-from .pacing import Pace
+from .pacing import Pace, settle_s
 from .plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key
 from .trust import WIDE
@@ -244,6 +244,7 @@ class Race:
             )
             return False
         runner.step_s = stats.median(result["samples_s"])
+        runner.lead_in_s = sum(result["lead_in_s"]) * runner.iterations
         now = self._control.now() - result["after_s"]
         took_s = sum(result["samples_s"]) * runner.iterations
         self._telemetry.measured(runner.case.id, runner.case.device, now - took_s, now)
@@ -284,6 +285,7 @@ class Race:
                     case=runner.case.id,
                     seconds=self._pace.block_s(self._active),
                     min_samples=self._pace.least_samples(runner),
+                    settle_s=settle_s(runner.case.device),
                 )
             if not answer.interrupted and not answer.result["gap"]:
                 return answer

@@ -23,7 +23,6 @@ from .contract import Setup, Task, WorkloadError, decode_case
 from .measure.block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .measure.quiet import wait_until_quiet
 
-GPU_SETTLE_S = 0.25  # for clocks to rise again after an idle turn
 SCOUT_S = 0.02  # of a miniature: its steps take a millisecond where nothing is wrong
 FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
 MEMORY_MARKS = (
@@ -120,8 +119,8 @@ class Worker:
             "memory_peak_bytes": self._memory_peak(task),
         }
 
-    def block(self, case: str, seconds: float, min_samples: int) -> dict[str, Any]:
-        """Measure for about `seconds`."""
+    def block(self, case: str, seconds: float, min_samples: int, settle_s: float) -> dict[str, Any]:
+        """Measure for about `seconds`, after a lead-in of up to `settle_s`."""
         prepared = self.prepared[case]
         warmed = prepared.warmed
         if self._latest != case:
@@ -135,7 +134,7 @@ class Worker:
                 seconds=seconds,
                 min_samples=min_samples,
                 latency=prepared.latency,
-                settle_s=0.0 if self.device == "cpu" else GPU_SETTLE_S,
+                settle_s=settle_s,
             )
         ended = time.perf_counter()
         told = {"loss": prepared.task.loss(), "figures": prepared.task.figures()}

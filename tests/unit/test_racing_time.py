@@ -13,7 +13,7 @@ from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.control import Cancelled
 from workbench.document import Reason
-from workbench.pacing import BLOCK_S, OVERDRAFT, SHORTEST_BLOCK_S, Pace
+from workbench.pacing import BLOCK_S, GPU_SETTLE_S, OVERDRAFT, SHORTEST_BLOCK_S, Pace
 from workbench.plan import RowPlan
 from workbench.preparation import BUDGET, Runner, worker_key
 from workbench.racing import APART_ROUNDS
@@ -207,6 +207,13 @@ def test_a_long_step_has_no_lead_in() -> None:
     assert tails.least_samples(field[0]) == 1
     assert tails.least_samples(runner(A, 0.02)) == 50
     assert tails.turn_s(runner(A, 0.005), field) == pytest.approx(0.51)
+
+
+def test_a_gpu_is_given_time_to_raise_its_clocks_until_it_is_known_what_it_takes() -> None:
+    on_gpu = runner(case("cuda:0-a"), 0.01)
+    assert pace().turn_s(on_gpu, [on_gpu]) == pytest.approx(BLOCK_S + GPU_SETTLE_S)
+    on_gpu.lead_in_s = 0.06
+    assert pace().turn_s(on_gpu, [on_gpu]) == pytest.approx(BLOCK_S + 0.06)
 
 
 def test_the_rounds_that_an_interval_needs_may_overdraw_the_share() -> None:
