@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from . import events as ev
-from .advisor.objective import block_value
+from .advisor.objective import block_value, fixed_parts_s
 from .contract import Case, Work
 from .document import (
     AccuracyResult,
@@ -83,13 +84,23 @@ class Contender:
     def simulated(self) -> bool:
         return self.case.device.startswith("fake:")
 
+    @property
+    def fixed_parts_s(self) -> tuple[float, ...]:
+        return fixed_parts_s(self.setup, self.warmup.first_s, self.samples_s)
+
+    @property
+    def fixed_s(self) -> float:
+        """Seconds that come once, however many steps are made."""
+        return math.fsum(self.fixed_parts_s)
+
     def rounds(self) -> dict[int, float]:
         """One value per round under the row's objective: what the race compares."""
+        fixed_s = self.fixed_s
         values = {
             block.round: block_value(
                 self.objective,
                 block.samples_s,
-                self.setup,
+                fixed_s=fixed_s,
                 memory_bytes=self.memory_peak_bytes,
                 energy_j=block.figures.get(ENERGY),
                 price_per_hour=self.price_per_hour,

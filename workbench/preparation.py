@@ -127,6 +127,7 @@ class Preparation:
                 latency=self._scenario.objective not in ("throughput", "cost"),
                 warm_up_s=warm_up_s,
                 cache_bytes=self._cache_bytes(),
+                from_start=self._scenario.objective == "time_to_result",
                 files=self._plan.entries.files(runner.case) if self._plan.entries else {},
             )
         except WorkerFailed as failure:

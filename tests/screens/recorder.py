@@ -10,7 +10,7 @@ from statistics import median
 from recorded_scenarios import BUDGET_S, Entry, Scenario
 
 from workbench import events as ev
-from workbench.advisor.objective import block_value
+from workbench.advisor.objective import block_value, fixed_parts_s
 from workbench.contract import Work
 from workbench.document import (
     SCHEMA_VERSION,
@@ -160,7 +160,8 @@ class Recorder:
         samples = [
             entry.step_s * drift * self.random.lognormvariate(0.0, entry.noise) for _ in range(size)
         ]
-        value = block_value(scenario.objective, samples, entry.setup)
+        fixed_s = sum(fixed_parts_s(entry.setup, entry.step_s * 9, samples))
+        value = block_value(scenario.objective, samples, fixed_s=fixed_s)
         self.values.setdefault(case_id, {})[number] = value
         loss = None
         if scenario.trains:

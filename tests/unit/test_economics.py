@@ -17,7 +17,7 @@ from workbench.advisor import economics, scenarios
 from workbench.advisor.objective import block_value
 from workbench.advisor.verdict import decide
 from workbench.contender import ENERGY
-from workbench.document import SetupTimes, Verdict
+from workbench.document import Verdict
 from workbench.export.advice import advice_text
 from workbench.plan import fill_cases, planned, resolve
 from workbench.prices import LEAST, MOST, given_prices, price_of, unused_prices
@@ -269,8 +269,8 @@ def test_where_one_kind_of_device_is_silent_nobody_is_the_most_frugal() -> None:
 
 
 def test_cost_is_the_price_of_the_seconds() -> None:
-    assert block_value("cost", [2.0], SetupTimes(), price_per_hour=1800.0) == 1.0
-    assert block_value("cost", [2.0], SetupTimes()) is None
+    assert block_value("cost", [2.0], price_per_hour=1800.0) == 1.0
+    assert block_value("cost", [2.0]) is None
 
 
 def test_a_row_may_count_cost() -> None:

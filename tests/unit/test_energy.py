@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from workbench import energy
 from workbench.advisor.objective import OBJECTIVES, block_value
 from workbench.contender import ENERGY
-from workbench.document import SetupTimes
 from workbench.energy import EnergyMeter
 from workbench.lab.question import OBJECTIVES as ASKED
 from workbench.machine.host import package_energy_j
@@ -122,11 +121,10 @@ def test_what_a_user_may_ask_for_can_be_counted() -> None:
 
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1))
 def test_memory_and_energy_do_not_depend_on_time(samples: list[float]) -> None:
-    setup = SetupTimes()
-    assert block_value("memory", samples, setup, memory_bytes=7, energy_j=3.0) == 7
-    assert block_value("energy", samples, setup, memory_bytes=7, energy_j=3.0) == 3.0
-    assert block_value("memory", samples, setup) is None
-    assert block_value("energy", samples, setup) is None
+    assert block_value("memory", samples, memory_bytes=7, energy_j=3.0) == 7
+    assert block_value("energy", samples, memory_bytes=7, energy_j=3.0) == 3.0
+    assert block_value("memory", samples) is None
+    assert block_value("energy", samples) is None
 
 
 def test_a_contender_counts_the_rounds_whose_figure_is_known() -> None:

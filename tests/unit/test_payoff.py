@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from money import told
 
-from workbench.advisor.payoff import break_even, fixed_s, sentence, sentences
+from workbench.advisor.payoff import break_even, sentence, sentences
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.document import Payoff, SetupTimes, Verdict
@@ -109,6 +109,20 @@ def test_fixed_costs_that_differ_as_observations_do_are_no_pair() -> None:
     assert verdict({CPU: steady(0.01), GPU: steady(0.001)}, setups=brief).payoffs == []
 
 
+@pytest.mark.parametrize(("first_s", "choice"), [(0.6, "gpu"), (2.1, "cpu")])
+def test_the_device_named_for_one_run_is_the_one_that_has_paid_off_by_then(
+    first_s: float, choice: str
+) -> None:
+    report = told(
+        {CPU: steady(0.9), GPU: steady(0.1)},
+        first_s={CPU: 0.95, GPU: first_s},
+        row=scenario(objective="time_to_result"),
+    )
+    found = decide(report, scenario(objective="time_to_result"))
+    assert found.choice == choice
+    assert all(payoff.steps > 1 for payoff in found.payoffs) == (choice == "cpu")
+
+
 def test_what_two_share_does_not_hide_what_sets_them_apart() -> None:
     setups = {CPU: SetupTimes(import_s=9.0), COMPILED: SetupTimes(import_s=9.0, compile_s=0.3)}
     found = verdict({CPU: steady(0.02), COMPILED: steady(0.01)}, setups=setups)
@@ -118,8 +132,8 @@ def test_what_two_share_does_not_hide_what_sets_them_apart() -> None:
 def test_the_first_call_counts_beyond_a_steady_one() -> None:
     report = told({CPU: steady(0.01), GPU: steady(0.001)}, first_s={CPU: 0.01, GPU: 0.901})
     cpu, gpu = report.rows["row"].contenders
-    assert fixed_s(cpu) == pytest.approx(1.0, abs=1e-3)
-    assert fixed_s(gpu) == pytest.approx(1.9, abs=1e-3)
+    assert cpu.fixed_s == pytest.approx(1.0, abs=1e-3)
+    assert gpu.fixed_s == pytest.approx(1.9, abs=1e-3)
     assert decide(report, scenario()).payoffs[0].steps == pytest.approx(100, rel=0.05)
 
 

@@ -32,11 +32,11 @@ def test_a_block_waits_for_the_pools_of_others_alone(monkeypatch: pytest.MonkeyP
     fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
     cases = [{**fields, "threads": 1, "params": {"n": n}} for n in (8, 16)]
     for case in cases:
-        own.prepare(case, 0, False, 0.01, 1 << 20, {})
+        own.prepare(case, 0, False, 0.01, 1 << 20, {}, False)
     first, second = own.prepared
-    own.block(second, 0.001, 1)  # prepared last
+    own.block(second, 0.001, 1, 0.0)  # prepared last
     assert not waited
-    own.block(first, 0.001, 1)
+    own.block(first, 0.001, 1, 0.0)
     assert len(waited) == 1
-    own.block(first, 0.001, 1)
+    own.block(first, 0.001, 1, 0.0)
     assert len(waited) == 1

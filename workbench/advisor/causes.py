@@ -14,7 +14,6 @@ from ..measure.statistics import median
 from ..refusals import REDUCED
 from . import race
 from .explain import Evidence, short, times
-from .objective import start_up_s
 
 LAUNCH_BOUND = 0.8  # of the device's time per step, spent by the host on queueing the next
 WAITING = 0.25  # of an epoch without a batch: the loaders limit it
@@ -53,8 +52,8 @@ def _start_up(found: Evidence) -> Iterator[str]:
 
 
 def _start_up_share(contender: Contender) -> tuple[float, float]:
-    start_up = start_up_s(contender.setup)
-    return start_up / (start_up + median(contender.samples_s)), start_up
+    fixed_s = contender.fixed_s
+    return fixed_s / (fixed_s + median(contender.samples_s)), fixed_s
 
 
 def _waiting(found: Evidence) -> Iterator[str]:

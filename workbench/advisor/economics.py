@@ -14,7 +14,7 @@ from ..document import CaseCost, ObjectivePick, Reason, Verdict
 from ..measure.statistics import Ratio, median
 from . import race
 from .course import name_of
-from .objective import HOUR_S, SECONDS, start_up_s
+from .objective import HOUR_S, SECONDS
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"
@@ -71,7 +71,7 @@ def per_million(contender: Contender) -> float | None:
         return None
     seconds = median(contender.samples_s)
     if contender.objective == RUNS:
-        seconds += start_up_s(contender.setup)
+        seconds += contender.fixed_s
     return contender.price_per_hour / HOUR_S * seconds * MILLION / contender.work.items
 
 

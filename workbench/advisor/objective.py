@@ -22,17 +22,24 @@ SECONDS = (*OF_A_STEP, "time_to_result")  # whose values are times
 SINGLE_STEPS = ("latency", "latency_p99")  # whose samples are one step each
 
 
-def start_up_s(setup: SetupTimes) -> float:
-    """Everything that comes once, before the first step, in seconds."""
-    parts = (setup.import_s, setup.build_s, setup.transfer_s, setup.compile_s)
-    return sum(part for part in parts if part is not None)
+def fixed_parts_s(
+    setup: SetupTimes, first_s: float | None, samples_s: Sequence[float]
+) -> tuple[float, ...]:
+    """What comes once, in seconds: import, build, transfer, compilation, and what the first call
+    took beyond a steady one.
+
+    Each was observed a single time, and whoever imports a library first finds it on a cold disk.
+    """
+    beyond = 0.0 if first_s is None or not samples_s else max(0.0, first_s - median(samples_s))
+    parts = (setup.import_s, setup.build_s, setup.transfer_s, setup.compile_s, beyond)
+    return tuple(part or 0.0 for part in parts)
 
 
 def block_value(
     objective: str,
     samples_s: Sequence[float],
-    setup: SetupTimes,
     *,
+    fixed_s: float = 0.0,
     memory_bytes: int | None = None,
     energy_j: float | None = None,
     price_per_hour: float | None = None,
@@ -41,7 +48,7 @@ def block_value(
     None: not known.
 
     `latency_p99` needs samples of single steps, and enough of them: below a hundred the
-    quantile is in effect the largest.  `time_to_result` adds what comes before the first step.
+    quantile is in effect the largest.  `time_to_result` adds what comes once (`fixed_s`).
     """
     if objective == "memory":
         return memory_bytes
@@ -52,5 +59,5 @@ def block_value(
     if objective == "latency_p99":
         return quantile(samples_s, 0.99)
     if objective == "time_to_result":
-        return start_up_s(setup) + median(samples_s)
+        return fixed_s + median(samples_s)
     return median(samples_s)

@@ -48,7 +48,7 @@ def _pairs(
     ranked: Sequence[Contender], gpu: Contender | None, cpu: Contender | None
 ) -> Iterator[tuple[Contender, Contender]]:
     if ranked:
-        yield ranked[0], min(ranked, key=fixed_s)
+        yield ranked[0], min(ranked, key=lambda contender: contender.fixed_s)
     if gpu is not None and cpu is not None:
         yield gpu, cpu
     yield from _first(
@@ -78,29 +78,12 @@ def _plain(mode: str | None) -> str | None:
     return "+".join(word for word in (mode or "").split("+") if word != "compile") or None
 
 
-def _fixed_parts(contender: Contender) -> tuple[float, ...]:
-    setup, first_s = contender.setup, contender.warmup.first_s
-    beyond = 0.0 if first_s is None else max(0.0, first_s - median(contender.samples_s))
-    parts = (setup.import_s, setup.build_s, setup.transfer_s, setup.compile_s, beyond)
-    return tuple(part or 0.0 for part in parts)
-
-
-def fixed_s(contender: Contender) -> float:
-    """Seconds that come once: import, build, transfer, compilation, and what the first call took
-    beyond a steady one.
-
-    Each was observed a single time: whoever imports a library first finds it on a cold disk, and a
-    check of the result before the first call may have paid for some of it.
-    """
-    return math.fsum(_fixed_parts(contender))
-
-
 def _alike(one: Contender, other: Contender) -> bool:
     """Whether two fixed costs differ by no more than single observations do.
 
     What the two share to the last digit, as the import of a common process, says nothing of it.
     """
-    parts = zip(_fixed_parts(one), _fixed_parts(other), strict=True)
+    parts = zip(one.fixed_parts_s, other.fixed_parts_s, strict=True)
     apart = [pair for pair in parts if pair[0] != pair[1]]
     first, second = (math.fsum(column) for column in zip(*apart, strict=True)) if apart else (0, 0)
     return abs(first - second) <= max(LEAST_S, NOISE * max(first, second))
@@ -116,9 +99,9 @@ def payoff(one: Contender, other: Contender) -> Payoff | None:
     """
     if one is other or not (one.blocks and other.blocks) or _alike(one, other):
         return None
-    if fixed_s(one) < fixed_s(other) and race.relative(other.step_rounds(), one.step_rounds()) < 1:
+    if one.fixed_s < other.fixed_s and race.relative(other.step_rounds(), one.step_rounds()) < 1:
         one, other = other, one
-    fixed, over_fixed = fixed_s(one), fixed_s(other)
+    fixed, over_fixed = one.fixed_s, other.fixed_s
     rounds, over_rounds = one.step_rounds(), other.step_rounds()
     step = median(one.samples_s)
     over_step = step * race.relative(over_rounds, rounds)

@@ -12,7 +12,7 @@ from ..contender import Contender
 from ..measure import statistics as stats
 from .course import name_of
 from .facts import WhatIf
-from .objective import SINGLE_STEPS, start_up_s
+from .objective import SINGLE_STEPS
 from .race import RUN_TO_RUN
 
 TIMED = {  # objectives that count seconds, and what is added to a ratio of them
@@ -40,7 +40,7 @@ def counted(contender: Contender) -> tuple[float, Interval | None] | None:
             return None
         blocks = list(contender.rounds().values())
         return stats.median(blocks), stats.median_interval(blocks)
-    fixed = start_up_s(contender.setup) if objective == "time_to_result" else 0.0
+    fixed = contender.fixed_s if objective == "time_to_result" else 0.0
     interval = contender.interval
     return fixed + stats.median(samples), interval and (fixed + interval[0], fixed + interval[1])
 
