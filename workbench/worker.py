@@ -228,14 +228,14 @@ class Worker:
         cases held; resident in this process, backend included, on a CPU.
 
         There libraries keep what earlier cases needed, so only the first case of a worker can be
-        told: None for the others, and where the kernel does not tell.
+        told: None for the others, for ONNX Runtime on a GPU, and where the kernel does not tell.
         """
         if (elsewhere := task.memory_peak_bytes()) is not None:
             return elsewhere
         if self._on_gpu:
             cuda = importlib.import_module("torch").cuda
             return int(cuda.max_memory_allocated(self.device) - self._held_bytes)
-        return _resident_peak() if self._cases == 1 else None
+        return _resident_peak() if self._cases == 1 and self.device == "cpu" else None
 
 
 def _first_step_s(task: Task) -> float:

@@ -133,8 +133,19 @@ def test_a_device_that_was_not_measured_may_yet_keep_the_limits() -> None:
     assert decide(report, row).choice == "unknown"
 
 
-def test_whose_energy_cannot_be_read_leaves_and_is_not_picked() -> None:
-    row = scenario(objective="energy")
+@pytest.mark.parametrize("objective", ["energy", "memory"])
+def test_what_is_not_counted_of_a_gpu_leaves_and_is_not_picked(objective: str) -> None:
+    row = scenario(objective=objective)
     report = measured({GPU: steady(1.0, 1)}, row, gpus=["cuda:0"])
     assert leaving(report, row)[GPU.id].code == "not_counted"
     assert decide(report, row).choice == "unknown"
+
+
+def test_a_gpu_that_takes_little_of_its_own_memory_is_not_ahead_of_the_host() -> None:
+    row = scenario(objective="memory")
+    report = measured({A: steady(1.0), GPU: steady(1.0)}, row, gpus=["cuda:0"])
+    for contender, mib in ((A, 310), (GPU, 18)):
+        report.contenders[contender.id].memory_peak_bytes = mib << 20
+    found = decide(report, row)
+    assert (found.choice, found.pick, found.device_ratio) == ("unknown", A.id, None)
+    assert found.reasons[0].endswith("on the GPU: a GPU's memory is not compared with the host's.")

@@ -280,6 +280,8 @@ def why_out(contender: Contender, scenario: Scenario) -> str:
     why = None if contender.state == "failed" else beyond_limits(contender, scenario)
     if why is not None:
         return f"of {short(contender.case)}, {why}"
+    if (why := uncounted(contender)) is not None:
+        return why
     if contender.reason is not None:
         return contender.reason.message.rstrip(".")
     return "it was not reached" if not contender.blocks else "it is beyond a limit of the row"

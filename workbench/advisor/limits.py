@@ -32,11 +32,13 @@ def leaves_for_limits(contender: Contender, scenario: Scenario) -> str | None:
 
 def uncounted(contender: Contender) -> str | None:
     """Why it was measured and yet has no value; None if it has, or may still get one."""
-    if contender.objective != "energy" or contender.case.device_kind == "cpu":
+    if contender.case.device_kind == "cpu" or not contender.blocks:
         return None
-    if not contender.blocks or contender.rounds():
-        return None
-    return "only the processors' energy is read for each contender"
+    if contender.objective == "memory":
+        return "a GPU's memory is not compared with the host's"
+    if contender.objective == "energy" and not contender.rounds():
+        return "only the processors' energy is read for each contender"
+    return None
 
 
 def _too_large(contender: Contender, scenario: Scenario) -> str | None:
