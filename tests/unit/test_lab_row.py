@@ -143,6 +143,38 @@ def test_a_spent_budget_leaves_forms_out_with_the_reason() -> None:
     assert not labels(bench.cases) & {f"{name}/t4" for name in late}
 
 
+def test_a_form_that_was_built_is_not_told_as_left_out() -> None:
+    def build(request: dict[str, Any]):
+        dynamic = request["recipe"]["method"] == "dynamic"
+        return failure("bad_model", "no kernel") if dynamic else form(request["recipe"])
+
+    bench = Bench({"build": build}, thorough=True)
+    bench.cases = list(bench.lab.open().cases)
+    while not any(case.threads == 2 for case in bench.cases if case.quantization):
+        assert bench.join([], left_s=200.0)
+    bench.lab.advise(Advice([], "", None))  # other threads and options of most still wait
+    assert labs.NO_TIME not in bench.lab.left_out.values()
+
+
+def test_a_form_that_was_built_at_a_second_try_is_not_left_out() -> None:
+    bench = Bench(thorough=True)
+
+    def build(request: dict[str, Any]):
+        if len(bench.child.recipes()) != 2:
+            return form(request["recipe"])
+        bench.clock.at_s += 150.0
+        return failure("bad_model", "no kernel")
+
+    bench.child.said["build"] = build
+    bench.cases = list(bench.lab.open().cases)
+    while labs.NO_TIME not in bench.lab.left_out.values():
+        assert bench.join([], left_s=200.0)
+    while bench.join([], left_s=200.0):
+        pass
+    assert f"{STATIC}-products/t2" in labels(bench.cases)
+    assert labs.NO_TIME not in bench.lab.left_out.values()
+
+
 def test_after_a_build_that_took_too_long_no_other_is_begun() -> None:
     bench = Bench({"build": failure("timeout", "no answer within 10 s")})
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}

@@ -215,12 +215,15 @@ class ModelLab:
         return True
 
     def _leave_out(self, waiting: list[Entrant]) -> None:
-        for entrant in waiting:
-            self.left_out.setdefault(entrant.recipe.label, NO_TIME)
+        """Tell of the forms that nobody got to: others wait for a second way to run one."""
+        for recipe in (entrant.recipe for entrant in waiting):
+            if self._label(recipe) not in self._forms and recipe not in self._failed:
+                self.left_out.setdefault(recipe.label, NO_TIME)
         waiting.clear()
 
     def _keep(self, recipe: Recipe, told: Mapping[str, Any], began: float) -> None:
         self._forms[recipe.label] = told["file"]
+        self.left_out.pop(recipe.label, None)  # there may have been no time for it at first
         built = Built(
             recipe=recipe.label,
             seconds=time.monotonic() - began,
