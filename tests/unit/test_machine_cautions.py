@@ -72,7 +72,13 @@ def test_a_machine_in_order_gives_no_warning() -> None:
         ("13.0", "9.0", "whl/cu130"),
         ("12.4", "9.0", "whl/cu126"),
         ("13.1", "7.0", "whl/cu126"),  # CUDA 13 dropped Volta
-        ("11.8", "9.0", "update the NVIDIA driver"),
+        ("11.8", "9.0", "update the NVIDIA driver to one for CUDA 12.6"),
+        (
+            "12.8",
+            "12.0",
+            "update the NVIDIA driver to one for CUDA 13.0",
+        ),  # cu126 has no code for it
+        ("13.0", "10.0", "whl/cu130"),
         (None, None, "whl/cu130"),
     ],
 )
@@ -99,7 +105,11 @@ def test_hidden_and_simulated_gpus_do_not_ask_for_a_cuda_build() -> None:
 def test_a_driver_too_old_for_the_build() -> None:
     old = msgspec.structs.replace(CUDA, api_version="12.8")
     found = hardware_warnings(machine(GPU, cuda=old), torch("CUDA 13.0"))
-    assert "12.8" in only(found, "driver_too_old").message
+    warning = only(found, "driver_too_old")
+    assert "12.8" in warning.message and "whl/cu126" in warning.remedy
+    blackwell = msgspec.structs.replace(GPU, compute_capability="12.0")
+    found = hardware_warnings(machine(blackwell, cuda=old), torch("CUDA 13.0"))
+    assert only(found, "driver_too_old").remedy == "update the NVIDIA driver"
     assert hardware_warnings(machine(GPU, cuda=old), torch("CUDA 12.9")) == []
 
 

@@ -55,6 +55,7 @@ _ORT_OTHERS = (
     "onnxruntime-migraphx",
 )
 _TURING = (7, 5)  # the oldest compute capability that CUDA 13 still serves
+_BLACKWELL = (10, 0)  # the first that torch's CUDA 12.6 builds have no code for
 _CUDA_13 = (13, 0)
 _CUDA_12 = (12, 0)
 
@@ -90,28 +91,46 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
         )
     elif build and driver and build[0] > driver[0]:
         # Within one major version an older driver serves a newer build.
+        remedy = "update the NVIDIA driver"
+        if not _is_too_old(driver, gpus):
+            remedy += f", or {_torch_remedy(machine, gpus, software.executable)}"
         yield Warning(
             "driver_too_old",
             f"torch {torch.version} needs a driver for {torch.detail}, this one is for CUDA"
             f" {machine.cuda.api_version}: it cannot use {names}",
-            f"update the NVIDIA driver, or {_torch_remedy(machine, gpus, software.executable)}",
+            remedy,
             subject,
         )
 
 
 def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
-    """The command for the build that driver and cards can run (pytorch#178665: cu126, cu130).
+    """The command for the build that driver and cards can run (pytorch#182849: cu126 has code for
+    Maxwell to Hopper, cu130 for Turing to Blackwell).
 
     A driver of CUDA 12.0 runs a 12.6 build by minor-version compatibility.
     """
     driver = _numbers(machine.cuda.api_version)
-    if driver is not None and driver < _CUDA_12:
-        return "update the NVIDIA driver to one for CUDA 12.6 or later, then reinstall torch"
-    capabilities = [_numbers(gpu.compute_capability) for gpu in gpus]
-    old = any(c is not None and c < _TURING for c in capabilities)
+    if driver is not None and _is_too_old(driver, gpus):
+        least = "13.0" if _has_blackwell(gpus) else "12.6"
+        return f"update the NVIDIA driver to one for CUDA {least} or later, then reinstall torch"
+    old = not _has_blackwell(gpus) and any(c < _TURING for c in _capabilities(gpus))
     tag = "cu126" if old or (driver is not None and driver < _CUDA_13) else "cu130"
     index = f"https://download.pytorch.org/whl/{tag}"
     return f"{executable} -m pip install --force-reinstall torch --index-url {index}"
+
+
+def _is_too_old(driver: tuple[int, ...], gpus: list[Gpu]) -> bool:
+    """Whether it runs no build that has code for all of `gpus`."""
+    return driver < (_CUDA_13 if _has_blackwell(gpus) else _CUDA_12)
+
+
+def _has_blackwell(gpus: list[Gpu]) -> bool:
+    return any(c >= _BLACKWELL for c in _capabilities(gpus))
+
+
+def _capabilities(gpus: list[Gpu]) -> list[tuple[int, ...]]:
+    found = [_numbers(gpu.compute_capability) for gpu in gpus]
+    return [capability for capability in found if capability is not None]
 
 
 def _numbers(version: str | None) -> tuple[int, ...] | None:
