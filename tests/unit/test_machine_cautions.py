@@ -73,11 +73,7 @@ def test_a_machine_in_order_gives_no_warning() -> None:
         ("12.4", "9.0", "whl/cu126"),
         ("13.1", "7.0", "whl/cu126"),  # CUDA 13 dropped Volta
         ("11.8", "9.0", "update the NVIDIA driver to one for CUDA 12.6"),
-        (
-            "12.8",
-            "12.0",
-            "update the NVIDIA driver to one for CUDA 13.0",
-        ),  # cu126 has no code for it
+        ("12.8", "12.0", "update the NVIDIA driver to one for CUDA 13.0"),  # Blackwell
         ("13.0", "10.0", "whl/cu130"),
         (None, None, "whl/cu130"),
     ],
