@@ -334,7 +334,8 @@ def _advised(
     contenders = [report.contenders[case.id] for case in told]
     beside = report.contenders[FP32.id]
     left_out = {
-        "int8-static-s8s8": "signed activations have slower kernels on x86; --thorough measures it",
+        "int8-static-s8s8": "on x86 ONNX Runtime makes signed activations unsigned where it can, "
+        "and computes in FP32 elsewhere; --thorough measures it",
         "other calibrations": "ranges by percentile or entropy matter with outliers in real "
         "inputs; --thorough measures them",
     }

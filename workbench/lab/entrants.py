@@ -208,7 +208,8 @@ def _promising(field: Field, left_out: dict[str, str]) -> list[Recipe]:
             )
     if static.activations == "u8" and _takes(field, STATIC):
         left_out["int8-static-s8s8"] = (
-            "signed activations have slower kernels on x86; --thorough measures it"
+            "on x86 ONNX Runtime makes signed activations unsigned where it can, and computes in "
+            "FP32 elsewhere; --thorough measures it"
         )
     if _takes(field, STATIC):
         left_out["other calibrations"] = (

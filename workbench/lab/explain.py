@@ -162,11 +162,12 @@ def _losses(contender: Contender, mine: Profile, other: Profile, known: Evidence
     missing = lacking("int8", known.cpu)
     if missing is not None:
         yield f"This CPU has no {missing}: products in INT8 gain little over FP32."
-    recipe = known.built.get(form_of(contender.case))
-    if known.cpu.architecture in X86 and recipe and "s8s8" in recipe.recipe:
+    built = known.built.get(form_of(contender.case))
+    is_signed = built is not None and "s8s8" in built.recipe
+    if is_signed and known.cpu.architecture in X86 and (built.coverage or 1.0) < 1.0:
         yield (
-            "Its activations are signed; on x86 the fast kernels take unsigned ones (U8S8), "
-            "and these run others."
+            "Its activations are signed; where several operators read one, ONNX Runtime on x86 "
+            "finds no integer kernel and computes in FP32."
         )
     if mine.share(CONVERSIONS) > NOTABLE:
         yield (
