@@ -44,8 +44,8 @@ def open_session(
     WorkloadError.
 
     `model` is its bytes or its file.  A profile goes to a file whose name begins with `profile`.
-    ONNX Runtime falls back to the CPU silently; here the provider asked for must be the one used,
-    and run every node unless the model may be `shared` with the CPU.
+    ONNX Runtime falls back to the CPU with no more than a warning; here the provider asked for must
+    be the one used, and run every node unless the model may be `shared` with the CPU.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # too late once it is imported
     import onnxruntime

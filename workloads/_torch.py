@@ -69,8 +69,8 @@ def dtype_of(case: Case) -> Any:
 def set_tf32(enabled: bool) -> None:
     """Let FP32 products and convolutions on CUDA use TF32, or make them true FP32.
 
-    torch 2.9 replaced `allow_tf32` by `fp32_precision` and raises where both are used in one
-    process, so only one of them is ever touched.  Convolutions default to TF32 on CUDA.
+    torch 2.9 replaced `allow_tf32` by `fp32_precision` and raises where the two disagree, so only
+    one of them is ever touched.  Convolutions default to TF32 on CUDA.
     """
     import torch
 
@@ -169,8 +169,8 @@ def compiled(setup: Setup, function: Any, *example: Any) -> Any:
     """
     import torch
 
-    # Cases of one worker that share code count as its recompilations; the name before torch 2.6
-    # and its alias since.
+    # Cases of one worker that share code count as its recompilations; the name before torch 2.7
+    # (pytorch#143709) and its alias since.
     torch._dynamo.config.cache_size_limit = MOST_COMPILED
     with setup.phase("compile"):
         made = torch.compile(function, dynamic=False)

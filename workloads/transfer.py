@@ -44,10 +44,10 @@ class Transfer(Workload):
     """Copies of one array.  Without a mode as `.to(device)` does it: pageable memory, and the
     program waits; `pinned` is page-locked and only queued.
 
-    From pageable memory the driver copies through a pinned buffer of its own (CUDA C++ Programming
-    Guide, Page-Locked Host Memory).  On a CPU host and device share one memory: every way is a
-    copy within it, beside which the link can be seen.  `compute=yes` multiplies matrices on the
-    device meanwhile; `overlap_fraction` tells how much of the shorter part the longer one hid.
+    From pageable memory the driver copies through pinned memory of its own (CUDA Runtime API, API
+    synchronization behavior).  On a CPU host and device share one memory: every way is a copy
+    within it, beside which the link can be seen.  `compute=yes` multiplies matrices on the device
+    meanwhile; `overlap_fraction` tells how much of the shorter part the longer one hid.
     """
 
     name = "transfer"

@@ -1,7 +1,7 @@
 """The CPU, and how many of its cores this process may really use.
 
-OpenMP, OpenBLAS and oneTBB heed affinity but not a cgroup quota, so thread settings must
-come from `effective_cores`, which heeds both and Slurm.
+OpenMP, OpenBLAS and oneTBB before 2022.3 (oneTBB#190) heed affinity but not a cgroup quota, so
+thread settings must come from `effective_cores`, which heeds both and Slurm.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ a quota, swapping, heat.
 
 Every figure is a difference of two readings of the kernel's counters, so nothing runs meanwhile.
 Sources: proc(5) for /proc/stat and /proc/vmstat; kernel docs admin-guide/cgroup-v2.rst (cpu.stat)
-and scheduler/sched-bwc.rst (its v1 form); Intel SDM 3B 15.8 for the thermal events that the
-kernel counts under thermal_throttle.
+and scheduler/sched-bwc.rst (its v1 form); Intel SDM 3B, Thermal Monitoring and
+Protection, for the thermal events that the kernel counts under thermal_throttle.
 """
 
 from __future__ import annotations
