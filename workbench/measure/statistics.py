@@ -151,7 +151,12 @@ def outliers(values: Sequence[float]) -> list[int]:
 
 
 def autocorrelation(values: Sequence[float]) -> float:
-    """Lag-1 autocorrelation, its bias of -1/n put right (Kendall 1954), between 0 and 0.9."""
+    """Lag-1 autocorrelation, between 0 and 0.9, free of bias where there is none.
+
+    Its bias is -(1 + 4 rho) / n (Kendall 1954), of which 1/n is put right: with all of it, paired
+    intervals of six uncorrelated rounds would be 1.6 times as wide, of ten 1.2 times, to cover the
+    ratio of correlated ones 3 to 4 times more in a hundred.
+    """
     n = len(values)
     mean = math.fsum(values) / n
     from_mean = [value - mean for value in values]
