@@ -163,8 +163,8 @@ def _losses(contender: Contender, mine: Profile, other: Profile, known: Evidence
     if missing is not None:
         yield f"This CPU has no {missing}: products in INT8 gain little over FP32."
     built = known.built.get(form_of(contender.case))
-    is_signed = built is not None and "s8s8" in built.recipe
-    if is_signed and known.cpu.architecture in X86 and (built.coverage or 1.0) < 1.0:
+    is_signed = built is not None and "s8s8" in built.recipe and (built.coverage or 1.0) < 1.0
+    if is_signed and known.cpu.architecture in X86:
         yield (
             "Its activations are signed; where several operators read one, ONNX Runtime on x86 "
             "finds no integer kernel and computes in FP32."
