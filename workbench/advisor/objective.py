@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 from ..document import SetupTimes
 from ..measure.statistics import median, quantile
 
-OBJECTIVES = (
-    "throughput",
-    "latency",
-    "latency_p99",
-    "time_to_result",
-    "cost",
-    "memory",
-    "energy",
-)
+Objective = Literal[
+    "throughput", "latency", "latency_p99", "time_to_result", "cost", "memory", "energy"
+]
+OBJECTIVES: tuple[str, ...] = get_args(Objective)
 HOUR_S = 3600.0
 OF_A_STEP = ("throughput", "latency", "latency_p99")  # whose values are seconds of one step
 SECONDS = (*OF_A_STEP, "time_to_result")  # whose values are times

@@ -13,6 +13,7 @@ import msgspec
 
 from ..assets import path as asset
 from ..toml_file import Key, TomlError, TomlFile, read, shown
+from .objective import OBJECTIVES, Objective
 
 Share = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -53,9 +54,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     question: str
     textbook: Literal["cpu", "gpu", ""] | None  # "": no textbook has an answer; None: no question
     workload: str
-    objective: Literal[
-        "throughput", "latency", "latency_p99", "time_to_result", "cost", "memory", "energy"
-    ]
+    objective: Objective
     precisions: tuple[str, ...]
     params: dict[str, int | float | str] = {}
     batch: Count | None = None
@@ -88,7 +87,7 @@ NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, 
 _ABSENT = re.compile("Object missing required field `(.*)`")
 ENUMS = {
     "textbook": '"cpu", "gpu" or "" where none has an answer',
-    "objective": "throughput, latency, latency_p99, time_to_result, cost, memory or energy",
+    "objective": f"{', '.join(OBJECTIVES[:-1])} or {OBJECTIVES[-1]}",
     "threads": '"all" or whole numbers from 1',
 }
 
