@@ -199,7 +199,7 @@ class Engine:
         if self._request.every:
             self._warn_of_broken()
         if self._request.model is not None:
-            self._rows = [self._open_model(self._request.model, machine)]
+            self._rows = [self._open_model(self._request.model, self._rows[0], machine)]
         mark = ceilings.fingerprint(machine, software)
         self._rows = [row for row in self._rows if row.cases]
         for row in self._rows:
@@ -328,12 +328,13 @@ class Engine:
 
         Crossings(context, race_row=race_row, warn=self._warn).run(self._rows)
 
-    def _open_model(self, question: ModelQuestion, machine: Machine) -> RowPlan:
+    def _open_model(self, question: ModelQuestion, row: RowPlan, machine: Machine) -> RowPlan:
         """The row of a user's model; one with a single, failing contender if it cannot be read."""
         assert self._pool is not None  # noqa: S101 - made just before
         self._lab = ModelLab(
             question,
             self._request,
+            row,
             pool=self._pool,
             machine=machine,
             control=self._control,

@@ -90,8 +90,10 @@ def resolve(
     """
     check(request)
     prices = given_prices(request.prices, request.price_file)  # once: the file may be edited later
-    if request.ceilings or request.model is not None:
-        return []  # they depend on the machine, or on the model
+    if request.ceilings:
+        return []  # they depend on the machine
+    if request.model is not None:  # the cases once it was read
+        return [RowPlan(request.model.scenario(), catalog.load("model"), prices=prices)]
     return [replace(row, prices=prices) for row in _rows(request, scenarios, own)]
 
 

@@ -19,6 +19,7 @@ from workbench.lab.facts import Built
 from workbench.lab.lab import ModelLab
 from workbench.lab.question import ModelQuestion
 from workbench.lab.recipe import Recipe
+from workbench.plan import resolve
 from workbench.request import Request
 from workbench.workers import Answer, WorkerFailed
 
@@ -112,9 +113,11 @@ class Bench:
         self.told: list[ev.AnyEvent] = []
         machine = builders.machine(*gpus)
 
+        given = Request(model=asked, **request)
         self.lab = ModelLab(
             asked,
-            Request(model=asked, **request),
+            given,
+            resolve(given, {})[0],
             pool=self.child,  # type: ignore[arg-type]
             machine=msgspec.structs.replace(machine, cpu=cpu(cores=4)),
             control=self.clock,  # type: ignore[arg-type]

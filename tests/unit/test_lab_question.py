@@ -54,8 +54,9 @@ def test_a_model_has_thirty_seconds_unless_said_otherwise() -> None:
     assert Request(model=ModelQuestion("m.onnx"), thorough=True).budget == 300.0
 
 
-def test_its_row_comes_from_the_model_itself() -> None:
-    assert resolve(asked(), scenarios.load()) == []
+def test_its_row_is_filled_from_the_model_itself() -> None:
+    (row,) = resolve(asked(), scenarios.load())
+    assert (row.scenario.id, row.scenario.title, row.cases) == ("model", "m.onnx", [])
 
 
 # ------------------------------------------------------------- written down

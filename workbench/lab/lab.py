@@ -11,10 +11,8 @@ from typing import Any
 
 import msgspec
 
-from .. import catalog
 from .. import events as ev
 from ..advisor import race
-from ..advisor.scenarios import Scenario
 from ..advisor.verdict import exceeds_error_limit, is_admissible
 from ..contender import Contender
 from ..contract import Case
@@ -23,7 +21,6 @@ from ..document import Machine
 from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
 from ..preparation import worker_key
-from ..prices import given_prices
 from ..request import Request, UsageError
 from ..workers import Pool, WorkerFailed
 from .child import Child
@@ -54,6 +51,7 @@ class ModelLab:
         self,
         question: ModelQuestion,
         request: Request,
+        row: RowPlan,
         *,
         pool: Pool,
         machine: Machine,
@@ -72,11 +70,11 @@ class ModelLab:
         self._entrants: dict[str, Entrant] = {}  # by case id
         self._mixed = False
         self._waiting: list[Entrant] = []
-        self._prices = given_prices(request.prices, request.price_file)
         self._providers: dict[str, str] = {}  # usable beside the CPU's: word to its name
         self.left_out: dict[str, str] = {}
         self.facts: ModelFacts | None = None
-        self.scenario = self._scenario(None)
+        self._asked = row  # before anything was known of the model
+        self.scenario = row.scenario
 
     # ------------------------------------------------------------- the row
 
@@ -96,7 +94,11 @@ class ModelLab:
             facts = msgspec.structs.replace(facts, forms=[*facts.forms, form])
             self.left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
         self.facts = facts
-        self.scenario = self._scenario(facts)
+        self.scenario = msgspec.structs.replace(
+            self.scenario,
+            precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
+            batch=facts.batch,
+        )
         self._forms[facts.precision] = self._child.file
         self._emit(ev.ModelInspected(at_s=self._control.now(), facts=facts))
         self._field = self._found(facts, products)
@@ -129,23 +131,7 @@ class ModelLab:
         return row
 
     def _row(self) -> RowPlan:
-        return RowPlan(self.scenario, catalog.load("model"), entries=self, prices=self._prices)
-
-    def _scenario(self, facts: ModelFacts | None) -> Scenario:
-        name = "".join(c if c.isprintable() else "?" for c in Path(self._question.file).name)
-        own = facts.precision if facts else "fp32"
-        return Scenario(
-            id="model",
-            title=name,
-            question="Which form of the model to ship, and where to run it?",
-            textbook="",
-            workload="model",
-            objective=self._question.objective,  # type: ignore[arg-type]  # checked before
-            precisions=tuple(dict.fromkeys((own, "fp16", "int8"))),
-            params={"file": name},
-            batch=facts.batch if facts else None,
-            max_error=self._question.limit,
-        )
+        return replace(self._asked, scenario=self.scenario, entries=self)
 
     def _found(self, facts: ModelFacts, products: Mapping[str, int]) -> Field:
         request, machine = self._request, self._machine

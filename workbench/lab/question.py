@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+from ..advisor.scenarios import Scenario
 
 OBJECTIVES = ("latency", "throughput", "memory", "energy")
 MAX_ERROR = 0.02  # relative, unless the user says otherwise
@@ -47,6 +50,21 @@ class ModelQuestion:
                 raise ValueError(f"--shape: {name} is given twice")
             found[name] = axes
         return found
+
+    def scenario(self) -> Scenario:
+        """What it asks before anything is known of the model."""
+        name = "".join(c if c.isprintable() else "?" for c in Path(self.file).name)
+        return Scenario(
+            id="model",
+            title=name,
+            question="Which form of the model to ship, and where to run it?",
+            textbook="",
+            workload="model",
+            objective=self.objective,  # type: ignore[arg-type]  # checked before
+            precisions=("fp32", "fp16", "int8"),
+            params={"file": name},
+            max_error=self.limit,
+        )
 
     def check(self) -> None:
         """Raise ValueError for what no model could meet."""
