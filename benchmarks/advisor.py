@@ -29,6 +29,7 @@ from workbench import control  # noqa: E402
 from workbench.advisor import race, scenarios  # noqa: E402
 from workbench.advisor.scenarios import Scenario  # noqa: E402
 from workbench.advisor.verdict import is_admissible  # noqa: E402
+from workbench.contract import kind_of  # noqa: E402
 from workbench.control import Control  # noqa: E402
 from workbench.document import Verdict  # noqa: E402
 from workbench.engine import Engine  # noqa: E402
@@ -120,7 +121,7 @@ def exhaustive(place: Place, rows: dict[str, Scenario]) -> dict[str, dict[int, f
 
 
 def device(case: str) -> str:
-    return "cpu" if case.split("/")[1] == "cpu" else "gpu"
+    return kind_of(case.split("/")[1])
 
 
 def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import ceilings
+from .contract import is_simulated
 from .document import Ceilings, Machine
 from .plan import RowPlan, gpu_devices
 from .preparation import BUDGET
@@ -17,7 +18,7 @@ SHARE = 0.12  # of the budget
 
 def rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
     """The ceilings to measure on the devices of a request, simulated ones left out."""
-    devices = [d for d in gpu_devices(request, machine) if not d.startswith("fake:")]
+    devices = [d for d in gpu_devices(request, machine) if not is_simulated(d)]
     if not request.devices or "cpu" in request.devices:
         devices = ["cpu", *devices]
     return ceilings.plan(machine, devices, threads=max(request.threads, default=None), brief=brief)

@@ -17,7 +17,7 @@ import msgspec
 from . import catalog, journal
 from .advisor.scenarios import Scenario
 from .contender import Contender
-from .contract import Case, ParameterValue
+from .contract import Case, ParameterValue, kind_of
 from .document import Ceilings, DeviceCeilings, Machine, Software
 from .measure.statistics import quantile
 from .plan import RowPlan
@@ -92,7 +92,7 @@ def _row(
     cases = []
     for variant in workload.variants:
         for device in devices:
-            kind = "cpu" if device == "cpu" else "gpu"
+            kind = kind_of(device)
             if variant.device_kind != kind:
                 continue
             for setting in settings:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from . import events as ev
 from .advisor.objective import block_value, fixed_parts_s
-from .contract import Case, Work
+from .contract import Case, Work, is_simulated
 from .document import (
     AccuracyResult,
     BlockShape,
@@ -82,7 +82,7 @@ class Contender:
 
     @property
     def simulated(self) -> bool:
-        return self.case.device.startswith("fake:")
+        return is_simulated(self.case.device)
 
     @property
     def fixed_parts_s(self) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 BACKENDS = ("numpy", "torch", "onnxruntime")
@@ -33,6 +33,21 @@ class WorkloadError(Exception):
         super().__init__(message)
         self.code = code
         self.hint = hint
+
+
+def kind_of(device: str) -> str:
+    """`cpu` or `gpu`; the test device `fake:N` poses as a GPU."""
+    return "cpu" if device == "cpu" else "gpu"
+
+
+def is_cuda(device: str) -> bool:
+    """Whether it is `cuda:N`, by which torch names AMD's GPUs too."""
+    return device.startswith("cuda:")
+
+
+def is_simulated(device: str) -> bool:
+    """Whether it is the test device `fake:N`, which computes on the CPU."""
+    return device.startswith("fake:")
 
 
 @dataclass(frozen=True)
@@ -72,8 +87,11 @@ class Case:
 
     @property
     def device_kind(self) -> str:
-        """`cpu` or `gpu`; the test device `fake:N` poses as a GPU."""
-        return "cpu" if self.device == "cpu" else "gpu"
+        return kind_of(self.device)
+
+    def but_precision(self) -> Case:
+        """Equal for cases that differ in nothing else."""
+        return replace(self, precision="", quantization=None)
 
 
 def _listed(values: Mapping[str, ParameterValue]) -> str:

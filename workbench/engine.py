@@ -17,6 +17,7 @@ from . import events as ev
 from .advisor import elsewhere
 from .advisor.verdict import decide
 from .context import SLACK_S, Listener, RunContext
+from .contract import is_cuda
 from .control import Cancelled, Control
 from .crossings import Crossings
 from .devices import may_know_more, with_simulated, with_those_of_torch
@@ -247,7 +248,7 @@ class Engine:
             text = f"{request.trace} could not be written: {error.strerror}"
             self._warn(Warning("no_trace", text, "choose another --trace"))
             return
-        on_gpu = any(c.case.device.startswith("cuda") for c in self.report.contenders.values())
+        on_gpu = any(is_cuda(c.case.device) for c in self.report.contenders.values())
         command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
         nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
         trace = Trace(file=request.trace, nsys=nsys if on_gpu else None)

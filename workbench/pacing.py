@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from .contract import is_cuda
 from .measure.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
 from .measure.statistics import MIN_PAIRS
 from .plan import RowPlan
@@ -21,7 +22,7 @@ OVERDRAFT = 0.05  # of what the run has left, for the rounds that an interval ne
 
 def settle_s(device: str) -> float:
     """What a lead-in may take so that the clocks of `device` are up again."""
-    return GPU_SETTLE_S if device.startswith("cuda:") else 0.0
+    return GPU_SETTLE_S if is_cuda(device) else 0.0
 
 
 def longest_lead_in_s(device: str, sample_s: float) -> float:

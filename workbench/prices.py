@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .contract import kind_of
 from .hardware import Warning
 from .request import UsageError, check_device, unknown
 from .toml_file import TomlError, read
@@ -19,7 +20,7 @@ def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float |
 
     Of several `gpus` that share the work, as many times that.
     """
-    price = prices.get(device, prices.get("cpu" if device == "cpu" else "gpu"))
+    price = prices.get(device, prices.get(kind_of(device)))
     return price if price is None or device == "cpu" else price * gpus
 
 

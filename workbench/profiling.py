@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from . import events as ev
 from .contender import Contender
 from .context import GRACE_S, RunContext
+from .contract import is_cuda
 from .document import OperatorShare, Reason
 from .export.trace import TraceFile
 from .measure import statistics as stats
@@ -52,7 +53,7 @@ class Profiling:
             if contender.blocks and contender.state == "ok":
                 self.profile(contender, trace)
         for key in {worker_key(case, self._plan.scenario) for case in self._plan.cases}:
-            if key.device.startswith("cuda:"):
+            if is_cuda(key.device):
                 self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
 
     def has_time_for(self, contender: Contender) -> bool:

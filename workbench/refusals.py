@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .contract import Case, Workload
+from .contract import Case, Workload, is_cuda
 from .document import Cpu, Machine, Reason, Software
 from .machine.isa import bound_ops_per_s, lacking, native
 
@@ -24,7 +24,7 @@ def beforehand(
 ) -> Reason | None:
     """Why a case is not even tried; `held_bytes` is what other contenders hold on its device."""
     need, have = workload.work(case).memory_bytes, machine.memory.available_bytes
-    if case.device.startswith("cuda:"):
+    if is_cuda(case.device):
         torch = software.packages.get("torch") if software else None
         cpu_only = torch is not None and torch.detail == "CPU build"
         if case.backend == "torch" and cpu_only:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .contract import BACKENDS, PRECISIONS
+from .contract import BACKENDS, PRECISIONS, is_simulated
 from .lab.question import ModelQuestion
 from .values import numbers
 
@@ -233,7 +233,7 @@ def fake_devices(request: Request) -> dict[str, float]:
     """The simulated GPUs asked for, with their speed relative to this CPU."""
     found = {}
     for device in request.devices:
-        if device.startswith("fake:"):
+        if is_simulated(device):
             name, _, speed = device.partition("@")
             if name in found:
                 raise UsageError(f"{name} is given twice; a second one is fake:1")

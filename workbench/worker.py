@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import catalog
-from .contract import Setup, Task, WorkloadError, decode_case
+from .contract import Setup, Task, WorkloadError, decode_case, is_cuda
 from .measure.block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .measure.quiet import wait_until_quiet
 
@@ -65,7 +65,7 @@ class Worker:
     @property
     def _on_gpu(self) -> bool:
         """Whether torch has a GPU of its own here; ONNX Runtime tells nothing of its."""
-        return self.backend == "torch" and self.device.startswith("cuda:")
+        return self.backend == "torch" and is_cuda(self.device)
 
     def hello(self) -> dict[str, Any]:
         """Import the backend, wake the device, and say what is here."""

@@ -22,6 +22,7 @@ import psutil
 
 from . import catalog
 from .confine import confine
+from .contract import is_simulated
 from .endings import tail
 from .guardian import RUN_ID_VARIABLE
 from .journal import runs_folder
@@ -86,7 +87,7 @@ class WorkerProcess:
         # Unlinked from the start: nothing to clean up, however we end.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket.socketpair()
-        device = "cpu" if key.device.startswith("fake:") else key.device
+        device = "cpu" if is_simulated(key.device) else key.device
         environment = dict(os.environ)
         for name in PRECISION_VARIABLES:
             environment.pop(name, None)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from workbench.contract import Setup, decode_case
+from workbench.contract import Setup, decode_case, is_cuda
 from workbench.ranks import DESERTED
 from workbench.worker import describe
 
@@ -64,7 +64,7 @@ class Follower:
         wanted = decode_case(case)
         if self.rank >= world:
             return None
-        if wanted.device.startswith("cuda"):
+        if is_cuda(wanted.device):
             mine = replace(wanted, device=f"cuda:{self._device()}")
         else:
             mine = replace(wanted, threads=threads[self.rank])

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from workbench.contract import WorkloadError
+from workbench.contract import WorkloadError, is_cuda
 from workbench.endings import ending, tail
 from workbench.ranks import BOOTSTRAP, Launch, launch_of
 
@@ -81,7 +81,7 @@ class Session:
                 self._start(size)
             else:
                 self._call(self.launch)
-            backend = "nccl" if self.device.startswith("cuda") else "gloo"
+            backend = "nccl" if is_cuda(self.device) else "gloo"
             self.ask(self.ranks, op="join", backend=backend)
         except WorkloadError as error:
             raise self._fail(error) from None

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import Case, WorkloadError
+from workbench.contract import Case, WorkloadError, is_cuda
 
 CPU = "CPUExecutionProvider"
 # By the words of a case's mode; without one the device decides.
@@ -34,7 +34,7 @@ def provider_of(case: Case) -> str:
     named = [PROVIDERS[word] for word in (case.mode or "").split("+") if word in PROVIDERS]
     if named:
         return named[0]
-    return "CUDAExecutionProvider" if case.device.startswith("cuda") else CPU
+    return "CUDAExecutionProvider" if is_cuda(case.device) else CPU
 
 
 def open_session(

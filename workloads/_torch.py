@@ -6,7 +6,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError
+from workbench.contract import (
+    Case,
+    DeviceTimer,
+    Profile,
+    Setup,
+    Task,
+    WorkloadError,
+    is_cuda,
+    is_simulated,
+)
 
 from . import _profiling
 from ._network import Conv, Layer, Pool
@@ -30,7 +39,7 @@ def device_of(case: Case) -> Any:
     """The torch device of a case; the test device `fake:N` computes on the CPU."""
     import torch
 
-    if not case.device.startswith("cuda"):
+    if not is_cuda(case.device):
         return torch.device("cpu")
     device = torch.device(case.device)
     if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
@@ -53,7 +62,7 @@ def device_of(case: Case) -> Any:
 
 def arithmetic(case: Case) -> str:
     """The precision really computed in: the fake GPU does all below FP64 in FP32."""
-    if case.device.startswith("fake") and case.precision != "fp64":
+    if is_simulated(case.device) and case.precision != "fp64":
         return "fp32"
     return case.precision
 

@@ -25,6 +25,7 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
+    is_cuda,
 )
 from workbench.ranks import launch_of
 
@@ -114,7 +115,7 @@ class Scaling(Workload):
 
 def first_device(case: Case) -> str:
     """Where rank 0 computes; the test device `fake:N` computes on the CPU."""
-    return case.device if case.device.startswith("cuda") else "cpu"
+    return case.device if is_cuda(case.device) else "cpu"
 
 
 class DataParallel(Task):
@@ -214,7 +215,7 @@ class DataParallel(Task):
     def memory_peak_bytes(self) -> int | None:
         """Of the GPU that holds most, or of all ranks together, which share a CPU's memory."""
         peaks: list[int] = self.ask("memory_peak")
-        return max(peaks) if self.case.device.startswith("cuda") else sum(peaks)
+        return max(peaks) if is_cuda(self.case.device) else sum(peaks)
 
     def check(self) -> Accuracy:
         import numpy as np

@@ -16,6 +16,7 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
+    is_cuda,
 )
 
 from ._product import LIMITS, Probe, draw
@@ -69,7 +70,7 @@ class Transfer(Workload):
         size = float(elements_of(case) * BYTES)
         copied = size * len(ways)
         ends = [end for way in ways for end in way]
-        on_device = ends.count("device") if case.device.startswith("cuda") else len(ends)
+        on_device = ends.count("device") if is_cuda(case.device) else len(ends)
         over_link = case.device_kind == "gpu" and ways != WAYS["within"]
         n = side_of(case)
         return Work(

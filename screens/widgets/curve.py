@@ -9,7 +9,7 @@ import msgspec
 from textual.content import Content
 
 from workbench import units
-from workbench.contract import ParameterValue
+from workbench.contract import ParameterValue, kind_of
 from workbench.document import Curve, Sweep
 from workbench.export.curves import LABEL, chart_lines, findings, marked, value_text
 
@@ -86,7 +86,7 @@ def curve_marks(sweep: Sweep) -> dict[str, Content]:
 
 
 def _kind(curve: Curve) -> str:
-    return "cpu" if curve.contender.partition("/")[0] == "cpu" else "gpu"
+    return kind_of(curve.contender.partition("/")[0])
 
 
 def _coloured(label: str, drawn: str, styles: Mapping[str, str]) -> Content:

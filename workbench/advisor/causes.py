@@ -130,7 +130,7 @@ def _precision(found: Evidence) -> Iterator[str]:
         for c in found.row.contenders
         if c is not pick
         and c.state != "failed"
-        and _but_precision(c.case) == _but_precision(pick.case)
+        and c.case.but_precision() == pick.case.but_precision()
     ]
     alike.sort(key=lambda contender: contender.case.id)
     if pick.case.precision in REDUCED:
@@ -194,7 +194,3 @@ def _threads(found: Evidence) -> Iterator[str]:
 
 def _threads_of(case: Case) -> str:
     return f"{case.threads} thread{'' if case.threads == 1 else 's'}"
-
-
-def _but_precision(case: Case) -> Case:
-    return replace(case, precision="", quantization=None)

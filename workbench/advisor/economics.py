@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .. import units
 from ..contender import ENERGY, Contender
+from ..contract import kind_of
 from ..document import CaseCost, ObjectivePick, Reason, Verdict
 from ..measure.statistics import Ratio, median
 from . import race
@@ -106,7 +107,7 @@ def _cheapest(eligible: Sequence[Contender]) -> ObjectivePick:
     unit = f"per million {item}"
     unpriced = dict.fromkeys(c.case.device for c in eligible if c.price_per_hour is None)
     if unpriced:
-        missing = list(dict.fromkeys("cpu" if d == "cpu" else "gpu" for d in unpriced))
+        missing = list(dict.fromkeys(kind_of(d) for d in unpriced))
         hint = "add " + " ".join(f"--price {kind}=..." for kind in missing)
         reason = Reason("no_price", f"no price was given for {' and '.join(unpriced)}", hint)
         return _unknown(BY_PRICE, unit, reason)

@@ -20,6 +20,7 @@ import msgspec
 
 from .. import journal, replay
 from ..assets import path as asset
+from ..contract import is_simulated
 from ..document import Document, Machine, Measurement, Warning
 from ..report import Report
 from ..request import UsageError
@@ -125,7 +126,7 @@ def is_valid(measured: Measurement) -> bool:
     """Whether it was measured to its end on a real device, came out right, and its samples are
     what they say they are."""
     counts = [block.n for block in measured.blocks]
-    if measured.status != "ok" or measured.simulated or measured.case.device.startswith("fake:"):
+    if measured.status != "ok" or measured.simulated or is_simulated(measured.case.device):
         return False
     if measured.accuracy is None or not measured.accuracy.passed:
         return False

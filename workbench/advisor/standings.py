@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..contender import Block, Contender
-from ..contract import Case
 from ..document import Cpu, Reason
 from ..machine.isa import lacking
 from ..measure import statistics as stats
@@ -86,9 +85,9 @@ def beaten(
 def slower_precisions(contenders: Sequence[Contender], cpu: Cpu | None) -> Iterator[Leaving]:
     """After one block: reduced precisions far behind FP32 done the same way."""
     measured = [c for c in contenders if c.samples_s]  # a turn may have been discarded each time
-    like = {_but_precision(c.case): c for c in measured if c.case.precision == "fp32"}
+    like = {c.case.but_precision(): c for c in measured if c.case.precision == "fp32"}
     for contender in measured:
-        beside = like.get(_but_precision(contender.case))
+        beside = like.get(contender.case.but_precision())
         if contender.case.precision not in REDUCED or beside is None:
             continue
         certain = len(contender.samples_s) >= CERTAIN_SAMPLES
@@ -98,11 +97,6 @@ def slower_precisions(contenders: Sequence[Contender], cpu: Cpu | None) -> Itera
         reason = slower_precision(contender.case, factor, "in its first block", cpu)
         if reason is not None:
             yield Leaving(contender, reason)
-
-
-def _but_precision(case: Case) -> tuple[object, ...]:
-    tuning = tuple(case.tuning.items())
-    return case.workload, case.device, case.backend, case.threads, case.batch, case.mode, tuning
 
 
 def hopeless(

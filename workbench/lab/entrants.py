@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ..contract import is_cuda
 from ..document import Cpu
 from ..machine.isa import X86, lacking, native
 from .facts import ModelFacts
@@ -94,7 +95,7 @@ def _on_gpu(gpu: str, field: Field) -> Iterator[Entrant]:
     yield Entrant(ORIGINAL, gpu)
     if field.facts.precision == "fp32":
         yield Entrant(Recipe("fp16"), gpu)
-    if gpu.startswith("cuda:"):
+    if is_cuda(gpu):
         for word in field.providers:
             if word in ON_GPU:
                 yield Entrant(ORIGINAL, gpu, mode=word)

@@ -15,7 +15,7 @@ from .. import events as ev
 from ..advisor import race
 from ..advisor.verdict import exceeds_error_limit, is_admissible
 from ..contender import Contender
-from ..contract import Case
+from ..contract import Case, is_cuda
 from ..control import Control
 from ..document import Machine
 from ..machine.host import package_energy_j
@@ -144,7 +144,7 @@ class ModelLab:
             if self._question.objective == "energy":
                 self.left_out[gpu] = "only the processors' energy is read for each contender"
                 continue
-            if gpu.startswith("cuda:") and "cuda" not in self._providers:
+            if is_cuda(gpu) and "cuda" not in self._providers:
                 self.left_out[gpu] = (
                     "onnxruntime here has no CUDAExecutionProvider: install onnxruntime-gpu, "
                     "and not onnxruntime beside it"
@@ -349,7 +349,7 @@ class ModelLab:
 
     def provider(self, case: Case) -> str:
         """ONNX Runtime's name of what ran `case`."""
-        if case.device.startswith("cuda:") and case.mode is None:
+        if is_cuda(case.device) and case.mode is None:
             return self._providers.get("cuda", "CUDAExecutionProvider")
         return self._providers.get(case.mode or "", "CPUExecutionProvider")
 
