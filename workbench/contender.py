@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 from . import events as ev
-from .advisor.objective import block_value, fixed_parts_s
+from .advisor.objective import START_UP_SPREAD, block_value, fixed_parts_s
+from .advisor.race import Rounds
 from .contract import Case, Work, is_simulated
 from .document import (
     AccuracyResult,
@@ -93,7 +94,7 @@ class Contender:
         """Seconds that come once, however many steps are made."""
         return math.fsum(self.fixed_parts_s)
 
-    def rounds(self) -> dict[int, float]:
+    def rounds(self) -> Rounds:
         """One value per round under the row's objective: what the race compares."""
         fixed_s = self.fixed_s
         values = {
@@ -107,7 +108,10 @@ class Contender:
             )
             for block in self.blocks
         }
-        return {number: value for number, value in values.items() if value is not None}
+        found = Rounds({number: each for number, each in values.items() if each is not None})
+        if self.objective == "time_to_result" and found:
+            found.spread = START_UP_SPREAD * fixed_s / stats.median(list(found.values()))
+        return found
 
     def step_rounds(self) -> dict[int, float]:
         """The median step of each round in seconds, whatever the row counts."""

@@ -169,7 +169,7 @@ class Crossings:
             step_s *= self._speeds.get(contender.case.device, 1.0)  # a simulated one takes longer
             setup = contender.setup
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
-            started_s = (setup.import_s or 0.0) if row.scenario.weighs_memory else 0.0
+            started_s = (setup.import_s or 0.0) if row.scenario.keeps_apart else 0.0
             turn_s = max(SHORTEST_BLOCK_S, step_s)
             if row.scenario.objective == "latency_p99":
                 turn_s = max(turn_s, min(TAIL_SAMPLES * step_s, LONGEST_TAIL_BLOCK_S))

@@ -57,7 +57,7 @@ class Runner:
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     threads = case.threads if case.backend == "numpy" else None
-    alone = scenario is not None and scenario.weighs_memory
+    alone = scenario is not None and scenario.keeps_apart
     return WorkerKey(case.device, case.backend, threads, case.id if alone else "")
 
 

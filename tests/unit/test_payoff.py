@@ -109,7 +109,7 @@ def test_fixed_costs_that_differ_as_observations_do_are_no_pair() -> None:
     assert verdict({CPU: steady(0.01), GPU: steady(0.001)}, setups=brief).payoffs == []
 
 
-@pytest.mark.parametrize(("first_s", "choice"), [(0.6, "gpu"), (2.1, "cpu")])
+@pytest.mark.parametrize(("first_s", "choice"), [(0.2, "gpu"), (4.1, "cpu")])
 def test_the_device_named_for_one_run_is_the_one_that_has_paid_off_by_then(
     first_s: float, choice: str
 ) -> None:

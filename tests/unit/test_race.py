@@ -206,3 +206,24 @@ def test_the_ranking_does_not_hang_on_the_order_of_the_contenders(order: list[st
         for position, case in enumerate(order)
     }
     assert race.ranking(rounds) == ["a", "b", "c", "d"]
+
+
+def started(values: list[float], spread: float) -> race.Rounds:
+    rounds = race.Rounds(enumerate(values))
+    rounds.spread = spread
+    return rounds
+
+
+def test_what_was_seen_once_bounds_what_rounds_can_tell() -> None:
+    one, other = started([1.2, 1.21, 1.19, 1.2], 0.1), started([1.0] * 4, 0.1)
+    ratio = race.ratio_between(one, other)
+    assert ratio.low < 1 < ratio.high < 2
+    assert race.is_close(ratio)
+    assert race.is_exhausted(ratio)
+    assert race.settled(race.decisive_ratio(one, other))
+    far = race.ratio_between(started([2.0] * 4, 0.1), other)
+    assert far.low > 1
+    assert not race.is_close(far)
+    plain = race.ratio_between(dict(one), dict(other))
+    assert plain.low > 1.1
+    assert not race.is_exhausted(plain)

@@ -45,7 +45,7 @@ def course(row: Row) -> Course | None:
 
 def is_cut_short(row: Row) -> bool:
     """Whether the run ended before the race did."""
-    return row.ended_by is None and any(c.state == CUT_SHORT for c in row.contenders)
+    return row.ended_by in (None, CUT_SHORT) and any(c.state == CUT_SHORT for c in row.contenders)
 
 
 def has_left(contender: Contender) -> bool:

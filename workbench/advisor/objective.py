@@ -13,6 +13,9 @@ Objective = Literal[
 ]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
 HOUR_S = 3600.0
+# Standard deviation of the logarithm of a start-up from process to process; torch's import spread
+# by 0.087 within runs on two cores of a cloud machine (16 starts).
+START_UP_SPREAD = 0.1
 OF_A_STEP = ("throughput", "latency", "latency_p99")  # whose values are seconds of one step
 SECONDS = (*OF_A_STEP, "time_to_result")  # whose values are times
 SINGLE_STEPS = ("latency", "latency_p99")  # whose samples are one step each

@@ -9,8 +9,9 @@ ALPHA however long the race goes on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from ..measure.statistics import AMBIGUOUS, MIN_PAIRS, SAME, Ratio, median, paired_ratio
@@ -20,10 +21,22 @@ ALPHA = 0.05
 # elsewhere, the host is in another state (Mytkowicz et al. 2009; Kalibera and Jones 2013).  The
 # standard deviation of its logarithm; `make benchmark` (coverage) shows whether it is enough.
 RUN_TO_RUN = 0.004
+Z95 = 1.96  # half-width of a 95 % interval in standard deviations
 TOLERANCE = 0.05  # closer than this is a tie: not worth a user's second thought
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
 
-Rounds = Mapping[int, float]  # round number to the block's value, seconds
+
+ByRound = Mapping[int, float]  # round number to the block's value
+
+
+class Rounds(dict[int, float]):
+    """Round number to the block's value.
+
+    `spread`: standard deviation of the logarithm that another run would show for what these rounds
+    share because it was seen once, such as a start-up; more rounds do not narrow it.
+    """
+
+    spread: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -35,12 +48,19 @@ class Beaten:
     ratio: Ratio
 
 
-def ratio_between(first: Rounds, second: Rounds, confidence: float = 0.95) -> Ratio | None:
+def ratio_between(first: ByRound, second: ByRound, confidence: float = 0.95) -> Ratio | None:
     """Time of the first over time of the second, from the rounds both took part in; the interval
     is meant to hold for another run as well."""
     common = sorted(first.keys() & second.keys())
     ratio = paired_ratio([first[r] for r in common], [second[r] for r in common], confidence)
-    return ratio and ratio.widened(RUN_TO_RUN, confidence)
+    if ratio is None:
+        return None
+    spread = math.hypot(_spread(first), _spread(second))
+    return replace(ratio.widened(math.hypot(RUN_TO_RUN, spread), confidence), spread=spread)
+
+
+def _spread(rounds: ByRound) -> float:
+    return rounds.spread if isinstance(rounds, Rounds) else 0.0
 
 
 def confidence_at(look: int, pairs: int) -> float:
@@ -48,7 +68,7 @@ def confidence_at(look: int, pairs: int) -> float:
     return 1 - ALPHA / (max(pairs, 1) * look * (look + 1))
 
 
-def decisive_ratio(first: Rounds, second: Rounds) -> Ratio | None:
+def decisive_ratio(first: ByRound, second: ByRound) -> Ratio | None:
     """The ratio with an interval that holds over all looks at these two, not just this one."""
     look = len(first.keys() & second.keys()) - MIN_PAIRS + 1
     return ratio_between(first, second, confidence_at(max(look, 1), 1))
@@ -58,7 +78,7 @@ def pair_count(contenders: int) -> int:
     return contenders * (contenders - 1) // 2
 
 
-def beaten(rounds: Mapping[str, Rounds], *, look: int, pairs: int) -> list[Beaten]:
+def beaten(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> list[Beaten]:
     """The contenders that are slower than another one beyond doubt at this look.
 
     `pairs` is the number of pairs at the start of the race, not of those still in it.
@@ -81,7 +101,7 @@ def beaten(rounds: Mapping[str, Rounds], *, look: int, pairs: int) -> list[Beate
     return list(worst.values())
 
 
-def ranking(rounds: Mapping[str, Rounds]) -> list[str]:
+def ranking(rounds: Mapping[str, ByRound]) -> list[str]:
     """Contenders from fastest to slowest, each pair compared in the rounds both took part in.
 
     Contenders that dropped out took part in fewer rounds, maybe at a noisier time, so medians
@@ -103,7 +123,7 @@ def ranking(rounds: Mapping[str, Rounds]) -> list[str]:
     return order
 
 
-def relative(first: Rounds, second: Rounds) -> float:
+def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, however few rounds there are."""
     ratio = ratio_between(first, second)
     if ratio is not None:
@@ -126,10 +146,18 @@ def is_close(ratio: Ratio | None) -> bool:
         return False
     within = 1 / (1 + TOLERANCE) <= ratio.value <= 1 + TOLERANCE
     holds_one = ratio.low <= 1 <= ratio.high
-    narrow = ratio.low >= 1 / UNDECIDED and ratio.high <= UNDECIDED
+    bound = UNDECIDED * math.exp(Z95 * ratio.spread)  # what cannot be known better is no reason
+    narrow = ratio.low >= 1 / bound and ratio.high <= bound
     return narrow and (within or holds_one)
 
 
 def settled(ratio: Ratio | None) -> bool:
     """Whether more rounds could no longer change the decision between two contenders."""
-    return ratio is not None and ratio.word(TOLERANCE) != AMBIGUOUS
+    return ratio is not None and (ratio.word(TOLERANCE) != AMBIGUOUS or is_exhausted(ratio))
+
+
+def is_exhausted(ratio: Ratio) -> bool:
+    """Whether more rounds would hardly narrow the interval: what was seen once spreads it more than
+    the rounds do."""
+    half, fixed = math.log(ratio.high / ratio.low) / 2, Z95 * ratio.spread
+    return fixed > 0 and half**2 - fixed**2 <= fixed**2

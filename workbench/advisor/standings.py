@@ -165,7 +165,9 @@ def is_proven(contenders: Sequence[Contender], claims: int) -> bool:
         return True
     first, second = (known[case].rounds() for case in (order[0], others[0]))
     ratio = race.ratio_between(second, first, 1 - race.ALPHA / claims)
-    return ratio is not None and (ratio.low > 1 or ratio.pairs >= PATIENCE)
+    if ratio is None:
+        return False
+    return ratio.low > 1 or ratio.pairs >= PATIENCE or race.is_exhausted(ratio)
 
 
 def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
@@ -195,7 +197,7 @@ def _is_no_better(other: race.Rounds, leader: race.Rounds) -> bool:
     ratio = race.ratio_between(other, leader)
     if ratio is None:
         return False
-    if race.is_tie(ratio, patient=ratio.pairs < PATIENCE):
+    if race.is_tie(ratio, patient=ratio.pairs < PATIENCE) or race.is_exhausted(ratio):
         return True
     decisive = race.decisive_ratio(other, leader)
     if ratio.pairs < ENOUGH_ROUNDS or decisive is None:

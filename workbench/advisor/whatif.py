@@ -12,8 +12,8 @@ from ..contender import Contender
 from ..measure import statistics as stats
 from .course import name_of
 from .facts import WhatIf
-from .objective import SINGLE_STEPS
-from .race import RUN_TO_RUN
+from .objective import SINGLE_STEPS, START_UP_SPREAD
+from .race import RUN_TO_RUN, Z95
 
 TIMED = {  # objectives that count seconds, and what is added to a ratio of them
     "throughput": "",
@@ -40,9 +40,12 @@ def counted(contender: Contender) -> tuple[float, Interval | None] | None:
             return None
         blocks = list(contender.rounds().values())
         return stats.median(blocks), stats.median_interval(blocks)
-    fixed = contender.fixed_s if objective == "time_to_result" else 0.0
-    interval = contender.interval
-    return fixed + stats.median(samples), interval and (fixed + interval[0], fixed + interval[1])
+    value, interval = stats.median(samples), contender.interval
+    if objective != "time_to_result":
+        return value, interval
+    fixed_s = contender.fixed_s
+    low, high = (fixed_s * math.exp(sign * Z95 * START_UP_SPREAD) for sign in (-1, 1))
+    return fixed_s + value, interval and (low + interval[0], high + interval[1])
 
 
 def compared(found: Sequence[WhatIf], pick: Contender | None) -> list[WhatIf]:

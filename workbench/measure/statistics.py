@@ -186,19 +186,23 @@ def trend(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Ratio:
-    """`value` = time of the first over time of the second, with the bounds of its interval."""
+    """`value` = time of the first over time of the second, with the bounds of its interval.
+
+    `spread`: the part of it that more pairs do not narrow, a standard deviation of the logarithm.
+    """
 
     value: float
     low: float
     high: float
     pairs: int
+    spread: float = 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
         return self.low, self.high
 
     def inverse(self) -> Ratio:
-        return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.pairs)
+        return replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
     def widened(self, log_sd: float, confidence: float = 0.95) -> Ratio:
         """With an independent error of this standard deviation (of the logarithm) taken in."""
