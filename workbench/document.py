@@ -63,6 +63,7 @@ class WarmUp(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     first_s: float | None = None  # the very first step
     steady: bool = False  # consecutive windows agreed
+    step_s: float | None = None  # at its end
 
 
 class AccuracyResult(msgspec.Struct, frozen=True):

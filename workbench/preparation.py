@@ -199,6 +199,7 @@ class Preparation:
                     seconds=warmed["seconds"],
                     first_s=warmed["first_s"] / self._speeds.get(runner.case.device, 1.0),
                     steady=warmed["steady"],
+                    step_s=warmed["step_s"] / self._speeds.get(runner.case.device, 1.0),
                 ),
                 iterations_per_sample=warmed["iterations"],
                 memory_peak_bytes=result["memory_peak_bytes"],

@@ -93,11 +93,7 @@ def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> 
         return None
     missing = lacking(case.precision, cpu) if cpu and case.device_kind == "cpu" else None
     name = case.precision if case.quantization is None else f"{case.quantization} {case.precision}"
-    why = (
-        f": this CPU has no {missing}"
-        if missing
-        else f": {case.backend} has no fast path for it here"
-    )
+    why = f": this CPU has no {missing}" if missing else ""
     return Reason(
         "slower_precision",
         f"{name} is {factor:.0f}x slower than fp32 {where}{why}",

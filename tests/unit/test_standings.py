@@ -6,7 +6,7 @@ import msgspec
 from builders import case, machine, report, scenario, steady
 
 from workbench.advisor import standings
-from workbench.document import Isa, SetupTimes
+from workbench.document import Isa, SetupTimes, WarmUp
 
 ROW = scenario()
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
@@ -170,6 +170,22 @@ def test_the_far_slower_go_after_their_first_block() -> None:
 def test_few_samples_or_one_fast_one_condemn_nobody() -> None:
     contenders = field({A: [[1.0] * 3], B: [[9.0] * 2], C: [[9.0, 9.0, 1.5]]})
     assert leaving(standings.far_slower(contenders, ROW)) == []
+
+
+def test_a_first_block_that_its_warm_up_contradicts_is_not_believed() -> None:
+    slow = case("cpu-b", "bf16")
+    like = case("cpu-b")
+    contenders = field({like: [[1.0] * 3], slow: [[50.0] * 3]})
+    contenders[1].warmup = WarmUp(step_s=1.1)
+    assert leaving(standings.far_slower(contenders, ROW)) == []
+    assert leaving(standings.slower_precisions(contenders, None)) == []
+    contenders[1].warmup = WarmUp(step_s=40.0)
+    assert leaving(standings.far_slower(contenders, ROW)) == [slow.id]
+    assert leaving(standings.slower_precisions(contenders, None)) == [slow.id]
+    again = field({like: [[1.0] * 3] * 2, slow: [[50.0] * 3, [49.0] * 3]})
+    again[1].warmup = WarmUp(step_s=1.1)
+    (left,) = standings.far_slower(again, ROW)
+    assert left.reason.message.endswith("in its best of two blocks")
 
 
 def test_with_two_blocks_the_rounds_decide() -> None:

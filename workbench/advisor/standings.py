@@ -90,13 +90,24 @@ def slower_precisions(contenders: Sequence[Contender], cpu: Cpu | None) -> Itera
         beside = like.get(contender.case.but_precision())
         if contender.case.precision not in REDUCED or beside is None:
             continue
-        certain = len(contender.samples_s) >= CERTAIN_SAMPLES
-        if not certain and (cpu is None or lacking(contender.case.precision, cpu) is None):
-            continue  # a few long steps may be the fault of other load
+        if not is_plausible(contender) and (
+            cpu is None or lacking(contender.case.precision, cpu) is None
+        ):
+            continue  # the fault may be other load's
         factor = min(contender.samples_s) / min(beside.samples_s)
         reason = slower_precision(contender.case, factor, "in its first block", cpu)
         if reason is not None:
             yield Leaving(contender, reason)
+
+
+def is_plausible(contender: Contender) -> bool:
+    """Whether its first block may be believed at once: several steps, and not all of them far
+    slower than at the end of its warm-up, as where another program held a core that its threads
+    wait for."""
+    samples, warm_s = contender.blocks[0].samples_s, contender.warmup.step_s
+    if len(samples) < CERTAIN_SAMPLES:
+        return False
+    return warm_s is None or min(samples) <= FAR * warm_s
 
 
 def hopeless(
@@ -130,12 +141,13 @@ def hopeless(
 
 def far_slower(contenders: Sequence[Contender], scenario: Scenario) -> Iterator[Leaving]:
     """After their first block: those whose fastest sample is far behind what the best of their
-    group did in the same round."""
+    group did in the same round.  Whose block is not plausible has a second one."""
     for group in groups(contenders, scenario):
         for contender in group:
-            if len(contender.blocks) != 1 or contender.objective not in OF_A_STEP:
+            blocks = len(contender.blocks)
+            if not blocks or blocks > 2 or contender.objective not in OF_A_STEP:
                 continue
-            number = contender.blocks[0].round
+            number = contender.blocks[-1].round
             beside = {
                 other.case.id: value
                 for other in group
@@ -143,8 +155,10 @@ def far_slower(contenders: Sequence[Contender], scenario: Scenario) -> Iterator[
             }
             best = min(beside, key=beside.__getitem__)
             factor = min(contender.samples_s) / beside[best]
-            if factor >= FAR and len(contender.samples_s) >= CERTAIN_SAMPLES:
-                text = f"{factor:.1f}x slower than {name_of(best)} in its first block"
+            certain = is_plausible(contender) == (blocks == 1)
+            if factor >= FAR and certain and len(contender.samples_s) >= CERTAIN_SAMPLES:
+                which = "first block" if blocks == 1 else "best of two blocks"
+                text = f"{factor:.1f}x slower than {name_of(best)} in its {which}"
                 yield Leaving(contender, Reason("far_slower", text))
 
 
