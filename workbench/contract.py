@@ -259,7 +259,13 @@ class DeviceTimer(ABC):
 
 
 class Task(ABC):
-    """A prepared case inside a worker: everything is loaded, the next `step` can be timed."""
+    """A prepared case inside a worker: everything is loaded, the next `step` can be timed.
+
+    `waits`: a `step` itself waits for the device (reads a result back) or for its data, so that
+    what it takes on the host is not what queueing takes.
+    """
+
+    waits: bool = False
 
     @abstractmethod
     def step(self) -> None:

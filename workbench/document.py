@@ -78,12 +78,13 @@ class Clocks(msgspec.Struct, frozen=True):
     """Median seconds per step by each clock, where the device has one of its own.
 
     `issue_s` is what the host took to queue a step: close to `device_s`, launches limit the rate.
+    None where the step itself waits, for the device or for its data.
     """
 
     counted: str  # "host" or "device": the clock of the samples
     host_s: float  # until all work was finished
     device_s: float
-    issue_s: float
+    issue_s: float | None
 
 
 class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -93,6 +93,8 @@ class Pictures:
 class ConvNetTraining(TrainingTask):
     """One step is one optimiser step on one batch, fetched from the loaders."""
 
+    waits = True  # for the loaders
+
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
 
