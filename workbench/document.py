@@ -92,7 +92,7 @@ class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True):
 
     round: int
     n: int
-    energy_j: float | None = None  # of one step, in rows that count it; left out where not read
+    energy_j: float | None = None  # of one step on the CPU; left out where it cannot be read
 
 
 class Against(msgspec.Struct, frozen=True):
@@ -120,7 +120,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     clock_before_mhz: float | None  # of a GPU's SMs, of a CPU's cores
     clock_mhz: float | None  # median
     clock_after_mhz: float | None
-    power_w: float | None  # mean
+    power_w: float | None  # mean of those that were of this case alone
     temperature_c: float | None  # highest
     slowed: dict[str, float]  # on a GPU: share of the race's time on it, by cause
     counted_power_w: float | None = None  # by the energy counter, over stretches of this case alone

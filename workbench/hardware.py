@@ -124,7 +124,8 @@ class GpuReading(msgspec.Struct, frozen=True):
     index: int  # NVML's number of the GPU
     utilization_percent: float | None = None
     memory_used_bytes: int | None = None
-    power_w: float | None = None  # a mean over the last second on most cards since Ampere
+    power_w: float | None = None
+    power_over_s: float | None = None  # what `power_w` is a mean over; 0: it is of this moment
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     pcie_generation: int | None = None  # of the link now: it rises under load

@@ -57,7 +57,7 @@ class Race:
         self._decide = plan.decides
         self._preparation = Preparation(plan, context, until_s=until_s, end_s=end_s)
         self._pace = Pace(plan, context.control.now, until_s=until_s, end_s=end_s)
-        self._energy = EnergyMeter(wanted=plan.scenario.objective == "energy")
+        self._energy = EnergyMeter()
         self._active: list[Runner] = []
         self._through: list[Runner] = []  # the deciders, while those apart have their race
         self._excuses: dict[str, Reason] = {}  # of those spared: why they were to go

@@ -166,6 +166,21 @@ def test_energy_is_a_cases_own_only_where_nothing_else_ran_between_two_looks(
     assert other is None or other.counted_power_w is None
 
 
+def test_a_mean_power_is_a_cases_own_only_where_the_case_ran_all_that_time(
+    telemetry: MachineTelemetry, script: Script
+) -> None:
+    telemetry.begin()
+    script.read(10.2, power_w=200.0, power_over_s=1.0)  # of 0.2 s at 600 W and 0.8 s at 100 W
+    telemetry.measured(CASE, "cuda:0", 10.0, 10.2)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None and (found.readings, found.power_w) == (1, None)
+    script.read(10.9, power_w=600.0, power_over_s=0.0)  # of that moment
+    script.read(12.0, power_w=610.0, power_over_s=1.0)
+    telemetry.measured(CASE, "cuda:0", 10.8, 12.0)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None and found.power_w == 605.0
+
+
 def test_a_process_that_comes_is_told_once_and_our_own_never(
     telemetry: MachineTelemetry, script: Script
 ) -> None:
