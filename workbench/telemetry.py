@@ -240,6 +240,9 @@ def _throttled(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]
 
 
 def _moved(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]:
+    counted = {cause for cause, share in _slowed(watched).items() if share >= SLOWED}
+    if counted and counted <= NORMAL:
+        return  # what moves the clock of a healthy card: no cooling helps
     for blocks in watched.blocks.values():
         clocks = [look.clock_mhz for look in watched.within(blocks) if look.clock_mhz]
         if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):

@@ -129,6 +129,26 @@ def test_a_clock_that_moves_while_one_contender_is_measured(
 
 
 @pytest.mark.parametrize(
+    ("causes", "expected"),
+    [
+        (["sw_power_cap"], []),
+        (["sw_power_cap", "sw_thermal_slowdown"], ["gpu_throttled", "clock_moved"]),
+        ([], ["clock_moved"]),
+    ],
+)
+def test_a_clock_that_only_the_power_limit_moved_is_a_healthy_cards(
+    telemetry: MachineTelemetry, script: Script, causes: list[str], expected: list[str]
+) -> None:
+    telemetry.begin()
+    for position, clock in enumerate([1980.0, 1900.0, 1500.0, 1500.0]):
+        slowed = {"sw_power_cap": 7.0, "sw_thermal_slowdown": 3.0}
+        slowed |= {cause: slowed[cause] + position for cause in causes}
+        script.read(10.0 + position, sm_clock_mhz=clock, slowed_s=slowed)
+    telemetry.measured(CASE, "cuda:0", 9.0, 14.0)
+    assert codes(telemetry) == expected
+
+
+@pytest.mark.parametrize(
     ("reading", "expected"),
     [
         ({"sm_clock_mhz": 1900.0, "pcie_generation": 5, "pcie_width": 16}, []),
