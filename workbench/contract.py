@@ -324,6 +324,8 @@ class Workload(ABC):
     default_batch: ClassVar[int | None] = None
     quick: ClassVar[Mapping[str, ParameterValue]] = {}  # smaller values, "batch" too, for --quick
     latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
+    # True: of 3x3 convolutions, for which Winograd's way needs fewer operations than are counted.
+    convolves: ClassVar[bool] = False
     variants: ClassVar[tuple[Variant, ...]]
 
     def tuning(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:

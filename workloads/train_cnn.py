@@ -46,6 +46,7 @@ class TrainCnn(Workload):
     )
     default_batch = 64
     quick: ClassVar = {"batch": 16}
+    convolves = True
     variants = VARIANTS
 
     def work(self, case: Case) -> Work:
