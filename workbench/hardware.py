@@ -125,7 +125,6 @@ class GpuReading(msgspec.Struct, frozen=True):
     utilization_percent: float | None = None
     memory_used_bytes: int | None = None
     power_w: float | None = None
-    power_over_s: float | None = None  # what `power_w` is a mean over; 0: it is of this moment
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     pcie_generation: int | None = None  # of the link now: it rises under load
@@ -135,6 +134,7 @@ class GpuReading(msgspec.Struct, frozen=True):
     slowed_s: dict[str, float] | None = None  # time held back by heat or power, by cause, so far
     fan_percent: float | None = None  # this and the next every few looks only: slow calls
     processes: list[GpuProcess] | None = None
+    power_over_s: float | None = None  # what `power_w` is a mean over; 0: it is of this moment
     unavailable: dict[str, str] = {}
 
 

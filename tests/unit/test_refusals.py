@@ -93,8 +93,8 @@ def test_a_listed_gpu_cannot_exceed_its_datasheet_by_more_than_a_quarter() -> No
     found = refusals.impossible_rate(bf16, 50e15, here)
     assert found.code == "impossible_rate"
     assert found.message == (
-        "50.0 PFLOP/s is beyond the 1.24 PFLOP/s that cuda:0 can reach in bf16, by the datasheet and "
-        "a quarter"
+        "50.0 PFLOP/s is beyond the 1.24 PFLOP/s that cuda:0 can reach in bf16, by the datasheet "
+        "and a quarter"
     )
     assert refusals.impossible_rate(bf16, 8 * 989e12, here, ranks=8) is None
     assert refusals.impossible_rate(bf16, 2 * 989e12, here, convolves=True) is None
