@@ -38,6 +38,7 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
         facts.append(fact(name, f"{contender}, {value}, ahead by {ahead}"))
     for number, sentence in enumerate(economics.unknowns(verdict)):
         facts.append(fact(" " if number else "unknown", sentence, "dim"))
+    facts += [fact(" ", sentence, "dim") for sentence in economics.notes(verdict)]
     return facts
 
 

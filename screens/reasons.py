@@ -173,13 +173,10 @@ def _speed(found: Measurement) -> list[Fact]:
         facts.append(fact("of peak", units.percent(found.peak_fraction)))
     if found.clocks is not None:
         told = found.clocks
-        facts.append(
-            fact(
-                "clocks",
-                f"device {units.duration(told.device_s)}, host {units.duration(told.host_s)}, "
-                f"queueing {units.duration(told.issue_s)}; the {told.counted}'s counts",
-            )
-        )
+        parts = [f"device {units.duration(told.device_s)}", f"host {units.duration(told.host_s)}"]
+        if told.issue_s is not None:
+            parts.append(f"queueing {units.duration(told.issue_s)}")
+        facts.append(fact("clocks", f"{', '.join(parts)}; the {told.counted}'s counts"))
     if found.telemetry is not None:
         facts.append(fact("device", _telemetry(found.telemetry)))
     return facts

@@ -21,6 +21,7 @@ from .contract import Case, ParameterValue, kind_of
 from .document import Ceilings, DeviceCeilings, Machine, Software
 from .measure.statistics import quantile
 from .plan import RowPlan
+from .refusals import most_ops_per_s
 from .report import Report
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
@@ -153,7 +154,10 @@ def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings
 
 def _device(device: str, group: Sequence[Contender], machine: Machine) -> DeviceCeilings:
     def of(workload: str) -> list[Contender]:
-        return [c for c in group if c.case.workload == workload and c.blocks]
+        # One that failed after a block was faster than the device can be.
+        return [
+            c for c in group if c.case.workload == workload and c.blocks and c.state != "failed"
+        ]
 
     peaks: dict[str, float] = {}
     for contender in of(PRODUCT):
@@ -208,7 +212,9 @@ def _reasons(group: Iterable[Contender], peaks: dict[str, float]) -> dict[str, s
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
-    """`ceilings`, where a result of this run was faster than a ceiling: that one."""
+    """`ceilings`, where a result of this run was faster than a ceiling: that one, but never more
+    than the device can reach."""
+    assert report.machine is not None  # noqa: S101 - a run has one
     devices = []
     for device in ceilings.devices:
         peaks = dict(device.peak_ops_per_s)
@@ -217,7 +223,10 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
             if case.device != device.device or case.precision not in peaks:
                 continue
             if contender.blocks and contender.state != "failed" and flops:
-                peaks[case.precision] = max(peaks[case.precision], _per_s(contender, flops))
+                rate = _per_s(contender, flops)
+                bound = most_ops_per_s(case, report.machine, contender.work.ranks)
+                if bound is None or rate <= bound:
+                    peaks[case.precision] = max(peaks[case.precision], rate)
         devices.append(msgspec.structs.replace(device, peak_ops_per_s=peaks))
     return msgspec.structs.replace(ceilings, devices=devices)
 

@@ -277,7 +277,13 @@ class DeviceTimer(ABC):
 
 
 class Task(ABC):
-    """A prepared case inside a worker: everything is loaded, the next `step` can be timed."""
+    """A prepared case inside a worker: everything is loaded, the next `step` can be timed.
+
+    `waits`: a `step` itself waits for the device (reads a result back) or for its data, so that
+    what it takes on the host is not what queueing takes.
+    """
+
+    waits: bool = False
 
     @abstractmethod
     def step(self) -> None:
@@ -336,6 +342,8 @@ class Workload(ABC):
     default_batch: ClassVar[int | None] = None
     quick: ClassVar[Mapping[str, ParameterValue]] = {}  # smaller values, "batch" too, for --quick
     latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
+    # True: of 3x3 convolutions, for which Winograd's way needs fewer operations than are counted.
+    convolves: ClassVar[bool] = False
     variants: ClassVar[tuple[Variant, ...]]
 
     def tuning(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:

@@ -79,12 +79,13 @@ class Clocks(msgspec.Struct, frozen=True):
     """Median seconds per step by each clock, where the device has one of its own.
 
     `issue_s` is what the host took to queue a step: close to `device_s`, launches limit the rate.
+    None where the step itself waits, for the device or for its data.
     """
 
     counted: str  # "host" or "device": the clock of the samples
     host_s: float  # until all work was finished
     device_s: float
-    issue_s: float
+    issue_s: float | None
 
 
 class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,7 +93,7 @@ class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True):
 
     round: int
     n: int
-    energy_j: float | None = None  # of one step, in rows that count it; left out where not read
+    energy_j: float | None = None  # of one step on the CPU; left out where it cannot be read
 
 
 class Against(msgspec.Struct, frozen=True):
@@ -120,7 +121,7 @@ class Telemetry(msgspec.Struct, frozen=True):
     clock_before_mhz: float | None  # of a GPU's SMs, of a CPU's cores
     clock_mhz: float | None  # median
     clock_after_mhz: float | None
-    power_w: float | None  # mean
+    power_w: float | None  # mean of those that were of this case alone
     temperature_c: float | None  # highest
     slowed: dict[str, float]  # on a GPU: share of the race's time on it, by cause
     counted_power_w: float | None = None  # by the energy counter, over stretches of this case alone

@@ -12,17 +12,16 @@ from .measure.statistics import median
 
 
 class EnergyMeter:
-    """Reads the counters around a block, where energy is what counts."""
+    """Reads the counters around a block."""
 
-    def __init__(self, *, wanted: bool) -> None:
-        self._wanted = wanted
+    def __init__(self) -> None:
         self._power_w: float | None = None  # during the last block
 
     @contextmanager
     def around(self, device: str) -> Iterator[None]:
         """A block on `device`; of a GPU's energy the counters know nothing."""
         self._power_w = None
-        if not self._wanted or device != "cpu":
+        if device != "cpu":
             yield
             return
         before, began = package_energy_j()[0], time.monotonic()

@@ -124,7 +124,7 @@ class GpuReading(msgspec.Struct, frozen=True):
     index: int  # NVML's number of the GPU
     utilization_percent: float | None = None
     memory_used_bytes: int | None = None
-    power_w: float | None = None  # a mean over the last second on most cards since Ampere
+    power_w: float | None = None
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
     pcie_generation: int | None = None  # of the link now: it rises under load
@@ -134,6 +134,7 @@ class GpuReading(msgspec.Struct, frozen=True):
     slowed_s: dict[str, float] | None = None  # time held back by heat or power, by cause, so far
     fan_percent: float | None = None  # this and the next every few looks only: slow calls
     processes: list[GpuProcess] | None = None
+    power_over_s: float | None = None  # what `power_w` is a mean over; 0: it is of this moment
     unavailable: dict[str, str] = {}
 
 

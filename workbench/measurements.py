@@ -116,11 +116,12 @@ def _clocks(contender: Contender) -> Clocks | None:
     told = [block.clocks for block in contender.blocks if block.clocks is not None]
     if not told:
         return None
+    issued = [clocks.issue_s for clocks in told if clocks.issue_s is not None]
     return Clocks(
         counted=told[-1].counted,
         host_s=stats.median([clocks.host_s for clocks in told]),
         device_s=stats.median([clocks.device_s for clocks in told]),
-        issue_s=stats.median([clocks.issue_s for clocks in told]),
+        issue_s=stats.median(issued) if issued else None,
     )
 
 

@@ -57,7 +57,7 @@ class Race:
         self._decide = plan.decides
         self._preparation = Preparation(plan, context, until_s=until_s, end_s=end_s)
         self._pace = Pace(plan, context.control.now, until_s=until_s, end_s=end_s)
-        self._energy = EnergyMeter(wanted=plan.scenario.objective == "energy")
+        self._energy = EnergyMeter()
         self._active: list[Runner] = []
         self._through: list[Runner] = []  # the deciders, while those apart have their race
         self._excuses: dict[str, Reason] = {}  # of those spared: why they were to go
@@ -267,12 +267,18 @@ class Race:
         return True
 
     def _impossible(self, runner: Runner) -> Reason | None:
-        """A rate that this processor cannot reach is an error, not a result."""
+        """A rate that this device cannot reach is an error, not a result."""
         contender, machine = self._report.contenders[runner.case.id], self._report.machine
         if machine is None or not contender.work.flops:
             return None
         rate = contender.work.flops / stats.median(contender.samples_s)
-        return refusals.impossible_rate(runner.case, rate, machine, contender.work.ranks)
+        return refusals.impossible_rate(
+            runner.case,
+            rate,
+            machine,
+            contender.work.ranks,
+            convolves=self._plan.workload.convolves,
+        )
 
     def _ask_block(self, runner: Runner) -> Answer | None:
         """A block that no pause or sleep has touched; None if every attempt was."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from . import datasheets, units
 from .contract import Case, Workload, is_cuda
 from .document import Cpu, Machine, Reason, Software
 from .machine.isa import bound_ops_per_s, lacking, native
@@ -11,6 +12,10 @@ from .machine.isa import bound_ops_per_s, lacking, native
 GPU_SHARE = 0.9  # of the free memory; the rest stays free for whoever else is there
 SLOWER_THAN_WORTH = 3.0  # times: a reduced precision this far behind FP32 is not raced on
 COMPILE_S = 30.0  # of a training step on two cores, with nothing in torch's cache
+# A datasheet's peak is that of a rated clock, and cards go above it: the 989 TFLOP/s of an H200 are
+# those of 1.83 GHz (132 multiprocessors, 4,096 operations a cycle), and NVML tells up to 1.98.
+BEYOND_DATASHEET = 1.25
+WINOGRAD = 4.0  # times fewer operations at most (Lavin and Gray 2016, arXiv:1509.09308)
 REDUCED = ("bf16", "fp16", "int8")
 
 
@@ -101,20 +106,44 @@ def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> 
     )
 
 
+def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None:
+    """Operations per second that a case's devices cannot exceed: what the instruction set of the
+    CPU allows, or the GPU's datasheet and a quarter (assets/devices.toml).
+
+    None where that is not known: for a GPU or a precision that is not listed.
+    """
+    if case.device == "cpu":
+        # Ranks on other machines have as many each.
+        return bound_ops_per_s(case.precision, machine.cpu, _threads(case, machine) * ranks)
+    name = next((gpu.name for gpu in machine.gpus if gpu.device == case.device), None)
+    sheet = datasheets.load().get(name or "")
+    peak = sheet.peak_ops_per_s.get(case.precision) if sheet else None
+    return None if peak is None else BEYOND_DATASHEET * peak * ranks
+
+
 def impossible_rate(
-    case: Case, ops_per_s: float, machine: Machine, ranks: int = 1
+    case: Case, ops_per_s: float, machine: Machine, ranks: int = 1, *, convolves: bool = False
 ) -> Reason | None:
-    """A rate beyond what the instruction set allows: the workload, or a clock, is wrong."""
-    if case.device != "cpu":
+    """A rate beyond what the device can do: the workload, or a clock, is wrong.
+
+    `convolves`: as in `Workload`.
+    """
+    bound = most_ops_per_s(case, machine, ranks)
+    if bound is None:
         return None
-    # Ranks on other machines have as many each.
-    threads = (case.threads or machine.cpu.effective_cores) * ranks
-    bound = bound_ops_per_s(case.precision, machine.cpu, threads)
-    if bound is None or ops_per_s <= bound:
+    bound *= WINOGRAD if convolves else 1.0
+    if ops_per_s <= bound:
         return None
+    on_cpu = case.device == "cpu"
+    cores = f"{_threads(case, machine) * ranks} cores of this CPU"
+    rate, most = units.rate(ops_per_s, "FLOP/s"), units.rate(bound, "FLOP/s")
     return Reason(
         "impossible_rate",
-        f"{ops_per_s / 1e9:.0f} GFLOP/s is beyond the {bound / 1e9:.0f} GFLOP/s that "
-        f"{threads} cores of this CPU can reach in {case.precision}",
+        f"{rate} is beyond the {most} that {cores if on_cpu else case.device} can reach in "
+        f"{case.precision}{'' if on_cpu else ', by the datasheet and a quarter'}",
         "the workload does less than it says, or the clock is wrong: do not trust it",
     )
+
+
+def _threads(case: Case, machine: Machine) -> int:
+    return case.threads or machine.cpu.effective_cores

@@ -20,7 +20,7 @@ HOST_EVERY_S = 0.5
 SLOWED = 0.02  # of the time measured on a GPU
 CLOCK_MOVED = 0.15  # the lowest clock under the highest, within one contender's blocks
 CLOCK_LOW = 0.5  # of the card's highest, under load
-OWN_SHARE = 0.9  # of the time between two looks, for their energy to be one case's
+OWN_SHARE = 0.9  # of the time that an energy or a mean power is of, for it to be one case's
 ENOUGH_CLOCKS = 4  # readings, before their spread says anything
 # Running at its power limit is a card's normal state under full load: told, but not warned of.
 NORMAL = frozenset({"sw_power_cap"})
@@ -33,6 +33,7 @@ class _Look:
     at_s: float  # by the run's clock
     clock_mhz: float | None
     power_w: float | None
+    power_over_s: float  # what `power_w` is a mean over
     temperature_c: float | None
     slowed_s: Mapping[str, float] | None = None
     link: tuple[int | None, int | None] = (None, None)  # PCIe generation and lanes
@@ -46,6 +47,7 @@ class _Look:
             at_s=at_s,
             clock_mhz=found.sm_clock_mhz,
             power_w=found.power_w,
+            power_over_s=found.power_over_s or 0.0,
             temperature_c=found.temperature_c,
             slowed_s=found.slowed_s,
             link=(found.pcie_generation, found.pcie_width),
@@ -54,8 +56,10 @@ class _Look:
         )
 
     @classmethod
-    def at_host(cls, at_s: float, found: HostReading) -> _Look:
-        return cls(at_s, found.frequency_mhz, found.power_w, found.temperature_c)
+    def at_host(cls, at_s: float, before_s: float, found: HostReading) -> _Look:
+        """`before_s`: when it was read before, since when its power is a mean."""
+        over_s = at_s - before_s
+        return cls(at_s, found.frequency_mhz, found.power_w, over_s, found.temperature_c)
 
 
 @dataclass
@@ -133,8 +137,9 @@ class MachineTelemetry:
 
     def _read_host(self, at_s: float) -> None:
         if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
-            host, self._host_at_s = self._host.read(), at_s
-            self._watched["cpu"].looks.append(_Look.at_host(at_s, host))
+            host = self._host.read()
+            self._watched["cpu"].looks.append(_Look.at_host(at_s, self._host_at_s, host))
+            self._host_at_s = at_s
             self._emit(ev.MachineRead(at_s=at_s, host=host))
 
     def _read_gpus(self) -> None:
@@ -166,7 +171,7 @@ class MachineTelemetry:
         if not watched or not blocks or not within:
             return None
         begin, end = blocks[0][0], blocks[-1][1]
-        powers = [look.power_w for look in within if look.power_w is not None]
+        powers = [look.power_w for look in within if look.power_w and _is_own(look, blocks)]
         heats = [look.temperature_c for look in within if look.temperature_c is not None]
         clocks = [look.clock_mhz for look in within if look.clock_mhz is not None]
         before = [look for look in watched.looks if look.at_s <= begin]
@@ -196,11 +201,22 @@ def _counted_power(looks: list[_Look], blocks: list[tuple[float, float]]) -> flo
     energy_j = time_s = 0.0
     for one, two in pairwise(look for look in looks if look.energy_j is not None):
         between = two.at_s - one.at_s
-        own = sum(max(0.0, min(two.at_s, end) - max(one.at_s, begin)) for begin, end in blocks)
-        if between > 0 and own >= OWN_SHARE * between:
+        if between > 0 and _own_s(blocks, one.at_s, two.at_s) >= OWN_SHARE * between:
             energy_j += (two.energy_j or 0.0) - (one.energy_j or 0.0)
             time_s += between
     return energy_j / time_s if time_s else None
+
+
+def _own_s(blocks: list[tuple[float, float]], start_s: float, end_s: float) -> float:
+    """How much of this time fell into these blocks."""
+    return sum(max(0.0, min(end_s, end) - max(start_s, begin)) for begin, end in blocks)
+
+
+def _is_own(look: _Look, blocks: list[tuple[float, float]]) -> bool:
+    """Whether a power was drawn in these blocks: a mean over 1 s of a card that worked 0.2 s of it
+    at 600 W and idled at 100 W is 200 W."""
+    since_s = look.at_s - look.power_over_s
+    return _own_s(blocks, since_s, look.at_s) >= OWN_SHARE * look.power_over_s
 
 
 def _slowed(watched: _Watched) -> dict[str, float]:
@@ -224,6 +240,9 @@ def _throttled(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]
 
 
 def _moved(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]:
+    counted = {cause for cause, share in _slowed(watched).items() if share >= SLOWED}
+    if counted and counted <= NORMAL:
+        return  # what moves the clock of a healthy card: no cooling helps
     for blocks in watched.blocks.values():
         clocks = [look.clock_mhz for look in watched.within(blocks) if look.clock_mhz]
         if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):

@@ -149,6 +149,8 @@ class OnnxInference(InferenceTask):
 class TorchInference(TorchTask, InferenceTask):
     """By torch, without gradients."""
 
+    waits = True  # for its answer
+
     def __init__(
         self,
         case: Case,

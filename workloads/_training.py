@@ -51,6 +51,8 @@ class TrainingTask(TorchTask):
         super().__init__(case)
         self.mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(arithmetic(case))
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mixed is torch.float16)
+        # The scaler asks the device whether a gradient overflowed before it lets a step be made.
+        self.waits = self.waits or self.scaler.is_enabled()
         self.latest: Any = None
 
     @abstractmethod
@@ -191,8 +193,10 @@ class ShuffledBatches:
         if not self.left:
             self.epoch += 1
             order = torch.randperm(self.count, generator=self.generator)
-            whole = self.count - self.count % self.batch
-            self.left = list(order[:whole].to(self.device).split(self.batch))
+            order = order[: self.count - self.count % self.batch]
+            if self.device.type == "cuda":
+                order = order.pin_memory()  # a copy from pageable memory would wait for the queue
+            self.left = list(order.to(self.device, non_blocking=True).split(self.batch))
         return self.left.pop()
 
 

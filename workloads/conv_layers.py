@@ -36,6 +36,7 @@ class ConvLayers(Workload):
     )
     default_batch = 8
     quick: ClassVar = {"batch": 1}
+    convolves = True
     variants = (
         Variant("cpu", "torch", "fp32"),
         Variant("cpu", "torch", "bf16"),

@@ -138,6 +138,8 @@ class Epoch:
 class Feeding(TorchTask):
     """One step trains on all batches of one epoch."""
 
+    waits = True  # for the loaders
+
     def __init__(self, case: Case, setup: Setup, sources: Sequence[_pictures.Source]) -> None:
         import torch
 

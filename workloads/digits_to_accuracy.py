@@ -52,6 +52,8 @@ class DigitsToAccuracy(Workload):
 class TrainingToAccuracy(DigitTraining):
     """One step is one training, until the target is reached."""
 
+    waits = True  # after each epoch, for its accuracy
+
     def __init__(self, case: Case, setup: Setup) -> None:
         super().__init__(case, setup)
         self.target = float(case.params["target"])

@@ -33,6 +33,7 @@ class InferCnn(Workload):
     default_batch = 1
     quick: ClassVar = {"image": 32}
     latency = True
+    convolves = True
     variants = _inference.VARIANTS
 
     def work(self, case: Case) -> Work:

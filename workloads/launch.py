@@ -36,7 +36,8 @@ class LaunchTask(TorchTask):
         super().__init__(case)
         self.element = torch.zeros(1, device=self.device)
         self.wait: Callable[[], None] | None = None
-        if case.params["wait"] == "yes":
+        self.waits = case.params["wait"] == "yes"
+        if self.waits:
             on_gpu = self.device.type == "cuda"
             self.wait = (
                 torch.cuda.current_stream(self.device).synchronize if on_gpu else self.finish

@@ -132,6 +132,7 @@ class TorchRoots(TorchTask):
         hosted = [torch.tensor(number, dtype=torch.float64) for number in (first, *BRACKET)]
         self.numbers = to_device(setup, case, *hosted)
         self.search = select if case.mode == "select" else bisect
+        self.waits = self.search is bisect  # for the sign, at each branch
         self.root: Any = None
 
     def step(self) -> None:

@@ -46,6 +46,7 @@ class TrainCnn(Workload):
     )
     default_batch = 64
     quick: ClassVar = {"batch": 16}
+    convolves = True
     variants = VARIANTS
 
     def work(self, case: Case) -> Work:
@@ -92,6 +93,8 @@ class Pictures:
 
 class ConvNetTraining(TrainingTask):
     """One step is one optimiser step on one batch, fetched from the loaders."""
+
+    waits = True  # for the loaders
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch

@@ -52,6 +52,8 @@ class TrainMlp(Workload):
 class MlpRun(TorchTask):
     """One step is one training run."""
 
+    waits = True  # for the final loss
+
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
 

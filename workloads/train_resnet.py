@@ -56,6 +56,7 @@ class TrainResnet(Workload):
     parameters = (Parameter("blocks", 3, "residual blocks in each of the three stages", 1, 9),)
     default_batch = 64
     quick: ClassVar = {"batch": 16, "blocks": 1}
+    convolves = True
     variants = VARIANTS
 
     def work(self, case: Case) -> Work:

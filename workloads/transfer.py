@@ -109,6 +109,10 @@ class TransferTask(TorchTask):
         self.activate()  # a page lies near the core that writes it first
         self.pinned, self.non_blocking = MODES[case.mode]
         ways = WAYS[str(case.params["direction"])]
+        # Only page-locked memory is copied behind the host's back, and only where that is asked for
+        # (CUDA Runtime API, "API synchronization behavior").
+        asynchronous = self.pinned and self.non_blocking
+        self.waits = not asynchronous and any("host" in way for way in ways)
         generator = torch.Generator().manual_seed(setup.seed)
         self.copies: list[tuple[Any, Any]] = []  # target, source
         with setup.phase("build"):

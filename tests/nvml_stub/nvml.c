@@ -4,6 +4,9 @@
  * NVML_STUB_GPUS   how many GPUs there are (1)
  * NVML_STUB_SLOWED_NS   how long heat holds the clock back between two readings (0)
  * NVML_STUB_ECC    uncorrected memory errors (0)
+ * NVML_STUB_NVLINKS   how many links there are, the last of them down (18)
+ * NVML_STUB_INSTANT_MW   power of this moment; 0: the driver does not know that field (0)
+ * NVML_STUB_MAJOR  the compute capability, .0 (9)
  * OLD_DRIVER       defined by the compiler: only what a driver of 2019 had
  */
 #include "stub.h"
@@ -83,7 +86,7 @@ int nvmlDeviceGetMemoryInfo(device handle, struct memory *info) {
 }
 int nvmlDeviceGetCudaComputeCapability(device handle, int *major, int *minor) {
     FAULT(handle);
-    *major = 9;
+    *major = atoi(stub_setting("NVML_STUB_MAJOR", "9"));
     *minor = 0;
     return OK;
 }
@@ -125,8 +128,9 @@ int nvmlDeviceGetTotalEccErrors(device handle, int kind, int since, unsigned lon
 }
 int nvmlDeviceGetNvLinkState(device handle, unsigned link, unsigned *active) {
     FAULT(handle);
-    if (link >= 18) return 2; /* NVML_ERROR_INVALID_ARGUMENT */
-    *active = link < 17;
+    unsigned links = (unsigned)atoi(stub_setting("NVML_STUB_NVLINKS", "18"));
+    if (link >= links) return 2; /* NVML_ERROR_INVALID_ARGUMENT */
+    *active = link + 1 < links;
     return OK;
 }
 
@@ -232,11 +236,14 @@ struct field_value {
 };
 int nvmlDeviceGetFieldValues(device handle, int count, struct field_value *values) {
     static unsigned long long slowed;
+    unsigned long long instant = strtoull(stub_setting("NVML_STUB_INSTANT_MW", "0"), NULL, 10);
     FAULT(handle);
-    slowed += strtoull(stub_setting("NVML_STUB_SLOWED_NS", "0"), NULL, 10);
     for (int i = 0; i < count; i++) {
-        values[i].status = values[i].field == 271 ? 3 /* NVML_ERROR_NOT_SUPPORTED */ : OK;
-        values[i].value = values[i].field == 269 ? slowed : 0;
+        unsigned field = values[i].field;
+        int missing = field == 271 || (field == 186 && !instant);
+        if (field == 269) slowed += strtoull(stub_setting("NVML_STUB_SLOWED_NS", "0"), NULL, 10);
+        values[i].status = missing ? 3 /* NVML_ERROR_NOT_SUPPORTED */ : OK;
+        values[i].value = field == 269 ? slowed : field == 186 ? instant : 0;
     }
     return OK;
 }

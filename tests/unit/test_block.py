@@ -117,6 +117,21 @@ def test_a_device_is_timed_by_its_own_clock_for_throughput_by_the_hosts_for_late
     }
 
 
+def test_of_steps_that_wait_nobody_says_how_long_queueing_takes(clock: Clock) -> None:
+    class Waiting(Queued):
+        waits = True
+
+        def step(self) -> None:
+            super().step()
+            self.finish()
+
+    found = block.run_block(
+        Waiting(clock, 0.01), iterations=2, step_s=0.6, seconds=2.0, min_samples=1, latency=False
+    )
+    assert found["clocks"]["issue_s"] is None
+    assert found["clocks"]["host_s"] > 0.5
+
+
 def test_the_loop_knows_what_it_costs_itself() -> None:
     assert 1e-9 < block.call_overhead_s(calls=1000) < 1e-5
 

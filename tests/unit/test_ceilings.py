@@ -88,6 +88,16 @@ def test_a_faster_result_raises_its_ceiling_and_a_slower_one_does_not() -> None:
     assert ceilings.raised(high, RUN) == high
 
 
+def test_an_impossible_result_raises_no_ceiling_and_gives_none() -> None:
+    work = Work(1.7e10, 5e7, 1, "products", 5e7)
+    impossible = measured({product("fp32"): (work, 1e-6)})  # 17 PFLOP/s
+    low = sample("cpu", peak=1e11)
+    assert ceilings.raised(low, impossible) == low
+    [contender] = impossible.contenders.values()
+    contender.state = "failed"
+    assert ceilings.of_report(impossible, "abc").devices[0].peak_ops_per_s == {}
+
+
 def test_the_plan_covers_devices_precisions_and_caches() -> None:
     rows = {row.scenario.id: row.cases for row in ceilings.plan(HERE, ["cpu"], threads=None)}
     assert "transfer" not in rows  # nothing to transfer to

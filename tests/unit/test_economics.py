@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from money import told, watts
 
+from workbench import events as ev
 from workbench import refusals
 from workbench.advisor import economics, scenarios
 from workbench.advisor.objective import block_value
 from workbench.advisor.verdict import decide
 from workbench.contender import ENERGY
-from workbench.document import Verdict
+from workbench.document import Reason, Verdict
 from workbench.export.advice import advice_text
 from workbench.plan import fill_cases, planned, resolve
 from workbench.prices import LEAST, MOST, given_prices, price_of, unused_prices
@@ -263,6 +264,42 @@ def test_where_one_kind_of_device_is_silent_nobody_is_the_most_frugal() -> None:
     assert "of the CPU" in best(found, "most_frugal").unknown.message
     assert any(cost.joules_per_item for cost in found.costs)
     assert verdict(power={GPU: watts(counted=300.0)}).by_objective == []
+
+
+GPU_B = case("cuda:0-b")
+PAIR = {CPU: steady(0.010), GPU: steady(0.001), GPU_B: steady(0.004)}
+
+
+def test_where_the_fastest_of_a_device_was_not_read_nobody_is_the_most_frugal() -> None:
+    found = verdict(PAIR, power={CPU: watts(read=50.0), GPU_B: watts(read=300.0)})
+    assert found.by_objective == []
+    priced = {"cpu": 1.0, "gpu": 2.0}
+    found = verdict(PAIR, power={CPU: watts(read=50.0), GPU_B: watts(read=300.0)}, prices=priced)
+    assert "cuda:0 torch fp32" in best(found, "most_frugal").unknown.message
+
+
+def test_who_left_early_unread_and_readings_beside_a_counter_are_told() -> None:
+    row, power = scenario(), {CPU: watts(read=50.0), GPU: watts(counted=640.0)}
+    report = told(PAIR, power=power)
+    report.contenders[GPU_B.id].dropped = ev.CaseDropped(
+        at_s=0.5,
+        case=GPU_B.id,
+        scenario="row",
+        reason=Reason("slower", "4x"),
+        beaten_by=GPU.id,
+        ratio=4.0,
+        ratio_bounds=(3.9, 4.1),
+    )
+    found = decide(report, row)
+    assert best(found, "most_frugal").pick == CPU.id
+    assert economics.notes(found) == [
+        "most frugal: cpu torch fp32 t8 is told by power readings, cuda:0 torch fp32 by an energy "
+        "counter; these do not err alike.",
+        "most frugal of those read: of cuda:0 torch fp32 no power was.",
+    ]
+    assert "these do not err alike" in " ".join(advice_text(found).split())
+    alike = verdict(power={c: watts(read=50.0) for c in RACED})
+    assert economics.notes(alike) == []
 
 
 # --------------------------------------------------- a row that counts cost

@@ -71,42 +71,34 @@ class Counter:
 
 
 def test_a_step_takes_its_share_of_the_mean_power(monkeypatch) -> None:
-    meter, counter = EnergyMeter(wanted=True), Counter(monkeypatch)
+    meter, counter = EnergyMeter(), Counter(monkeypatch)
     counter.turn(meter, joules=20.0, seconds=2.0)  # 10 W
     assert meter.figures([0.01, 0.02, 0.03]) == {ENERGY: pytest.approx(0.2)}
 
 
 @pytest.mark.parametrize("joules", [0.0, -99.0])
 def test_a_counter_that_wrapped_around_or_stood_still_tells_nothing(monkeypatch, joules) -> None:
-    meter, counter = EnergyMeter(wanted=True), Counter(monkeypatch)
+    meter, counter = EnergyMeter(), Counter(monkeypatch)
     counter.turn(meter, joules=5.0, seconds=1.0)
     counter.turn(meter, joules=joules, seconds=1.0)
     assert meter.figures([0.01]) == {}  # not what the block before told
 
 
 def test_of_a_gpu_the_packages_know_nothing(monkeypatch) -> None:
-    meter, counter = EnergyMeter(wanted=True), Counter(monkeypatch)
+    meter, counter = EnergyMeter(), Counter(monkeypatch)
     counter.turn(meter, joules=5.0, seconds=1.0)
     counter.turn(meter, joules=5.0, seconds=1.0, device="cuda:0")
     assert meter.figures([0.01]) == {}
 
 
-def test_where_nobody_asks_nothing_is_read(monkeypatch) -> None:
-    monkeypatch.setattr(energy, "package_energy_j", lambda: pytest.fail("it was read"))
-    meter = EnergyMeter(wanted=False)
-    with meter.around("cpu"):
-        pass
-    assert meter.figures([0.01]) == {}
-
-
 def test_without_a_counter_there_is_no_figure(monkeypatch) -> None:
-    meter, counter = EnergyMeter(wanted=True), Counter(monkeypatch, energy_j=None)
+    meter, counter = EnergyMeter(), Counter(monkeypatch, energy_j=None)
     counter.turn(meter, joules=0.0, seconds=1.0)
     assert meter.figures([0.01]) == {}
 
 
 def test_what_goes_wrong_in_a_block_passes_through(monkeypatch) -> None:
-    meter, _ = EnergyMeter(wanted=True), Counter(monkeypatch)
+    meter, _ = EnergyMeter(), Counter(monkeypatch)
     with pytest.raises(KeyError), meter.around("cpu"):
         raise KeyError
     assert meter.figures([0.01]) == {}

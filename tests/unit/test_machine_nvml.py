@@ -61,6 +61,11 @@ def test_a_healthy_gpu_is_read_completely(stub: StubDriver) -> None:
     assert [(p.pid, p.used_memory_bytes) for p in gpu.processes] == [(4711, 2048), (4712, None)]
 
 
+def test_more_nvlinks_than_todays_header_knows(stub: StubDriver) -> None:
+    _, [gpu] = ask_nvml(stub, NVML_STUB_NVLINKS="37")
+    assert gpu.nvlinks == 36
+
+
 def test_sixteen_gpus(stub: StubDriver) -> None:
     _, gpus = ask_nvml(stub, NVML_STUB_GPUS="16")
     assert [gpu.index for gpu in gpus] == list(range(16))

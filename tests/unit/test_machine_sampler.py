@@ -63,6 +63,24 @@ def test_a_look_at_a_healthy_gpu_is_complete(stub: StubDriver) -> None:
     assert [p.pid for p in reading.processes or ()] == [4711, 4712]
 
 
+@pytest.mark.parametrize(
+    ("settings", "power_w", "over_s"),
+    [
+        ({"NVML_STUB_INSTANT_MW": "612000"}, 612.0, 0.0),
+        ({}, 76.5, 1.0),
+        ({"NVML_STUB_MAJOR": "8"}, 76.5, 0.0),  # GA100
+        ({"NVML_STUB": "nvmlDeviceGetCudaComputeCapability=3"}, 76.5, 1.0),
+        ({"NVML_STUB": "nvmlDeviceGetPowerUsage=3"}, None, None),
+    ],
+)
+def test_power_is_of_this_moment_where_the_driver_has_that_and_else_says_over_how_long(
+    stub: StubDriver, settings: dict[str, str], power_w: float | None, over_s: float | None
+) -> None:
+    reading = first(stub, **settings)
+    assert (reading.power_w, reading.power_over_s) == (power_w, over_s)
+    assert ("power_w" in reading.unavailable) == (power_w is None)
+
+
 def test_counters_grow_and_the_slow_reading_is_rarer(stub: StubDriver) -> None:
     looks = pulses(stub, 0, NVML_STUB_SLOWED_NS="20000000")
     seen = [next(looks) for _ in range(5)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from workbench import catalog, refusals
 from workbench.contract import PRECISIONS, Case
-from workbench.document import Cpu, Isa
+from workbench.document import Cpu, Isa, Machine
 from workbench.machine.isa import bound_ops_per_s, lacking
 
 EVERY = dict.fromkeys(Isa.__struct_fields__, False)
@@ -49,12 +49,18 @@ def test_on_arm_other_extensions_count() -> None:
 
 
 def test_the_bound_of_an_instruction_set_worked_by_hand() -> None:
-    # 16 lanes, two units, two operations per multiply-add, 3 GHz, 4 cores.
-    assert bound_ops_per_s("fp32", cpu(mhz=3000, avx512f=True), 4) == 16 * 2 * 2 * 3e9 * 4
-    assert bound_ops_per_s("fp64", cpu(mhz=3000), 1) == 4 * 2 * 2 * 3e9
-    assert bound_ops_per_s("fp32", cpu(mhz=3000), 999) == 8 * 2 * 2 * 3e9 * 8  # of 8 cores
+    # 16 lanes, two units, two operations per multiply-add, 7 GHz, 4 cores.
+    assert bound_ops_per_s("fp32", cpu(mhz=7000, avx512f=True), 4) == 16 * 2 * 2 * 7e9 * 4
+    assert bound_ops_per_s("fp64", cpu(mhz=7000), 1) == 4 * 2 * 2 * 7e9
+    assert bound_ops_per_s("fp32", cpu(mhz=7000), 999) == 8 * 2 * 2 * 7e9 * 8  # of 8 cores
     assert bound_ops_per_s("fp32", cpu("arm64"), 4) is None
     assert bound_ops_per_s("fp32", cpu(avx2=None), 4) is None
+
+
+def test_a_clock_told_without_its_boost_proves_nothing() -> None:
+    # EPYC 7451 under acpi-cpufreq: 2300 MHz are told, 2894 and more are run at.
+    told, untold = cpu(mhz=2250), cpu()
+    assert bound_ops_per_s("fp32", told, 1) == bound_ops_per_s("fp32", untold, 1) > 98e9
 
 
 @given(st.sampled_from(PRECISIONS), st.integers(1, 64))
@@ -74,7 +80,31 @@ def test_a_rate_beyond_the_bound_is_an_error_and_one_below_is_none() -> None:
     found = refusals.impossible_rate(fp32, 1.01 * bound, here)
     assert found.code == "impossible_rate"
     assert "8 cores" in found.message
-    assert refusals.impossible_rate(case("cuda:0-a"), 1e30, here) is None
+
+
+def with_card(name: str) -> Machine:
+    here = machine("cuda:0")
+    return msgspec.structs.replace(here, gpus=[msgspec.structs.replace(here.gpus[0], name=name)])
+
+
+def test_a_listed_gpu_cannot_exceed_its_datasheet_by_more_than_a_quarter() -> None:
+    here, bf16 = with_card("NVIDIA H200"), case("cuda:0-a", "bf16")
+    assert refusals.impossible_rate(bf16, 1.08 * 989e12, here) is None  # at its highest clock
+    found = refusals.impossible_rate(bf16, 50e15, here)
+    assert found.code == "impossible_rate"
+    assert found.message == (
+        "50.0 PFLOP/s is beyond the 1.24 PFLOP/s that cuda:0 can reach in bf16, by the datasheet "
+        "and a quarter"
+    )
+    assert refusals.impossible_rate(bf16, 8 * 989e12, here, ranks=8) is None
+    assert refusals.impossible_rate(bf16, 2 * 989e12, here, convolves=True) is None
+    assert refusals.impossible_rate(bf16, 50e15, here, convolves=True) is not None
+
+
+def test_of_a_gpu_or_precision_that_is_not_listed_no_bound_is_known() -> None:
+    bf16, fp8 = case("cuda:0-a", "bf16"), case("cuda:0-a", "fp8")
+    assert refusals.impossible_rate(bf16, 1e30, with_card("NVIDIA Unheard-of")) is None
+    assert refusals.impossible_rate(fp8, 1e30, with_card("NVIDIA H200")) is None
 
 
 def test_a_reduced_precision_that_loses_is_told_with_the_missing_extension() -> None:

@@ -129,6 +129,26 @@ def test_a_clock_that_moves_while_one_contender_is_measured(
 
 
 @pytest.mark.parametrize(
+    ("causes", "expected"),
+    [
+        (["sw_power_cap"], []),
+        (["sw_power_cap", "sw_thermal_slowdown"], ["gpu_throttled", "clock_moved"]),
+        ([], ["clock_moved"]),
+    ],
+)
+def test_a_clock_that_only_the_power_limit_moved_is_a_healthy_cards(
+    telemetry: MachineTelemetry, script: Script, causes: list[str], expected: list[str]
+) -> None:
+    telemetry.begin()
+    for position, clock in enumerate([1980.0, 1900.0, 1500.0, 1500.0]):
+        slowed = {"sw_power_cap": 7.0, "sw_thermal_slowdown": 3.0}
+        slowed |= {cause: slowed[cause] + position for cause in causes}
+        script.read(10.0 + position, sm_clock_mhz=clock, slowed_s=slowed)
+    telemetry.measured(CASE, "cuda:0", 9.0, 14.0)
+    assert codes(telemetry) == expected
+
+
+@pytest.mark.parametrize(
     ("reading", "expected"),
     [
         ({"sm_clock_mhz": 1900.0, "pcie_generation": 5, "pcie_width": 16}, []),
@@ -164,6 +184,21 @@ def test_energy_is_a_cases_own_only_where_nothing_else_ran_between_two_looks(
     found, other = (telemetry.of_case(case, "cuda:0") for case in (CASE, "another"))
     assert found is not None and found.counted_power_w == pytest.approx((300 + 290) / 1.0)
     assert other is None or other.counted_power_w is None
+
+
+def test_a_mean_power_is_a_cases_own_only_where_the_case_ran_all_that_time(
+    telemetry: MachineTelemetry, script: Script
+) -> None:
+    telemetry.begin()
+    script.read(10.2, power_w=200.0, power_over_s=1.0)  # of 0.2 s at 600 W and 0.8 s at 100 W
+    telemetry.measured(CASE, "cuda:0", 10.0, 10.2)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None and (found.readings, found.power_w) == (1, None)
+    script.read(10.9, power_w=600.0, power_over_s=0.0)  # of that moment
+    script.read(12.0, power_w=610.0, power_over_s=1.0)
+    telemetry.measured(CASE, "cuda:0", 10.8, 12.0)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None and found.power_w == 605.0
 
 
 def test_a_process_that_comes_is_told_once_and_our_own_never(

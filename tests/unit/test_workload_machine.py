@@ -152,6 +152,11 @@ def test_a_launch_that_did_nothing_is_found() -> None:
     assert not task.check().passed
 
 
+@pytest.mark.parametrize("wait", ["no", "yes"])
+def test_a_launch_declares_whether_it_is_waited_for(wait: str) -> None:
+    assert prepared(case_of("launch", wait=wait)).waits == (wait == "yes")
+
+
 @pytest.mark.cuda
 def test_events_and_the_hosts_clock_agree_on_a_real_gpu() -> None:
     from workbench.measure.block import time_sample

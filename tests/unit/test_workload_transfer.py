@@ -51,6 +51,13 @@ def test_every_mode_carries_host_memory(direction: str, mode: str | None) -> Non
     assert prepared(case_of(direction=direction, mode=mode)).check().passed
 
 
+@pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
+def test_only_pinned_copies_that_may_go_on_keep_no_host_waiting(direction: str) -> None:
+    free = [mode for mode in MODES if not prepared(case_of(direction=direction, mode=mode)).waits]
+    assert free == ["pinned"]
+    assert not prepared(case_of(direction="within")).waits
+
+
 @pytest.mark.parametrize("direction", ["within", "peer"])
 def test_without_host_memory_there_is_one_way_only(direction: str) -> None:
     with pytest.raises(WorkloadError, match="no host memory") as caught:

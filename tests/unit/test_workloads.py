@@ -7,7 +7,9 @@ import math
 import multiprocessing
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -129,15 +131,55 @@ def test_on_the_cpu_it_is_right_and_steps(name: str, variant: Variant) -> None:
     assert multiprocessing.active_children() == []
 
 
+READS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__")
+
+
+@pytest.fixture
+def awaited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What has been called so far that waits on a GPU: results read by the host, and batches
+    fetched.  An optimiser's own reads are of its step count, which lies on the host."""
+    import torch
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    called: list[str] = []
+
+    def noted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **settings: Any) -> Any:
+            if not sys._getframe(1).f_globals["__name__"].startswith("torch.optim"):
+                called.append(name)
+            return original(*arguments, **settings)
+
+        return call
+
+    for name in READS:
+        monkeypatch.setattr(torch.Tensor, name, noted(name, getattr(torch.Tensor, name)))
+    fetch = noted("fetch", _BaseDataLoaderIter.__next__)
+    monkeypatch.setattr(_BaseDataLoaderIter, "__next__", fetch)
+    return called
+
+
 @pytest.mark.parametrize(("name", "variant"), ON_GPU, ids=ident)
-def test_the_simulated_gpu_runs_every_gpu_variant(name: str, variant: Variant) -> None:
+def test_the_simulated_gpu_runs_every_gpu_variant(
+    name: str, variant: Variant, awaited: list[str]
+) -> None:
     task = prepared(case_of(name, variant, "fake:0"))
     try:
         assert task.check().passed
+        awaited.clear()
         task.step()
+        if name != "transfer":  # its copies wait, which only their arguments tell: see there
+            assert task.waits == bool(awaited), awaited
         task.finish()
     finally:
         task.close()
+
+
+def test_a_loss_scale_is_waited_for(awaited: list[str]) -> None:
+    task = prepared(case_of("train_gpt", Variant("cpu", "torch", "fp16")))
+    awaited.clear()
+    task.step()
+    assert task.waits
+    assert "item" in awaited
 
 
 @pytest.mark.parametrize(

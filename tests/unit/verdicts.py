@@ -73,7 +73,7 @@ def with_ceilings(blocks, work: Work, *devices: str, **options) -> Verdict:
     return decide(Report.of(map(change, built)), ROW)
 
 
-def clocked(issue_s: float) -> Callable[[ev.AnyEvent], ev.AnyEvent]:
+def clocked(issue_s: float | None) -> Callable[[ev.AnyEvent], ev.AnyEvent]:
     def change(event: ev.AnyEvent) -> ev.AnyEvent:
         if isinstance(event, ev.BlockMeasured) and event.case == BATCHED.id:
             clocks = Clocks("device", 1e-3, 1e-3, issue_s)

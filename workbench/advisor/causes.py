@@ -84,11 +84,12 @@ def _launches(found: Evidence) -> Iterator[str]:
 
 
 def launch_bound(found: Evidence) -> Clocks | None:
-    """The clocks of the best GPU contender, where its host cannot queue faster than it works."""
+    """The clocks of the best GPU contender, where its host cannot queue faster than it works; None
+    too where its steps wait, which hides what queueing takes."""
     if found.best_gpu is None:
         return None
     clocks = found.report.measurement(found.best_gpu).clocks
-    if clocks is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
+    if clocks is None or clocks.issue_s is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
         return None
     return clocks
 

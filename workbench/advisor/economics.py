@@ -145,6 +145,12 @@ def _most_frugal(eligible: Sequence[Contender]) -> ObjectivePick:
             "; ".join(hints[kind] for kind in silent),
         )
         return _unknown("most_frugal", unit, reason)
+    if unread := [name_of(c.case.id) for c in _in_question(eligible) if c.case.id not in known]:
+        text = f"energy and power of {' and '.join(unread)} were not read"
+        reason = Reason(
+            "no_energy", text, "give it a larger --budget: power is read about twice a second"
+        )
+        return _unknown("most_frugal", unit, reason)
     first, *others = sorted(known, key=known.__getitem__)
     second = others[0] if others else None
     return ObjectivePick(
@@ -156,6 +162,17 @@ def _most_frugal(eligible: Sequence[Contender]) -> ObjectivePick:
         ratio=known[second] / known[first] if second else None,
         ratio_ci95=None,
     )
+
+
+def _in_question(eligible: Sequence[Contender]) -> list[Contender]:
+    """Whose energy has to be known to call one the most frugal: those that raced to the end, and
+    the fastest of each device.  Those that left as slower are told, see `notes`."""
+    order = race.ranking({c.case.id: c.step_rounds() for c in eligible})
+    fastest: dict[str, str] = {}
+    for case, kind in ((c.case.id, c.case.device_kind) for c in eligible):
+        if kind not in fastest or order.index(case) < order.index(fastest[kind]):
+            fastest[kind] = case
+    return [c for c in eligible if c.dropped is None or c.case.id in fastest.values()]
 
 
 def one_of(items: str) -> str:
@@ -208,6 +225,32 @@ def unknowns(verdict: Verdict) -> list[str]:
         for found in verdict.by_objective
         if found.unknown is not None
     ]
+
+
+def notes(verdict: Verdict) -> list[str]:
+    """What the most frugal was not set beside, or only by another kind of reading; in sentences."""
+    pick = next((f.pick for f in verdict.by_objective if f.objective == "most_frugal"), None)
+    if pick is None:
+        return []
+    source = next(cost.joules_from for cost in verdict.costs if cost.id == pick)
+    told = []
+    others = [c for c in verdict.costs if c.joules_from not in (None, source)]
+    if others:
+        one, other = f"an {COUNTER}", READINGS
+        if source == READINGS:
+            one, other = other, one
+        told.append(
+            f"most frugal: {_short(pick)} is told by {one}, {_listed(others)} by {other}; these do "
+            "not err alike."
+        )
+    if unread := [cost for cost in verdict.costs if cost.joules_from is None]:
+        told.append(f"most frugal of those read: of {_listed(unread)} no power was.")
+    return told
+
+
+def _listed(costs: Sequence[CaseCost]) -> str:
+    first, *others = costs
+    return _short(first.id) + (f" and {len(others)} more" if others else "")
 
 
 def _cells(found: ObjectivePick) -> tuple[str, ...]:

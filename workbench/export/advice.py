@@ -22,12 +22,13 @@ def advice_text(verdict: Verdict) -> str:
 
 
 def costs_lines(verdict: Verdict) -> list[str]:
-    """The table of yardsticks, and why one of them has no pick."""
+    """The table of yardsticks, why one of them has no pick, and what to know of the most frugal."""
     rows = economics.rows(verdict)
     if not rows:
         return []
     shown = textwrap.indent(table(economics.HEADER, rows, set()), "  ")
-    return [shown, *map(_wrapped, economics.unknowns(verdict))]
+    told = [*economics.unknowns(verdict), *economics.notes(verdict)]
+    return [shown, *map(_wrapped, told)]
 
 
 def _wrapped(sentence: str) -> str:

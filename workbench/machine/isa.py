@@ -3,7 +3,9 @@
 Operations per cycle and core count a multiply-add as two, with two vector units of the widest
 kind: Intel 64 and IA-32 Architectures Optimization Reference Manual (AVX2 and AVX-512 FMA, VNNI,
 AMX: 1,024 BF16 and 2,048 INT8 operations per cycle), Software Optimization Guide for AMD Zen 4
-and Zen 5 (no more than these).  The bound is for proving a rate wrong, not for judging one.
+and Zen 5 (no more than these).  The bound is for proving a rate wrong, not for judging one: the
+highest clock that Linux tells may be one without the boost (see `topology.max_frequency_mhz`), so
+it only ever raises the clock that is reckoned with.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from ..document import Cpu, Isa
 
 X86 = ("x86_64", "AMD64", "i686")
-FASTEST_CLOCK_HZ = 6.5e9  # above any processor sold, where the kernel does not tell the clock
+FASTEST_CLOCK_HZ = 6.5e9  # above any processor sold
 
 # For each reduced precision, the extensions of which one makes it native.
 _NATIVE = {
@@ -68,7 +70,7 @@ def bound_ops_per_s(precision: str, cpu: Cpu, threads: int) -> float | None:
     per_cycle = _per_cycle(precision, cpu.isa)
     if per_cycle is None:
         return None
-    clock = cpu.max_frequency_mhz * 1e6 if cpu.max_frequency_mhz else FASTEST_CLOCK_HZ
+    clock = max(FASTEST_CLOCK_HZ, (cpu.max_frequency_mhz or 0.0) * 1e6)
     return per_cycle * clock * min(threads, cpu.logical_cores)
 
 

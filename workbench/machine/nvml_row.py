@@ -23,9 +23,13 @@ _UNCORRECTED = 1  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED
 _SINCE_DRIVER_LOAD = 0  # NVML_VOLATILE_ECC
 # nvml.h nvmlGpuVirtualizationMode_t
 _VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
-_MOST_NVLINKS = 18  # nvml.h NVML_NVLINK_MAX_LINKS
+# More than any GPU has (NVML_NVLINK_MAX_LINKS was 6, then 18, and is 36): the driver ends the list.
+_MOST_NVLINKS = 256
 _NOT_AVAILABLE = 0xFFFFFFFF  # NVML_VALUE_NOT_AVAILABLE as an unsigned int
 _NO_VALUE = "NVML gives no value"
+_POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT, mW as an unsigned int; of the whole GPU
+_GA100 = (8, 0)  # the compute capability up to which nvmlDeviceGetPowerUsage is of that moment
+_AVERAGED_S = 1.0  # what it is a mean over on newer ones (nvml.h)
 _SHARED_MEMORY = "the GPU has no memory of its own to report; this is the system's, which it shares"
 
 # nvml.h nvmlClocksEventReason*; the last two only under their older name *ThrottleReason*.
@@ -98,7 +102,7 @@ class Row:
             ),
             driver_version=driver,
             pcie=self._pcie(),
-            power_w=self._power(),
+            power_w=self._power()[0],
             power_limit_w=self.take(
                 "power_limit_w",
                 "nvmlDeviceGetEnforcedPowerLimit",
@@ -137,11 +141,13 @@ class Row:
         """What changes; the `slow` readings take milliseconds (A2: 4.5 ms for processes)."""
         self._reasons = {}
         _, used = self._memory()
+        power_w, power_over_s = self._power()
         return GpuReading(
             index=index,
             utilization_percent=self._utilization(),
             memory_used_bytes=used,
-            power_w=self._power(),
+            power_w=power_w,
+            power_over_s=power_over_s,
             temperature_c=self._temperature(),
             sm_clock_mhz=self._sm_clock(),
             pcie_generation=self._link("generation", "pcie_generation"),
@@ -160,9 +166,19 @@ class Row:
             unavailable=self._reasons,
         )
 
-    def _power(self) -> float | None:
-        watts: float | None = self.take("power_w", "nvmlDeviceGetPowerUsage", convert=_watts)
-        return watts
+    def _power(self) -> tuple[float | None, float | None]:
+        """Watts, and the seconds they are a mean over: 0 where they are of this moment."""
+        values, _ = self._query.ask(("nvmlDeviceGetFieldValues", self._handle, [_POWER_INSTANT]))
+        if values is not None and values[0].nvmlReturn == 0:
+            milliwatts = values[0].value.uiVal
+            if milliwatts not in (0, _NOT_AVAILABLE):
+                return _watts(milliwatts), 0.0
+        watts = self.take("power_w", "nvmlDeviceGetPowerUsage", convert=_watts)
+        if watts is None:
+            return None, None
+        capability, _ = self._query.ask(("nvmlDeviceGetCudaComputeCapability", self._handle))
+        of_now = capability is not None and tuple(capability) <= _GA100
+        return watts, 0.0 if of_now else _AVERAGED_S
 
     def _temperature(self) -> float | None:
         celsius: float | None = self.take(

@@ -109,7 +109,11 @@ def efficiency_cores(root: Path) -> int | None:
 
 
 def max_frequency_mhz(root: Path) -> float | None:
-    """The highest clock that any core may reach; virtual machines rarely tell."""
+    """The highest clock that the kernel tells of any core; virtual machines rarely tell.
+
+    acpi-cpufreq often leaves the boost out: an EPYC 7451 with "CPU max MHz: 2300" ran at 2894
+    (github.com/util-linux/util-linux/issues/755).
+    """
     try:
         policies = list((root / _CPUS / "cpufreq").glob("policy*"))
     except OSError:

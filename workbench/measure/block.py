@@ -51,7 +51,10 @@ def call_overhead_s(calls: int = 20_000) -> float:
 
 @dataclass(frozen=True)
 class Sample:
-    """Seconds per step; `issue_s` is what queueing took, both None without a device timer."""
+    """Seconds per step; `issue_s` is what queueing took.
+
+    The last two are None without a device timer, `issue_s` also of steps that wait.
+    """
 
     host_s: float
     device_s: float | None = None
@@ -86,7 +89,7 @@ def time_sample(
     return Sample(
         _digits((ended - began) / by_host),
         _digits(timer.elapsed_s() / iterations),
-        _digits((issued - began) / by_host),
+        None if task.waits else _digits((issued - began) / by_host),
     )
 
 
@@ -233,11 +236,12 @@ def _counted(sample: Sample, by_device: bool) -> float:
 
 
 def _clocks(samples: Sequence[Sample], by_device: bool) -> dict[str, Any]:
+    issued = [sample.issue_s for sample in samples if sample.issue_s is not None]
     return {
         "counted": "device" if by_device else "host",
         "host_s": median(sample.host_s for sample in samples),
         "device_s": median(sample.device_s or 0.0 for sample in samples),
-        "issue_s": median(sample.issue_s or 0.0 for sample in samples),
+        "issue_s": median(issued) if issued else None,
     }
 
 
