@@ -34,12 +34,10 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     for number, found in enumerate(verdict.what_if):
         text = whatif.sentence(found, verdict.objective)
         facts.append(fact(" " if number else "what if", text, "dim" if found.missing else ""))
-    for name, contender, value, _, ahead in economics.rows(verdict):
-        facts.append(fact(name, f"{contender}, {value}, ahead by {ahead}"))
-    for number, sentence in enumerate(economics.unknowns(verdict)):
-        facts.append(fact(" " if number else "unknown", sentence, "dim"))
-    facts += [fact(" ", sentence, "dim") for sentence in economics.notes(verdict)]
-    return facts
+    # Most labels are narrower than `most frugal`, and so is their column.
+    yardsticks = economics.lines(verdict)
+    facts += [fact(name.removeprefix("most "), text) for name, text in yardsticks]
+    return facts + [fact(" ", sentence, "dim") for sentence in economics.notes(verdict)]
 
 
 def yardstick_lines(verdict: Verdict, width: int) -> list[Content]:

@@ -53,17 +53,19 @@ DEFAULT = click.core.ParameterSource.DEFAULT
         "workbench open last            look at an earlier run",
     ),
 )
+@scenario_options
+@model_options
 @run_options
 @click.version_option(__version__, prog_name="workbench")
 @click.pass_context
 def cli(context: click.Context, /, **options: Any) -> None:
     """On this machine, for this job: CPU or GPU - and how sure are we?
 
-    Measures contenders live and recommends one per scenario.  In a terminal it opens the
-    workbench; elsewhere it writes text, or JSON on request.
+    Measures contenders live and recommends one per scenario, as `workbench advise` without names.
+    In a terminal it opens the workbench; elsewhere it writes text, or JSON on request.
     """
     if context.invoked_subcommand is None:
-        start(options)
+        context.invoke(advise, scenarios=(), **options)
     elif given := [n for n in options if context.get_parameter_source(n) is not DEFAULT]:
         name = next(p.opts[0] for p in context.command.params if p.name == given[0])
         raise UsageError(f"put {name} behind the command: workbench {context.invoked_subcommand}")

@@ -94,6 +94,22 @@ class Contender:
         """Seconds that come once, however many steps are made."""
         return math.fsum(self.fixed_parts_s)
 
+    @property
+    def p99_s(self) -> float | None:
+        """The 99th percentile of all steps; None below a hundred, or if a sample is several."""
+        samples = self.samples_s
+        if self.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
+            return None
+        return stats.quantile(samples, 0.99)
+
+    @property
+    def value(self) -> float | None:
+        """What the row's objective counts, of all that was measured; rounds are for ratios."""
+        if self.objective == "latency_p99":
+            return self.p99_s
+        values = list(self.rounds().values())
+        return stats.median(values) if values else None
+
     def rounds(self) -> Rounds:
         """One value per round under the row's objective: what the race compares."""
         fixed_s = self.fixed_s

@@ -56,6 +56,7 @@ CROSSOVER_SHARE = 0.5  # of the time, with --crossover; otherwise what the rows 
 CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving a model's forms, at most
 
 CANCELLED = Reason("cancelled", "the run was cut short before its turn")
+CANCELLED_IN_RACE = Reason("cancelled", "the run was cut short before its race was over")
 
 
 def now_utc() -> str:
@@ -377,7 +378,7 @@ class Engine:
                         case=contender.case.id,
                         scenario=contender.scenario,
                         status="cancelled",
-                        reason=CANCELLED,
+                        reason=CANCELLED_IN_RACE if contender.blocks else CANCELLED,
                     )
                 )
         for row in self._rows:

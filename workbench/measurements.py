@@ -42,7 +42,7 @@ def measurement(
         ci95_s=contender.interval,
         p10_s=fast,
         p90_s=stats.quantile(samples, 0.90) if n else None,
-        p99_s=_p99(contender, samples),
+        p99_s=contender.p99_s,
         min_s=min(samples) if n else None,
         throughput=_throughput(contender, center),
         capability=_throughput(contender, fast),
@@ -123,13 +123,6 @@ def _clocks(contender: Contender) -> Clocks | None:
         device_s=stats.median([clocks.device_s for clocks in told]),
         issue_s=stats.median(issued) if issued else None,
     )
-
-
-def _p99(contender: Contender, samples: list[float]) -> float | None:
-    """Tails exist only where every sample is one step, and there are enough of them."""
-    if contender.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
-        return None
-    return stats.quantile(samples, 0.99)
 
 
 def _throughput(contender: Contender, step_s: float | None) -> Throughput | None:

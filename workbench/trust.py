@@ -39,7 +39,10 @@ def _samples(contender: Contender) -> Iterator[tuple[str, str, str]]:
         yield "few_samples", f"only {len(samples)} sample{'' if len(samples) == 1 else 's'}", remedy
     width = stats.relative_half_width(stats.median(samples), contender.interval)
     if width is not None and width > WIDE:
-        message = f"the median is known to within {width:.0%} only"
+        low, high = map(units.duration, contender.interval or (0.0, 0.0))
+        message = f"the median is known only to lie between {low} and {high}"
+        if width < 1:
+            message = f"the median is known to within {width:.0%} only"
         yield "unstable", message, "stop other work on this machine, or give it a larger --budget"
 
 

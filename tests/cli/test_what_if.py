@@ -20,7 +20,8 @@ def test_a_recorded_run_answers_for_the_same_job(cli) -> None:
     (verdict,) = document["verdicts"]
     (found,) = verdict["what_if"]
     assert (found["basis"], found["source"], found["missing"]) == ("recorded", "here.json", None)
-    assert found["ratio"] > 0
+    assert (found["ratio"] is None) == (found["uncompared"] is not None)
+    assert found["of_this_kind"] is True
     codes = [warning["code"] for warning in document["warnings"]]
     assert codes.count("recording_unusable") == 1
     assert "--what-if" in verdict["reproduce"]

@@ -11,10 +11,13 @@ from workbench import events as ev
 from workbench.advisor.course import course, course_text
 from workbench.advisor.facts import Course
 from workbench.advisor.verdict import decide
+from workbench.control import Control
 from workbench.document import Reason, Software
+from workbench.engine import Engine
 from workbench.export.text import run_text
 from workbench.replay import events_of
 from workbench.report import Report
+from workbench.request import Request
 
 FAST, SLOW, LATE, BROKEN = (case(f"cpu-{name}") for name in ("a", "b", "late", "broken"))
 BEATEN = Reason("beaten", "2x slower than cpu torch fp32 t8")
@@ -139,6 +142,24 @@ def test_so_does_the_document_of_a_model() -> None:
     assert told(replayed, "model") == found
     (verdict,) = live.verdicts
     assert decide(replayed, recorded_model.SCENARIO) == verdict
+
+
+def test_a_cut_in_a_race_is_told_of_those_that_had_a_turn_and_of_those_that_had_none() -> None:
+    report = Report.of(e for e in events({FAST: steady(1.0, 2), SLOW: []}) if not is_an_end(e))
+    report.apply(ev.RaceEnded(at_s=8.0, scenario="row", rounds=2, ended_by="cancelled"))
+    Engine(Request(), [], Control(), report, lambda _: None)._conclude()
+    told_ = {case: contender.reason.message for case, contender in report.contenders.items()}
+    assert told_ == {
+        FAST.id: "the run was cut short before its race was over",
+        SLOW.id: "the run was cut short before its turn",
+    }
+    verdict = decide(report, scenario())
+    assert "on a weak basis: the run was cut short" in verdict.reasons[0]
+    assert verdict.next_best == "Let it run to its end: `workbench advise row`."
+
+
+def is_an_end(event: ev.AnyEvent) -> bool:
+    return isinstance(event, ev.CaseFinished | ev.RaceEnded | ev.RunFinished)
 
 
 def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:

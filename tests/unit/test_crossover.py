@@ -195,7 +195,7 @@ def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
     found = between({1: 1.0, 16: 1.0, 512: 2.0})
     assert (found.below, found.value, found.leads) == ("gpu", None, (512, 512))
     assert sentence(found) == (
-        "The GPU leads at 512; elsewhere between 1 and 512 no lead is beyond doubt."
+        "The GPU leads at n 512; elsewhere between n 1 and 512 no lead is beyond doubt."
     )
     assert sentence(between({1: 1.0, 512: 1.0})) == "From n 1 to 512 no lead is beyond doubt."
 
@@ -209,7 +209,7 @@ def test_a_lead_that_changes_back_is_told() -> None:
     found = between({1: 0.5, 8: 0.7, 16: 1.4, 64: 2.0, 512: 0.5})
     assert (found.below, found.above, found.back) == ("cpu", "gpu", (64, 512))
     assert found.ci95[1] <= 64
-    assert "and again from 512 on" in sentence(found)
+    assert "which leads again from 512 on, or from some size above 64" in sentence(found)
 
 
 def test_one_who_was_measured_in_too_few_rounds_proves_nothing() -> None:

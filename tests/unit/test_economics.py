@@ -342,6 +342,34 @@ def test_the_yardsticks_stand_side_by_side() -> None:
     assert rows[2][4] == "about 1.92x"
 
 
+def test_a_99th_percentile_has_one_value_everywhere() -> None:
+    row = scenario(objective="latency_p99")
+    calm, burst = [[0.010] * 100 for _ in range(6)], [0.010] * 60 + [0.080] * 40
+    report = told({CPU: [*calm, burst], CPU_B: [[0.050] * 100] * 7}, row=row, prices={"cpu": 1.0})
+    found, first = decide(report, row), report.contenders[CPU.id]
+    p99_s = report.measurement(first).p99_s
+    assert best(found, "fastest").pick == CPU.id  # by the rounds, of which one was disturbed
+    assert best(found, "fastest").value == first.value == p99_s == 0.080
+    assert found.pick_ratio == pytest.approx(5.0)
+
+
+def test_how_far_the_best_is_ahead_is_a_sentence() -> None:
+    def lead(blocks) -> str:
+        return dict(economics.lines(verdict(blocks, prices={"cpu": 0.36})))["fastest"]
+
+    first = "cpu torch fp32 t8, 10.0 ms/step"
+    assert lead({CPU: steady(0.010)}) == f"{first}, with no other to compare it with"
+    assert lead({CPU: [[0.010]], CPU_B: [[0.012]]}) == (
+        f"{first}; too few rounds to tell it from cpu torch fp32 t8"
+    )
+    assert lead({CPU: steady(0.010), CPU_B: steady(0.01001)}).startswith(
+        f"{first}, not told apart from cpu torch fp32 t8: 1.0"
+    )
+    assert lead({CPU: steady(0.010), CPU_B: steady(0.020)}).endswith(
+        " (95 %: 1.98-2.02) ahead of cpu torch fp32 t8"
+    )
+
+
 @pytest.mark.parametrize(
     ("items", "one"), [("samples", "sample"), ("launches", "launch"), ("bytes", "byte")]
 )

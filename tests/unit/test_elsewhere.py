@@ -131,7 +131,7 @@ def test_no_estimate_leaves_the_recorded_sizes(recordings_folder: Path) -> None:
     assert found.basis is None
     assert found.step_s is None
     assert found.missing.code == "outside"
-    assert "n 64, 128, 256, 512: cuda:0/torch/fp32" in found.missing.message
+    assert "n 64, 128, 256, 512: cuda:0 torch fp32" in found.missing.message
     assert "`workbench advise floating_point --set n=1024 --json" in found.missing.hint
 
 
@@ -227,14 +227,35 @@ def test_choice_and_pick_stay_about_this_machine() -> None:
 
 def test_without_a_pick_there_is_no_ratio() -> None:
     (verdict,) = planned(recorded(), blocks={HERE: []}).verdicts
-    assert verdict.what_if == [recorded()]
+    (found,) = verdict.what_if
+    assert (found.ratio, found.uncompared.code) == (None, "no_pick")
+    assert sentence(found, "throughput").endswith("not compared: no pick was measured here")
+
+
+def test_a_ratio_needs_an_interval_on_both_sides() -> None:
+    (verdict,) = planned(recorded(), blocks={HERE: [[1.0]]}).verdicts
+    (here,) = verdict.what_if
+    assert (here.ratio, here.uncompared.code) == (None, "few_samples")
+    assert "500 ms, not compared: the samples of cpu torch fp32 t8 here are too few" in sentence(
+        here, "throughput"
+    )
+    (verdict,) = planned(recorded(step_ci95_s=None)).verdicts
+    (there,) = verdict.what_if
+    assert (there.ratio, there.uncompared.code) == (None, "few_recorded")
+
+
+def test_a_recording_of_a_machine_of_this_kind_is_called_so() -> None:
+    (verdict,) = planned(recorded(name="Test CPU, 8 cores"), recorded()).verdicts
+    own, other = verdict.what_if
+    assert (own.of_this_kind, other.of_this_kind) == (True, False)
+    assert " (recorded 2026-11-21 on a machine of this kind), " in sentence(own, "throughput")
 
 
 def test_a_simulated_pick_is_not_compared_with_real_hardware() -> None:
     fake = Case("work", "fake:0", "torch", "fp32", params={"of": "a"})
     (verdict,) = planned(recorded(), blocks={fake: steady(1.0)}).verdicts
     assert (verdict.pick, verdict.basis) == (fake.id, "simulated")
-    assert verdict.what_if == [recorded()]
+    assert verdict.what_if[0].uncompared.code == "simulated"
 
 
 def test_a_document_gives_the_same_answers_again() -> None:
@@ -249,25 +270,23 @@ def test_a_document_gives_the_same_answers_again() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"ratio": 38.0, "ratio_ci95": (36.0, 40.0)}, "38.0x faster, 95 %: 36.0-40.0, cuda:0"),
-        ({"ratio": 0.25, "ratio_ci95": (0.2, 0.5)}, "4.00x slower, 95 %: 2.00-5.00, cuda:0"),
+        ({"ratio": 38.0, "ratio_ci95": (36.0, 40.0)}, "38.0x faster, 95 %: 36.0-40.0"),
+        ({"ratio": 0.25, "ratio_ci95": (0.2, 0.5)}, "4.00x slower, 95 %: 2.00-5.00"),
         ({"ratio": 1.1, "ratio_ci95": (0.9, 1.3)}, "not told apart: time here over time there 1.1"),
-        ({"ratio": 3.0}, "3.00x faster, too few blocks for an interval"),
-        ({}, "500 ms, not compared: no pick was measured here, cuda:0"),
+        ({"ratio": 3.0}, "500 ms, not compared"),  # of a document from before
     ],
 )
 def test_an_answer_in_words(changes: dict, words: str) -> None:
     told = sentence(recorded(**changes), "throughput")
-    assert told.startswith("NVIDIA H200 (recorded 2026-11-21): ")
-    assert words in told
-    assert told.endswith("cuda:0 torch bf16")
+    assert told.startswith(f"NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: {words}")
 
 
 def test_an_estimate_says_how_far_off_and_a_tail_what_it_is_of() -> None:
     told = recorded(basis="estimated", error=0.09, ratio=2.0, ratio_ci95=(1.5, 2.5))
     assert sentence(told, "latency_p99").startswith(
         "NVIDIA H200 (estimated between sizes recorded 2026-11-21; "
-        "those held out are up to 9.0 % off): 2.00x faster at the 99th percentile, "
+        "those held out are up to 9.0 % off), cuda:0 torch bf16: 2.00x faster at the 99th "
+        "percentile, "
     )
 
 
@@ -280,8 +299,8 @@ def test_what_weakens_a_recording_is_told_with_it() -> None:
 
 def test_the_text_of_a_run_has_a_line_for_each() -> None:
     text = " ".join(run_text(planned(recorded(), MISSING)).split())
-    assert "what if: NVIDIA H200 (recorded 2026-11-21): 2.0" in text
-    assert "what if: NVIDIA H200: not known: it is not there (make one)" in text
+    assert "what if: NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 2.0" in text
+    assert "what if: NVIDIA H200: not known: it is not there; make one" in text
 
 
 def test_a_model_of_ones_own_has_no_recordings() -> None:

@@ -61,7 +61,7 @@ from workbench.report import Report
         ),
         (
             "unknown",
-            "Too few rounds for an interval",
+            "Not settled: too few rounds for an interval of CPU time over GPU time.",
             told({CPU: steady(1.0, 2), GPU: steady(0.1, 2)}),
         ),
         (
@@ -76,13 +76,13 @@ from workbench.report import Report
         ),
         (
             "unknown",
-            "Nothing could be picked: the least error of 2, of cpu torch fp32 t8, is 2.0% off the "
+            "Nothing could be picked: the most accurate of 2, cpu torch fp32 t8, is 2.0% off the "
             "reference, above the limit of 1.0%.",
             told({CPU: steady(1.0), GPU: steady(0.5)}, errors={CPU: 0.02, GPU: 0.5}),
         ),
         (
             "unknown",
-            "Nothing could be picked on the GPU: the only error, of cuda:0 torch fp32, is 50.0%",
+            "Nothing could be picked on the GPU: cuda:0 torch fp32 is 50.0% off the reference",
             told({CPU: steady(1.0), GPU: steady(0.5)}, errors={GPU: 0.5}),
         ),
         (
@@ -120,7 +120,7 @@ from workbench.report import Report
         (
             "gpu",
             "The GPU came out 2.00x (95 %: 1.98-2.02) faster, on a weak basis: of cuda:0 torch "
-            "fp32, only 4 samples (and 1 more).",
+            "fp32, only 4 samples (and 1 more reason).",
             told({CPU: [[1.0]] * 4, GPU: [[0.5]] * 4}),
         ),
         (
@@ -162,6 +162,25 @@ def test_the_outcome_is_worded_as_firmly_as_it_stands(
 ) -> None:
     assert verdict.choice == choice
     assert verdict.reasons[0].startswith(words)
+
+
+def test_where_nothing_was_measured_all_are_counted_and_nothing_is_the_basis() -> None:
+    blocks = {CPU: [], CPU_B: [], case("cpu-a", "fp64"): []}  # fp64 races apart
+    found = told(blocks, skipped(SPENT), gpus=[])
+    assert found.reasons[0].endswith("before its turn (3 contenders).")
+    assert found.basis == "none"
+    one = told({CPU: steady(1.0), CPU_B: []}, skipped(SPENT), gpus=[])
+    assert "cpu torch fp32 t8 is the only contender that was measured" in one.reasons[0]
+    assert one.basis == "measured"
+
+
+def test_the_interval_that_decides_is_told_where_it_alone_decides() -> None:
+    spread = [[1.0], [1.12], [1.0], [1.12], [1.0], [1.12]]
+    found = told({CPU: spread, GPU: [[1.2]] * 6})
+    assert found.choice == "unknown"
+    assert found.device_ratio_ci95[1] < 1
+    assert found.reasons[0].endswith(", widened for having looked after every round.")
+    assert "larger budget" not in found.reasons[0]
 
 
 def test_against_the_textbook_needs_more_than_the_tolerance() -> None:
@@ -227,8 +246,8 @@ def test_how_little_a_beaten_contender_was_measured_is_no_doubt() -> None:
 
     found = told({CPU: steady(1.0), CPU_B: [[4.0]]}, sent_away, gpus=[])
     assert found.reasons[0] == (
-        "No GPU found; on the CPU, cpu torch fp32 t8 leads, and cpu torch fp32 t8 was out after "
-        "its first block: 4.0x slower than cpu torch fp32 t8 in its first block."
+        "No GPU found; on the CPU, cpu torch fp32 t8 leads, and cpu torch fp32 t8 was sent away: "
+        "4.0x slower than cpu torch fp32 t8 in its first block."
     )
     assert "pick_unsettled" not in [warning.code for warning in found.warnings]
 
@@ -281,7 +300,10 @@ def test_a_pick_that_waits_for_its_data_says_so() -> None:
 def test_time_to_result_tells_the_start_up_of_both_devices() -> None:
     row = scenario(objective="time_to_result")
     found = told({CPU: steady(0.5), GPU: steady(4.5)}, row=row)
-    assert "75% is start-up and set-up (1.50 s), of cuda:0 torch fp32's 25%" in found.reasons[1]
+    assert (
+        "75% is start-up and set-up (1.50 s), and of that of cuda:0 torch fp32 25%"
+        in found.reasons[1]
+    )
 
 
 def machine_with(**isa: bool) -> Callable[[ev.AnyEvent], ev.AnyEvent]:
@@ -320,8 +342,8 @@ def test_a_reduced_precision_loses_by_what_the_processor_lacks() -> None:
 def test_more_threads_that_take_longer_are_told() -> None:
     few = replace(CPU, threads=2)
     found = told({CPU: steady(2.0), few: steady(1.0)}, gpus=[])
-    assert found.reasons[1].startswith("With 2 threads it is 2.00x (95 %: ")
-    assert found.reasons[1].endswith("faster than with 8: a step takes 999 ms.")
+    assert found.reasons[1].startswith("cpu torch fp32 t2 is 2.00x (95 %: ")
+    assert found.reasons[1].endswith("faster than on 8 threads.")
     assert len(told({CPU: steady(1.0), few: steady(2.0)}, gpus=[]).reasons) == 1
 
 
@@ -357,7 +379,8 @@ def test_copying_that_outweighs_a_step_is_told_beside_a_ratio_of_steps() -> None
 
     found = told({CPU: steady(2.0), GPU: steady(1.0)}, copying)
     assert found.reasons[-1] == (
-        "Copying to cuda:0 and back once takes 4.00 s, 4.00 of its steps, and is not counted."
+        "Copying to cuda:0 and back once takes 4.00 s, as long as 4.00 of its steps, and is not "
+        "counted."
     )
 
 

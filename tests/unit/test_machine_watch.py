@@ -114,6 +114,43 @@ def test_other_programs_are_told_with_the_cores_they_took(
     }
 
 
+def test_the_programs_that_took_most_of_it_are_named(
+    calm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load.LoadMeter, "foreign_cores", lambda self, own: 2.0)
+    monkeypatch.setattr(load, "allowed_cores", lambda: [0, 1])
+
+    def process(name: str, ticks: int) -> str:
+        return f"7 ({name}) R 1 7 7 0 -1 4194304 0 0 0 0 {ticks} 5 900 900 20 0 1 0 1 1 1"
+
+    write(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
+    watch = SystemWatch(2, root=calm, allowed=range(2))
+    watch.start([9])
+    ended = {7: ("make (2)", 5900), 8: ("make (2)", 300), 9: ("worker", 900), 11: ("sh", 4)}
+    write(calm, {f"proc/{pid}/stat": process(*each) for pid, each in ended.items()})
+    write(calm, {"proc/stat": stat(0, 2000)})  # 1000 ticks later
+    (warning,) = watch.warnings([9], "training")
+    assert warning.remedy == "stop them (most of all make (2)) and run it again"
+
+
+def test_the_cores_of_others_are_never_more_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 16 ms between two readings of ticks of 10 ms came 3.2 of 2 cores."""
+    read = {"s": 0.0, "busy_s": 0.0}
+    monkeypatch.setattr(load.time, "monotonic", lambda: read["s"])
+    monkeypatch.setattr(load, "_busy_s", lambda: read["busy_s"])
+    monkeypatch.setattr(load, "allowed_cores", lambda: [0, 1])
+
+    def after_a_while(s: float, busy_s: float) -> float:
+        meter = load.LoadMeter()
+        read.update(s=0.0, busy_s=0.0)
+        meter.start([])
+        read.update(s=s, busy_s=busy_s)
+        return meter.foreign_cores([])
+
+    found = [after_a_while(*each) for each in ((0.016, 0.05), (1.0, 5.0), (1.0, 2.1), (1.0, 1.4))]
+    assert found == [0.0, 0.0, 2.0, 1.4]
+
+
 def test_a_kernel_that_says_nothing_is_no_disturbance(tmp_path: Path) -> None:
     assert set(after(tmp_path, {})) <= {"busy_machine"}
 

@@ -53,7 +53,7 @@ from workbench.document import Verdict
             told({CPU: steady(1.0), GPU: steady(0.5)}, errors={GPU: 0.5}),
         ),
         (
-            "cpu torch bf16 t8 takes 2.00x less time: raise the error limit only if 5.0% is "
+            "cpu torch bf16 t8 is 2.00x faster: raise the error limit only if 5.0% is "
             "acceptable to the job.",
             told({CPU: steady(1.0), LOW: steady(0.5)}, gpus=[], errors={LOW: 0.05}),
         ),
@@ -72,7 +72,7 @@ def test_what_to_try_next_follows_from_what_came_out(words: str, verdict: Verdic
 def test_memory_bound_in_fp32_alone_is_advised_fewer_bytes() -> None:
     streaming = Work(1e9, 1e10, 64.0, "samples", 1e9)
     found = with_ceilings({CPU: steady(1.2), GPU: steady(1.6)}, streaming, "cpu", "cuda:0")
-    assert found.next_best.startswith("Memory bandwidth limits it")
+    assert found.next_best.startswith("Memory bandwidth limits cpu torch fp32 t8: race")
     tried = {CPU: steady(1.2), LOW: steady(2.0), GPU: steady(1.6)}
     assert with_ceilings(tried, streaming, "cpu", "cuda:0").next_best == ""
 
@@ -111,6 +111,14 @@ def test_a_larger_budget_replaces_the_one_that_was_given() -> None:
 
     found = told({CPU: NOISY, GPU: NOISY[::-1]}, given_one)
     assert found.next_best == "Give it more time: `workbench advise row --budget 120`."
+
+
+def test_what_was_noisy_and_is_not_settled_needs_more_time_as_well() -> None:
+    found = told({CPU: NOISY, GPU: NOISY[::-1]}, busy)
+    assert found.next_best == (
+        "Run it again when the machine is quiet, and give it more time: `workbench advise row "
+        "--budget 120`."
+    )
 
 
 def test_launches_that_limit_the_gpu_ask_for_a_larger_batch() -> None:

@@ -14,7 +14,7 @@ from money import told
 from workbench.advisor.payoff import break_even, sentence, sentences
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.document import Payoff, SetupTimes, Verdict
+from workbench.document import Payoff, Reason, SetupTimes, Verdict
 
 CPU, GPU = case("cpu-a"), case("cuda:0-a")
 COMPILED = replace(CPU, mode="compile")
@@ -143,7 +143,7 @@ def test_steps_that_are_not_told_apart_have_no_interval_and_no_promise() -> None
     (one,) = found.payoffs
     assert one.steps is not None
     assert one.steps_ci95 is None
-    assert "too close for an interval" in sentences(found)[0]
+    assert "; their steps are not told apart: 1.00x" in sentences(found)[0]
 
 
 @pytest.mark.parametrize("step", [0.00999, 0.010001])
@@ -169,6 +169,15 @@ def test_a_lead_of_too_few_rounds_is_not_told_apart_either() -> None:
     assert sentences(found)[0].endswith(
         "their steps are not told apart: too few rounds for an interval."
     )
+
+
+def test_who_was_far_behind_after_a_block_is_not_called_too_close() -> None:
+    reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
+    report = told({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
+    report.contenders[GPU.id].reason = reason
+    report.rows["row"].ended_by, report.rows["row"].started = "decided", True
+    (text,) = sentences(decide(report, scenario()))
+    assert text.endswith(f"; cuda:0 torch fp32 was sent away: {reason.message}.")
 
 
 def test_steps_are_those_of_the_rounds_both_took_part_in() -> None:

@@ -179,8 +179,34 @@ def test_the_budget_is_the_one_given_or_that_of_the_pace(given: Request, budget:
     assert given.budget == budget
 
 
+def test_without_a_command_it_is_advise_with_all_its_options(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict] = []
+    monkeypatch.setattr(cli, "start", lambda options, **rest: asked.append({**options, **rest}))
+    given = ["--quick", "--price=cpu=0.1", "--what-if=h200", "--crossover", "--all", "--model=m"]
+    for command in (given, ["advise", *given]):
+        cli.cli.main(command, standalone_mode=False)
+    plain, advise = asked
+    assert plain == advise
+    assert (plain["prices"], plain["all_scenarios"], plain["model"].file) == (
+        ("cpu=0.1",),
+        True,
+        "m",
+    )
+
+
 @pytest.mark.parametrize(
-    "option", ["--quick", "--threads=2", "--set=n=1", "--device=cpu", "--budget=5", "--json"]
+    "option",
+    [
+        "--quick",
+        "--price=cpu=1",
+        "--threads=2",
+        "--set=n=1",
+        "--device=cpu",
+        "--budget=5",
+        "--json",
+    ],
 )
 def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> None:
     name = option.partition("=")[0]

@@ -383,3 +383,14 @@ def test_an_error_from_run_to_run_is_covered_only_by_the_widened_interval() -> N
             held[wide] += told.low <= 1 <= told.high
     assert held[False] < 700
     assert 920 <= held[True] <= 980
+
+
+def test_the_interval_of_a_tail_holds_what_it_says() -> None:
+    rng, hits = np.random.default_rng(1), 0
+    truth = -math.log(0.01)  # the 99th percentile of an exponential distribution
+    for _ in range(200):
+        drawn = rng.exponential(size=(8, 100)).tolist()
+        low, high = stats.tail_interval(drawn, 0.99)
+        hits += low <= truth <= high
+    assert hits >= 186
+    assert stats.tail_interval(drawn[:3], 0.99) is None  # 300 samples have no upper bound

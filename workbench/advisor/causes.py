@@ -13,7 +13,7 @@ from ..machine.isa import having, lacking
 from ..measure.statistics import median
 from ..refusals import REDUCED
 from . import race
-from .explain import Evidence, short, times
+from .explain import COUNTED, Evidence, short, times
 
 LAUNCH_BOUND = 0.8  # of the device's time per step, spent by the host on queueing the next
 WAITING = 0.25  # of an epoch without a batch: the loaders limit it
@@ -47,7 +47,7 @@ def _start_up(found: Evidence) -> Iterator[str]:
     rival = found.rival
     if rival is not None and rival.case.device_kind != found.pick.case.device_kind:
         other, seconds = _start_up_share(rival)
-        told += f", of {short(rival.case)}'s {other:.0%} ({units.duration(seconds)})"
+        told += f", and of that of {short(rival.case)} {other:.0%} ({units.duration(seconds)})"
     yield told
 
 
@@ -150,11 +150,14 @@ def _precision(found: Evidence) -> Iterator[str]:
 
 
 def _gain(pick: Contender, other: Contender) -> str | None:
-    """`1.11x (95 %: 1.08-1.15) faster than`; None where that is not beyond doubt."""
+    """`1.11x (95 %: 1.08-1.15) faster at the 99th percentile than`; None where that is not beyond
+    doubt."""
     if pick.objective in ("memory", "energy", "cost"):
         return None
     ratio = race.ratio_between(other.rounds(), pick.rounds())
-    return f"{times(ratio)} faster than" if ratio is not None and ratio.low > 1 else None
+    counted = COUNTED.get(pick.objective, "")
+    told = ratio is not None and ratio.low > 1
+    return f"{times(ratio)} faster{counted} than" if ratio is not None and told else None
 
 
 def _isa(found: Evidence, case: Case) -> str:
@@ -185,13 +188,5 @@ def _threads(found: Evidence) -> Iterator[str]:
             continue
         told = _gain(pick, other)
         if told is not None:
-            step = units.duration(median(pick.samples_s))
-            yield (
-                f"with {_threads_of(pick.case)} it is {told} with {other.case.threads}: "
-                f"a step takes {step}"
-            )
+            yield f"{short(pick.case)} is {told} on {other.case.threads} threads"
             return
-
-
-def _threads_of(case: Case) -> str:
-    return f"{case.threads} thread{'' if case.threads == 1 else 's'}"

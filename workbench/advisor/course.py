@@ -13,6 +13,7 @@ from . import race
 from .facts import Course, Departure
 
 CUT_SHORT = "cancelled"
+SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed
 ENDED = {
     "decided": "decided",
     "budget": "ended by the budget",
@@ -35,7 +36,7 @@ def course(row: Row) -> Course | None:
     order = race.ranking({c.case.id: c.rounds() for c in stayed})
     seen = [block.round + 1 for c in row.contenders for block in c.blocks]
     return Course(
-        rounds=row.rounds if row.ended_by else max(seen, default=0),
+        rounds=row.rounds if not is_cut_short(row) else max(seen, default=0),
         ended_by=row.ended_by or CUT_SHORT,
         joined={c.case.id: c.joined_after for c in row.contenders if c.joined_after is not None},
         left=[_departure(contender) for contender in left],
@@ -45,7 +46,8 @@ def course(row: Row) -> Course | None:
 
 def is_cut_short(row: Row) -> bool:
     """Whether the run ended before the race did."""
-    return row.ended_by in (None, CUT_SHORT) and any(c.state == CUT_SHORT for c in row.contenders)
+    unfinished = row.ended_by in (None, CUT_SHORT)
+    return unfinished and any(c.state == CUT_SHORT for c in row.contenders)
 
 
 def has_left(contender: Contender) -> bool:
@@ -76,6 +78,12 @@ def _departure(contender: Contender) -> Departure:
         ratio=dropped.ratio if dropped else None,
         ratio_bounds=dropped.ratio_bounds if dropped else None,
     )
+
+
+def sent_away(told: Course | None, case: str | None) -> Departure | None:
+    """How the contender left, if its first block showed it far behind."""
+    left = told.left if told is not None else []
+    return next((d for d in left if d.id == case and d.rounds and d.code in SENT_AWAY), None)
 
 
 # ------------------------------------------------------------------ words

@@ -356,7 +356,7 @@ def sentence(found: Crossover) -> str:
     )
     if found.back is not None:
         last, again = map(number, found.back)
-        text = f"{text}, and again from {again} on, if not before (above {last})"
+        text = f"{text}, which leads again from {again} on, or from some size above {last}"
     return f"{text}."
 
 
@@ -365,10 +365,13 @@ def _without_value(found: Crossover) -> str:
     if found.below is None or found.leads is None:
         return f"From {found.parameter} {low} to {high} no lead is beyond doubt."
     first, last = map(number, found.leads)
-    where = f"from {found.parameter} {first} to {last}" if first != last else f"at {first}"
+    span = f"{found.parameter} {first}"
+    where = f"from {span} to {last}" if first != last else f"at {span}"
     text = f"{_who(found.below, first=True)} leads {where}"
     if found.leads != found.searched:
-        text = f"{text}; elsewhere between {low} and {high} no lead is beyond doubt"
+        text = (
+            f"{text}; elsewhere between {found.parameter} {low} and {high} no lead is beyond doubt"
+        )
     return f"{text}."
 
 

@@ -6,7 +6,7 @@ GPU's of the whole board, RAPL of the processor packages without memory, fans an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .. import units
 from ..contender import ENERGY, Contender
@@ -14,7 +14,8 @@ from ..contract import kind_of
 from ..document import CaseCost, ObjectivePick, Reason, Verdict
 from ..measure.statistics import Ratio, median
 from . import race
-from .course import name_of
+from .course import name_of, sent_away
+from .facts import Departure
 from .objective import HOUR_S, SECONDS
 
 MILLION = 1e6
@@ -92,9 +93,9 @@ def _fastest(eligible: Sequence[Contender]) -> ObjectivePick:
     objective = eligible[0].objective
     counts_time = objective in SECONDS
 
-    def value(contender: Contender) -> float:
+    def value(contender: Contender) -> float | None:
         if objective in ("latency_p99", RUNS):
-            return median(list(contender.rounds().values()))
+            return contender.value
         return median(contender.samples_s)
 
     unit = {RUNS: "s/run", "latency_p99": "s/step at p99"}.get(objective, "s/step")
@@ -120,7 +121,7 @@ def _cheapest(eligible: Sequence[Contender]) -> ObjectivePick:
         }
         for c in eligible
     }
-    return _raced(BY_PRICE, eligible, rounds, lambda c: per_million(c) or 0.0, unit)
+    return _raced(BY_PRICE, eligible, rounds, per_million, unit)
 
 
 def _most_frugal(eligible: Sequence[Contender]) -> ObjectivePick:
@@ -184,7 +185,7 @@ def _raced(
     name: str,
     eligible: Sequence[Contender],
     rounds: Mapping[str, Mapping[int, float]],
-    value: Callable[[Contender], float],
+    value: Callable[[Contender], float | None],
     unit: str,
 ) -> ObjectivePick:
     order = race.ranking(rounds)
@@ -214,14 +215,13 @@ HEADER = ("", "contender", "value", "ahead of", "by (95 %)")
 def rows(verdict: Verdict) -> list[tuple[str, ...]]:
     """The best by each yardstick side by side, as cells under HEADER; of what has no best
     `unknowns` tells.  Empty where only time was known."""
-    return [_cells(found) for found in verdict.by_objective if found.pick is not None]
+    return [_cells(found, verdict) for found in verdict.by_objective if found.pick is not None]
 
 
 def unknowns(verdict: Verdict) -> list[str]:
     """Why there is no pick by a yardstick, in sentences."""
     return [
-        f"{_name(found)}: unknown, {found.unknown.message}"
-        + (f" ({found.unknown.hint})." if found.unknown.hint else ".")
+        f"{_name(found)}: unknown, {_unknown_text(found.unknown)}."
         for found in verdict.by_objective
         if found.unknown is not None
     ]
@@ -253,14 +253,48 @@ def _listed(costs: Sequence[CaseCost]) -> str:
     return _short(first.id) + (f" and {len(others)} more" if others else "")
 
 
-def _cells(found: ObjectivePick) -> tuple[str, ...]:
-    ahead = units.ratio(found.ratio, found.ratio_ci95)
+def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Each yardstick with its best, or why there is none, in words."""
+    for found in verdict.by_objective:
+        if found.unknown is not None:
+            yield _name(found), f"unknown: {_unknown_text(found.unknown)}"
+        else:
+            lead = _lead(found, sent_away(verdict.race, found.runner_up))
+            yield _name(found), f"{_short(found.pick)}, {_value(found)}{lead}"
+
+
+def _unknown_text(reason: Reason) -> str:
+    return reason.message + (f" ({reason.hint})" if reason.hint else "")
+
+
+def _lead(found: ObjectivePick, left: Departure | None) -> str:
+    """How far it is ahead of the next, as the end of a sentence."""
+    next_ = _short(found.runner_up)
+    if found.runner_up is None:
+        return ", with no other to compare it with"
     if found.ratio is None:
-        ahead = "too few rounds to tell" if found.runner_up else "-"
-    elif found.ratio_ci95 is not None and found.ratio_ci95[0] <= 1:
-        ahead = f"not told apart, {ahead}"
+        if left is not None:
+            return f"; {next_} was far behind in its first block"
+        return f"; too few rounds to tell it from {next_}"
+    value, interval = units.ratio_parts(found.ratio, found.ratio_ci95)
+    if found.ratio_ci95 is None:
+        return f", about {value} ahead of {next_}"
+    if found.ratio_ci95[0] <= 1:
+        return f", not told apart from {next_}: {value} (95 %: {interval})"
+    return f", {value} (95 %: {interval}) ahead of {next_}"
+
+
+def _cells(found: ObjectivePick, verdict: Verdict) -> tuple[str, ...]:
+    ahead = units.ratio(found.ratio, found.ratio_ci95)
+    if found.runner_up is None:
+        ahead = "-"
+    elif found.ratio is None:
+        left = sent_away(verdict.race, found.runner_up)
+        ahead = "far behind in its first block" if left else "too few rounds to tell"
     elif found.ratio_ci95 is None:
         ahead = f"about {ahead}"
+    elif found.ratio_ci95[0] <= 1:
+        ahead = f"not told apart ({ahead})"
     return _name(found), _short(found.pick), _value(found), _short(found.runner_up), ahead
 
 
@@ -274,10 +308,12 @@ def _short(case: str | None) -> str:
 
 def _value(found: ObjectivePick) -> str:
     kind, slash, per = found.unit.partition("/")
-    if slash and found.value is not None:
+    if found.value is None:
+        return "too few samples for a 99th percentile"
+    if slash:
         shown = units.duration(found.value) if kind == "s" else units.joules(found.value)
         return f"{shown}/{per}"
-    return f"{_money(found.value or 0.0)} {found.unit}"
+    return f"{_money(found.value)} {found.unit}"
 
 
 def _money(value: float) -> str:

@@ -12,6 +12,7 @@ from ..document import Measurement, Reason, Warning
 from ..plan import RowPlan, cases_on
 from ..request import MOST_BATCH, Request
 from . import race
+from .course import name_of
 from .estimate import Estimate, Point, estimate
 from .facts import WhatIf
 from .recordings import Recording, file_name, load, named, own_folder, shown
@@ -62,14 +63,15 @@ def of_row(row: RowPlan, request: Request, asked: str, recordings: Sequence[Reco
     )
     arguments = [*alone.arguments(), "--json", "--output", file_name(asked)]
     command = shlex.join(["workbench", *arguments])
-    hint = f"on that machine `{command}`, then copy the file into {shown(own_folder())}"
+    folder = shown(own_folder())
+    hint = f"to record it, run `{command}` on that machine and copy the file into {folder}"
     sizes = _sizes(row.scenario.batch, row.scenario.params)
     listed = ",".join(f"{name}={value}" for name, value in sizes.items())
     text = f"{row.workload.name}[{listed}] is not among what was recorded of it"
     code = "not_recorded"
     if reasons:
         nearest = min(reasons, key=lambda reason: NEAREST.index(reason.code))
-        code, text = nearest.code, f"{text}: {nearest.message}"
+        code, text = nearest.code, f"{text}, and {nearest.message}"
     return _missing(asked, recordings, Reason(code, text, hint))
 
 
@@ -259,7 +261,7 @@ def _on_curve(
     answer = estimate(drawn, wanted, work)
     if isinstance(answer, Reason):
         sizes = ", ".join(f"{size:g}" for size in sorted(points))
-        return Reason(answer.code, f"{answer.message} ({name} {sizes}: {some.label})")
+        return Reason(answer.code, f"{answer.message} ({name} {sizes}: {name_of(some.id)})")
     sides = (max(s for s in points if s < wanted), min(s for s in points if s > wanted))
     neighbours = [points[size] for size in sides]
     if not all(is_admissible(found.contender, row.scenario) for found in neighbours):

@@ -78,7 +78,8 @@ def estimate(points: Sequence[Point], size: float, work: Work) -> Estimate | Rea
     """The time of a step of `size` and `work`, from points of one contender at other sizes."""
     ordered = sorted(points, key=lambda point: point.size)
     if len(ordered) < LEAST_POINTS:
-        text = f"an estimate needs {LEAST_POINTS} recorded sizes, and there are {len(ordered)}"
+        are = "is" if len(ordered) == 1 else "are"
+        text = f"an estimate needs {LEAST_POINTS} recorded sizes, and there {are} {len(ordered)}"
         return Reason("too_few_sizes", text)
     below = [point for point in ordered if point.size < size]
     above = [point for point in ordered if point.size > size]

@@ -15,7 +15,7 @@ from ..document import Reason, Warning
 from ..measure.statistics import Ratio, median
 from ..report import Report, Row
 from . import race
-from .course import is_cut_short
+from .course import SENT_AWAY, is_cut_short
 from .limits import beyond_limits, uncounted
 from .scenarios import Scenario
 
@@ -32,7 +32,6 @@ DEVICES = ("cpu ", "cuda:", "fake:")
 MOST = 3  # sentences of a verdict
 # What a ratio of paired rounds does not show in its own interval; a wide median it does.
 WEAK = ("few_samples", "drifting")
-SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed
 DATA = 1.0  # of a step: copying that takes longer is told beside the ratio of steps
 
 
@@ -69,6 +68,7 @@ class Evidence:
     pick_ratio: Ratio | None
     tie: bool  # of these two
     absent: Reason | None  # why no GPU could take part
+    decisive: Ratio | None  # as `ratio`, with the interval that decides: wider for every look
     eligible: list[Contender]  # that could be picked, by id
     over_limit: list[Contender] = field(default_factory=list)  # measured; above the error limit
     warnings: list[Warning] = field(default_factory=list)  # of the row and of those named above
@@ -147,8 +147,16 @@ def _outcome(found: Evidence) -> str:
     if choice == "either":
         return f"Too close to call: {noun}{_weak(found)}"
     if choice == "unknown":
-        return f"Not settled: {noun}; it needs a larger budget"
+        return f"Not settled: {noun}{_widened(found, ratio)}"
     return f"{_winner(found, ratio)}{_lead_within(found)}{_textbook(found, ratio)}{_weak(found)}"
+
+
+def _widened(found: Evidence, ratio: Ratio) -> str:
+    """The interval that decides, where it alone leaves the answer open."""
+    if found.decisive is None or ratio.low <= 1 <= ratio.high:
+        return ""
+    _, interval = units.ratio_parts(found.decisive.value, found.decisive.interval)
+    return f"; what decides is {interval}, widened for having looked after every round"
 
 
 def _within(found: Evidence) -> str:
@@ -169,10 +177,14 @@ def _winner(found: Evidence, ratio: Ratio) -> str:
     name, than = found.choice.upper(), ""
     if found.best_gpu is not None and found.best_gpu.simulated:
         name, than = ("simulated GPU", "") if name == "GPU" else (name, " than a simulated GPU")
-    objective = found.scenario.objective
     how = "came out" if doubts(found) else "is"
-    better = f"{BETTER.get(objective, 'faster')}{COUNTED.get(objective, '')}"
-    return f"The {name} {how} {times(faster)} {better}{than}"
+    return f"The {name} {how} {times(faster)} {better(found.scenario)}{than}"
+
+
+def better(scenario: Scenario) -> str:
+    """`faster`, `faster at the 99th percentile`, `lower in cost`: what follows a ratio."""
+    objective = scenario.objective
+    return f"{BETTER.get(objective, 'faster')}{COUNTED.get(objective, '')}"
 
 
 def _alone(found: Evidence) -> str:
@@ -180,7 +192,9 @@ def _alone(found: Evidence) -> str:
     pick = found.pick
     assert pick is not None  # noqa: S101 - a contender of the CPU could be picked
     if found.runner_up is None:
-        return f"{short(pick.case)} is the only contender that could be picked"
+        others = [c for c in found.for_the_pick if c is not pick]
+        had = "could be picked" if any(c.blocks for c in others) or not others else "was measured"
+        return f"{short(pick.case)} is the only contender that {had}"
     return f"on the CPU, {_lead(found)}"
 
 
@@ -202,7 +216,7 @@ def _lead(found: Evidence) -> str:
     if ratio is None:
         if runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
             why = runner_up.reason.message
-            return f"{first} leads, and {next_} was out after its first block: {why}"
+            return f"{first} leads, and {next_} was sent away: {why}"
         return f"{first} is ahead of {next_}, in too few rounds for an interval"
     if found.tie:
         return f"{first} and {next_} are too close to call: {times(ratio)}{counted}"
@@ -227,7 +241,8 @@ def _weak(found: Evidence) -> str:
     told = doubts(found)
     if not told:
         return ""
-    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    others = len(told) - 1
+    more = f" (and {others} more reason{'' if others == 1 else 's'})" if others else ""
     return f", on a weak basis: {told[0]}{more}"
 
 
@@ -241,10 +256,12 @@ def _why_unknown(found: Evidence) -> str:
             f"Nothing could be compared: the {_unread(found)} is known of no contender on {where}"
         )
     if len(found.kinds) == 2:
-        return "Too few rounds for an interval; it needs a larger budget"
-    lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
+        return "Not settled: too few rounds for an interval of CPU time over GPU time"
+    lost = [c for c in found.row.contenders if c.case.device_kind not in found.kinds]
     where = f" on {NAMES['gpu' if 'cpu' in found.kinds else 'cpu']}" if found.kinds else ""
-    what = "could be picked" if any(c.blocks for c in lost) else "was measured"
+    what = "was measured"
+    if any(c.blocks for c in lost):
+        what, lost = "could be picked", [c for c in lost if c in found.for_the_pick]
     if not lost:
         why = "it has no contender here" if found.kinds else "it was not reached"
         return f"Nothing {what}{where}: {why}"
@@ -256,15 +273,16 @@ def _lost(lost: Sequence[Contender], found: Evidence) -> Iterator[str]:
     over = sorted((c for c in lost if c in found.over_limit), key=_error)
     others = sorted((c for c in lost if c not in found.over_limit), key=lambda c: c.case.id)
     if over:
-        which = "the only error" if len(over) == 1 else f"the least error of {len(over)}"
-        yield f"{which}, of {short(over[0].case)}, is {over_text(over[0], found.scenario)}"
+        name = short(over[0].case)
+        which = name if len(over) == 1 else f"the most accurate of {len(over)}, {name},"
+        yield f"{which} {over_text(over[0], found.scenario)}"
     messages: dict[str, int] = {}
     for contender in others:
         why = why_out(contender, found.scenario)
         messages[why] = messages.get(why, 0) + 1
     for number, (message, count) in enumerate(messages.items()):
         if number == 2:
-            yield f"and {sum(list(messages.values())[2:])} more"
+            yield f"and {sum(list(messages.values())[2:])} more contenders"
             return
         yield message if count == 1 else f"{message} ({count} contenders)"
 
@@ -288,14 +306,13 @@ def why_out(contender: Contender, scenario: Scenario) -> str:
 
 
 def over_text(contender: Contender, scenario: Scenario) -> str:
-    """How far it is above the error limit."""
+    """How far it is above the error limit, as a predicate."""
     accuracy = contender.accuracy
     assert accuracy is not None  # noqa: S101 - above a limit is only who was checked
-    off = "off the reference"
+    off = f"is {share(accuracy.value)} off the reference"
     if accuracy.metric == "disagreement":
-        off = "of the largest entries elsewhere than the reference's"
-    limit = scenario.max_error or 0.0
-    return f"{share(accuracy.value)} {off}, above the limit of {share(limit)}"
+        off = f"has {share(accuracy.value)} of its largest entries elsewhere than the reference"
+    return f"{off}, above the limit of {share(scenario.max_error or 0.0)}"
 
 
 def share(value: float) -> str:
@@ -315,18 +332,18 @@ def _bounds(found: Evidence) -> Iterator[str]:
     """What the answer leaves out: who could not be picked, and what is not counted in it."""
     if not found.eligible:
         return  # the outcome says it all
-    out = [f"{short(c.case)} is {over_text(c, found.scenario)}" for c in _by_id(found.over_limit)]
+    out = [f"{short(c.case)} {over_text(c, found.scenario)}" for c in _by_id(found.over_limit)]
     for contender in _by_id(found.for_the_pick):
         why = beyond_limits(contender, found.scenario) or uncounted(contender)
         here = contender.state != "failed" and contender.case.device_kind in found.kinds
         if why and here and contender not in found.over_limit:
             out.append(f"of {short(contender.case)}, {why}")
-    for state in ("failed", "skipped"):
+    for state, did in (("failed", "failed"), ("skipped", "was skipped")):
         for contender in _by_id(found.for_the_pick):
             reason = contender.reason
             told = contender.state == state and contender.case.device_kind in found.kinds
             if told and reason is not None and reason.code not in SENT_AWAY:
-                out.append(f"{short(contender.case)} {state}: {reason.message.rstrip('.')}")
+                out.append(f"{short(contender.case)} {did}: {reason.message.rstrip('.')}")
     if len(out) > 2:
         yield f"{len(out)} contenders could not be picked, such as: {out[0]}; {out[1]}"
     elif out:
@@ -346,7 +363,7 @@ def _copying(found: Evidence) -> Iterator[str]:
     if seconds > DATA * step_s:
         yield (
             f"copying to {gpu.case.device} and back once takes {units.duration(seconds)}, "
-            f"{units.significant(seconds / step_s)} of its steps, and is not counted"
+            f"as long as {units.significant(seconds / step_s)} of its steps, and is not counted"
         )
 
 

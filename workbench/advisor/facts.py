@@ -143,6 +143,8 @@ class WhatIf(msgspec.Struct, frozen=True):
     source: str | None  # the file
     missing: Reason | None = None
     warnings: list[Warning] = []  # that weaken the recording itself
+    uncompared: Reason | None = None  # why `ratio` is None though `step_s` is known
+    of_this_kind: bool = False  # a device of this machine has the same name
 
 
 # ---------------------------------------------------------------- verdict
@@ -175,7 +177,7 @@ class Verdict(msgspec.Struct, frozen=True):
     pick_ratio_ci95: tuple[float, float] | None
     tie: bool  # pick and runner-up are too close to call within the tolerance
     equal_precision: list[EqualPrecision]
-    basis: str  # "measured", "simulated"; of what was recorded elsewhere see `what_if`
+    basis: str  # "measured", "simulated", "none" where nothing was measured; see also `what_if`
     crossover: Crossover | None
     reasons: list[str]
     warnings: list[Warning]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from .. import units
 from ..contender import Contender
@@ -11,13 +11,14 @@ from ..measure.statistics import Ratio
 from ..refusals import REDUCED
 from . import race
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
-from .explain import Evidence, as_sentence, share, short, times
+from .explain import Evidence, as_sentence, better, share, short, times
 from .facts import LOOK_FOR_CROSSOVER
 
 LARGEST_BATCH = 256
 BATCHES = 16  # times the batch that was raced, at the least
 LESS_ERROR = 0.1  # of the pick's: worth more time to some
 OUT_OF_TIME = ("budget", "no_time", "timeout")
+TAKEN = {"memory": "peak memory", "energy": "energy", "cost": "money"}  # where not time
 NOISE = ("busy_machine", "stolen_time")  # that a quieter hour is the remedy for
 
 
@@ -64,29 +65,41 @@ def _for_who_is_missing(found: Evidence) -> Iterator[str]:
 def _for_a_firmer_basis(found: Evidence) -> Iterator[str]:
     codes = {warning.code for warning in found.warnings}
     if codes & set(NOISE):
-        yield f"run it again when the machine is quiet: `{found.row.plan.reproduce}`"
+        quiet = "run it again when the machine is quiet"
+        if _needs_more_time(found, codes):
+            yield f"{quiet}, and give it more time: `{_longer(found)}`"
+        yield f"{quiet}: `{found.row.plan.reproduce}`"
     of_row = (w for w in found.warnings if w.subject == found.row.plan.scenario)
-    yield from (warning.remedy for warning in of_row if warning.code not in NOISE)
+    yield from (w.remedy for w in of_row if w.code not in (*NOISE, "unmeasured"))
     if "oversubscribed" in codes:
         yield from (w.remedy for w in found.warnings if w.code == "oversubscribed")
+    if _needs_more_time(found, codes):
+        yield _larger_budget(found)
+
+
+def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
+    """Whether more rounds, or the turns that did not fit, might change the answer."""
     unsettled = found.choice == "unknown" and found.ratio is not None
     few = len(found.kinds) == 2 and found.ratio is None
-    if unsettled or few or "pick_unsettled" in codes:
-        yield _larger_budget(found)
+    if unsettled or few or codes & {"pick_unsettled", "unmeasured"}:
+        return True
     # What is known loosely is ahead all the same where the lead's own interval says so.
     ahead = found.pick_ratio is not None and found.pick_ratio.low > 1
-    if codes & {"few_samples", "unstable", "unmeasured"} and not ahead:
-        yield _larger_budget(found)
+    return bool(codes & {"few_samples", "unstable"}) and not ahead
 
 
 def _larger_budget(found: Evidence) -> str:
+    return f"give it more time: `{_longer(found)}`"
+
+
+def _longer(found: Evidence) -> str:
     """The command of the row with twice the budget of this run."""
     words = shlex.split(found.row.plan.reproduce)
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
     budget_s = found.report.started.budget_s if found.report.started else 0.0
-    return f"give it more time: `{shlex.join([*words, '--budget', f'{2 * budget_s:g}'])}`"
+    return shlex.join([*words, "--budget", f"{2 * budget_s:g}"])
 
 
 def _for_the_gpu(found: Evidence) -> Iterator[str]:
@@ -110,14 +123,17 @@ def _for_precision(found: Evidence) -> Iterator[str]:
         gain = _times_of(pick, other)
         if gain > 1 + race.TOLERANCE and other.accuracy is not None:
             yield (
-                f"{short(other.case)} takes {gain:.2f}x less time: raise the error limit only if "
-                f"{share(other.accuracy.value)} is acceptable to the job"
+                f"{short(other.case)} is {gain:.2f}x {better(found.scenario)}: raise the error "
+                f"limit only if {share(other.accuracy.value)} is acceptable to the job"
             )
     roof = roof_of(found, pick)
     limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_ROOF
     reduced = any(c.case.precision in REDUCED for c in found.row.contenders)
     if limited and pick.case.precision == "fp32" and not reduced:
-        yield "memory bandwidth limits it: race precisions of fewer bytes, such as bf16 or int8"
+        yield (
+            f"memory bandwidth limits {short(pick.case)}: race precisions of fewer bytes, such as "
+            "bf16 or int8"
+        )
     yield from _for_accuracy(pick, found)
 
 
@@ -139,7 +155,7 @@ def _for_accuracy(pick: Contender, found: Evidence) -> Iterator[str]:
         error = units.figure(other.accuracy.value) if other.accuracy else ""
         yield (
             f"should {share(accuracy.value)} of error be too much, {short(other.case)} has {error} "
-            f"and takes {times(ratio)} the time"
+            f"and takes {times(ratio)} the {TAKEN.get(pick.objective, 'time')}"
         )
 
 

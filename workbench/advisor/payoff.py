@@ -16,7 +16,8 @@ from ..document import Payoff, Verdict
 from ..measure.statistics import median
 from ..refusals import is_compiled
 from . import race
-from .course import name_of
+from .course import name_of, sent_away
+from .facts import Departure
 
 LEAST_S = 0.01  # a difference in fixed cost that nobody waits for
 NOISE = 0.1  # of a single observation; nearer than that, two fixed costs are the same
@@ -145,11 +146,16 @@ def break_even(
 def sentences(verdict: Verdict) -> list[str]:
     """The payoffs of a verdict in words."""
     noun = "run" if verdict.objective == "time_to_result" else "step"
-    return [sentence(found, noun) for found in verdict.payoffs]
+    told = []
+    for found in verdict.payoffs:
+        left = (sent_away(verdict.race, case) for case in (found.id, found.over))
+        told.append(sentence(found, noun, next(filter(None, left), None)))
+    return told
 
 
-def sentence(payoff: Payoff, noun: str = "step") -> str:
-    """One payoff in words; `noun` is what a step is called.
+def sentence(payoff: Payoff, noun: str = "step", left: Departure | None = None) -> str:
+    """One payoff in words; `noun` is what a step is called, `left` how one of the two was sent
+    away after its first block.
 
     Firm where the whole interval of the steps' ratio lies on the side that it says.
     """
@@ -157,10 +163,14 @@ def sentence(payoff: Payoff, noun: str = "step") -> str:
     later = payoff.fixed_s - payoff.over_fixed_s
     starts = f"{one} starts {_soon(-later)} than {other}"
     ratio, interval = payoff.over_step_s / payoff.step_s, payoff.step_ratio_ci95
-    if not payoff.steps and (interval is None or interval[0] <= 1 <= interval[1]):
-        told, spread = units.ratio_parts(ratio, interval)
-        unsure = f"{told} (95 %: {spread})" if spread else "too few rounds for an interval"
-        return f"{starts}, and their {noun}s are not told apart: {unsure}."
+    value, spread = units.ratio_parts(ratio, interval)
+    unsure = f"their {noun}s are not told apart: "
+    unsure += f"{value} (95 %: {spread})" if spread else "too few rounds for an interval"
+    if interval is None and left is not None:
+        unsure = f"{name_of(left.id)} was sent away: {left.message}"
+    apart = interval is not None and not interval[0] <= 1 <= interval[1]
+    if not payoff.steps and not apart:
+        return f"{starts}, and {unsure}."
     if payoff.steps == 0:
         return f"{one} is ahead of {other} from the first {noun}: it starts {_soon(-later)}."
     if payoff.steps is None:
@@ -170,8 +180,8 @@ def sentence(payoff: Payoff, noun: str = "step") -> str:
     count = f"{number} {noun}{'' if number == '1' else 's'}"
     level = units.duration(payoff.fixed_s + payoff.steps * payoff.step_s)
     if payoff.steps_ci95 is None:
-        unsure = "the rounds are too few or the two too close for an interval"
-        return f"{starts} and may have caught up after {count} ({level}): {unsure}."
+        unsure = "the two are too close for an interval" if apart else unsure
+        return f"{starts} and may have caught up after {count} ({level}); {unsure}."
     low, high = map(_count, payoff.steps_ci95)
     return f"{starts} and has caught up after {count} ({level}), 95 %: {low}-{high}."
 

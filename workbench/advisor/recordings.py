@@ -25,11 +25,11 @@ from ..document import Document, Machine, Measurement, Warning
 from ..report import Report
 from ..request import UsageError
 from ..toml_file import shown as clean  # what another machine wrote reaches the terminal
+from .whatif import devices_by_name
 
 MOST_BYTES = 64 << 20
 LONGEST_S = 1e8  # of a step or a set-up: beyond it, as below SHORTEST_S, is no measurement
 SHORTEST_S = 1e-10
-DEVICE = re.compile(r"[a-z]+:[0-9]+")
 RECORD = "workbench advise --all --thorough --crossover --output"
 
 
@@ -95,17 +95,7 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
     if machine is None:
         return
     datetime.fromisoformat(document.run.started_at)  # ValueError: nobody could say how old it is
-    cpu, kinds = machine.cpu, dict[str, list[str]]()
-    if cpu.model is not None:
-        # The same model with another number of usable cores is another device.
-        cores = "1 core" if cpu.effective_cores == 1 else f"{cpu.effective_cores} cores"
-        kinds[f"{cpu.model}, {cores}"] = ["cpu"]
-    for gpu in machine.gpus:
-        if gpu.simulated or gpu.name is None or not DEVICE.fullmatch(gpu.device or ""):
-            continue
-        name = f"{gpu.name}, MIG" if gpu.mig else gpu.name  # a slice of a card is another device
-        kinds.setdefault(name, []).append(gpu.device or "")
-    for name, devices in kinds.items():
+    for name, devices in devices_by_name(machine).items():
         measured = [
             msgspec.structs.replace(m, warnings=[_cleaned(w) for w in m.warnings])
             for m in document.measurements
@@ -113,8 +103,7 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
         ]
         if measured:
             at = clean(document.run.started_at)
-            plain = "".join(filter(str.isprintable, name))
-            yield Recording(plain, tuple(devices), clean(file), at, machine, measured)
+            yield Recording(name, tuple(devices), clean(file), at, machine, measured)
 
 
 def _cleaned(warning: Warning) -> Warning:

@@ -135,7 +135,8 @@ def hopeless(
             factor = values[contender.case.id] / min(values.values())
             if factor >= HOPELESS:
                 planned_s -= 2 * turn_s[contender.case.id]
-                text = f"{factor:.0f}x slower in its first round; the budget holds no more"
+                best = name_of(min(values, key=values.__getitem__))
+                text = f"{factor:.0f}x slower than {best} in its first round, and time is short"
                 yield Leaving(contender, Reason("far_slower", text, "give it a larger --budget"))
 
 

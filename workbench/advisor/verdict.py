@@ -16,8 +16,8 @@ from ..report import Report, Row
 from ..trust import trust_warnings
 from . import economics, race
 from .causes import causes
-from .course import course
-from .explain import SENT_AWAY, Evidence, reasons, short, times
+from .course import SENT_AWAY, course
+from .explain import Evidence, reasons, short, times
 from .limits import beyond_limits, uncounted
 from .next_best import next_best
 from .payoff import payoffs
@@ -66,6 +66,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         pick_ratio=pick_ratio,
         tie=race.is_close(pick_ratio),
         absent=absent,
+        decisive=decisive,
         eligible=eligible,
         over_limit=[c for c in by_id if _is_over_limit(c, scenario)],
         warnings=warnings,
@@ -88,7 +89,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         pick_ratio_ci95=pick_ratio.interval if pick_ratio else None,
         tie=race.is_close(pick_ratio),
         equal_precision=equal_precision(row, scenario),
-        basis="simulated" if any(c.simulated for c in row.contenders) else "measured",
+        basis=basis_of(row),
         crossover=None,
         reasons=reasons(evidence, causes(evidence)),
         warnings=warnings,
@@ -100,8 +101,15 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         by_objective=economics.by_objective(eligible, row.plan.prices),
         costs=economics.case_costs(eligible),
         prices=row.plan.prices,
-        what_if=compared(row.plan.what_if, pick),
+        what_if=compared(row.plan.what_if, pick, machine),
     )
+
+
+def basis_of(row: Row) -> str:
+    """What the verdict rests on: `none` where nothing was measured."""
+    if not any(contender.blocks for contender in row.contenders):
+        return "none"
+    return "simulated" if any(c.simulated for c in row.contenders) else "measured"
 
 
 def unsettled(
@@ -129,7 +137,8 @@ def unmeasured(row: Row, scenario: Scenario) -> Iterator[Warning]:
     if missed and any(c.blocks for c in deciding):
         yield Warning(
             code="unmeasured",
-            message=f"{len(missed)} of {len(deciding)} contenders had no turn within the budget",
+            message=f"{len(missed)} of the {len(deciding)} contenders that may be picked had no "
+            "turn within the budget",
             remedy="give it a larger --budget",
             subject=row.plan.scenario,
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import msgspec
 
 from .. import units
 from ..contender import Contender
+from ..hardware import Machine, Reason
 from ..measure import statistics as stats
 from .course import name_of
 from .facts import WhatIf
@@ -21,6 +23,8 @@ TIMED = {  # objectives that count seconds, and what is added to a ratio of them
     "latency_p99": " at the 99th percentile",
     "time_to_result": " from start-up to result",
 }
+
+DEVICE = re.compile(r"[a-z]+:[0-9]+")
 
 Interval = tuple[float, float]
 
@@ -36,10 +40,8 @@ def counted(contender: Contender) -> tuple[float, Interval | None] | None:
     if objective in SINGLE_STEPS and contender.iterations_per_sample != 1:
         return None
     if objective == "latency_p99":
-        if len(samples) < stats.MIN_SAMPLES_FOR_P99:
-            return None
-        blocks = list(contender.rounds().values())
-        return stats.median(blocks), stats.median_interval(blocks)
+        p99_s, blocks = contender.p99_s, [block.samples_s for block in contender.blocks]
+        return None if p99_s is None else (p99_s, stats.tail_interval(blocks, 0.99))
     value, interval = stats.median(samples), contender.interval
     if objective != "time_to_result":
         return value, interval
@@ -48,46 +50,85 @@ def counted(contender: Contender) -> tuple[float, Interval | None] | None:
     return fixed_s + value, interval and (low + interval[0], high + interval[1])
 
 
-def compared(found: Sequence[WhatIf], pick: Contender | None) -> list[WhatIf]:
+def compared(
+    found: Sequence[WhatIf], pick: Contender | None, machine: Machine | None
+) -> list[WhatIf]:
     """Each answer with the time of the pick here over the time there.
 
     The two were never measured in the same rounds, so the interval takes the far ends of both,
-    and what differs from run to run (RUN_TO_RUN) twice.
+    and what differs from run to run (RUN_TO_RUN) twice.  Without an interval there is no ratio.
     """
-    here = counted(pick) if pick is not None and not pick.simulated else None
-    return [_compared(what_if, here) for what_if in found]
+    own = {} if machine is None else devices_by_name(machine)
+    return [
+        msgspec.structs.replace(_compared(what_if, pick), of_this_kind=what_if.name in own)
+        for what_if in found
+    ]
 
 
-def _compared(what_if: WhatIf, here: tuple[float, Interval | None] | None) -> WhatIf:
-    if here is None or what_if.step_s is None:
+def _compared(what_if: WhatIf, pick: Contender | None) -> WhatIf:
+    if what_if.step_s is None:
         return what_if
-    value, interval = here
-    ratio, there = value / what_if.step_s, what_if.step_ci95_s
-    between = None
-    if interval is not None and there is not None:
-        bounds = stats.Ratio(ratio, interval[0] / there[1], interval[1] / there[0], 0)
-        between = bounds.widened(math.sqrt(2) * RUN_TO_RUN).interval
-    return msgspec.structs.replace(what_if, ratio=ratio, ratio_ci95=between)
+    value, here = (pick is not None and counted(pick)) or (0.0, None)
+    there = what_if.step_ci95_s
+    if here is None or there is None or (pick is not None and pick.simulated):
+        return msgspec.structs.replace(what_if, uncompared=_why_not(pick, here))
+    bounds = stats.Ratio(value / what_if.step_s, here[0] / there[1], here[1] / there[0], 0)
+    between = bounds.widened(math.sqrt(2) * RUN_TO_RUN).interval
+    return msgspec.structs.replace(what_if, ratio=bounds.value, ratio_ci95=between)
+
+
+def _why_not(pick: Contender | None, here: Interval | None) -> Reason:
+    if pick is None:
+        return Reason("no_pick", "no pick was measured here")
+    if pick.simulated:
+        return Reason("simulated", "the pick here is simulated")
+    if here is None:
+        text = f"the samples of {name_of(pick.case.id)} here are too few for an interval"
+        return Reason("few_samples", text, "give it a larger --budget")
+    return Reason("few_recorded", "the samples of the recording are too few for an interval")
+
+
+def devices_by_name(machine: Machine) -> dict[str, list[str]]:
+    """What a recording calls the devices of a machine, and their names in its cases; simulated
+    ones, and GPUs that CUDA does not show, are none."""
+    cpu, kinds = machine.cpu, dict[str, list[str]]()
+    if cpu.model is not None:
+        # The same model with another number of usable cores is another device.
+        cores = "1 core" if cpu.effective_cores == 1 else f"{cpu.effective_cores} cores"
+        kinds[_plain(f"{cpu.model}, {cores}")] = ["cpu"]
+    for gpu in machine.gpus:
+        if gpu.simulated or gpu.name is None or not DEVICE.fullmatch(gpu.device or ""):
+            continue
+        name = f"{gpu.name}, MIG" if gpu.mig else gpu.name  # a slice of a card is another device
+        kinds.setdefault(_plain(name), []).append(gpu.device or "")
+    return kinds
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isprintable, name))
 
 
 def alone(what_if: WhatIf) -> WhatIf:
     """As it was known before anything was measured here."""
-    return msgspec.structs.replace(what_if, ratio=None, ratio_ci95=None)
+    return msgspec.structs.replace(
+        what_if, ratio=None, ratio_ci95=None, uncompared=None, of_this_kind=False
+    )
 
 
 def sentence(what_if: WhatIf, objective: str) -> str:
-    """`NVIDIA H200 (recorded 2026-11-21): 38.0x faster, 95 %: 36.0-40.0, cuda:0 torch bf16`."""
+    """`NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 38.0x faster, 95 %: 36.0-40.0`."""
     name = what_if.name or what_if.device
     if what_if.missing is not None:
-        hint = f" ({what_if.missing.hint})" if what_if.missing.hint else ""
+        hint = f"; {what_if.missing.hint}" if what_if.missing.hint else ""
         return f"{name}: not known: {what_if.missing.message}{hint}"
     day = (what_if.recorded_at or "").partition("T")[0]
     basis = f"recorded {day}"
+    if what_if.of_this_kind:
+        basis = f"{basis} on a machine of this kind"
     if what_if.error is not None:
         off = f"those held out are up to {units.percent(what_if.error)} off"
         basis = f"estimated between sizes {basis}; {off}"
-    label = name_of(what_if.id or "")
-    told = f"{name} ({basis}): {_ahead(what_if, objective)}, {label}"
+    told = f"{name} ({basis}), {name_of(what_if.id or '')}: {_ahead(what_if, objective)}"
     if not what_if.warnings:
         return told
     first, *others = what_if.warnings
@@ -97,15 +138,16 @@ def sentence(what_if: WhatIf, objective: str) -> str:
 
 def _ahead(what_if: WhatIf, objective: str) -> str:
     value, interval = what_if.ratio, what_if.ratio_ci95
-    if value is None:
-        took = units.duration(what_if.step_s)
-        return f"{took}{TIMED[objective]}, not compared: no pick was measured here"
-    if interval is not None and interval[0] <= 1 <= interval[1]:
+    if value is None or interval is None:
+        took, why = units.duration(what_if.step_s), what_if.uncompared
+        hint = f" ({why.hint})" if why is not None and why.hint else ""
+        beside = f": {why.message}{hint}" if why is not None else ""
+        return f"{took}{TIMED[objective]}, not compared{beside}"
+    if interval[0] <= 1 <= interval[1]:
         told, spread = units.ratio_parts(value, interval)
         return f"not told apart{TIMED[objective]}: time here over time there {told}, 95 %: {spread}"
     word = "faster" if value >= 1 else "slower"
     if value < 1:
-        value, interval = 1 / value, interval and (1 / interval[1], 1 / interval[0])
+        value, interval = 1 / value, (1 / interval[1], 1 / interval[0])
     told, spread = units.ratio_parts(value, interval)
-    sure = f"95 %: {spread}" if spread else "too few blocks for an interval"
-    return f"{told} {word}{TIMED[objective]}, {sure}"
+    return f"{told} {word}{TIMED[objective]}, 95 %: {spread}"

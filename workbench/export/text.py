@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import units
+from ..advisor.course import name_of
 from ..advisor.explain import short
 from ..advisor.scenarios import Scenario
 from ..contender import Contender
@@ -123,7 +124,7 @@ def _reasons(verdict: Verdict) -> str:
     lines = [f"{verdict.title}: {' '.join(verdict.reasons)}"]
     wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines]
     for warning in verdict.warnings:
-        name = (warning.subject or "").partition("/")[2]
+        name = name_of(warning.subject or "")
         about = f"{name}: " if name else ""
         text = f"! {about}{warning.message}; {warning.remedy}"
         wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))

@@ -10,6 +10,7 @@ from contextlib import suppress
 import psutil
 
 WORTH_TELLING = 0.25  # cores; less is the noise of any living system
+SHORTEST_S = 0.2  # the kernel counts in ticks of 10 ms on every core: less time tells nothing
 
 
 class LoadMeter:
@@ -28,12 +29,16 @@ class LoadMeter:
         self._began = time.monotonic()
 
     def foreign_cores(self, own: Iterable[int]) -> float:
-        """Mean number of cores others used since `start`; at least 0."""
-        elapsed = time.monotonic() - self._began
-        if elapsed <= 0:
+        """Mean number of cores others used since `start`, from 0 to all; 0 as well where too little
+        time has passed, or the accounts do not add up."""
+        elapsed, most = time.monotonic() - self._began, len(allowed_cores())
+        if elapsed < SHORTEST_S:
             return 0.0
-        used = (_busy_s() - self._busy) - (_cpu_s(own) - self._own)
-        return max(0.0, used / elapsed)
+        own_s = _cpu_s(own) - self._own
+        found = (_busy_s() - self._busy - own_s) / elapsed
+        if own_s < 0 or found > most + WORTH_TELLING:
+            return 0.0
+        return min(max(0.0, found), most)
 
 
 def disturbs(foreign_cores: float, effective_cores: int) -> bool:

@@ -9,16 +9,17 @@ Protection, for the thermal events that the kernel counts under thermal_throttle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..document import Warning
 from .cgroup import groups, stat_value
-from .files import read_int, read_text
+from .files import parse_int, read_int, read_text
 from .load import LoadMeter, allowed_cores, disturbs
 from .procstat import Ticks, parse_ticks
 
+GOOD_PART = 0.25  # of what others used: a program that took less is not worth naming
 STOLEN = 0.02  # of the time of our cores
 THROTTLED_PERIODS = 0.02  # of the quota's periods
 SWAPPED_PAGES = 256  # 1 MiB of 4 KiB pages; a page or two are moved at any time
@@ -46,9 +47,11 @@ class SystemWatch:
         self._allowed = {f"cpu{n}" for n in (allowed_cores() if allowed is None else allowed)}
         self._load = LoadMeter()
         self._before = self._read()
+        self._programs: dict[int, tuple[str, int]] = {}
 
     def start(self, own: Iterable[int]) -> None:
         """Begin an interval; `own` are the ids of the processes that are part of the run."""
+        self._programs = _programs(self._root)
         self._load.start(own)
         self._before = self._read()
 
@@ -57,7 +60,7 @@ class SystemWatch:
         foreign = self._load.foreign_cores(own)
         before, now = self._before, self._read()
         found = [
-            *self._busy(foreign),
+            *self._busy(foreign, set(own), now),
             *_stolen(before, now),
             *_over_quota(before, now),
             *_swapped(before, now),
@@ -65,13 +68,30 @@ class SystemWatch:
         ]
         return [Warning(code, message, remedy, subject) for code, message, remedy in found]
 
-    def _busy(self, foreign_cores: float) -> Iterator[tuple[str, str, str]]:
+    def _busy(
+        self, foreign_cores: float, own: Set[int], now: _Counters
+    ) -> Iterator[tuple[str, str, str]]:
         if disturbs(foreign_cores, self._cores):
             message = (
-                f"other programs used {foreign_cores:.1f} of {self._cores} cores "
+                f"other programs used {foreign_cores:.1f} of {len(self._allowed)} cores "
                 "while this was measured"
             )
-            yield "busy_machine", message, "stop them and run it again"
+            busiest = " and ".join(self._busiest(foreign_cores, own, now))
+            which = f" (most of all {busiest})" if busiest else ""
+            yield "busy_machine", message, f"stop them{which} and run it again"
+
+    def _busiest(self, foreign_cores: float, own: Set[int], now: _Counters) -> list[str]:
+        """Names of programs, two at most, that took a good part of it and can be seen from here."""
+        used: dict[str, int] = {}
+        for pid, (name, ticks) in _programs(self._root).items():
+            _, before = self._programs.get(pid, (name, 0))
+            if pid not in own and ticks > before:
+                used[name] = used.get(name, 0) + ticks - before
+        was = self._before.ticks
+        passed = max((t.total - was.get(cpu, t).total for cpu, t in now.ticks.items()), default=0)
+        least = GOOD_PART * foreign_cores * passed
+        ranked = sorted(used, key=used.__getitem__, reverse=True)
+        return [name for name in ranked if used[name] >= least][:2]
 
     def _read(self) -> _Counters:
         ticks = parse_ticks(read_text(self._root / "proc/stat"))
@@ -94,6 +114,26 @@ class SystemWatch:
         cpus = self._root / "sys/devices/system/cpu"
         counts = cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")
         return sum(read_int(count) or 0 for count in counts)
+
+
+def _programs(root: Path) -> dict[int, tuple[str, int]]:
+    """By process: the name that the kernel keeps for it, without arguments, and its ticks."""
+    found = {}
+    for file in root.glob("proc/[0-9]*/stat"):
+        if (known := parse_program(read_text(file))) is not None:
+            found[int(file.parent.name)] = known
+    return found
+
+
+def parse_program(text: str | None) -> tuple[str, int] | None:
+    """Name and ticks, user and system, of /proc/PID/stat; None for anything else."""
+    head, _, rest = (text or "").rpartition(")")  # a name may hold brackets itself
+    fields = rest.split()
+    ticks = [parse_int(field) for field in fields[11:13]]
+    name = "".join(filter(str.isprintable, head.partition("(")[2]))
+    if len(ticks) < 2 or ticks[0] is None or ticks[1] is None or not name:
+        return None
+    return name, ticks[0] + ticks[1]
 
 
 def parse_swapped(text: str | None) -> int:

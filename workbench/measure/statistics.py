@@ -92,6 +92,38 @@ def blocked_interval(blocks: Sequence[Sequence[float]]) -> tuple[float, float] |
     return min(plain[0], between[0]), max(plain[1], between[1])
 
 
+def tail_interval(
+    blocks: Sequence[Sequence[float]], q: float, confidence: float = 0.95
+) -> tuple[float, float] | None:
+    """A distribution-free interval of the `q` quantile of all samples, from two of their order
+    statistics, that also holds the interval of the blocks' own quantiles; None without either."""
+    samples = sorted((sample for block in blocks for sample in block), reverse=True)
+    between = median_interval([quantile(block, q) for block in blocks], confidence)
+    ranks = _tail_ranks(len(samples), q, confidence)
+    if ranks is None or between is None:
+        return None
+    return min(samples[ranks[1]], between[0]), max(samples[ranks[0]], between[1])
+
+
+@cache
+def _tail_ranks(n: int, q: float, confidence: float) -> tuple[int, int] | None:
+    """Ranks from the top, 0 the largest, of the order statistics around the `q` quantile.
+
+    Y, how many lie above it, is binomial: with P(Y <= i) <= (1 - confidence) / 2 the value of rank
+    i is an upper bound, with P(Y <= j) >= (1 + confidence) / 2 that of rank j a lower one (David
+    and Nagaraja 2003, 7.1).
+    """
+    below, upper = 0.0, None
+    for y in range(n):
+        log_term = math.lgamma(n + 1) - math.lgamma(y + 1) - math.lgamma(n - y + 1)
+        below += math.exp(log_term + y * math.log(1 - q) + (n - y) * math.log(q))
+        if below <= (1 - confidence) / 2:
+            upper = y
+        if below >= (1 + confidence) / 2:
+            return None if upper is None else (upper, y)
+    return None
+
+
 def relative_half_width(center: float, interval: tuple[float, float] | None) -> float | None:
     """Half the interval's width over its centre; None without an interval."""
     if interval is None or center <= 0:
