@@ -1,7 +1,7 @@
-"""Looking for the sizes at which the lead changes: a race for each size, the next by bisection.
+"""Looking for the sizes at which the lead changes: a race for each size, one after the other.
 
-What to race and what it says is decided in `advisor.crossover`; here it is run, within the time
-that the rows left over.
+Which size is next, and who races there, is decided in `advisor.next_size`, what the races say in
+`advisor.crossover`; here they are run, within the time that the rows left over.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 import msgspec
 
 from . import events as ev
-from .advisor import crossover, race
+from .advisor import crossover, next_size, race
 from .advisor.crossover import Measured
+from .advisor.limits import uncounted
 from .advisor.scenarios import Size
 from .advisor.verdict import is_admissible
 from .contender import Contender
@@ -27,7 +27,9 @@ from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longes
 from .plan import RowPlan, point_name
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known
-FIELD, LEAST_FIELD = 4, 2  # contenders of each kind of device that race at the ends
+FIELD = 4  # contenders of each kind of device that could be picked
+OVER = 2  # and of those that could not, but might at another size
+LEAST_FIELD = 2  # of both kinds together, where time is short
 ROUNDS = 4  # what a race for one size needs at least
 AFFORDABLE = 0.5  # of the time left that one size may take
 BESIDE_S = 0.3  # of preparing a contender, besides its set-up: checking and warming up
@@ -106,17 +108,19 @@ class Crossings:
         return verdict is not None and verdict.pick is not None
 
     def _search(self, axis: Axis, until_s: float) -> None:
-        size = axis.size
-        points = [Measured(axis.own, self._field(axis.row))]
+        size, field = axis.size, self._field(axis.row)
+        able = [c for c in field if is_admissible(c, axis.row.scenario)]
+        points = [Measured(axis.own, able)]
         try:
-            while (value := crossover.next_value(points, size, whole=axis.whole)) is not None:
+            while (value := next_size.next_value(points, size, whole=axis.whole)) is not None:
                 self._control.check()
-                near, entrants = self._within_reach(axis, value, points, until_s)
-                if near != value or not entrants:
+                wanted = next_size.entrants(points, field, value)
+                near, count = self._within_reach(axis, value, points, wanted, until_s)
+                if near != value or not count:
                     points.append(Measured(value, ()))  # out of reach
-                if not entrants:
+                if not count:
                     continue
-                points.append(self._race_at(axis, near, points, entrants, until_s))
+                points.append(self._race_at(axis, near, points, wanted, count, until_s))
                 refused = not points[-1].contenders and size.low < near < size.high
                 if refused or self._control.now() >= until_s:
                     break
@@ -127,41 +131,51 @@ class Crossings:
                 self._emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
 
     def _field(self, row: RowPlan) -> list[Contender]:
-        """Who races at the ends: of each kind of device the fastest that could be picked, the best
-        of each kind first."""
+        """Who races: of each kind of device the fastest that could be picked, and those ahead of
+        them whose error or limits at the row's own size forbid it; the fastest first."""
+        found = self._report.rows[row.scenario.id]
         known = {
             c.case.id: c
-            for c in self._report.rows[row.scenario.id].contenders
-            if c.blocks and is_admissible(c, row.scenario)
+            for c in found.contenders
+            if c.blocks and c.state != "failed" and not found.is_apart(c) and uncounted(c) is None
         }
         order = race.ranking({case: contender.rounds() for case, contender in known.items()})
-        ranked = [known[case] for case in order]
-        kinds = dict.fromkeys(contender.case.device_kind for contender in ranked)
-        of_kind = [[c for c in ranked if c.case.device_kind == kind][:FIELD] for kind in kinds]
-        return [c for rank in zip_longest(*of_kind) for c in rank if c is not None]
+        room: dict[tuple[str, bool], int] = {}
+        field = []
+        for contender in (known[case] for case in order):
+            kind, able = contender.case.device_kind, is_admissible(contender, row.scenario)
+            left = room.setdefault((kind, able), FIELD if able else OVER)
+            if left > 0 and (able or room.get((kind, True), FIELD) == FIELD):
+                room[kind, able] = left - 1
+                field.append(contender)
+        return field
 
     def _within_reach(
-        self, axis: Axis, value: float, points: Sequence[Measured], until_s: float
-    ) -> tuple[float, list[Contender]]:
-        """`value`, or one nearer to what was measured, and as many contenders as fit into the time
-        left there; nobody where no size that would tell anything new is left."""
+        self,
+        axis: Axis,
+        value: float,
+        points: Sequence[Measured],
+        wanted: Sequence[Contender],
+        until_s: float,
+    ) -> tuple[float, int]:
+        """`value`, or one nearer to what was measured, and how many of `wanted` fit into the time
+        left there; none where no size that would tell anything new is left."""
         known = [point.value for point in points if point.contenders]
         nearest = min(known, key=lambda other: abs(math.log(other / value)))
         left_s = until_s - self._control.now()
-        entrants = _entrants(points)
         while True:
-            for count in range(len(entrants), min(LEAST_FIELD, len(entrants)) - 1, -1):
-                if self._cost_s(axis, value, entrants[:count]) <= AFFORDABLE * left_s:
-                    return value, entrants[:count]
-            before, value = value, crossover.between(*sorted((value, nearest)), whole=axis.whole)
+            for count in range(len(wanted), min(LEAST_FIELD, len(wanted)) - 1, -1):
+                if self._cost_s(axis, value, wanted[:count]) <= AFFORDABLE * left_s:
+                    return value, count
+            before, value = value, next_size.between(*sorted((value, nearest)), whole=axis.whole)
             apart = max(value, nearest) / min(value, nearest)
-            if value == before or apart <= crossover.CLOSE:
-                return value, []
+            if value == before or apart <= next_size.CLOSE:
+                return value, 0
 
-    def _cost_s(self, axis: Axis, value: float, entrants: Sequence[Contender]) -> float:
+    def _cost_s(self, axis: Axis, value: float, racing: Sequence[Contender]) -> float:
         """Seconds that a race at `value` takes at least, by the work of a step."""
         row, cost_s = axis.row, 0.0
-        for contender in entrants:
+        for contender in racing:
             at = row.workload.work(axis.moved(contender.case, value))
             here = contender.work
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
@@ -182,10 +196,12 @@ class Crossings:
         axis: Axis,
         value: float,
         points: Sequence[Measured],
-        entrants: Sequence[Contender],
+        wanted: Sequence[Contender],
+        count: int,
         until_s: float,
     ) -> Measured:
-        row, cases = axis.row, [axis.moved(contender.case, value) for contender in entrants]
+        """A race of the first `count` of those that should race there."""
+        row, cases = axis.row, [axis.moved(contender.case, value) for contender in wanted[:count]]
         at = {axis.size.name: axis.typed(value)}
         scenario = msgspec.structs.replace(
             row.scenario,
@@ -207,21 +223,8 @@ class Crossings:
         self._race_row(point, now + AFFORDABLE * (until_s - now))
         raced = self._report.rows[scenario.id]
         valid = [c for c in raced.contenders if c.blocks and is_admissible(c, row.scenario)]
+        late = any(c.reason and c.reason.code == "budget" for c in raced.contenders if not c.blocks)
+        lost = {c.case.label for c in raced.contenders} & known - {c.case.label for c in valid}
+        if lost and (late or count < len(wanted)):
+            return Measured(value, ())  # whoever follows one that led may not have been raced
         return Measured(value, valid)
-
-
-def _entrants(points: Sequence[Measured]) -> list[Contender]:
-    """Everybody of the row at the ends; where the lead changes between two sizes, those who lead on
-    either side."""
-    field, change = points[0].contenders, crossover.find_change(points)
-    if change is None:
-        return list(field)
-    beside = [point for point in points if point.value in change.bracket]
-    labels = {
-        contender.case.label
-        for point in beside
-        for kind in ("device", "contender")
-        for name, contender in point.by_name(kind).items()
-        if name in (change.below, change.above)
-    }
-    return [contender for contender in field if contender.case.label in labels]

@@ -240,6 +240,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
     ci95_s: tuple[float, float] | None
     rate: float | None  # None where nothing valid was measured; the measurement says why
     memory_peak_bytes: int | None
+    admissible: bool = True  # False: by its error or a limit the scenario may not pick it there
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -266,7 +267,7 @@ class Sweep(msgspec.Struct, frozen=True):
     workload: str
     axes: dict[str, list[Value]]
     curves: list[Curve]
-    best: str | None  # the case with the highest rate anywhere
+    best: str | None  # the case with the highest rate anywhere, of those that are admissible
     lead_changes: list[LeadChange]  # over a single parameter only
     scenario: str | None = None
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .report import Row
 
 KNEE = 0.9  # of the best rate
+BARRED = ("error_limit", "limit", "not_counted")  # why a scenario may not pick a contender
 
 PointOf = Callable[[Mapping[str, ParameterValue], Contender], CurvePoint]
 
@@ -70,10 +71,12 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
             reached = point(place, contender)
             if not by_flops and reached.rate is not None and reached.median_s:
                 reached = msgspec.structs.replace(reached, rate=items / reached.median_s)
+            if _is_barred(row, contender):
+                reached = msgspec.structs.replace(reached, admissible=False)
             found.setdefault(label, []).append(reached)
             units[label] = "FLOP/s" if by_flops else f"{contender.work.item}/s"
     curves = [Curve(label, units[label], points, _knee(points)) for label, points in found.items()]
-    measured = [(p.rate, p.id) for curve in curves for p in curve.points if p.rate is not None]
+    measured = [(p.rate, p.id) for c in curves for p in c.points if p.rate and p.admissible]
     return Sweep(
         workload=rows[0].plan.workload,
         scenario=rows[0].plan.of,
@@ -83,6 +86,12 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
         # Where a crossover was looked for, its own races say more than single intervals.
         lead_changes=[] if rows[0].plan.of else _lead_changes(axes, curves),
     )
+
+
+def _is_barred(row: Row, contender: Contender) -> bool:
+    """Whether the row may not pick it, however fast it is."""
+    reason = contender.reason
+    return row.is_apart(contender) or (reason is not None and reason.code in BARRED)
 
 
 def place_of(row: Row, names: Sequence[str]) -> dict[str, ParameterValue]:

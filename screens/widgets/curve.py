@@ -126,7 +126,9 @@ def _best(sweep: Sweep) -> Iterator[tuple[str, str, str]]:
         for point in curve.points:
             place = ", ".join(f"{name}={value_text(value)}" for name, value in point.at.items())
             known = fastest.get(place)
-            if point.rate is not None and (known is None or point.rate > known[0]):
+            if point.rate is None or not point.admissible:
+                continue
+            if known is None or point.rate > known[0]:
                 fastest[place] = (
                     point.rate,
                     units.rate(point.rate, curve.unit),

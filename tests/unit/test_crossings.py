@@ -13,13 +13,15 @@ from workbench.advisor.verdict import decide
 from workbench.context import SLACK_S
 from workbench.contract import Case, Setup, Task, Work, Workload
 from workbench.crossings import Crossings
-from workbench.document import Warning
+from workbench.document import AccuracyResult, Warning
 from workbench.plan import RowPlan, planned
+from workbench.preparation import BUDGET
 from workbench.report import Report
 from workbench.request import Request
 
 CPU = Case("work", "cpu", "torch", "fp32", threads=8, batch=2)
 GPU = Case("work", "cuda:0", "torch", "fp32", batch=2)
+INT8 = Case("work", "cpu", "torch", "int8", threads=8, batch=2, quantization="static")
 
 StepOf = Callable[[Case], float]
 
@@ -60,8 +62,11 @@ class Bench:
         self.report, self.told, self.sizes = Report(), [], []
         self.warnings: list[Warning] = []
         size = of.pop("size", Size("batch", 1, 512))
-        row = scenario(textbook="cpu", batch=2, params={}, size=size)
-        self.row = RowPlan(row, Growing(**of), [CPU, GPU])
+        self.error_of: StepOf = of.pop("error_of", lambda case: 0.0)
+        self.late: StepOf = of.pop("late", lambda case: 0.0)  # 1: no turn within the budget
+        cases = of.pop("cases", [CPU, GPU])
+        row = scenario(textbook="cpu", batch=2, params={}, size=size, precisions=("fp32", "int8"))
+        self.row = RowPlan(row, Growing(**of), cases)
         self.race(self.row, 0.0)
         self.report.apply(ev.VerdictReached(at_s=0.0, verdict=decide(self.report, row)))
         shared = context(None, self.clock, self.report, budget_s=end_s + SLACK_S)
@@ -73,6 +78,11 @@ class Bench:
         self.report.apply(planned(row, Request(), 0.0))
         self.report.apply(ev.RaceStarted(at_s=0.0, scenario=row.scenario.id, share_s=1.0))
         for case in row.cases:
+            error = AccuracyResult("relative_error", self.error_of(case), "fp64", 1.0, True)
+            self.report.contenders[case.id].accuracy = error
+            if self.late(case):
+                self.report.contenders[case.id].reason = BUDGET
+                continue
             for number in range(6):
                 self.report.apply(
                     ev.BlockMeasured(
@@ -127,3 +137,50 @@ def test_a_workload_that_fails_at_a_size_costs_its_crossover_only() -> None:
     assert warning.code == "no_crossover"
     assert "it has no such size" in warning.message
     assert bench.report.rows["row"].verdict.crossover.searched == (1, 2)
+
+
+def int8_first(case: Case) -> float:
+    return {"cuda:0": 2e-3}.get(case.device, 1e-3 if case.precision == "int8" else 5e-3)
+
+
+def over_between(case: Case) -> float:
+    """INT8 is beyond the error limit at sizes in the middle only."""
+    inside = case.precision == "int8" and 50 < (case.batch or 1) < 200
+    return 0.5 if inside else 0.0
+
+
+def test_where_the_leader_cannot_be_picked_another_leads() -> None:
+    bench = Bench(int8_first, cases=[CPU, INT8, GPU], error_of=over_between)
+    found = bench.report.rows["row"].verdict.crossover
+    assert (found.below, found.above) == ("cpu", "gpu")
+    assert found.ci95[0] <= 50 <= found.ci95[1] <= 200 <= found.back[1]
+
+
+def test_who_could_not_be_picked_at_the_size_of_the_row_may_lead_at_others() -> None:
+    bench = Bench(
+        int8_first,
+        cases=[CPU, INT8, GPU],
+        error_of=lambda case: 0.5 * (case.precision == "int8" and case.batch == 2),
+    )
+    assert bench.report.rows["row"].verdict.choice == "gpu"
+    found = bench.report.rows["row"].verdict.crossover
+    assert found.below == "cpu"
+    assert {p.value: p.ratio > 1 for p in found.points if p.value in (2, 512)} == {
+        2: True,
+        512: False,
+    }
+
+
+def test_a_size_whose_next_best_had_no_turn_proves_nothing() -> None:
+    def late(case: Case) -> float:
+        return float(case.precision == "fp32" and case.device == "cpu" and case.batch == 512)
+
+    bench = Bench(
+        int8_first,
+        cases=[CPU, INT8, GPU],
+        error_of=lambda case: 0.5 * (case.precision == "int8" and case.batch == 512),
+        late=late,
+    )
+    assert 512 in bench.sizes
+    found = bench.report.rows["row"].verdict.crossover
+    assert 512 not in found.sizes

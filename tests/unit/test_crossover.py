@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from workbench.advisor.crossover import (
+    GAP,
     MOST_POINTS,
     Measured,
     conclude,
     find_change,
-    next_value,
     sentence,
 )
 from workbench.advisor.facts import Crossover
+from workbench.advisor.next_size import entrants, next_value
 from workbench.advisor.scenarios import Size
 from workbench.contender import Block, Contender
 from workbench.contract import Case, Work
@@ -25,6 +28,7 @@ from workbench.document import SetupTimes
 SIZE = Size("batch", 1, 1024)
 CPU = Case("work", "cpu", "torch", "fp32", threads=8)
 INT8 = Case("work", "cpu", "onnxruntime", "int8", threads=8, quantization="static")
+NUMPY = Case("work", "cpu", "numpy", "fp32", threads=8)
 GPU = Case("work", "cuda:0", "torch", "fp32")
 ROUNDS = 6
 
@@ -48,7 +52,7 @@ def steady(value: float, steps_s: Mapping[Case, float], **of_work: str) -> Measu
 def search(
     measure: Callable[[float], Measured], size: Size = SIZE, *, whole: bool = True, at: float = 32
 ) -> tuple[list[Measured], Crossover | None]:
-    """As the engine does it, from the row's own size."""
+    """As the engine does it, from the row's own size; everybody races everywhere."""
     points = [measure(at)]
     while (value := next_value(points, size, whole=whole)) is not None:
         points.append(measure(value))
@@ -69,13 +73,38 @@ def test_the_crossing_of_two_known_curves_is_closed_in_on() -> None:
     assert sentence(found).endswith(", transfers included; below it the CPU.")
 
 
-def test_a_lead_that_never_changes_is_told_for_the_range_that_was_searched() -> None:
+def test_a_lead_that_never_changes_is_told_for_the_sizes_that_were_raced() -> None:
     points, found = search(lambda n: steady(n, {CPU: 1.0, GPU: 2.0}))
-    assert len(points) == 3  # its own size and both ends
     assert found is not None
     assert (found.value, found.ci95, found.above) == (None, None, None)
-    assert sentence(found) == "The CPU leads from batch 1 to 1,024."
-    assert [point.ratio for point in found.points] == [0.5] * 3
+    assert found.sizes == sorted(point.value for point in points)
+    assert all(high / low <= GAP for low, high in pairwise(found.sizes))
+    assert sentence(found) == "The CPU leads at every size raced from batch 1 to 1,024."
+    assert [point.ratio for point in found.points] == [0.5] * len(points)
+
+
+def test_a_lead_between_the_ends_is_found_in_the_gap_that_hides_it() -> None:
+    size = Size("width", 8, 256)
+    _, found = search(
+        lambda n: steady(n, {CPU: 1.0 if 100 < n < 200 else 0.5, GPU: 0.8}), size, at=16
+    )
+    assert found is not None
+    assert (found.below, found.above, found.back) == ("cpu", "gpu", (128, 256))
+    assert found.ci95 is not None
+    assert found.ci95[0] <= 100 <= found.ci95[1]
+
+
+def test_the_gaps_that_a_spent_budget_left_are_told() -> None:
+    assert sentence(between({8: 0.5, 16: 0.5, 256: 0.5})) == (
+        "The CPU leads at every size raced from n 8 to 256; no size was raced between 16 and 256."
+    )
+    changing = sentence(between({8: 0.5, 16: 2.0, 256: 2.0}))
+    assert changing.endswith("below it the CPU; no size was raced between 16 and 256.")
+
+
+def test_of_one_contender_alone_no_size_is_raced_but_the_ends() -> None:
+    points, _ = search(lambda n: steady(n, {CPU: 1.0}))
+    assert len(points) == 3
 
 
 def test_without_a_gpu_the_contenders_are_told_apart() -> None:
@@ -195,9 +224,10 @@ def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
     found = between({1: 1.0, 16: 1.0, 512: 2.0})
     assert (found.below, found.value, found.leads) == ("gpu", None, (512, 512))
     assert sentence(found) == (
-        "The GPU leads at n 512; elsewhere between n 1 and 512 no lead is beyond doubt."
+        "The GPU leads at n 512; elsewhere between n 1 and 512 its lead is not beyond doubt; "
+        "no size was raced between 1 and 16, 16 and 512."
     )
-    assert sentence(between({1: 1.0, 512: 1.0})) == "From n 1 to 512 no lead is beyond doubt."
+    assert sentence(between({1: 1.0, 3: 1.0})) == "From n 1 to 3 no lead is beyond doubt."
 
 
 def test_a_size_at_which_only_one_could_be_picked_proves_no_lead() -> None:
@@ -210,6 +240,25 @@ def test_a_lead_that_changes_back_is_told() -> None:
     assert (found.below, found.above, found.back) == ("cpu", "gpu", (64, 512))
     assert found.ci95[1] <= 64
     assert "which leads again from 512 on, or from some size above 64" in sentence(found)
+
+
+def test_one_who_takes_over_from_the_one_that_took_over_is_told() -> None:
+    one, other = NUMPY.label, INT8.label
+    _, found = search(lambda n: steady(n, {CPU: n, INT8: 10 + n / 10, NUMPY: 100.0}))
+    assert found is not None
+    assert (found.below, found.above) == (CPU.label, other)
+    assert found.then is not None
+    assert found.then[0] >= 900
+    assert found.then[1] == one
+    assert f"and at batch 1,024 {one.replace('/', ' ')}" in sentence(found)
+
+
+def test_one_who_took_over_and_cannot_be_picked_further_on_does_not_lead_there() -> None:
+    points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in {1: 0.5, 2: 2.0, 4: 2.0}.items()]
+    found = conclude([*points, steady(8, {CPU: 8.0})], "n", whole=True)
+    assert found is not None
+    assert found.then == (8, "cpu")
+    assert sentence(found).endswith("; below it the CPU, and at n 8 the CPU.")
 
 
 def test_one_who_was_measured_in_too_few_rounds_proves_nothing() -> None:
@@ -230,3 +279,43 @@ def test_copying_is_added_to_steps_only() -> None:
     _, found = search(measure)
     assert found is not None
     assert {point.ratio_with_transfers for point in found.points} == {None}
+
+
+def test_whoever_leads_at_a_size_was_among_those_that_raced_there() -> None:
+    rng = random.Random(3)
+    cases = [replace(CPU, threads=threads) for threads in (1, 2, 3)] + [GPU]
+    for _ in range(8):
+        law = {c: (rng.uniform(0.01, 100), rng.uniform(0, 2)) for c in cases}
+        steps = lambda n, who=law: {c: a * n**b for c, (a, b) in who.items()}  # noqa: E731
+        field = [contender(case, [1.0] * 2) for case in cases]
+        points = [steady(32, steps(32))]
+        while (value := next_value(points, SIZE, whole=False)) is not None:
+            racing = {c.case for c in entrants(points, field, value)}
+            known = steps(value)
+            best = min((c for c in cases if c.device == "cpu"), key=known.__getitem__)
+            assert {best, GPU} <= racing
+            points.append(steady(value, {case: known[case] for case in racing}))
+
+
+def test_who_is_far_behind_on_both_sides_stays_out_and_leaders_come_first_by_kind() -> None:
+    slow, steps = replace(CPU, threads=1), {CPU: 1.0, INT8: 0.9, GPU: 3.0}
+    field = [contender(case, [1.0] * 2) for case in (slow, CPU, INT8, GPU)]
+    points = [steady(n, {**steps, slow: 5.0}) for n in (8, 16)]
+    assert [c.case for c in entrants(points, field, 11)] == [INT8, GPU, CPU]
+    assert [c.case for c in entrants(points, field, 64)] == [INT8, GPU, slow, CPU]
+
+
+def test_who_could_not_be_picked_on_one_side_races_again() -> None:
+    field = [contender(case, [1.0] * 2) for case in (INT8, CPU, GPU)]
+    points = [steady(64, {CPU: 9.0, INT8: 1.0, GPU: 2.0}), steady(128, {CPU: 9.0, GPU: 2.0})]
+    assert {c.case for c in entrants(points, field, 90)} == {CPU, INT8, GPU}
+
+
+def test_whoever_leads_nearest_by_comes_before_those_who_lead_far_away() -> None:
+    field = [contender(case, [1.0] * 2) for case in (CPU, INT8, GPU)]
+    points = [
+        steady(8, {CPU: 1.0, INT8: 1.5, GPU: 2.0}),
+        steady(64, {CPU: 3.0, INT8: 2.0, GPU: 1.0}),
+    ]
+    assert [c.case for c in entrants(points, field, 9)] == [CPU, GPU, INT8]
+    assert [c.case for c in entrants(points, field, 60)] == [INT8, GPU, CPU]

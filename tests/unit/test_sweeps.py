@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from workbench import events as ev
 from workbench.contract import Case, Work
+from workbench.document import Reason
 from workbench.export.curves import LABEL, chart_lines, sweep_text
 from workbench.export.text import run_text
 from workbench.replay import events_of
@@ -195,3 +196,19 @@ def test_the_axis_names_only_what_was_measured() -> None:
     (found,) = run_over("n", {"numpy": {1: None, 64: 1.0, 512: 2.0, 4096: None}}).sweeps
     axis = chart_lines(found, 40, 8)[9].split()
     assert axis == ["64", "512"]
+
+
+def test_who_may_not_be_picked_is_neither_best_nor_fastest() -> None:
+    built = run_over("n", {"numpy": {1: 2.0, 2: 2.0}, "torch": {1: 1.0, 2: 1.0}})
+    for case, contender in built.contenders.items():
+        if case in ("job[n=1]/cpu/torch/fp32/t1", "job[n=2]/cpu/torch/fp32/t1"):
+            contender.reason = Reason("error_limit", "its error is above the limit of 2.00%")
+    (found,) = built.sweeps
+    assert found.best is not None
+    assert "numpy" in found.best
+    assert [[point.admissible for point in curve.points] for curve in found.curves] == [
+        [True, True],
+        [False, False],
+    ]
+    rows = [line.split() for line in sweep_text(found).splitlines() if line[:2] in ("1 ", "2 ")]
+    assert [row[-1] for row in rows] == ["cpu/numpy/fp32/t1"] * 2

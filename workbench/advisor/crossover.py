@@ -1,9 +1,8 @@
-"""Where the lead changes over a size: which size to race next, and what the races say.
+"""Where the lead changes over a size: what the races at several sizes say together.
 
 Pure functions of the points measured so far.  The lead changes between the largest size at which
 the one leads beyond doubt and the smallest at which the other does; all sizes hold together with
-95 % (Bonferroni over the most points of a search), and bisection on a logarithmic scale brings the
-two together.
+95 % (Bonferroni over the most points of a search).  `next_size` brings the two together.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ from ..measure.statistics import Ratio, median, student_t_quantile
 from . import race
 from .facts import Crossover, CrossoverPoint
 from .objective import OF_A_STEP
-from .scenarios import Size
 
 MOST_POINTS = 12
 NEAR = 2.0  # ratios up to this say where the lead changes
-CLOSE = 1.2  # sizes nearer than this are one as far as a reader is concerned
+GAP = 3.0  # sizes further apart have another raced between them; halved, it leaves 1.7 to 3
 LEAST_FOR_A_LINE = 4
 KINDS = ("cpu", "gpu")
 
@@ -36,13 +34,23 @@ class Measured:
     contenders: Sequence[Contender]
 
     def by_name(self, between: str) -> dict[str, Contender]:
-        """The best of each kind of device by its name, or every contender by its label."""
+        """The best of each kind of device by its name, or every contender by its label; the fastest
+        first."""
         known = {c.case.id: c for c in self.contenders if c.blocks}
         order = race.ranking({case: contender.rounds() for case, contender in known.items()})
         ranked = [known[case] for case in order]
         if between == "contender":
             return {contender.case.label: contender for contender in ranked}
-        return {c.case.device_kind: c for c in reversed(ranked)}
+        kinds = dict.fromkeys(c.case.device_kind for c in ranked)
+        return {kind: next(c for c in ranked if c.case.device_kind == kind) for kind in kinds}
+
+    def behind(self) -> dict[str, float]:
+        """By label: its time over that of the best of its kind of device."""
+        named, best = self.by_name("contender"), self.by_name("device")
+        return {
+            label: race.relative(c.rounds(), best[c.case.device_kind].rounds())
+            for label, c in named.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -173,34 +181,6 @@ def _ratios(
     return found
 
 
-def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float | None:
-    """The size to race now: both ends, then between two who lead at different sizes; None when
-    it is known well enough.
-
-    A point without contenders was tried, and nothing could be measured there.
-    """
-    tried = {point.value for point in points}
-    for end in (size.low, size.high):
-        if end not in tried:
-            return end
-    change = find_change(points)
-    if change is None or len(tried) >= MOST_POINTS:
-        return None
-    lower, upper = change.bracket
-    inside = [lower, *sorted(v for v in tried if lower < v < upper), upper]
-    low, high = max(pairwise(inside), key=lambda pair: pair[1] / pair[0])
-    if high / low <= CLOSE:
-        return None
-    middle = between(low, high, whole=whole)
-    return middle if low < middle < high else None
-
-
-def between(low: float, high: float, *, whole: bool) -> float:
-    """The size halfway, on a logarithmic scale."""
-    middle = math.sqrt(low * high)
-    return float(round(middle)) if whole else float(f"{middle:.3g}")
-
-
 def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Crossover | None:
     """What the points say; None where fewer than two sizes were measured."""
     if len(_named(points)) < 2:
@@ -225,7 +205,22 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         searched=(told[0].value, told[-1].value),
         points=told,
         back=change.back,
+        sizes=list(_named(points)),
+        then=None if change.back else _successor(points, duel.between, change),
     )
+
+
+def _successor(points: Sequence[Measured], kind: str, change: Change) -> tuple[float, str] | None:
+    """The first size beyond a change at which whoever took over has lost the lead beyond doubt, or
+    cannot be picked, and who leads there."""
+    for value, found in _named(points).items():
+        first = next(iter(found))
+        if value <= change.bracket[1] or first == change.above:
+            continue
+        pair = Duel(kind, first, change.above, _ratios({value: found}, first, change.above))
+        if change.above not in found or pair.leads.get(value) == first:
+            return value, first
+    return None
 
 
 def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
@@ -234,11 +229,11 @@ def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
     by_device = kinds_of(points) == set(KINDS)
     proven: dict[float, str] = {}
     for value, found in named.items():
-        ranked = sorted(found, key=lambda name: name != _first(found))
-        if len(ranked) > 1:
-            ratio = _ratios({value: found}, ranked[0], ranked[1]).get(value)
+        if len(found) > 1:
+            first, second, *_ = found
+            ratio = _ratios({value: found}, first, second).get(value)
             if ratio is not None and ratio.high < 1:
-                proven[value] = ranked[0]
+                proven[value] = first
     run = _longest_run(list(named), proven)
     below = proven[run[0]] if run else None
     told: list[CrossoverPoint] = []
@@ -255,12 +250,8 @@ def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
         searched=(min(named), max(named)),
         points=told,
         leads=(run[0], run[-1]) if run else None,
+        sizes=list(named),
     )
-
-
-def _first(found: Mapping[str, Contender]) -> str:
-    """Who of them is the fastest."""
-    return race.ranking({name: contender.rounds() for name, contender in found.items()})[0]
 
 
 def _longest_run(values: Sequence[float], proven: Mapping[float, str]) -> list[float]:
@@ -357,22 +348,30 @@ def sentence(found: Crossover) -> str:
     if found.back is not None:
         last, again = map(number, found.back)
         text = f"{text}, which leads again from {again} on, or from some size above {last}"
-    return f"{text}."
+    if found.then is not None:
+        text = f"{text}, and at {found.parameter} {number(found.then[0])} {_who(found.then[1])}"
+    return f"{text}{_gaps(found)}."
 
 
 def _without_value(found: Crossover) -> str:
     low, high = map(number, found.searched)
     if found.below is None or found.leads is None:
-        return f"From {found.parameter} {low} to {high} no lead is beyond doubt."
+        text = f"From {found.parameter} {low} to {high} no lead is beyond doubt"
+        return f"{text}{_gaps(found)}."
     first, last = map(number, found.leads)
-    span = f"{found.parameter} {first}"
-    where = f"from {span} to {last}" if first != last else f"at {span}"
+    size = found.parameter
+    every = f"at every size raced from {size} {first} to {last}"
+    where = every if first != last else f"at {size} {first}"
     text = f"{_who(found.below, first=True)} leads {where}"
     if found.leads != found.searched:
-        text = (
-            f"{text}; elsewhere between {found.parameter} {low} and {high} no lead is beyond doubt"
-        )
-    return f"{text}."
+        text = f"{text}; elsewhere between {size} {low} and {high} its lead is not beyond doubt"
+    return f"{text}{_gaps(found)}."
+
+
+def _gaps(found: Crossover) -> str:
+    """Between which sizes a change may hide, as a clause; empty where they lie near one another."""
+    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(found.sizes) if b / a > GAP]
+    return f"; no size was raced between {', '.join(wide)}" if wide else ""
 
 
 def number(value: float) -> str:

@@ -72,8 +72,13 @@ class Crossover(msgspec.Struct, frozen=True):
     value_with_transfers: float | None  # None: not known, or it does not change
     searched: tuple[float, float]
     points: list[CrossoverPoint]
-    leads: tuple[float, float] | None = None  # without a change: where `below` leads beyond doubt
+    # Without a change: from which to which of the `sizes` `below` leads beyond doubt at every one;
+    # of what lies between two of them nothing is known.
+    leads: tuple[float, float] | None = None
     back: tuple[float, float] | None = None  # between these `below` takes the lead again
+    sizes: list[float] = []  # at which somebody who may be picked was measured, ascending
+    then: tuple[float, str] | None = None  # the first size after the change at which `above` has
+    # lost the lead beyond doubt or may not be picked, and who leads there; `back` says it instead
 
 
 # --------------------------------------------------------- time to result

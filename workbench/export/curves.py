@@ -30,19 +30,15 @@ def sweep_text(sweep: Sweep) -> str:
 def _rows(sweep: Sweep) -> Iterator[tuple[tuple[str, ...], str]]:
     places = [point.at for point in max(sweep.curves, key=lambda c: len(c.points)).points]
     for at in places:
-        rates = {
-            curve.contender: point.rate
-            for curve in sweep.curves
-            for point in curve.points
-            if point.at == at
-        }
-        known = {label: rate for label, rate in rates.items() if rate is not None}
+        here = {c.contender: point for c in sweep.curves for point in c.points if point.at == at}
+        known = {label: point.rate for label, point in here.items() if point.rate is not None}
         cells = [
             units.rate(known[curve.contender], curve.unit) if curve.contender in known else "-"
             for curve in sweep.curves
         ]
         place = ", ".join(value_text(value) for value in at.values())
-        yield (place, *cells), max(known, key=lambda k: known[k]) if known else "-"
+        able = [label for label in known if here[label].admissible]
+        yield (place, *cells), max(able, key=known.__getitem__, default="-")
 
 
 def value_text(value: Value) -> str:

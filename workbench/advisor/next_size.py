@@ -1,0 +1,83 @@
+"""The search for a crossover: which size to race next, and who races there.
+
+Pure functions of the points measured so far: bisection on a logarithmic scale where the lead
+changes, and then the gaps in which another change may hide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise, zip_longest
+
+from ..contender import Contender
+from .crossover import GAP, MOST_POINTS, Measured, find_change, leaders
+from .scenarios import Size
+
+CLOSE = 1.2  # sizes nearer than this are one as far as a reader is concerned
+
+
+def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float | None:
+    """The size to race now: both ends, then between two who lead at different sizes, then within
+    the widest gap; None when all is known well enough.
+
+    A point without contenders was tried, and nothing could be measured there.
+    """
+    tried = sorted({point.value for point in points})
+    for end in (size.low, size.high):
+        if end not in tried:
+            return end
+    known = [point.value for point in points if point.contenders]
+    if len(tried) >= MOST_POINTS or all(len(point.contenders) < 2 for point in points):
+        return None
+    change, found = find_change(points), None
+    if change is not None:
+        found = _halved(tried, change.bracket, CLOSE, whole=whole)
+    return found or _halved(tried, (min(known), max(known)), GAP, whole=whole)
+
+
+def _halved(
+    tried: Sequence[float], within: tuple[float, float], least: float, *, whole: bool
+) -> float | None:
+    """The middle of the widest gap `within`; None where none is wider than `least`."""
+    inside = [value for value in tried if within[0] <= value <= within[1]]
+    low, high = max(pairwise(inside), key=lambda pair: pair[1] / pair[0], default=(1.0, 1.0))
+    middle = between(low, high, whole=whole)
+    return middle if high / low > least and low < middle < high else None
+
+
+def between(low: float, high: float, *, whole: bool) -> float:
+    """The size halfway, on a logarithmic scale."""
+    middle = math.sqrt(low * high)
+    return float(round(middle)) if whole else float(f"{middle:.3g}")
+
+
+def entrants(
+    points: Sequence[Measured], field: Sequence[Contender], value: float
+) -> list[Contender]:
+    """Who of `field` races at the size `value`: all but those too far behind on both sides of it
+    to lead in between.  The best of each kind of device at the nearest size come first, then
+    those who lead anywhere, so that any first few of them are worth a race.
+
+    Too far: by more than the sizes on either side lie apart.  For curves that are straight lines
+    on logarithmic scales, nobody is missed whose slope differs by no more than 2.
+    """
+    ahead = {point.value: point.behind() for point in points}
+    nearest = min(points, key=lambda p: (not p.contenders, abs(math.log(p.value / value))))
+    near, leading = leaders([nearest]), leaders(points)
+
+    def standing(label: str) -> int:
+        return (label not in near) + (label not in leading)
+
+    def may_lead(label: str) -> bool:
+        low = max((v for v in ahead if v < value and label in ahead[v]), default=None)
+        high = min((v for v in ahead if v > value and label in ahead[v]), default=None)
+        if low is None or high is None:
+            return True
+        return min(ahead[low][label], ahead[high][label]) <= high / low
+
+    kinds = dict.fromkeys(contender.case.device_kind for contender in field)
+    racing = [contender for contender in field if may_lead(contender.case.label)]
+    racing.sort(key=lambda contender: standing(contender.case.label))
+    of_kind = [[c for c in racing if c.case.device_kind == kind] for kind in kinds]
+    return [c for rank in zip_longest(*of_kind) for c in rank if c is not None]
