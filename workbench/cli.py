@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from .starting import (
     start,
     take_part,
 )
+from .streams import let_go, say
 
 DEFAULT = click.core.ParameterSource.DEFAULT
 
@@ -345,7 +347,7 @@ def main() -> None:
         sys.exit(CUT_SHORT)
     except BrokenPipeError:
         # Whoever read us has left; keep the interpreter from complaining about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        let_go(sys.stdout)
         sys.exit(FAILED)
     except Exception as error:
         if os.environ.get("WORKBENCH_DEBUG"):
@@ -361,5 +363,6 @@ def fail(message: str, code: int) -> None:
     launch = launch_of(os.environ)
     if launch is None or launch.rank == 0 or code != USAGE:
         line = " ".join(message.split())
-        click.echo(f"workbench: {line}", err=True)
+        with suppress(BrokenPipeError):
+            say(f"workbench: {line}")
     sys.exit(code)

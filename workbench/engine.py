@@ -43,12 +43,13 @@ from .outcome import exit_code
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
 from .prices import unused_prices
-from .profiling import PROFILED_STEPS, Profiling
+from .profiling import PROFILED_STEPS, Profiling, why_unprofiled
 from .racing import Race
 from .report import Report
 from .request import Request, UsageError
 from .staff import make_pool
 from .telemetry import MachineTelemetry
+from .threads import fewer_threads
 from .workers import Pool
 
 PROFILE_SHARE = 0.25  # of a row's time, with --trace
@@ -196,7 +197,9 @@ class Engine:
             fill_cases(self._rows, self._request, machine)
         detected = ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
         self._emit(detected)
-        for warning in [*hardware_warnings(machine, software), *unusable]:
+        raced = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
+        fewer = fewer_threads(raced, self._request, machine)
+        for warning in [*hardware_warnings(machine, software), *unusable, *fewer]:
             self._warn(warning)
         if self._request.every:
             self._warn_of_broken()
@@ -242,6 +245,11 @@ class Engine:
     def _write_trace(self) -> None:
         request = self._request
         if request.trace is None:
+            return
+        if self._trace.is_empty:
+            why = why_unprofiled(self.report)
+            text = f"{request.trace} was not written: nothing was profiled{why}"
+            self._warn(Warning("no_trace", text, "give it a larger --budget, or other contenders"))
             return
         try:
             Path(request.trace).write_bytes(self._trace.dump())

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 from . import events as ev
+from . import journal
 from .context import Listener
 from .control import Control
 from .engine import Engine
 from .export.json import dump
 from .export.log import line
 from .export.text import run_text
+from .outcome import CUT_SHORT, FAILED
 from .plan import RowPlan
 from .report import Report
 from .request import Request
+from .streams import beside_of, let_go, say
 
 
 def run_headless(
@@ -27,19 +29,48 @@ def run_headless(
     """
     control = Control(sys.stdin.fileno() if take_control else None)
     report = Report()
-    listener = event_writer(output) if mode == "jsonl" else log_writer(report)
+    events = EventWriter(output) if mode == "jsonl" else None
     with control.signals():
-        code = Engine(request, rows, control, report, listener).run()
-    if mode == "jsonl":
-        return code
+        code = Engine(request, rows, control, report, events or log_writer(report)).run()
+    if events is not None:
+        return code if events.error is None else unwritten(output, events.error, report, code)
     if output is not None:
-        write_atomically(output, dump(report.document()) + "\n")
+        code = save(output, report, code)
     elif mode == "json":
-        sys.stdout.write(dump(report.document()) + "\n")
-    if mode == "plain":
-        sys.stdout.write(run_text(report) + "\n")
-    sys.stdout.flush()
+        code = _print(dump(report.document()), report, code)
+    return _print(run_text(report), report, code) if mode == "plain" else code
+
+
+def save(output: Path, report: Report, code: int) -> int:
+    """Write the document of a run that ended with `code`; the exit code then."""
+    try:
+        write_atomically(output, dump(report.document()) + "\n")
+    except OSError as error:
+        return unwritten(output, error, report, code)
     return code
+
+
+def _print(text: str, report: Report, code: int) -> int:
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return unwritten(None, error, report, code)
+    return code
+
+
+def unwritten(output: Path | None, error: OSError, report: Report, code: int) -> int:
+    """Say that `output`, or stdout, did not take the result, and where the run is kept; the exit
+    code then."""
+    if output is None:
+        let_go(sys.stdout)
+    run = report.started.id if report.started else ""
+    kept = (journal.runs_folder() / f"{run}.jsonl").is_file()
+    where = f"the run is kept: `workbench open {run} --json`" if kept else "the run is not kept"
+    say(f"workbench: {output or 'stdout'} cannot be written: {error.strerror}; {where}")
+    return code if code == CUT_SHORT else FAILED
 
 
 def run_quietly(request: Request, rows: list[RowPlan] | None = None) -> tuple[Report, int]:
@@ -50,15 +81,24 @@ def run_quietly(request: Request, rows: list[RowPlan] | None = None) -> tuple[Re
     return report, code
 
 
-def event_writer(output: Path | None) -> Listener:
-    """Each event as a line of JSON, at once, to `output` or stdout."""
-    stream = sys.stdout.buffer if output is None else output.open("wb")
+class EventWriter:
+    """Each event as a line of JSON, at once, to `output` or stdout, until one cannot be written:
+    the run goes on for its journal, and `error` says why."""
 
-    def write(event: ev.AnyEvent) -> None:
-        stream.write(ev.encode(event) + b"\n")
-        stream.flush()
+    def __init__(self, output: Path | None) -> None:
+        self._stream = sys.stdout.buffer if output is None else output.open("wb", buffering=0)
+        self.error: OSError | None = None
 
-    return write
+    def __call__(self, event: ev.AnyEvent) -> None:
+        if self.error is not None:
+            return
+        try:
+            self._stream.write(ev.encode(event) + b"\n")
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.error = error
 
 
 def log_writer(report: Report) -> Listener:
@@ -67,8 +107,7 @@ def log_writer(report: Report) -> Listener:
     def write(event: ev.AnyEvent) -> None:
         text = line(event, report)
         if text is not None:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            say(text)
 
     return write
 
@@ -78,6 +117,10 @@ def write_atomically(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():  # a pipe or /dev/stdout cannot be replaced
         path.write_text(text)
         return
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    beside.write_text(text)
-    beside.replace(path)
+    beside = beside_of(path)
+    try:
+        beside.write_text(text)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

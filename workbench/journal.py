@@ -17,6 +17,7 @@ import platformdirs
 
 from . import events as ev
 from .document import SCHEMA_VERSION
+from .printable import printable_json
 
 
 class JournalError(Exception):
@@ -69,7 +70,7 @@ def read(path: Path) -> list[ev.AnyEvent]:
         if not line.strip():
             continue
         try:
-            found.append(ev.decode(line))
+            found.append(ev.decode(printable_json(line)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if number == len(lines):  # no newline follows: the writer died here
                 break

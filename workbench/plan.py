@@ -24,6 +24,7 @@ from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
 from .prices import given_prices
 from .request import Request, UsageError, check, check_batches, unknown
+from .threads import thread_counts
 
 MOST_ROWS = 512
 MOST_CASES = 64  # of one row
@@ -335,24 +336,6 @@ def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str,
         if p.tuning
     }
     return [dict(zip(axes, found, strict=True)) for found in itertools.product(*axes.values())]
-
-
-def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:
-    """The CPU thread counts to race, never more than the effective cores unless asked for, nor
-    than the scenario's limit."""
-    cores = machine.cpu.effective_cores
-    most = scenario.limits.threads
-    if request.threads:
-        counts = [n for n in request.threads if most is None or n <= most]
-        if not counts:
-            raise UsageError(
-                f"--threads: {scenario.id} keeps to {most} at most (limits.threads), "
-                f"not {', '.join(map(str, request.threads))}"
-            )
-        return list(dict.fromkeys(counts))
-    allowed = [n for n in scenario.threads if n == "all" or most is None or n <= most]
-    counts = [min(most or cores, cores) if n == "all" else min(n, cores) for n in allowed]
-    return list(dict.fromkeys(counts))
 
 
 def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:

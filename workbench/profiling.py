@@ -13,6 +13,7 @@ from .export.trace import TraceFile
 from .measure import statistics as stats
 from .plan import RowPlan
 from .preparation import worker_key
+from .report import Report
 from .workers import WorkerFailed
 
 PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less
@@ -24,6 +25,15 @@ GONE = Reason(
     "its worker ended with another contender",
     "profile it alone: --mode, --precision",
 )
+
+
+def why_unprofiled(report: Report) -> str:
+    """`: this backend has no profiler`, each reason once; empty where none is known."""
+    contenders = report.contenders.values()
+    reasons = [c.unprofiled.message for c in contenders if c.unprofiled is not None]
+    if not any(c.blocks for c in contenders):
+        reasons = ["nothing was measured"]
+    return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
 
 
 class Profiling:

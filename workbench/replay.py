@@ -12,11 +12,17 @@ from . import events as ev
 from . import journal
 from .advisor.course import CUT_SHORT
 from .advisor.facts import Course
+from .advisor.objective import OBJECTIVES
 from .advisor.whatif import alone
 from .contender import ENERGY
 from .document import BlockShape, Document, Measurement, Reason, SetupTimes, Verdict
 from .lab.facts import ModelReport
+from .printable import printable_json
+from .report import Report
 
+CHOICES = ("cpu", "gpu", "either", "unknown")
+STATUSES = ("ok", "skipped", "failed", "cancelled")
+LONGEST_S = 1e8  # of a sample
 OUT_OF_TIME = "budget"  # of who was measured and then ran out of time: it was not sent away
 
 
@@ -27,13 +33,13 @@ def open_run(name: str) -> list[ev.AnyEvent]:
     """
     path = Path(name)
     if _is_file(path):
-        return journal.read(path) if journal.looks_like_one(path) else read_document(path)
+        return read_journal(path) if journal.looks_like_one(path) else read_document(path)
     ids = list(journal.run_ids())
     if name == "last" and ids:
-        return journal.read(journal.runs_folder() / f"{ids[0]}.jsonl")
+        return read_journal(journal.runs_folder() / f"{ids[0]}.jsonl")
     matches = [run_id for run_id in ids if run_id.startswith(name)]
     if len(matches) == 1:
-        return journal.read(journal.runs_folder() / f"{matches[0]}.jsonl")
+        return read_journal(journal.runs_folder() / f"{matches[0]}.jsonl")
     shown = ", ".join(matches[:5] or ids[:5]) or "none yet"
     problem = "is the beginning of several runs" if matches else "is no file and no run"
     raise journal.JournalError(f"{name!r} {problem}. Latest: {shown}")
@@ -50,15 +56,65 @@ class _Head(msgspec.Struct):
     schema_version: int
 
 
+def read_journal(path: Path) -> list[ev.AnyEvent]:
+    """The events of a journal; JournalError says what is wrong with it."""
+    events = journal.read(path)
+    if reason := _disorder(events):
+        raise journal.JournalError(f"{path} is not the journal of a run: {reason}")
+    return events
+
+
 def read_document(path: Path) -> list[ev.AnyEvent]:
     """The events of a JSON document; JournalError says what is wrong with it."""
-    return list(events_of(decode_document(path)))
+    document = decode_document(path)
+    reason = next(_contradictions(document), None)
+    events = [] if reason else list(events_of(document))
+    if reason := reason or _disorder(events):
+        raise journal.JournalError(f"{path} is not a workbench document: {reason}")
+    return events
+
+
+def _contradictions(document: Document) -> Iterator[str]:
+    """What of a document does not fit together, each as words with its place."""
+    for place, m in enumerate(document.measurements):
+        at, counted = f"measurements[{place}]", sum(block.n for block in m.blocks)
+        if m.id != m.case.id:
+            yield f"{at}.id is {m.id!r}, its case is {m.case.id!r}"
+        if m.status not in STATUSES:
+            yield f"{at}.status is {m.status!r}, not one of {', '.join(STATUSES)}"
+        if any(block.n < 1 for block in m.blocks) or counted != len(m.samples_s):
+            yield f"{at}: its blocks count {counted} samples, samples_s holds {len(m.samples_s)}"
+    ids = {m.id for m in document.measurements}
+    for place, v in enumerate(document.verdicts):
+        at = f"verdicts[{place}]"
+        if v.choice not in CHOICES:
+            yield f"{at}.choice is {v.choice!r}, not one of {', '.join(CHOICES)}"
+        if v.objective not in OBJECTIVES:
+            yield f"{at}.objective is {v.objective!r}, not one of {', '.join(OBJECTIVES)}"
+        for name in ("pick", "runner_up", "best_cpu", "best_gpu"):
+            if (case := getattr(v, name)) is not None and case not in ids:
+                yield f"{at}.{name} is {case!r}, which was not measured"
+
+
+def _disorder(events: list[ev.AnyEvent]) -> str | None:
+    """Why no report can be made of `events`; None if one can."""
+    for event in events:
+        if isinstance(event, ev.BlockMeasured):
+            wrong = [sample for sample in event.samples_s if not 0 < sample <= LONGEST_S]
+            if wrong or not event.samples_s:
+                told = f"a sample of {wrong[0]:g} s" if wrong else "a block without samples"
+                return f"{event.case} has {told}"
+    try:
+        Report.of(events)
+    except (LookupError, StopIteration):
+        return "it tells of a contender or a row that it has not"
+    return None
 
 
 def decode_document(path: Path) -> Document:
     """A JSON document; JournalError says what is wrong with it."""
     try:
-        text = path.read_bytes()
+        text = printable_json(path.read_bytes())
         journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
         return msgspec.json.decode(text, type=Document)
     except OSError as error:

@@ -19,6 +19,7 @@ ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # of `run --all`
 ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # of `advise --all`
 MOST_THREADS = 4096
 MOST_BATCH = 1_000_000
+SLOWEST, FASTEST = 1e-3, 1e4  # of simulated GPUs, as times this CPU: beyond, no step is one
 
 
 class UsageError(Exception):
@@ -222,10 +223,15 @@ def check_device(device: str) -> None:
     plain = number.isascii() and number.isdecimal()
     if kind in ("cuda", "fake") and plain and not (at and kind == "cuda"):
         try:
-            if not at or 0 < float(speed) < float("inf"):
+            if not at or SLOWEST <= float(speed) <= FASTEST:
                 return
         except ValueError:
             pass
+        else:
+            raise UsageError(
+                f"the speed of {kind}:{number} lies between {SLOWEST:g} and {FASTEST:g}, "
+                f"not at {speed}"
+            )
     raise unknown("device", device, ["cpu", "gpu", "cuda:0", "fake:0", "fake:0@8"])
 
 

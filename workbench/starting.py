@@ -5,6 +5,7 @@ Imports stay inside functions, so that commands which start nothing stay light.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from dataclasses import replace
@@ -89,18 +90,16 @@ def show_live(request: Request, output: Path | None) -> int:
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
     from screens.feed import EngineFeed  # noqa: TID251
 
-    from .export.json import dump
-    from .headless import write_atomically
+    from .headless import save
+
+    reports: list[Report] = []
 
     def engine(asked: Request) -> EngineFeed:
         argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
         return EngineFeed(argv)
 
-    def save(report: Report) -> None:
-        if output is not None:
-            write_atomically(output, dump(report.document()) + "\n")
-
-    return run_tui(engine, request, output=save)
+    code = run_tui(engine, request, output=reports.append)
+    return code if output is None or not reports else save(output, reports[0], code)
 
 
 def show_replay(events: list[AnyEvent]) -> int:
@@ -133,8 +132,19 @@ def check_output(option: str, path: Path | None) -> None:
     """Find out before the run, not after it, that its result cannot be written."""
     if path is None:
         return
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{option}: {path} cannot be written")
+    from .streams import beside_of
+
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if path.is_file() or not path.exists():  # access rights alone allow a file in /proc
+            beside = beside_of(path)
+            beside.touch()
+            beside.unlink()
+    except OSError as error:
+        raise UsageError(f"{option}: {path} cannot be written: {error.strerror}") from None
 
 
 def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:

@@ -34,11 +34,11 @@ MEMORY_MARKS = (
     "CUDNN_STATUS_ALLOC_FAILED",
 )
 MISSING_HINTS = {
-    "torch": "pip install torch, or run the workers under an interpreter that has it: --python",
-    "onnxruntime": "pip install onnxruntime, or onnxruntime-gpu beside an NVIDIA GPU",
-    "numpy": "pip install numpy",
-    "onnx": "pip install onnx",
-    "PIL": "pip install pillow",
+    "torch": "`pip install torch`, or run the workers under an interpreter that has it: --python",
+    "onnxruntime": "`pip install onnxruntime`, or onnxruntime-gpu beside an NVIDIA GPU",
+    "numpy": "`pip install numpy`",
+    "onnx": "`pip install onnx`",
+    "PIL": "`pip install pillow`",
 }
 
 
@@ -281,7 +281,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, WorkloadError):
         return {"code": error.code, "message": str(error), "hint": error.hint, "fatal": False}
     if isinstance(error, ModuleNotFoundError):
-        remedy = MISSING_HINTS.get(error.name or "", f"pip install {error.name}")
+        remedy = MISSING_HINTS.get(error.name or "", f"`pip install {error.name}`")
         text = f"{error.name} is not installed here"
         return {"code": "missing_package", "message": text, "hint": remedy, "fatal": False}
     if (

@@ -224,7 +224,7 @@ class Pool:
         message = ending(text, code_seen, worker.log_tail())
         hint = {
             "timeout": "take a smaller size, or give it a larger --budget",
-            "worker_died": "run it alone to see more: workbench run WORKLOAD --plain",
+            "worker_died": "run its workload alone to see whether it dies again",
         }[code]
         if code_seen == -signal.SIGKILL:
             hint = "killed from outside, most often by the kernel for lack of memory: see dmesg"

@@ -13,7 +13,7 @@ USAGE = [
     (("advise", "--scenarios", "/no/such.toml"), "/no/such.toml cannot be read: No such file"),
     (("run", "spin", "--device", "cuda"), "cuda:0"),
     (("run", "spin", "--device", "cuda:9"), "there is no cuda:9 here"),
-    (("run", "spin", "--device", "fake:0@-1"), "fake:0@8"),
+    (("run", "spin", "--device", "fake:0@-1"), "fake:0 lies between 0.001 and 10000"),
     (("run", "spin", "--precision", "fp31"), "fp32"),
     (("run", "spin", "--precision", "int8"), "cpu/numpy/fp32"),
     (("run", "spin", "--backend", "tensorflow"), "torch"),

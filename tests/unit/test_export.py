@@ -16,7 +16,8 @@ from workbench.advisor.verdict import decide
 from workbench.document import Reason
 from workbench.export.json import dump
 from workbench.export.log import line, machine_line
-from workbench.export.text import run_text, table
+from workbench.export.tables import table, wrapped
+from workbench.export.text import run_text
 from workbench.report import Report
 
 json_values = st.recursive(
@@ -150,6 +151,21 @@ def spoken_of(kind: type) -> list[str | None]:
 )
 def test_the_log_line_of_each_kind_of_event(kind: type, expected: list[str | None]) -> None:
     assert spoken_of(kind) == expected
+
+
+def test_a_race_for_one_size_says_which() -> None:
+    (planned,) = [e for e in events({case("cpu-a"): []}) if isinstance(e, ev.RacePlanned)]
+    point = msgspec.structs.replace(planned, point={"batch": 12}, of="row")
+    told = Report.of([eventful()[0], planned, point])
+    race = ev.RaceStarted(at_s=9.0, scenario=point.scenario, share_s=4.0)
+    told.apply(race)
+    assert line(race, told) == "    9.0 s  Row at batch 12: 1 contender, 4 s"
+
+
+def test_a_command_is_broken_at_its_spaces_only() -> None:
+    for width in range(20, 60):
+        text = wrapped("run it: `workbench advise row --what-if some-device`", width=width)
+        assert " ".join(text.split()).endswith("--what-if some-device`")
 
 
 def test_a_plain_run_tells_what_disturbed_it_below_its_contenders() -> None:

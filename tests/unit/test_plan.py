@@ -19,6 +19,7 @@ from workbench.contract import Variant
 from workbench.document import GpuProcess
 from workbench.plan import fill_cases, parse_settings, planned, resolve
 from workbench.request import Request, UsageError
+from workbench.threads import fewer_threads
 
 SHIPPED = scenarios.load()
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
@@ -135,6 +136,15 @@ def test_thread_counts_never_exceed_the_effective_cores() -> None:
     assert {case.threads for case in row.cases} == {2}
     (row,) = plan(Request(scenarios=("prototyping",)))
     assert {case.threads for case in row.cases} == {1, 8}
+
+
+def test_a_scenario_with_more_threads_than_cores_says_what_it_runs_on() -> None:
+    row = SHIPPED["prototyping"]
+    rows = [msgspec.structs.replace(row, threads=n) for n in ((64, 2), (8, "all"))]
+    (told,) = fewer_threads(rows, Request(), machine())
+    assert told.message == "prototyping asks for 64 threads, and only 8 cores are usable"
+    assert "--threads 64" in told.remedy
+    assert not list(fewer_threads(rows, Request(threads=(64,)), machine()))
 
 
 def test_modes_are_filtered_and_the_usual_way_is_called_plain() -> None:

@@ -31,11 +31,17 @@ def test_devices_that_have_a_right_form(device: str) -> None:
 
 @pytest.mark.parametrize(
     "device",
-    ["", "cuda", "cuda:", "cuda:x", "cuda:0@2", "fake:0@0", "fake:0@nan", "tpu"],
+    ["", "cuda", "cuda:", "cuda:x", "cuda:0@2", "fake:0@", "fake:0@x", "tpu"],
 )
 def test_devices_that_have_a_wrong_form(device: str) -> None:
     with pytest.raises(UsageError, match="Choices"):
         check_device(device)
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "nan", "inf", "1e300", "1e-300"])
+def test_a_speed_that_no_device_could_have_is_refused(speed: str) -> None:
+    with pytest.raises(UsageError, match=r"between 0\.001 and 10000"):
+        check_device(f"fake:0@{speed}")
 
 
 def test_a_fake_device_has_a_speed() -> None:

@@ -68,7 +68,9 @@ def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
         ("batch = 99999999999999999999", "batch: this number has more than 64 bits"),
         ("quick = { size = 3 }", "quick has no field 'size'"),
         ("quick = { batch = 0 }", "quick.batch"),
-        ("params = { n = [1] }", "params"),
+        ("params = { n = [1] }", "params.n: Expected"),
+        ("params = { width = 8, deep = true }", "params.deep: Expected `int | float | str`, got"),
+        ("quick = { params = { deep = true } }", "quick.params.deep: Expected"),
         ("params = { widht = 8 }", "did you mean width?"),
         ("params = { width = 7 }", "width lies between 8 and 16384, not at 7"),
         ("params = { width = 8.5 }", "width takes a whole number, not '8.5'"),
@@ -114,6 +116,10 @@ def test_a_wrong_field_is_told_with_its_line(tmp_path: Path, change: str, told: 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        (
+            MINIMAL.replace("infer_mlp", "forest") + 'modes = ["nhwc"]\n',
+            ", line 9: mode 'nhwc': forest has no modes; leave it out",
+        ),
         (
             MINIMAL + "threads = [4, 8]\nlimits = { threads = 2 }",
             ", line 10: limits.threads = 2 is",

@@ -42,6 +42,8 @@ def test_nobody_leaves_before_the_third_round() -> None:
 def test_an_error_above_the_limit_ends_it() -> None:
     contenders = field({A: steady(1.0), B: steady(1.0)}, errors={B: 0.02})
     assert leaving(standings.inadmissible(contenders, ROW)) == [B.id]
+    left, *_ = standings.inadmissible(contenders, scenario(max_error=1e-12))
+    assert left.reason.message == "its error is above the limit of 1e-12"
 
 
 def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:

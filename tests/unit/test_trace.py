@@ -28,4 +28,6 @@ def test_contenders_follow_one_another_under_their_own_names() -> None:
 def test_a_profile_without_events_leaves_no_trace() -> None:
     trace = TraceFile()
     trace.add("a", EVENTS[:1])
-    assert json.loads(trace.dump())["traceEvents"] == []
+    assert trace.is_empty
+    trace.add("a", EVENTS)
+    assert not trace.is_empty

@@ -154,4 +154,7 @@ def _typed(
 
 
 def _unknown(noun: str, workload: Workload, given: str, choices: Iterable[str]) -> str:
-    return str(unknown(f"{noun} of {workload.name}:", shown(given, 60), choices))
+    listed = list(choices)
+    if not listed:
+        return f"{noun} {shown(repr(given), 60)}: {workload.name} has no {noun}s; leave it out"
+    return str(unknown(f"{noun} of {workload.name}:", shown(given, 60), listed))

@@ -68,13 +68,21 @@ def load(places: Sequence[Path] | None = None) -> tuple[list[Recording], list[Wa
             try:
                 found += of_document(_document(file), file.name)
             except Exception as error:  # whatever somebody put there, this run goes on without it
-                told = str(error) if isinstance(error, journal.JournalError) else repr(error)
+                told = _reason(error)
                 text = f"{file.name} is no recording that can be used: {' '.join(told.split())}"
                 warnings.append(
                     Warning("recording_unusable", clean(text), "take it out of the folder", None)
                 )
     found.sort(key=lambda recording: (recording.recorded_at, recording.file), reverse=True)
     return found, warnings
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or "it cannot be read"
+    if isinstance(error, (journal.JournalError, msgspec.MsgspecError)):
+        return str(error)
+    return "its parts do not fit together"
 
 
 def _document(file: Path) -> Document:
@@ -94,7 +102,11 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
     machine = document.machine
     if machine is None:
         return
-    datetime.fromisoformat(document.run.started_at)  # ValueError: nobody could say how old it is
+    try:
+        datetime.fromisoformat(document.run.started_at)
+    except ValueError:
+        told = f"run.started_at is no time: {document.run.started_at}"
+        raise journal.JournalError(told) from None
     for name, devices in devices_by_name(machine).items():
         measured = [
             msgspec.structs.replace(m, warnings=[_cleaned(w) for w in m.warnings])

@@ -87,6 +87,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
 _ABSENT = re.compile("Object missing required field `(.*)`")
+_STEP = re.compile(r"\.(\w+)")  # of a path such as `$.quick.params[...]`
 ENUMS = {
     "textbook": '"cpu", "gpu" or "" where none has an answer',
     "objective": f"{', '.join(OBJECTIVES[:-1])} or {OBJECTIVES[-1]}",
@@ -156,13 +157,22 @@ def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
         told, _, where = str(error).partition(" - at `")
         if absent := _ABSENT.fullmatch(told):
             told = f"the field {absent[1]} is missing"
-        keys = [key for key in where.rstrip("`").lstrip("$.").split(".") if key]
-        names = [key.partition("[")[0] for key in keys]
+        names = _STEP.findall(where)
+        if where.endswith("[...]`"):  # of which key of a table, is left out
+            names.append(_wrong_key(table, names))
         field = names[0] if names else ""
         if field in ENUMS:
             told = f"it takes {ENUMS[field]}"
         prefix = ".".join(names) or "scenario"
         raise file.error(f"{prefix}: {told}", (*at, *names)) from None
+
+
+def _wrong_key(table: dict[str, Any], names: list[str]) -> str:
+    """The first key of the table that `names` lead to whose value no parameter could have."""
+    for name in names:
+        table = table[name]
+    values = ((key, value) for key, value in table.items())
+    return next(k for k, v in values if isinstance(v, bool) or not isinstance(v, (int, float, str)))
 
 
 def _check_names(

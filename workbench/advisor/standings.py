@@ -12,6 +12,7 @@ from ..measure import statistics as stats
 from ..refusals import REDUCED, slower_precision
 from . import race
 from .course import name_of
+from .explain import share
 from .limits import leaves_for_limits, uncounted
 from .objective import OF_A_STEP
 from .scenarios import Scenario
@@ -63,7 +64,7 @@ def inadmissible(contenders: Iterable[Contender], scenario: Scenario) -> Iterato
             yield Leaving(contender, Reason("not_counted", why, "choose another objective"))
             continue
         if exceeds_error_limit(contender, scenario):
-            text = f"its error is above the limit of {scenario.max_error:.2%}"
+            text = f"its error is above the limit of {share(scenario.max_error or 0.0)}"
             yield Leaving(contender, Reason("error_limit", text))
 
 

@@ -6,9 +6,7 @@ import textwrap
 
 from ..advisor import crossover, economics, payoff, whatif
 from ..document import Verdict
-from .tables import table
-
-WIDTH = 100
+from .tables import table, wrapped
 
 
 def advice_text(verdict: Verdict) -> str:
@@ -32,4 +30,4 @@ def costs_lines(verdict: Verdict) -> list[str]:
 
 
 def _wrapped(sentence: str) -> str:
-    return textwrap.fill(sentence, WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return wrapped(sentence, first="  ", rest="    ")

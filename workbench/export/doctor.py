@@ -9,8 +9,7 @@ from pathlib import Path
 from ..doctor import FAIL, OK, WARN, Check, Examination, Level
 from ..document import Machine
 from ..machine.nvml import Links
-from .tables import table
-from .text import WIDTH
+from .tables import table, wrapped
 
 _WORDS = {OK: "ok", WARN: "WARN", FAIL: "FAIL", None: "-"}
 
@@ -53,14 +52,7 @@ def _checks(checks: list[Check]) -> list[str]:
 
 
 def _wrapped(head: str, text: str) -> str:
-    return textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, first=head, rest=" " * len(head))
 
 
 def _summary(checks: list[Check]) -> str:

@@ -9,7 +9,8 @@ from ..advisor.explain import short
 from ..document import Machine, Warning
 from ..lab.overview import recommendation, row_of
 from ..measure.statistics import median
-from ..report import Report
+from ..report import Report, Row
+from .curves import value_text
 from .model import built_text, facts_lines, saved_lines
 from .text import gpu_line, rate_text
 
@@ -49,8 +50,10 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
         case ev.RaceStarted():
             row = report.rows[event.scenario]
             count = len(row.contenders)
-            share = units.clock(event.share_s)
-            return f"{row.plan.title}: {count} contenders, {share}{_left(report)}"
+            who = f"{count} contender{'' if count == 1 else 's'}"
+            return f"{row.plan.title}{_place(row)}: {who}, {units.clock(event.share_s)}" + _left(
+                row, report
+            )
         case ev.CaseProfiled() if event.reason is not None:
             return f"  {_name(event.case, report)} not profiled: {event.reason.message}"
         case ev.BatchTried():
@@ -92,8 +95,16 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
     return None
 
 
-def _left(report: Report) -> str:
-    """`; row 3 of 20, 140 s left` where there are several."""
+def _place(row: Row) -> str:
+    """` at batch 12` of a row that is one of several points."""
+    listed = ", ".join(f"{name} {value_text(value)}" for name, value in row.plan.point.items())
+    return f" at {listed}" if listed else ""
+
+
+def _left(row: Row, report: Report) -> str:
+    """`; row 3 of 20, 140 s left` where there are several, none of a search for a crossover."""
+    if row.plan.of is not None:
+        return ""
     rows = [row for row in report.rows.values() if row.plan.of is None]
     if report.started is None or len(rows) < 2:
         return ""

@@ -29,9 +29,8 @@ from ..lab.overview import (
 from ..machine import no_gpu
 from ..measure import statistics as stats
 from ..report import Report
-from .tables import race_lines, table
+from .tables import race_lines, table, wrapped
 
-WIDTH = 100
 TIMES = "Where the time of one run goes"
 RACED = "a whole run, raced"
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
@@ -68,14 +67,7 @@ def model_text(report: Report) -> str:
 def _filled(line: str, *, inner: bool = False) -> str:
     """Wrapped, what follows the first line set in; `inner` lines stand below a title."""
     margin = "  " * inner
-    return textwrap.fill(
-        line,
-        WIDTH,
-        initial_indent=margin,
-        subsequent_indent=f"{margin}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(line, first=margin, rest=f"{margin}  ")
 
 
 def _section(title: str, lines: Sequence[str] | Iterator[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..advisor.course import course_text
 from ..document import Verdict
 
-WIDTH = 98
+WIDTH = 100
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int]) -> str:
@@ -26,9 +26,22 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: set[int])
     return "\n".join(render(line) for line in lines)
 
 
+def wrapped(text: str, *, first: str = "", rest: str = "  ", width: int = WIDTH) -> str:
+    """Lines of `width`, the first one and the rest set in; commands and paths in it are broken at
+    their spaces only."""
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def race_lines(verdict: Verdict) -> Iterator[str]:
     """How its race went, and what to try next."""
     told = {"race": course_text(verdict.race) if verdict.race else "", "next": verdict.next_best}
     for word, text in told.items():
         if text:
-            yield textwrap.fill(f"{word}: {text}", WIDTH, subsequent_indent="  ")
+            yield wrapped(f"{word}: {text}", width=WIDTH - 2)  # they are set in by two

@@ -20,9 +20,8 @@ from ..trust import trust_warnings
 from .advice import advice_text, costs_lines
 from .curves import sweep_text, value_text
 from .model import model_text
-from .tables import race_lines, table
+from .tables import race_lines, table, wrapped
 
-WIDTH = 100
 TOP_OPERATORS = 5
 
 
@@ -92,9 +91,7 @@ def largest_batch_table(found: Sequence[LargestBatch]) -> str:
 def _memory_over_batch(found: LargestBatch) -> str:
     peaks = {a.batch: a.memory_peak_bytes for a in found.attempts if a.memory_peak_bytes}
     listed = ", ".join(f"{units.size(peaks[batch])} ({batch:,})" for batch in sorted(peaks))
-    return textwrap.fill(
-        f"memory over batch, {found.case}: {listed}", WIDTH, subsequent_indent="  "
-    )
+    return wrapped(f"memory over batch, {found.case}: {listed}")
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> str:
@@ -121,16 +118,15 @@ def _choice(verdict: Verdict) -> str:
 
 
 def _reasons(verdict: Verdict) -> str:
-    lines = [f"{verdict.title}: {' '.join(verdict.reasons)}"]
-    wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in lines]
+    lines = [wrapped(f"{verdict.title}: {' '.join(verdict.reasons)}")]
     for warning in verdict.warnings:
         name = name_of(warning.subject or "")
         about = f"{name}: " if name else ""
         text = f"! {about}{warning.message}; {warning.remedy}"
-        wrapped.append(textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
+        lines.append(wrapped(text, first="  ", rest="    "))
     told = [textwrap.indent(line, "  ") for line in race_lines(verdict)]
     further = filter(None, [advice_text(verdict)])
-    return "\n".join([*wrapped, *further, *told, f"  $ {verdict.reproduce}"])
+    return "\n".join([*lines, *further, *told, f"  $ {verdict.reproduce}"])
 
 
 def _row_text(row: Row, report: Report) -> str:
@@ -185,7 +181,7 @@ def _sweep_notes(rows: Sequence[Row], report: Report) -> Iterator[str]:
             if remark := "; ".join(_remarks(contender, report.machine)):
                 remarks.setdefault(f"{name}: {remark}", []).append(place)
     for (name, label), texts in figures.items():
-        yield textwrap.fill(f"{name}, {label}: {', '.join(texts)}", WIDTH, subsequent_indent="  ")
+        yield wrapped(f"{name}, {label}: {', '.join(texts)}")
     for remark, places in remarks.items():
         yield f"! {remark} (at {', '.join(places[:3])}{' ...' if places[3:] else ''})"
 

@@ -17,6 +17,10 @@ class TraceFile:
         self._next_process = 1
         self._end_us = 0.0
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._events
+
     def add(self, case: str, events: list[dict[str, Any]]) -> None:
         """Append the events of one case; its processes are named after it."""
         timed = [event for event in events if event.get("ph") != "M" and "ts" in event]

@@ -1,0 +1,35 @@
+"""JSON that others wrote, made fit for a terminal before anything of it is read."""
+
+from __future__ import annotations
+
+import re
+from unicodedata import category
+
+KEPT = "\n\t"  # in the Python that runs a model
+SHORT = {"b": "\b", "f": "\f", "r": "\r"}
+
+# Escapes of JSON, two backslashes among them, and what may stand in a string as it is.
+_SUSPECT = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])"
+    r"|[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
+)
+
+
+def printable_json(raw: bytes) -> str:
+    """`raw` with whatever in its strings would steer a terminal (control characters, C1, bidi
+    overrides, line separators) told as its escape; UnicodeDecodeError if it is no UTF-8."""
+    return _SUSPECT.sub(_told, raw.decode())
+
+
+def _told(match: re.Match[str]) -> str:
+    text = match.group()
+    if text[0] != "\\":
+        character = text
+    elif text[1] == "u":
+        units = bytes.fromhex(text.replace("\\u", ""))
+        character = units.decode("utf-16-be", "replace")
+    else:
+        character = SHORT.get(text[1], "")
+    if not character or character in KEPT or category(character) not in ("Cc", "Cf", "Zl", "Zp"):
+        return text
+    return ascii(character)[1:-1].replace("\\", "\\\\")

@@ -1,0 +1,42 @@
+"""How many threads the CPU contenders of a row run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .advisor.scenarios import Scenario
+from .document import Machine, Warning
+from .request import Request, UsageError
+
+
+def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:
+    """The CPU thread counts to race, never more than the effective cores unless asked for, nor
+    than the scenario's limit."""
+    cores = machine.cpu.effective_cores
+    most = scenario.limits.threads
+    if request.threads:
+        counts = [n for n in request.threads if most is None or n <= most]
+        if not counts:
+            raise UsageError(
+                f"--threads: {scenario.id} keeps to {most} at most (limits.threads), "
+                f"not {', '.join(map(str, request.threads))}"
+            )
+        return list(dict.fromkeys(counts))
+    allowed = [n for n in scenario.threads if n == "all" or most is None or n <= most]
+    counts = [min(most or cores, cores) if n == "all" else min(n, cores) for n in allowed]
+    return list(dict.fromkeys(counts))
+
+
+def fewer_threads(
+    scenarios: Sequence[Scenario], request: Request, machine: Machine
+) -> Iterator[Warning]:
+    """A warning for each scenario whose own thread counts are more than the cores there are."""
+    cores = machine.cpu.effective_cores
+    for scenario in scenarios if not request.threads else ():
+        most = scenario.limits.threads
+        own = [n for n in scenario.threads if n != "all" and (most is None or n <= most)]
+        if beyond := [n for n in own if n > cores]:
+            asked = ", ".join(map(str, beyond))
+            text = f"{scenario.id} asks for {asked} threads, and only {cores} cores are usable"
+            remedy = f"it runs on {cores}; --threads {beyond[0]} runs more threads than cores"
+            yield Warning("fewer_threads", text, remedy)
