@@ -325,7 +325,8 @@ class Race:
             self._preparation.finish(runner, "ok", reason)
 
     def _drop_after(self, rounds: int) -> None:
-        """Send those away that cannot be picked any more; in a plain `run` all stay if they fit."""
+        """Send those away that cannot be picked any more; in a plain `run` reduced precisions far
+        slower than FP32, and where the budget holds no more rounds of all, the far slower ones."""
         if self._decide:  # first, so that nobody is called slow beside one that cannot be picked
             self._drop(standings.inadmissible(self._contenders(), self._scenario))
         if rounds == 1:

@@ -79,8 +79,8 @@ class Worker:
         return {"versions": versions}
 
     def accelerators(self) -> dict[str, Any]:
-        """The GPUs torch itself can use.  It opens CUDA, so it is asked only where no GPU is
-        known: a context takes memory and time that a CPU contender must not pay for."""
+        """The GPUs torch itself can use.  Asked only where no GPU is known: it opens CUDA, which
+        stays open beside the CPU contenders of this worker."""
         return {"devices": _torch_devices(importlib.import_module("torch"))}
 
     def prepare(

@@ -29,12 +29,11 @@ from .worker_process import HERE, WorkerKey, WorkerProcess, drop_compiled, group
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
-    """A request ended without a result; `died` says whether the worker went with it."""
+    """A request ended without a result; whether the worker went with it, `Pool.is_alive` says."""
 
-    def __init__(self, reason: Reason, *, died: bool) -> None:
+    def __init__(self, reason: Reason) -> None:
         super().__init__(reason.message)
         self.reason = reason
-        self.died = died
 
 
 class Guardian:
@@ -167,7 +166,7 @@ class Pool:
                 self._remove(key, reason, worker.stop)
             else:
                 self._freeze(key, worker)
-            raise WorkerFailed(reason, died=fatal)
+            raise WorkerFailed(reason)
         self._freeze(key, worker)
         return Answer(reply["ok"], interrupted)
 
@@ -232,7 +231,7 @@ class Pool:
         self._remove(key, reason, worker.kill)
         if key.backend == "torch":
             drop_compiled()
-        return WorkerFailed(reason, died=True)
+        return WorkerFailed(reason)
 
     def _remove(self, key: WorkerKey, reason: Reason | None, end: Callable[[], int]) -> None:
         worker = self._workers.pop(key)

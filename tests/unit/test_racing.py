@@ -76,7 +76,7 @@ class Workers:
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request["case"].id
         if name not in self.steps_s:
-            raise WorkerFailed(Reason("bad_model", "no such kernel", None), died=False)
+            raise WorkerFailed(Reason("bad_model", "no such kernel", None))
         error = self.errors.get(name, 1e-6)
         step_s = self.steps_s[name]
         return {

@@ -127,7 +127,7 @@ class Emulating(Workers):
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["case"].precision == "fp16":
             self.clock.at_s += 5.0
-            raise WorkerFailed(Reason("timeout", "no answer within 5 s"), died=True)
+            raise WorkerFailed(Reason("timeout", "no answer within 5 s"))
         return super().prepare(request)
 
 
