@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -91,8 +91,7 @@ class Preparation:
         report, if it cannot race, as where no more than `need_s` is left."""
         left = self._until_s - self._control.now()
         if left <= need_s:
-            self.finish(runner, "skipped", BUDGET)
-            return False
+            return self._leave(runner, BUDGET)
         machine, software = self._report.machine, self._report.software
         price = self._report.contenders[runner.case.id].price_per_hour
         refusal = refusals.unpriced(runner.case, self._scenario.objective, price)
@@ -107,16 +106,14 @@ class Preparation:
                 runner.case, self._plan.workload, machine, software, held_bytes=held
             )
         if refusal is not None:
-            self.finish(runner, "skipped", refusal)
-            return False
+            return self._leave(runner, refusal)
         warm_up_s = min(max(left / (4 * len(self._plan.cases)), WARM_UP_S[0]), WARM_UP_S[1])
         self._emit(ev.CasePreparing(at_s=self._control.now(), case=runner.case.id))
         try:
             self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
             began_s = self._control.now()
             if slower := self._scout(runner):
-                self.finish(runner, "skipped", slower)
-                return False
+                return self._leave(runner, slower)
             answer = self._pool.ask(
                 runner.key,
                 self.deadline(self._prepare_deadline_s()),
@@ -146,9 +143,7 @@ class Preparation:
         except WorkerFailed as failure:
             self.fail(runner, failure)
             return False
-        if slower is not None:
-            self.finish(runner, "skipped", slower)
-        return slower is None
+        return slower is None or self._leave(runner, slower)
 
     def _prepare_deadline_s(self) -> float:
         now = self._control.now()
@@ -223,12 +218,17 @@ class Preparation:
     def fail(self, runner: Runner, failure: WorkerFailed) -> None:
         reason = failure.reason
         if reason.code == "timeout" and self._control.now() >= self._end_s:
-            measured = bool(self._report.contenders[runner.case.id].blocks)
-            self.finish(runner, "ok" if measured else "skipped", BUDGET)
+            self._leave(runner, BUDGET)
         elif reason.code in CANNOT_HERE:
-            self.finish(runner, "skipped", reason)
+            self._leave(runner, reason)
         else:
             self.finish(runner, "failed", reason)
+
+    def _leave(self, runner: Runner, reason: Reason) -> Literal[False]:
+        """Refused, or out of time: skipped, but what was measured before stands."""
+        measured = bool(self._report.contenders[runner.case.id].blocks)
+        self.finish(runner, "ok" if measured else "skipped", reason)
+        return False
 
     def finish(self, runner: Runner, status: str, reason: Reason | None) -> None:
         self._emit(

@@ -138,6 +138,7 @@ def race(
     entries: Latecomers | None = None,
     errors: Mapping[Case, float] | None = None,
     budget_s: float = 60.0,
+    end_s: float | None = None,
     workers: type[Workers] = Workers,
     **of_row: Any,
 ) -> tuple[Report, list[ev.AnyEvent], Workers]:
@@ -155,7 +156,7 @@ def race(
     emit(planned(plan, Request(), 0.0))
     pool = workers(clock, steps_s, errors or {})
     shared = context(pool, clock, report, emit)
-    course = Race(plan, shared, until_s=budget_s, end_s=budget_s)
+    course = Race(plan, shared, until_s=budget_s, end_s=budget_s if end_s is None else end_s)
     with suppress(Cancelled):
         course.run()
     return report, told, pool
