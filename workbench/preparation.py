@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -86,9 +86,9 @@ class Preparation:
         self._scouted: set[str] = set()
         self.longest_s = 0.0  # that anybody took, compiling left out
 
-    def prepare(self, runner: Runner, beside: Sequence[Runner], need_s: float = 0.0) -> bool:
-        """Load one case, with those that race already `beside` it; False, with the reason in the
-        report, if it cannot race, as where no more than `need_s` is left."""
+    def prepare(self, runner: Runner, need_s: float = 0.0) -> bool:
+        """Load one case; False, with the reason in the report, if it cannot race, as where no more
+        than `need_s` is left."""
         left = self._until_s - self._control.now()
         if left <= need_s:
             return self._leave(runner, BUDGET)
@@ -98,9 +98,9 @@ class Preparation:
         refusal = refusal or refusals.too_long_to_compile(runner.case, left)
         if machine is not None and refusal is None:
             held = sum(
-                self._report.contenders[other.case.id].work.memory_bytes
-                for other in beside
-                if other.case.device == runner.case.device
+                self._report.contenders[case.id].work.memory_bytes
+                for case, _ in self._held()
+                if case.device == runner.case.device and case != runner.case
             )
             refusal = refusals.beforehand(
                 runner.case, self._plan.workload, machine, software, held_bytes=held
@@ -131,6 +131,13 @@ class Preparation:
         if not refusals.is_compiled(runner.case):
             self.longest_s = max(self.longest_s, self._control.now() - began_s)
         return self._take_preparation(runner, answer.result)
+
+    def _held(self) -> Iterator[tuple[Case, WorkerKey]]:
+        """The cases that a living worker has prepared; those that left the race are among them."""
+        for case in self._plan.cases:
+            key = worker_key(case, self._scenario)
+            if self.holders.get(case.id) == self._pool.generation.get(key, 0):
+                yield case, key
 
     def is_worth_it(self, runner: Runner) -> bool:
         """Whether a reduced precision is not far slower at a small size; if it is, the report has

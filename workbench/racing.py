@@ -155,7 +155,7 @@ class Race:
 
     def _enter(self, cases: Iterable[Case], need_s: float = 0.0) -> None:
         for runner in map(self._runner, cases):
-            if self._preparation.prepare(runner, [*self._through, *self._active], need_s):
+            if self._preparation.prepare(runner, need_s):
                 self._active.append(runner)
 
     def _enter_safe_ones(self, cases: Sequence[Case]) -> None:
@@ -221,11 +221,9 @@ class Race:
         try:
             if runner.generation != self._pool.generation.get(runner.key, 0):
                 # Its worker died under another case: this one goes on in a fresh worker.
-                beside = [other for other in self._active if other is not runner]
                 # Of a row of which nothing is known yet somebody is measured, whatever is left.
                 need_s = 0.0 if self._entrants() else -math.inf
-                again = self._preparation.prepare(runner, [*self._through, *beside], need_s)
-                return again and self._turn(runner, number)
+                return self._preparation.prepare(runner, need_s) and self._turn(runner, number)
             answer = self._ask_block(runner)
             if answer is None:
                 return True

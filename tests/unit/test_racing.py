@@ -275,3 +275,14 @@ def test_without_a_price_nobody_is_raced_for_cost() -> None:
     assert not any(r["op"] == "prepare" for _, r in pool.asked)
     told = decide(report, scenario(textbook="", objective="cost")).reasons[0]
     assert "add --price cpu=" in told
+
+
+def test_who_left_the_race_still_holds_its_memory(monkeypatch) -> None:
+    work = Work(None, None, 1.0, "steps", memory_bytes=0.4 * 2**33)  # of 2**33 that are free
+    monkeypatch.setattr(Nothing, "work", lambda _, __: work)
+    entries = Latecomers(3, C)
+    report, _, _ = race({A: 1.0, B: 5.0, C: 1.0}, starters=[A, B], entries=entries)
+    assert rounds(report, B) == [0, 1, 2]  # gone when C comes
+    reason = report.contenders[C.id].reason
+    assert reason is not None and reason.code == "no_memory"
+    assert "beside the 6.4 GiB" in reason.message
