@@ -153,11 +153,13 @@ class Pool:
         """Wake the worker, let it carry out one request, freeze it again."""
         worker = self._workers[key]
         worker.thaw()
+        worker.begin(request.get("case"))
         try:
             worker.send(request)
         except OSError:
             raise self._lost(key, "worker_died", "the worker process was gone") from None
         reply, interrupted = self._await(key, worker, deadline_s)
+        worker.compiling = False
         if "error" in reply:
             error = reply["error"]
             fatal = error.pop("fatal")
@@ -229,14 +231,14 @@ class Pool:
             hint = "killed from outside, most often by the kernel for lack of memory: see dmesg"
         reason = Reason(code, message, hint)
         self._remove(key, reason, worker.kill)
-        if key.backend == "torch":
-            drop_compiled()
         return WorkerFailed(reason)
 
     def _remove(self, key: WorkerKey, reason: Reason | None, end: Callable[[], int]) -> None:
         worker = self._workers.pop(key)
         self.generation[key] = self.generation.get(key, 0) + 1
         end()
+        if worker.compiling:
+            drop_compiled()
         self._guardian.tell(f"-{worker.pid}")
         self._on_end(key, reason)
 
@@ -247,6 +249,4 @@ class Pool:
                 worker.ask_to_end()  # all at once, so that they end side by side
         for key, worker in list(self._workers.items()):
             self._remove(key, None, worker.kill if at_once else worker.stop)
-            if at_once and key.backend == "torch":
-                drop_compiled()
         self._guardian.close()
