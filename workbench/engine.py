@@ -79,6 +79,7 @@ class Engine:
         self._journal: Journal | None = None
         self._pool: Pool | None = None
         self._context: RunContext | None = None  # once the devices in use are known
+        self._latest: Race | None = None  # whose cases the workers hold
         self._lab: ModelLab | None = None  # of `advise --model`
         self._unreadable: Reason | None = None  # why its model could not be read
         self._overhead = OverheadMeter(control.front_end)
@@ -263,13 +264,14 @@ class Engine:
         aside = Report(started=known.started, machine=known.machine, software=known.software)
         for row in rows:
             aside.apply(planned(row, self._request, self._control.now()))
-        end_s = self._control.now() + share * self._request.budget
-        self._race(rows, replace(context, report=aside, emit=aside.apply), end_s=end_s)
+        asked = replace(context, report=aside, emit=aside.apply)
+        if ceiling_runs.start_workers(rows, self._rows, asked, share):
+            now = self._control.now()
+            self._race(rows, asked, end_s=now + share * (context.end_s - now))
         return aside
 
     def _race(self, rows: list[RowPlan], context: RunContext, *, end_s: float) -> None:
         # The heaviest row last: what the others leave of their shares is worth most there.
-        race: Race | None = None
         lightest_first = sorted(rows, key=lambda row: row.scenario.weight)
         for position, row in enumerate(lightest_first):
             self._control.check()
@@ -279,10 +281,7 @@ class Engine:
             if self._request.trace is not None:
                 share *= 1 - PROFILE_SHARE
             context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share))
-            if race is not None:
-                race.release()
-            race = Race(row, context, until_s=now + share, end_s=end_s)
-            race.run()
+            race = self._run_race(row, context, until_s=now + share, end_s=end_s)
             self._decide(row)
             if context.report is not self.report:
                 continue
@@ -299,8 +298,15 @@ class Engine:
                 conclusion.conclude(
                     self._request.model, self._lab, known, context.report, profiling
                 )
-        if race is not None:
-            race.release()
+
+    def _run_race(self, row: RowPlan, context: RunContext, *, until_s: float, end_s: float) -> Race:
+        """Race a row once the one before has given back what it holds; the last one never does,
+        for its workers end with the run."""
+        if self._latest is not None:
+            self._latest.release()
+        self._latest = Race(row, context, until_s=until_s, end_s=end_s)
+        self._latest.run()
+        return self._latest
 
     def _rows_end_s(self, end_s: float) -> float:
         """When the races of the table shall be over, on the run's clock."""
@@ -322,9 +328,7 @@ class Engine:
             self._emit(planned(row, self._request, now))
             share_s = until_s - now
             self._emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))
-            race = Race(row, context, until_s=until_s, end_s=context.end_s)
-            race.run()
-            race.release()
+            self._run_race(row, context, until_s=until_s, end_s=context.end_s)
 
         Crossings(context, race_row=race_row, warn=self._warn).run(self._rows)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
@@ -23,6 +24,7 @@ START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk take
 PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live on:
 PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
 SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
+RELEASE_DEADLINE_S = 5.0
 
 # What a workload says it cannot do on this machine, as opposed to what went wrong.
 CANNOT_HERE = (
@@ -82,6 +84,7 @@ class Preparation:
         self._telemetry = context.telemetry
         self._until_s = until_s  # of this row, on the run's clock
         self._end_s = end_s  # of all rows
+        self._run_end_s = context.end_s
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self._scouted: set[str] = set()
         self.longest_s = 0.0  # that anybody took, compiling left out
@@ -110,10 +113,12 @@ class Preparation:
         warm_up_s = min(max(left / (4 * len(self._plan.cases)), WARM_UP_S[0]), WARM_UP_S[1])
         self._emit(ev.CasePreparing(at_s=self._control.now(), case=runner.case.id))
         try:
-            self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
-            began_s = self._control.now()
             if slower := self._scout(runner):
                 return self._leave(runner, slower)
+            self._start(runner.key)
+            began_s = self._control.now()
+            if began_s >= self._end_s:  # an answer at once would be asked of it, or its life
+                return self._leave(runner, BUDGET)
             answer = self._pool.ask(
                 runner.key,
                 self.deadline(self._prepare_deadline_s()),
@@ -145,12 +150,17 @@ class Preparation:
         if self._until_s <= self._control.now():
             return True  # as far as is known
         try:
-            self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
             slower = self._scout(runner)
         except WorkerFailed as failure:
             self.fail(runner, failure)
             return False
         return slower is None or self._leave(runner, slower)
+
+    def _start(self, key: WorkerKey) -> None:
+        """Have the worker, if need be beyond the end of these rows: others use it too, and once
+        killed it would have to import its backend again."""
+        left_s = max(0.0, self._run_end_s + GRACE_S - self._control.now())
+        self._pool.start(key, min(START_DEADLINE_S, left_s))
 
     def _prepare_deadline_s(self) -> float:
         now = self._control.now()
@@ -163,26 +173,30 @@ class Preparation:
         return max(sizes, default=DEFAULT_CACHE_BYTES)
 
     def _scout(self, runner: Runner) -> Reason | None:
-        """Try a reduced precision small before it is prepared: emulated, it is 200x slower."""
+        """Try a reduced precision small before it is prepared: emulated, it is 200x slower.  Never
+        in a worker of its own, whose memory is told only of the first case it sees."""
         cpu = self._report.machine.cpu if self._report.machine else None
         pair = refusals.scouting(runner.case, self._plan.workload, cpu)
         if pair is None or runner.case.id in self._scouted:
             return None
         self._scouted.add(runner.case.id)
         small, like = pair
+        key = replace(runner.key, alone="")
+        self._start(key)
+        if self._control.now() >= self._end_s:
+            return None  # nor is there time to prepare it
         deadline = self.deadline(SCOUT_DEADLINE_S)
-        answer = self._pool.ask(
-            runner.key, deadline, op="scout", case=small, beside=like, seed=self._seed
-        )
+        answer = self._pool.ask(key, deadline, op="scout", case=small, beside=like, seed=self._seed)
         factor = answer.result["case_s"] / answer.result["beside_s"]
         where = f"in {small.id.partition('/')[0]}"
         return refusals.slower_precision(runner.case, factor, where, cpu)
 
     def _take_preparation(self, runner: Runner, result: dict[str, Any]) -> bool:
         warmed = result["warmup"]
-        import_s = self._pool.import_s[runner.key]
         setup = SetupTimes(
-            import_s=import_s, transfer_out_s=result["transfer_out_s"], **result["setup"]
+            import_s=self._pool.import_s.get(runner.key),  # None: it failed at first
+            transfer_out_s=result["transfer_out_s"],
+            **result["setup"],
         )
         accuracy = msgspec.convert(result["accuracy"], AccuracyResult)
         runner.generation = self._pool.generation.get(runner.key, 0)
@@ -217,6 +231,23 @@ class Preparation:
         return False
 
     # ---------------------------------------------------------------- ends
+
+    def release(self) -> None:
+        """Give back what the row's cases hold, before the next row needs it."""
+        left_s = self._run_end_s - self._control.now()
+        if left_s <= 0:
+            return  # no row needs it any more
+        held: dict[WorkerKey, list[str]] = {}
+        for case, key in self._held():
+            held.setdefault(key, []).append(case.id)
+        for key in dict.fromkeys(worker_key(case, self._scenario) for case in self._plan.cases):
+            if key.alone:
+                self._pool.end(key)  # nobody else lives there
+            elif key in held:
+                with suppress(WorkerFailed):  # the pool has already said that the worker ended
+                    deadline_s = min(RELEASE_DEADLINE_S, left_s + GRACE_S)
+                    self._pool.ask(key, deadline_s, op="release", cases=held[key])
+        self.holders.clear()
 
     def deadline(self, at_most_s: float) -> float:
         """Seconds a request may take: never past the end of the run."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -197,13 +196,7 @@ class Race:
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
-        for case in self._plan.cases:
-            key = worker_key(case, self._scenario)
-            if key.alone:
-                self._pool.end(key)  # nobody else lives there
-            elif self._pool.is_alive(key):
-                with suppress(WorkerFailed):  # the pool has already said that the worker ended
-                    self._pool.ask(key, self._preparation.deadline(5.0), op="release", case=case.id)
+        self._preparation.release()
 
     # --------------------------------------------------------------- rounds
 

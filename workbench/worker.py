@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -182,24 +182,23 @@ class Worker:
                 task.close()
         return {"beside_s": found[0], "case_s": found[1]}
 
-    def release(self, case: str) -> dict[str, Any]:
-        """Give back what a case holds."""
-        prepared = self.prepared.pop(case, None)
-        if prepared is not None:
-            prepared.task.close()
-            del prepared
-            gc.unfreeze()
-            gc.collect()
-            if self._on_gpu:
-                torch = importlib.import_module("torch")
-                torch.cuda.empty_cache()
-                if hasattr(torch.accelerator, "empty_host_cache"):  # since torch 2.10
-                    torch.accelerator.empty_host_cache()  # page-locked memory cannot be swapped
+    def release(self, cases: list[str]) -> dict[str, Any]:
+        """Give back what these cases hold; what one of them fails at costs no other."""
+        with ExitStack() as closing:
+            for case in cases:
+                closing.callback(self.prepared.pop(case).task.close)
+        gc.unfreeze()
+        gc.collect()
+        if self._on_gpu:
+            torch = importlib.import_module("torch")
+            torch.cuda.empty_cache()
+            if hasattr(torch.accelerator, "empty_host_cache"):  # since torch 2.10
+                torch.accelerator.empty_host_cache()  # page-locked memory cannot be swapped
         return {}
 
     def close(self) -> None:
-        for case in list(self.prepared):
-            self.release(case)
+        if self.prepared:
+            self.release(list(self.prepared))
 
     def _forget_memory_peak(self) -> None:
         """Begin to look for a peak; what other cases hold on a GPU will not count."""
