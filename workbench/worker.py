@@ -197,8 +197,9 @@ class Worker:
         return {}
 
     def close(self) -> None:
-        if self.prepared:
-            self.release(list(self.prepared))
+        """Only what would outlive this process; the rest goes with it."""
+        for prepared in self.prepared.values():
+            prepared.task.close()
 
     def _forget_memory_peak(self) -> None:
         """Begin to look for a peak; what other cases hold on a GPU will not count."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from workbench.plan import RowPlan, planned
 from workbench.preparation import BUDGET, Preparation, Runner, worker_key
 from workbench.report import Report
 from workbench.request import Request
+from workbench.worker import Worker
 from workbench.worker_process import WorkerKey
 from workbench.workers import WorkerFailed
 
@@ -148,3 +150,23 @@ def test_ceilings_start_no_worker_for_what_is_refused() -> None:
     row.report.apply(ev.HardwareDetected(at_s=0, machine=machine("cuda:0"), software=software))
     assert ceiling_runs.start_workers([row.plan], [], row.context, 0.12)
     assert row.pool.deadlines == {}
+
+
+def test_a_worker_gives_back_every_case_though_one_of_them_fails_at_it() -> None:
+    own = Worker("numpy", "cpu")
+    fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
+    for n in (8, 16):
+        own.prepare({**fields, "threads": 1, "params": {"n": n}}, 0, False, 0.01, 1 << 20, {})
+    closed: list[str] = []
+
+    def close(name: str) -> None:
+        closed.append(name)
+        raise OSError("no such file")
+
+    for name, prepared in own.prepared.items():
+        prepared.task.close = partial(close, name)  # type: ignore[method-assign]
+    names = list(own.prepared)
+    with pytest.raises(OSError, match="no such file"):
+        own.release(names)
+    assert sorted(closed) == sorted(names)
+    assert not own.prepared
