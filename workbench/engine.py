@@ -19,7 +19,7 @@ from .advisor.verdict import decide
 from .context import SLACK_S, Listener, RunContext
 from .control import Cancelled, Control
 from .crossings import Crossings
-from .devices import may_know_more, with_simulated, with_those_of_torch
+from .devices import detected, may_know_more, with_those_of_torch
 from .document import (
     SCHEMA_VERSION,
     Ceilings,
@@ -37,7 +37,7 @@ from .lab import conclusion
 from .lab.child import Refused
 from .lab.lab import ModelLab
 from .lab.question import ModelQuestion
-from .machine import detect, hardware_warnings
+from .machine import hardware_warnings
 from .outcome import exit_code
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
@@ -176,8 +176,7 @@ class Engine:
 
     def _measure(self) -> None:
         unusable = elsewhere.fill(self._rows, self._request) if self._request.what_if else []
-        machine, software = detect(self._request.python)
-        machine = with_simulated(machine, self._request)
+        machine, software = detected(self._request)
         self._pool = make_pool(
             self._request,
             machine,
@@ -193,8 +192,8 @@ class Engine:
             self._rows = ceiling_runs.rows(self._request, machine)
         elif self._request.model is None:
             fill_cases(self._rows, self._request, machine)
-        detected = ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
-        self._emit(detected)
+        at_s = self._control.now()
+        self._emit(ev.HardwareDetected(at_s=at_s, machine=machine, software=software))
         for warning in [*hardware_warnings(machine, software), *unusable]:
             self._warn(warning)
         if self._request.every:

@@ -119,15 +119,20 @@ class Pool:
         if key in self._workers:
             return
         began = time.monotonic()
-        worker = WorkerProcess(
-            key,
-            self._python,
-            self._run_id,
-            self._threads,
-            self._memory_bytes,
-            scratch=self.scratch,
-            hide_gpus=self._hide_gpus,
-        )
+        try:
+            worker = WorkerProcess(
+                key,
+                self._python,
+                self._run_id,
+                self._threads,
+                self._memory_bytes,
+                scratch=self.scratch,
+                hide_gpus=self._hide_gpus,
+            )
+        except OSError as error:
+            text = f"its worker could not be started: {error.strerror}"
+            hint = "free memory, disk or processes (ulimit -a), or check --python"
+            raise WorkerFailed(Reason("not_started", text, hint)) from None
         self._workers[key] = worker
         self._guardian.tell(f"+{worker.pid}")
         hello = self.ask(key, deadline_s, op="hello").result

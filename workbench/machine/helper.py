@@ -43,7 +43,7 @@ class Helper:
                 env=None if environ is None else dict(environ),
             )
         except (OSError, ValueError) as error:
-            self._failure = str(error)
+            self._failure = f"could not be started: {getattr(error, 'strerror', None) or error}"
             return
         stdout = cast("IO[bytes]", self._process.stdout)
         # A thread waits for lines on every system alike; a pipe has no timeout on Windows.
@@ -57,7 +57,7 @@ class Helper:
             line = self._lines.get(timeout=deadline_s)
         except queue.Empty:
             self.close()
-            return Ended("silent", f"no answer within {deadline_s:g} s")
+            return Ended("silent", f"gave no answer within {deadline_s:g} s")
         return self._told(line)
 
     def poll(self) -> bytes | Ended | None:

@@ -1,7 +1,8 @@
-"""What torch compiled is thrown away only where a worker was lost while it compiled."""
+"""What a pool makes of workers that are lost, or never start."""
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -130,3 +131,19 @@ def test_only_a_compilation_cut_short_costs_what_was_compiled(
         lost.ask(KEY, 1.0, **lost_at)
     lost.close(at_once=True)
     assert dropped == [True] * is_dropped
+
+
+def test_a_worker_that_cannot_be_started_is_a_reason(
+    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pool(Control())
+
+    def no_room(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(workers, "WorkerProcess", no_room)
+    other = WorkerKey("cpu", "numpy")
+    with pytest.raises(WorkerFailed, match="could not be started: Resource temporarily") as caught:
+        made.start(other, 1.0)
+    assert caught.value.reason.code == "not_started"
+    assert not made.is_alive(other)
