@@ -32,7 +32,7 @@ from .document import (
 )
 from .export.trace import TraceFile
 from .fitting import Fitting, check_alone
-from .journal import Journal, new_run_id, runs_folder
+from .journal import Journal, new_run_id, no_journal, runs_folder
 from .lab import conclusion
 from .lab.child import Refused
 from .lab.lab import ModelLab
@@ -90,14 +90,30 @@ class Engine:
     # -------------------------------------------------------------- events
 
     def _emit(self, event: ev.AnyEvent) -> None:
-        if self._journal is not None:
-            self._journal.append(event)
+        unkept = self._keep(event)
         self.report.apply(event)
         try:
             self._listener(event)
         except BrokenPipeError:
             self._listener = lambda _: None
             self._control.cancel("nobody reads the output any more")
+        if unkept is not None:
+            self._warn(unkept)
+
+    def _keep(self, event: ev.AnyEvent) -> Warning | None:
+        """Into the journal, as long as it can be written: the run goes on without."""
+        if self._journal is None:
+            return None
+        try:
+            self._journal.append(event)
+        except OSError as error:
+            journal, self._journal = self._journal, None
+            if self.report.started is None:
+                journal.discard()  # it would be no journal
+                return no_journal("is not kept", journal.path, error)
+            journal.close()
+            return no_journal("is kept only up to here", journal.path, error)
+        return None
 
     def _warn(self, warning: Warning) -> None:
         if warning not in self.report.warnings:
@@ -107,11 +123,7 @@ class Engine:
         try:
             self._journal = Journal(runs_folder() / f"{self.run_id}.jsonl")
         except OSError as error:
-            return Warning(
-                "no_journal",
-                f"this run is not kept: {error.filename}: {error.strerror}",
-                "point XDG_STATE_HOME at a folder you may write to",
-            )
+            return no_journal("is not kept", error.filename, error)
         return None
 
     # ----------------------------------------------------------------- run

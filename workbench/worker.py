@@ -282,7 +282,8 @@ def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         import traceback
 
-        traceback.print_exc()  # into the log, whose tail the engine quotes
+        with suppress(OSError):  # the disk is full
+            traceback.print_exc()  # into the log, whose tail the engine quotes
         return {"error": describe(error)}
 
 
