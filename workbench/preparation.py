@@ -115,9 +115,9 @@ class Preparation:
         try:
             if slower := self._scout(runner):
                 return self._leave(runner, slower)
-            self._start(runner.key)
+            self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
             began_s = self._control.now()
-            if began_s >= self._end_s:  # an answer at once would be asked of it, or its life
+            if began_s >= self._end_s:
                 return self._leave(runner, BUDGET)
             answer = self._pool.ask(
                 runner.key,
@@ -156,12 +156,6 @@ class Preparation:
             return False
         return slower is None or self._leave(runner, slower)
 
-    def _start(self, key: WorkerKey) -> None:
-        """Have the worker, if need be beyond the end of these rows: others use it too, and once
-        killed it would have to import its backend again."""
-        left_s = max(0.0, self._run_end_s + GRACE_S - self._control.now())
-        self._pool.start(key, min(START_DEADLINE_S, left_s))
-
     def _prepare_deadline_s(self) -> float:
         now = self._control.now()
         fair = PREPARE_SHARES * (self._until_s - now)
@@ -182,7 +176,7 @@ class Preparation:
         self._scouted.add(runner.case.id)
         small, like = pair
         key = replace(runner.key, alone="")
-        self._start(key)
+        self._pool.start(key, self.deadline(START_DEADLINE_S))
         if self._control.now() >= self._end_s:
             return None  # nor is there time to prepare it
         deadline = self.deadline(SCOUT_DEADLINE_S)
@@ -234,8 +228,7 @@ class Preparation:
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
-        left_s = self._run_end_s - self._control.now()
-        if left_s <= 0:
+        if self._control.now() >= self._run_end_s:
             return  # no row needs it any more
         held: dict[WorkerKey, list[str]] = {}
         for case, key in self._held():
@@ -245,13 +238,14 @@ class Preparation:
                 self._pool.end(key)  # nobody else lives there
             elif key in held:
                 with suppress(WorkerFailed):  # the pool has already said that the worker ended
-                    deadline_s = min(RELEASE_DEADLINE_S, left_s + GRACE_S)
+                    deadline_s = self.deadline(RELEASE_DEADLINE_S)
                     self._pool.ask(key, deadline_s, op="release", cases=held[key])
         self.holders.clear()
 
     def deadline(self, at_most_s: float) -> float:
-        """Seconds a request may take: never past the end of the run."""
-        return max(0.0, min(at_most_s, self._end_s + GRACE_S - self._control.now()))
+        """Seconds a request may take: past the end of these rows if need be, for a worker that is
+        killed has to import its backend again, but never past the end of the run."""
+        return max(0.0, min(at_most_s, self._run_end_s + GRACE_S - self._control.now()))
 
     def fail(self, runner: Runner, failure: WorkerFailed) -> None:
         reason = failure.reason
