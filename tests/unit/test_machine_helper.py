@@ -43,3 +43,11 @@ def test_a_silent_child_is_killed() -> None:
 def test_a_program_that_is_not_there() -> None:
     ended = Helper(["/no/such/program"]).line(30)
     assert ended == Ended("not_started", "could not be started: No such file or directory")
+
+
+def test_after_the_end_nothing_more_is_taken_in() -> None:
+    helper = Helper(["/bin/sh", "-c", "yes; true"])  # which outlives the shell that is killed
+    assert helper.line(30) == b"y\n"
+    helper.close()
+    while isinstance(helper.line(30), bytes):  # for ever, if all were forwarded
+        pass
