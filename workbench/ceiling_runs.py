@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import ceilings
+from . import ceilings, refusals
+from .context import RunContext
 from .contract import is_simulated
 from .document import Ceilings, Machine
 from .plan import RowPlan, gpu_devices
-from .preparation import BUDGET
+from .preparation import BUDGET, START_DEADLINE_S, worker_key
 from .report import Report
 from .request import Request
+from .workers import WorkerFailed
 
 FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
-SHARE = 0.12  # of the budget
+SHARE = 0.12  # of what the budget leaves once the workers are there
 
 
 def rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
@@ -41,6 +43,31 @@ def known(
     if found is not None and not aside.warnings and not cut:
         ceilings.save(found)
     return found
+
+
+def start_workers(
+    rows: list[RowPlan], table: list[RowPlan], context: RunContext, share: float
+) -> bool:
+    """Have the workers of `rows` before their share of the time begins, for the table needs most
+    of them anyway; False where one takes longer than the run, or of others than the share."""
+    machine, software = context.report.machine, context.report.software
+    assert machine is not None  # noqa: S101 - it is planned for
+    shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
+    needed = dict.fromkeys(
+        worker_key(case)
+        for row in rows
+        for case in row.cases
+        if refusals.beforehand(case, row.workload, machine, software) is None
+    )
+    for key in needed:
+        left_s = max(0.0, context.end_s - context.control.now())
+        deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
+        try:
+            context.pool.start(key, deadline_s)
+        except WorkerFailed as failure:
+            if failure.reason.code == "timeout":
+                return False
+    return True
 
 
 def kept_after(request: Request, mark: str, report: Report) -> Ceilings | None:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 BACKENDS = ("numpy", "torch", "onnxruntime")
 PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
-DEVICE_KINDS = ("cpu", "gpu")
 DEFAULT_CACHE_BYTES = 64 << 20  # where the machine does not tell its last-level cache
 
 ParameterValue = int | float | str

@@ -1,4 +1,5 @@
-"""GPUs that detection does not find: simulated ones, and those that only torch can see."""
+"""The machine of a run, with GPUs that detection does not find: simulated ones, and those that only
+torch can see."""
 
 from __future__ import annotations
 
@@ -7,13 +8,22 @@ from collections.abc import Sequence
 import msgspec
 
 from .document import Gpu, Machine, Software
+from .machine import detect
 from .plan import RowPlan
-from .request import Request, fake_devices
+from .request import NAME_PYTHON, Request, UsageError, fake_devices
 from .worker_process import WorkerKey
 from .workers import Pool, WorkerFailed
 
 
-def with_simulated(machine: Machine, request: Request) -> Machine:
+def detected(request: Request) -> tuple[Machine, Software]:
+    """What there is, and what the request simulates; UsageError where its interpreter fails."""
+    machine, software = detect(request.python)
+    if (failure := software.unavailable.get("python")) is not None:
+        raise UsageError(f"--python: {failure}; {NAME_PYTHON}")
+    return _with_simulated(machine, request), software
+
+
+def _with_simulated(machine: Machine, request: Request) -> Machine:
     """The machine with a GPU for each fake device that was asked for."""
     fakes = [
         Gpu(

@@ -20,7 +20,7 @@ from .context import SLACK_S, Listener, RunContext
 from .contract import is_cuda
 from .control import Cancelled, Control
 from .crossings import Crossings
-from .devices import may_know_more, with_simulated, with_those_of_torch
+from .devices import detected, may_know_more, with_those_of_torch
 from .document import (
     SCHEMA_VERSION,
     Ceilings,
@@ -33,12 +33,12 @@ from .document import (
 )
 from .export.trace import TraceFile
 from .fitting import Fitting, check_alone
-from .journal import Journal, new_run_id, runs_folder
+from .journal import Journal, new_run_id, no_journal, runs_folder
 from .lab import conclusion
 from .lab.child import Refused
 from .lab.lab import ModelLab
 from .lab.question import ModelQuestion
-from .machine import detect, hardware_warnings
+from .machine import hardware_warnings
 from .outcome import exit_code
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
@@ -82,6 +82,7 @@ class Engine:
         self._journal: Journal | None = None
         self._pool: Pool | None = None
         self._context: RunContext | None = None  # once the devices in use are known
+        self._latest: Race | None = None  # whose cases the workers hold
         self._lab: ModelLab | None = None  # of `advise --model`
         self._unreadable: Reason | None = None  # why its model could not be read
         self._overhead = OverheadMeter(control.front_end)
@@ -92,14 +93,30 @@ class Engine:
     # -------------------------------------------------------------- events
 
     def _emit(self, event: ev.AnyEvent) -> None:
-        if self._journal is not None:
-            self._journal.append(event)
+        unkept = self._keep(event)
         self.report.apply(event)
         try:
             self._listener(event)
         except BrokenPipeError:
             self._listener = lambda _: None
             self._control.cancel("nobody reads the output any more")
+        if unkept is not None:
+            self._warn(unkept)
+
+    def _keep(self, event: ev.AnyEvent) -> Warning | None:
+        """Into the journal, as long as it can be written: the run goes on without."""
+        if self._journal is None:
+            return None
+        try:
+            self._journal.append(event)
+        except OSError as error:
+            journal, self._journal = self._journal, None
+            if self.report.started is None:
+                journal.discard()  # it would be no journal
+                return no_journal("is not kept", journal.path, error)
+            journal.close()
+            return no_journal("is kept only up to here", journal.path, error)
+        return None
 
     def _warn(self, warning: Warning) -> None:
         if warning not in self.report.warnings:
@@ -109,11 +126,7 @@ class Engine:
         try:
             self._journal = Journal(runs_folder() / f"{self.run_id}.jsonl")
         except OSError as error:
-            return Warning(
-                "no_journal",
-                f"this run is not kept: {error.filename}: {error.strerror}",
-                "point XDG_STATE_HOME at a folder you may write to",
-            )
+            return no_journal("is not kept", error.filename, error)
         return None
 
     # ----------------------------------------------------------------- run
@@ -178,8 +191,7 @@ class Engine:
 
     def _measure(self) -> None:
         unusable = elsewhere.fill(self._rows, self._request) if self._request.what_if else []
-        machine, software = detect(self._request.python)
-        machine = with_simulated(machine, self._request)
+        machine, software = detected(self._request)
         self._pool = make_pool(
             self._request,
             machine,
@@ -195,8 +207,8 @@ class Engine:
             self._rows = ceiling_runs.rows(self._request, machine)
         elif self._request.model is None:
             fill_cases(self._rows, self._request, machine)
-        detected = ev.HardwareDetected(at_s=self._control.now(), machine=machine, software=software)
-        self._emit(detected)
+        at_s = self._control.now()
+        self._emit(ev.HardwareDetected(at_s=at_s, machine=machine, software=software))
         raced = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
         fewer = fewer_threads(raced, self._request, machine)
         for warning in [*hardware_warnings(machine, software), *unusable, *fewer]:
@@ -273,13 +285,14 @@ class Engine:
         aside = Report(started=known.started, machine=known.machine, software=known.software)
         for row in rows:
             aside.apply(planned(row, self._request, self._control.now()))
-        end_s = self._control.now() + share * self._request.budget
-        self._race(rows, replace(context, report=aside, emit=aside.apply), end_s=end_s)
+        asked = replace(context, report=aside, emit=aside.apply)
+        if ceiling_runs.start_workers(rows, self._rows, asked, share):
+            now = self._control.now()
+            self._race(rows, asked, end_s=now + share * (context.end_s - now))
         return aside
 
     def _race(self, rows: list[RowPlan], context: RunContext, *, end_s: float) -> None:
         # The heaviest row last: what the others leave of their shares is worth most there.
-        race: Race | None = None
         lightest_first = sorted(rows, key=lambda row: row.scenario.weight)
         for position, row in enumerate(lightest_first):
             self._control.check()
@@ -289,10 +302,7 @@ class Engine:
             if self._request.trace is not None:
                 share *= 1 - PROFILE_SHARE
             context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share))
-            if race is not None:
-                race.release()
-            race = Race(row, context, until_s=now + share, end_s=end_s)
-            race.run()
+            race = self._run_race(row, context, until_s=now + share, end_s=end_s)
             self._decide(row)
             if context.report is not self.report:
                 continue
@@ -309,8 +319,15 @@ class Engine:
                 conclusion.conclude(
                     self._request.model, self._lab, known, context.report, profiling
                 )
-        if race is not None:
-            race.release()
+
+    def _run_race(self, row: RowPlan, context: RunContext, *, until_s: float, end_s: float) -> Race:
+        """Race a row once the one before has given back what it holds; the last one never does,
+        for its workers end with the run."""
+        if self._latest is not None:
+            self._latest.release()
+        self._latest = Race(row, context, until_s=until_s, end_s=end_s)
+        self._latest.run()
+        return self._latest
 
     def _rows_end_s(self, end_s: float) -> float:
         """When the races of the table shall be over, on the run's clock."""
@@ -332,9 +349,7 @@ class Engine:
             self._emit(planned(row, self._request, now))
             share_s = until_s - now
             self._emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))
-            race = Race(row, context, until_s=until_s, end_s=context.end_s)
-            race.run()
-            race.release()
+            self._run_race(row, context, until_s=until_s, end_s=context.end_s)
 
         Crossings(context, race_row=race_row, warn=self._warn).run(self._rows)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import msgspec
 import platformdirs
 
 from . import events as ev
-from .document import SCHEMA_VERSION
+from .document import SCHEMA_VERSION, Warning
 from .printable import printable_json
 
 
@@ -34,6 +35,12 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
+def no_journal(outcome: str, path: object, error: OSError) -> Warning:
+    """The warning of a run that is not kept, or not wholly."""
+    remedy = "point XDG_STATE_HOME at a folder you may write to, with space on its disk"
+    return Warning("no_journal", f"this run {outcome}: {path}: {error.strerror}", remedy)
+
+
 class Journal:
     """The file of one run, open for appending."""
 
@@ -44,11 +51,17 @@ class Journal:
 
     def append(self, event: ev.AnyEvent) -> None:
         """One write call a line, so that a kill leaves whole lines; survives our death, not the
-        machine's: a sync per event would be heard in the measurements."""
-        os.write(self._fd, ev.encode(event) + b"\n")
+        machine's: a sync per event would be heard in the measurements.
+
+        OSError where the disk is full; the line is then torn, and nothing may follow it.
+        """
+        line = ev.encode(event) + b"\n"
+        while line:  # a disk takes what still fits on it, and says only at the next call why
+            line = line[os.write(self._fd, line) :]
 
     def close(self) -> None:
-        os.close(self._fd)
+        with suppress(OSError):  # a network disk may tell only now that it is full
+            os.close(self._fd)
 
     def discard(self) -> None:
         """Close and remove: the run never began."""

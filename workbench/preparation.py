@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,6 +24,7 @@ START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk take
 PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live on:
 PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
 SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
+RELEASE_DEADLINE_S = 5.0
 
 # What a workload says it cannot do on this machine, as opposed to what went wrong.
 CANNOT_HERE = (
@@ -83,41 +85,41 @@ class Preparation:
         self._telemetry = context.telemetry
         self._until_s = until_s  # of this row, on the run's clock
         self._end_s = end_s  # of all rows
+        self._run_end_s = context.end_s
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
         self._scouted: set[str] = set()
         self.longest_s = 0.0  # that anybody took, compiling left out
 
-    def prepare(self, runner: Runner, beside: Sequence[Runner], need_s: float = 0.0) -> bool:
-        """Load one case, with those that race already `beside` it; False, with the reason in the
-        report, if it cannot race, as where no more than `need_s` is left."""
+    def prepare(self, runner: Runner, need_s: float = 0.0) -> bool:
+        """Load one case; False, with the reason in the report, if it cannot race, as where no more
+        than `need_s` is left."""
         left = self._until_s - self._control.now()
         if left <= need_s:
-            self.finish(runner, "skipped", BUDGET)
-            return False
+            return self._leave(runner, BUDGET)
         machine, software = self._report.machine, self._report.software
         price = self._report.contenders[runner.case.id].price_per_hour
         refusal = refusals.unpriced(runner.case, self._scenario.objective, price)
         refusal = refusal or refusals.too_long_to_compile(runner.case, left)
         if machine is not None and refusal is None:
             held = sum(
-                self._report.contenders[other.case.id].work.memory_bytes
-                for other in beside
-                if other.case.device == runner.case.device
+                self._report.contenders[case.id].work.memory_bytes
+                for case, _ in self._held()
+                if case.device == runner.case.device and case != runner.case
             )
             refusal = refusals.beforehand(
                 runner.case, self._plan.workload, machine, software, held_bytes=held
             )
         if refusal is not None:
-            self.finish(runner, "skipped", refusal)
-            return False
+            return self._leave(runner, refusal)
         warm_up_s = min(max(left / (4 * len(self._plan.cases)), WARM_UP_S[0]), WARM_UP_S[1])
         self._emit(ev.CasePreparing(at_s=self._control.now(), case=runner.case.id))
         try:
+            if slower := self._scout(runner):
+                return self._leave(runner, slower)
             self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
             began_s = self._control.now()
-            if slower := self._scout(runner):
-                self.finish(runner, "skipped", slower)
-                return False
+            if began_s >= self._end_s:
+                return self._leave(runner, BUDGET)
             answer = self._pool.ask(
                 runner.key,
                 self.deadline(self._prepare_deadline_s()),
@@ -137,20 +139,24 @@ class Preparation:
             self.longest_s = max(self.longest_s, self._control.now() - began_s)
         return self._take_preparation(runner, answer.result)
 
+    def _held(self) -> Iterator[tuple[Case, WorkerKey]]:
+        """The cases that a living worker has prepared; those that left the race are among them."""
+        for case in self._plan.cases:
+            key = worker_key(case, self._scenario)
+            if self.holders.get(case.id) == self._pool.generation.get(key, 0):
+                yield case, key
+
     def is_worth_it(self, runner: Runner) -> bool:
         """Whether a reduced precision is not far slower at a small size; if it is, the report has
         the reason."""
         if self._until_s <= self._control.now():
             return True  # as far as is known
         try:
-            self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
             slower = self._scout(runner)
         except WorkerFailed as failure:
             self.fail(runner, failure)
             return False
-        if slower is not None:
-            self.finish(runner, "skipped", slower)
-        return slower is None
+        return slower is None or self._leave(runner, slower)
 
     def _prepare_deadline_s(self) -> float:
         now = self._control.now()
@@ -163,26 +169,30 @@ class Preparation:
         return max(sizes, default=DEFAULT_CACHE_BYTES)
 
     def _scout(self, runner: Runner) -> Reason | None:
-        """Try a reduced precision small before it is prepared: emulated, it is 200x slower."""
+        """Try a reduced precision small before it is prepared: emulated, it is 200x slower.  Never
+        in a worker of its own, whose memory is told only of the first case it sees."""
         cpu = self._report.machine.cpu if self._report.machine else None
         pair = refusals.scouting(runner.case, self._plan.workload, cpu)
         if pair is None or runner.case.id in self._scouted:
             return None
         self._scouted.add(runner.case.id)
         small, like = pair
+        key = replace(runner.key, alone="")
+        self._pool.start(key, self.deadline(START_DEADLINE_S))
+        if self._control.now() >= self._end_s:
+            return None  # nor is there time to prepare it
         deadline = self.deadline(SCOUT_DEADLINE_S)
-        answer = self._pool.ask(
-            runner.key, deadline, op="scout", case=small, beside=like, seed=self._seed
-        )
+        answer = self._pool.ask(key, deadline, op="scout", case=small, beside=like, seed=self._seed)
         factor = answer.result["case_s"] / answer.result["beside_s"]
         where = f"in {small.id.partition('/')[0]}"
         return refusals.slower_precision(runner.case, factor, where, cpu)
 
     def _take_preparation(self, runner: Runner, result: dict[str, Any]) -> bool:
         warmed = result["warmup"]
-        import_s = self._pool.import_s[runner.key]
         setup = SetupTimes(
-            import_s=import_s, transfer_out_s=result["transfer_out_s"], **result["setup"]
+            import_s=self._pool.import_s.get(runner.key),  # None: it failed at first
+            transfer_out_s=result["transfer_out_s"],
+            **result["setup"],
         )
         accuracy = msgspec.convert(result["accuracy"], AccuracyResult)
         runner.generation = self._pool.generation.get(runner.key, 0)
@@ -219,19 +229,41 @@ class Preparation:
 
     # ---------------------------------------------------------------- ends
 
+    def release(self) -> None:
+        """Give back what the row's cases hold, before the next row needs it."""
+        if self._control.now() >= self._run_end_s:
+            return  # no row needs it any more
+        held: dict[WorkerKey, list[str]] = {}
+        for case, key in self._held():
+            held.setdefault(key, []).append(case.id)
+        for key in dict.fromkeys(worker_key(case, self._scenario) for case in self._plan.cases):
+            if key.alone:
+                self._pool.end(key)  # nobody else lives there
+            elif key in held:
+                with suppress(WorkerFailed):  # the pool has already said that the worker ended
+                    deadline_s = self.deadline(RELEASE_DEADLINE_S)
+                    self._pool.ask(key, deadline_s, op="release", cases=held[key])
+        self.holders.clear()
+
     def deadline(self, at_most_s: float) -> float:
-        """Seconds a request may take: never past the end of the run."""
-        return max(0.0, min(at_most_s, self._end_s + GRACE_S - self._control.now()))
+        """Seconds a request may take: past the end of these rows if need be, for a worker that is
+        killed has to import its backend again, but never past the end of the run."""
+        return max(0.0, min(at_most_s, self._run_end_s + GRACE_S - self._control.now()))
 
     def fail(self, runner: Runner, failure: WorkerFailed) -> None:
         reason = failure.reason
         if reason.code == "timeout" and self._control.now() >= self._end_s:
-            measured = bool(self._report.contenders[runner.case.id].blocks)
-            self.finish(runner, "ok" if measured else "skipped", BUDGET)
+            self._leave(runner, BUDGET)
         elif reason.code in CANNOT_HERE:
-            self.finish(runner, "skipped", reason)
+            self._leave(runner, reason)
         else:
             self.finish(runner, "failed", reason)
+
+    def _leave(self, runner: Runner, reason: Reason) -> Literal[False]:
+        """Refused, or out of time: skipped, but what was measured before stands."""
+        measured = bool(self._report.contenders[runner.case.id].blocks)
+        self.finish(runner, "ok" if measured else "skipped", reason)
+        return False
 
     def finish(self, runner: Runner, status: str, reason: Reason | None) -> None:
         self._emit(

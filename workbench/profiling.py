@@ -83,7 +83,7 @@ class Profiling:
         reason, fallback = None, 0.0
         try:
             if self._holders[case] != self._pool.generation.get(key, 0):
-                raise WorkerFailed(GONE, died=True)
+                raise WorkerFailed(GONE)
             wanted = {"case": case, "steps": steps, "events": trace is not None}
             found = self._pool.ask(key, deadline, op="profile", **wanted).result
             if trace is not None:

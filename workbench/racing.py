@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 import msgspec
 
@@ -155,7 +154,7 @@ class Race:
 
     def _enter(self, cases: Iterable[Case], need_s: float = 0.0) -> None:
         for runner in map(self._runner, cases):
-            if self._preparation.prepare(runner, [*self._through, *self._active], need_s):
+            if self._preparation.prepare(runner, need_s):
                 self._active.append(runner)
 
     def _enter_safe_ones(self, cases: Sequence[Case]) -> None:
@@ -197,13 +196,7 @@ class Race:
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
-        for case in self._plan.cases:
-            key = worker_key(case, self._scenario)
-            if key.alone:
-                self._pool.end(key)  # nobody else lives there
-            elif self._pool.is_alive(key):
-                with suppress(WorkerFailed):  # the pool has already said that the worker ended
-                    self._pool.ask(key, self._preparation.deadline(5.0), op="release", case=case.id)
+        self._preparation.release()
 
     # --------------------------------------------------------------- rounds
 
@@ -221,11 +214,9 @@ class Race:
         try:
             if runner.generation != self._pool.generation.get(runner.key, 0):
                 # Its worker died under another case: this one goes on in a fresh worker.
-                beside = [other for other in self._active if other is not runner]
                 # Of a row of which nothing is known yet somebody is measured, whatever is left.
                 need_s = 0.0 if self._entrants() else -math.inf
-                again = self._preparation.prepare(runner, [*self._through, *beside], need_s)
-                return again and self._turn(runner, number)
+                return self._preparation.prepare(runner, need_s) and self._turn(runner, number)
             answer = self._ask_block(runner)
             if answer is None:
                 return True
@@ -333,7 +324,8 @@ class Race:
             self._preparation.finish(runner, "ok", reason)
 
     def _drop_after(self, rounds: int) -> None:
-        """Send those away that cannot be picked any more; in a plain `run` all stay if they fit."""
+        """Send those away that cannot be picked any more; in a plain `run` reduced precisions far
+        slower than FP32, and where the budget holds no more rounds of all, the far slower ones."""
         if self._decide:  # first, so that nobody is called slow beside one that cannot be picked
             self._drop(standings.inadmissible(self._contenders(), self._scenario))
         if rounds == 1:

@@ -90,7 +90,6 @@ class Report:
     last_row: str | None = None  # the one raced last, also after the end
     current_case: str | None = None
     last_at_s: float = 0.0
-    event_count: int = 0
 
     @classmethod
     def of(cls, events: Iterable[ev.AnyEvent]) -> Report:
@@ -105,7 +104,6 @@ class Report:
     def apply(self, event: ev.AnyEvent) -> None:  # noqa: C901 - one flat arm per event
         """Take in one event; events of unknown cases are an error of the sender."""
         self.last_at_s = max(self.last_at_s, event.at_s)
-        self.event_count += 1
         match event:
             case ev.RunStarted():
                 self.started, self.status = event, "running"

@@ -18,6 +18,7 @@ LONGEST_BUDGET_S = 86_400.0
 ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # of `run --all`
 ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # of `advise --all`
 MOST_THREADS = 4096
+NAME_PYTHON = "name the Python interpreter of an environment, such as .venv/bin/python"
 MOST_BATCH = 1_000_000
 SLOWEST, FASTEST = 1e-3, 1e4  # of simulated GPUs, as times this CPU: beyond, no step is one
 

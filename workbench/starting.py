@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .request import Request, UsageError, words
+from .request import NAME_PYTHON, Request, UsageError, words
 
 if TYPE_CHECKING:
     from .document import Machine
@@ -76,7 +76,11 @@ def take_part(request: Request) -> Request:
     if len(request.devices) > 1:
         raise UsageError("--device: the ranks of a launcher use one kind of device at a time")
     if launch.rank > 0:
-        ranks.follow(request.python, without=PRECISION_VARIABLES)
+        try:
+            ranks.follow(request.python, without=PRECISION_VARIABLES)
+        except OSError as error:
+            text = f"{request.python or sys.executable} could not be started: {error.strerror}"
+            raise UsageError(f"--python: {text}; {NAME_PYTHON}") from None
     if not request.devices:
         found, _ = machine.detect(request.python)
         return replace(
@@ -125,7 +129,7 @@ def check_python(path: str | None) -> None:
     import shutil
 
     if path is not None and shutil.which(path) is None:
-        raise UsageError(f"--python: {path} is not an executable file")
+        raise UsageError(f"--python: {path} is not an executable file; {NAME_PYTHON}")
 
 
 def check_output(option: str, path: Path | None) -> None:

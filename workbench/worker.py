@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,8 @@ class Worker:
         return {"versions": versions}
 
     def accelerators(self) -> dict[str, Any]:
-        """The GPUs torch itself can use.  It opens CUDA, so it is asked only where no GPU is
-        known: a context takes memory and time that a CPU contender must not pay for."""
+        """The GPUs torch itself can use.  Asked only where no GPU is known: it opens CUDA, which
+        stays open beside the CPU contenders of this worker."""
         return {"devices": _torch_devices(importlib.import_module("torch"))}
 
     def prepare(
@@ -195,24 +195,24 @@ class Worker:
                 task.close()
         return {"beside_s": found[0], "case_s": found[1]}
 
-    def release(self, case: str) -> dict[str, Any]:
-        """Give back what a case holds."""
-        prepared = self.prepared.pop(case, None)
-        if prepared is not None:
-            prepared.task.close()
-            del prepared
-            gc.unfreeze()
-            gc.collect()
-            if self._on_gpu:
-                torch = importlib.import_module("torch")
-                torch.cuda.empty_cache()
-                if hasattr(torch.accelerator, "empty_host_cache"):  # since torch 2.10
-                    torch.accelerator.empty_host_cache()  # page-locked memory cannot be swapped
+    def release(self, cases: list[str]) -> dict[str, Any]:
+        """Give back what these cases hold; what one of them fails at costs no other."""
+        with ExitStack() as closing:
+            for case in cases:
+                closing.callback(self.prepared.pop(case).task.close)
+        gc.unfreeze()
+        gc.collect()
+        if self._on_gpu:
+            torch = importlib.import_module("torch")
+            torch.cuda.empty_cache()
+            if hasattr(torch.accelerator, "empty_host_cache"):  # since torch 2.10
+                torch.accelerator.empty_host_cache()  # page-locked memory cannot be swapped
         return {}
 
     def close(self) -> None:
-        for case in list(self.prepared):
-            self.release(case)
+        """Only what would outlive this process; the rest goes with it."""
+        for prepared in self.prepared.values():
+            prepared.task.close()
 
     def _forget_memory_peak(self) -> None:
         """Begin to look for a peak; what other cases hold on a GPU will not count."""
@@ -304,7 +304,8 @@ def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         import traceback
 
-        traceback.print_exc()  # into the log, whose tail the engine quotes
+        with suppress(OSError):  # the disk is full
+            traceback.print_exc()  # into the log, whose tail the engine quotes
         return {"error": describe(error)}
 
 

@@ -22,11 +22,12 @@ import psutil
 
 from . import catalog
 from .confine import confine
-from .contract import is_simulated
+from .contract import Case, is_simulated
 from .endings import tail
 from .guardian import RUN_ID_VARIABLE
 from .journal import runs_folder
 from .machine.software import PRECISION_VARIABLES
+from .refusals import is_compiled
 
 HERE = Path(__file__).resolve().parent
 CAN_FREEZE = hasattr(signal, "SIGSTOP")
@@ -120,6 +121,8 @@ class WorkerProcess:
         confine(self.pid, memory_bytes if device == "cpu" else None)
         self._channel = ours
         self._unread = b""
+        self.compiling = False  # perhaps, at this moment
+        self._fresh: set[str] = set()  # ids of compiled cases that had no turn yet
 
     @property
     def pid(self) -> int:
@@ -131,6 +134,17 @@ class WorkerProcess:
 
     def send(self, request: dict[str, Any]) -> None:
         self._channel.sendall(msgspec.json.encode(request) + b"\n")
+
+    def begin(self, case: Any) -> None:
+        """What it is asked now is about `case`, or the case of that id: torch compiles from the
+        preparation on, and what is left over at the first turn."""
+        if isinstance(case, Case):
+            self.compiling = is_compiled(case)
+            if self.compiling:
+                self._fresh.add(case.id)
+        else:
+            self.compiling = case in self._fresh
+            self._fresh.discard(case)
 
     def receive(self) -> bytes | None:
         """A whole answer, None while it is incomplete; EOFError when the worker is gone."""

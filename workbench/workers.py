@@ -29,12 +29,11 @@ from .worker_process import HERE, WorkerKey, WorkerProcess, drop_compiled, group
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
-    """A request ended without a result; `died` says whether the worker went with it."""
+    """A request ended without a result; whether the worker went with it, `Pool.is_alive` says."""
 
-    def __init__(self, reason: Reason, *, died: bool) -> None:
+    def __init__(self, reason: Reason) -> None:
         super().__init__(reason.message)
         self.reason = reason
-        self.died = died
 
 
 class Guardian:
@@ -120,15 +119,20 @@ class Pool:
         if key in self._workers:
             return
         began = time.monotonic()
-        worker = WorkerProcess(
-            key,
-            self._python,
-            self._run_id,
-            self._threads,
-            self._memory_bytes,
-            scratch=self.scratch,
-            hide_gpus=self._hide_gpus,
-        )
+        try:
+            worker = WorkerProcess(
+                key,
+                self._python,
+                self._run_id,
+                self._threads,
+                self._memory_bytes,
+                scratch=self.scratch,
+                hide_gpus=self._hide_gpus,
+            )
+        except OSError as error:
+            text = f"its worker could not be started: {error.strerror}"
+            hint = "free memory, disk or processes (ulimit -a), or check --python"
+            raise WorkerFailed(Reason("not_started", text, hint)) from None
         self._workers[key] = worker
         self._guardian.tell(f"+{worker.pid}")
         hello = self.ask(key, deadline_s, op="hello").result
@@ -154,11 +158,13 @@ class Pool:
         """Wake the worker, let it carry out one request, freeze it again."""
         worker = self._workers[key]
         worker.thaw()
+        worker.begin(request.get("case"))
         try:
             worker.send(request)
         except OSError:
             raise self._lost(key, "worker_died", "the worker process was gone") from None
         reply, interrupted = self._await(key, worker, deadline_s)
+        worker.compiling = False
         if "error" in reply:
             error = reply["error"]
             fatal = error.pop("fatal")
@@ -167,7 +173,7 @@ class Pool:
                 self._remove(key, reason, worker.stop)
             else:
                 self._freeze(key, worker)
-            raise WorkerFailed(reason, died=fatal)
+            raise WorkerFailed(reason)
         self._freeze(key, worker)
         return Answer(reply["ok"], interrupted)
 
@@ -230,14 +236,14 @@ class Pool:
             hint = "killed from outside, most often by the kernel for lack of memory: see dmesg"
         reason = Reason(code, message, hint)
         self._remove(key, reason, worker.kill)
-        if key.backend == "torch":
-            drop_compiled()
-        return WorkerFailed(reason, died=True)
+        return WorkerFailed(reason)
 
     def _remove(self, key: WorkerKey, reason: Reason | None, end: Callable[[], int]) -> None:
         worker = self._workers.pop(key)
         self.generation[key] = self.generation.get(key, 0) + 1
         end()
+        if worker.compiling:
+            drop_compiled()
         self._guardian.tell(f"-{worker.pid}")
         self._on_end(key, reason)
 
@@ -248,6 +254,4 @@ class Pool:
                 worker.ask_to_end()  # all at once, so that they end side by side
         for key, worker in list(self._workers.items()):
             self._remove(key, None, worker.kill if at_once else worker.stop)
-            if at_once and key.backend == "torch":
-                drop_compiled()
         self._guardian.close()

@@ -67,6 +67,17 @@ def test_a_wrong_scenario_file_is_told_with_its_line(cli, tmp_path: Path) -> Non
     assert line.startswith(f"workbench: {file}, line 3: objective: it takes throughput, ")
 
 
+def test_an_interpreter_that_cannot_run_is_named_before_the_run(cli, tmp_path: Path) -> None:
+    file = tmp_path / "python"
+    file.write_text("print('no interpreter is named')\n")
+    file.chmod(0o755)
+    done = cli("run", "spin", "--python", str(file), "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    line = done.stderr.strip().splitlines()[-1]
+    assert line.startswith(f"workbench: --python: {file} could not be started: Exec format error; ")
+    assert not list(cli.runs.glob("*"))
+
+
 def test_a_refused_run_leaves_no_journal(cli) -> None:
     cli("run", "spin", "--device", "cuda:9", "--json")
     assert not list(cli.runs.glob("*"))

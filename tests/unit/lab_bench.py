@@ -33,7 +33,7 @@ PREPARED = {
 
 
 def failure(code: str, message: str = "it cannot be", hint: str | None = "mend it"):
-    return WorkerFailed(Reason(code, message, hint), died=code in ("worker_died", "timeout"))
+    return WorkerFailed(Reason(code, message, hint))
 
 
 class Clock:

@@ -39,7 +39,7 @@ class Memory:
     def ask(self, key: object, deadline_s: float, *, case: Case, **_: Any) -> Answer:
         self.clock += self.seconds
         if (case.batch or 0) > self.limit:
-            raise WorkerFailed(self.reason, died=False)
+            raise WorkerFailed(self.reason)
         return Answer({"step_s": 0.1, "memory_peak_bytes": 2**20}, interrupted=False)
 
     def now(self) -> float:

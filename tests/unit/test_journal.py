@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -13,7 +15,11 @@ from hypothesis import strategies as st
 
 from workbench import events as ev
 from workbench import journal
+from workbench.control import Control
+from workbench.engine import Engine
 from workbench.replay import open_run, read_document
+from workbench.report import Report
+from workbench.request import Request
 
 RUN = events({case("cpu-a"): steady(1.0)})
 LINES = [ev.encode(event) + b"\n" for event in RUN]
@@ -97,6 +103,36 @@ def test_an_event_can_be_read_as_soon_as_it_is_appended(state: Path) -> None:
         written.append(event)
         assert journal.read(written.path) == RUN[:count]
     written.close()
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_full_disk_costs_the_journal_and_nothing_else(
+    state: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    told: list[ev.AnyEvent] = []
+    engine = Engine(Request(), [], Control(), Report(), told.append)
+    assert engine._open_journal() is None
+    for event in RUN[:before]:
+        engine._emit(event)
+    room = [10]  # bytes
+    write = os.write
+
+    def fill(fd: int, data: bytes) -> int:
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room[0] -= write(fd, data[: room[0]])
+        return 10
+
+    monkeypatch.setattr(os, "write", fill)
+    for event in RUN[before : before + 2]:
+        engine._emit(event)
+    warned = told.pop(before + 1)
+    assert told == RUN[: before + 2]
+    assert isinstance(warned, ev.WarningRaised)
+    assert warned.warning.code == "no_journal"
+    assert warned.warning.message.endswith(f"/{engine.run_id}.jsonl: No space left on device")
+    kept = [journal.read(file) for file in state.glob("*")]
+    assert kept == ([RUN[:before]] if before else [])
 
 
 def test_a_run_that_never_began_leaves_no_file(state: Path) -> None:

@@ -89,10 +89,13 @@ def test_our_own_interpreter() -> None:
     assert software.unavailable == {}
 
 
-def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("greeting", ["", "echo Loading modules; echo\n"])
+def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(
+    tmp_path: Path, greeting: str
+) -> None:
     """A second interpreter: the same binary, kept from this environment's packages."""
     foreign = tmp_path / "python"
-    foreign.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    foreign.write_text(f'#!/bin/sh\n{greeting}exec {sys.executable} -I -S "$@"\n')
     foreign.chmod(0o755)
     software = StackQuery(str(foreign)).collect()
     assert software.python == ".".join(map(str, sys.version_info[:3]))
@@ -100,14 +103,26 @@ def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(tmp_path: Path) 
     assert software.packages["textual"].version  # the front end's, not the workers'
 
 
-@pytest.mark.parametrize("text", [None, "#!/bin/sh\nexit 3\n", "#!/bin/sh\necho hello\n"])
-def test_a_foreign_interpreter_that_fails_is_a_reason(tmp_path: Path, text: str | None) -> None:
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "could not be started: No such file or directory"),
+        ("print('no interpreter is named')\n", "could not be started: Exec format error"),
+        ("#!/bin/sh\nexit 3\n", "ended with exit status 3"),
+        ("#!/bin/sh\necho hello\n", "ended with exit status 0"),
+        ("#!/bin/sh\nyes\n", "does not answer like a Python interpreter"),
+    ],
+)
+def test_a_foreign_interpreter_that_fails_is_a_reason(
+    tmp_path: Path, text: str | None, told: str
+) -> None:
     path = tmp_path / "python"
     if text is not None:
         path.write_text(text)
         path.chmod(0o755)
     software = StackQuery(str(path)).collect()
     assert set(software.unavailable) == {"python", "packages"}
+    assert software.unavailable["python"].endswith(f"/python {told}")
     assert software.packages["torch"].version is None
     assert "did not answer" in str(software.packages["torch"].detail)
 

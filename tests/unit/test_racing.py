@@ -76,7 +76,7 @@ class Workers:
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request["case"].id
         if name not in self.steps_s:
-            raise WorkerFailed(Reason("bad_model", "no such kernel", None), died=False)
+            raise WorkerFailed(Reason("bad_model", "no such kernel", None))
         error = self.errors.get(name, 1e-6)
         step_s = self.steps_s[name]
         return {
@@ -138,6 +138,7 @@ def race(
     entries: Latecomers | None = None,
     errors: Mapping[Case, float] | None = None,
     budget_s: float = 60.0,
+    end_s: float | None = None,
     workers: type[Workers] = Workers,
     **of_row: Any,
 ) -> tuple[Report, list[ev.AnyEvent], Workers]:
@@ -155,7 +156,7 @@ def race(
     emit(planned(plan, Request(), 0.0))
     pool = workers(clock, steps_s, errors or {})
     shared = context(pool, clock, report, emit)
-    course = Race(plan, shared, until_s=budget_s, end_s=budget_s)
+    course = Race(plan, shared, until_s=budget_s, end_s=budget_s if end_s is None else end_s)
     with suppress(Cancelled):
         course.run()
     return report, told, pool
@@ -274,3 +275,14 @@ def test_without_a_price_nobody_is_raced_for_cost() -> None:
     assert not any(r["op"] == "prepare" for _, r in pool.asked)
     told = decide(report, scenario(textbook="", objective="cost")).reasons[0]
     assert "add --price cpu=" in told
+
+
+def test_who_left_the_race_still_holds_its_memory(monkeypatch) -> None:
+    work = Work(None, None, 1.0, "steps", memory_bytes=0.4 * 2**33)  # of 2**33 that are free
+    monkeypatch.setattr(Nothing, "work", lambda _, __: work)
+    entries = Latecomers(3, C)
+    report, _, _ = race({A: 1.0, B: 5.0, C: 1.0}, starters=[A, B], entries=entries)
+    assert rounds(report, B) == [0, 1, 2]  # gone when C comes
+    reason = report.contenders[C.id].reason
+    assert reason is not None and reason.code == "no_memory"
+    assert "beside the 6.4 GiB" in reason.message

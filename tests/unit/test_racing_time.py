@@ -104,6 +104,27 @@ def test_the_race_says_what_ended_it(ended_by: str, options: dict[str, Any]) -> 
     assert ended.rounds == len(rounds(report, B))  # whole ones
 
 
+class Doomed(Undecided):
+    """In its fourth turn B takes the worker along, and the rest of the row's time."""
+
+    def block(self, request: dict[str, Any]) -> dict[str, Any]:
+        turns = sum(asked.get("case") == B.id for _, asked in self.asked)
+        if request["case"] == B.id and turns > 3:
+            self.clock.at_s += 60.0
+            self.generation[worker_key(B)] = 1
+            raise WorkerFailed(Reason("worker_died", "the worker process died"))
+        return super().block(request)
+
+
+def test_what_was_measured_stands_though_there_is_no_time_to_prepare_it_again() -> None:
+    report, _, _ = race({A: 1.0, B: 1.0}, workers=Doomed, end_s=500.0)
+    assert len(rounds(report, A)) == 3
+    assert (report.contenders[A.id].state, report.contenders[A.id].reason) == ("ok", BUDGET)
+    verdict = decide(report, scenario())
+    assert verdict.pick == A.id
+    assert "skipped" not in " ".join(verdict.reasons)
+
+
 def test_a_verdict_says_who_had_no_turn() -> None:
     class Late(Workers):
         def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +150,7 @@ class Emulating(Workers):
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["case"].precision == "fp16":
             self.clock.at_s += 5.0
-            raise WorkerFailed(Reason("timeout", "no answer within 5 s"), died=True)
+            raise WorkerFailed(Reason("timeout", "no answer within 5 s"))
         return super().prepare(request)
 
 

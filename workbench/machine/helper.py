@@ -32,6 +32,7 @@ class Helper:
 
     def __init__(self, argv: list[str], *, environ: Mapping[str, str] | None = None) -> None:
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._failure = ""
         try:
@@ -43,11 +44,13 @@ class Helper:
                 env=None if environ is None else dict(environ),
             )
         except (OSError, ValueError) as error:
-            self._failure = str(error)
+            self._failure = f"could not be started: {getattr(error, 'strerror', None) or error}"
             return
         stdout = cast("IO[bytes]", self._process.stdout)
         # A thread waits for lines on every system alike; a pipe has no timeout on Windows.
-        threading.Thread(target=_forward, args=(stdout, self._lines), daemon=True).start()
+        threading.Thread(
+            target=_forward, args=(stdout, self._lines, self._closed), daemon=True
+        ).start()
 
     def line(self, deadline_s: float) -> bytes | Ended:
         """The next line, waiting at most `deadline_s` for it; after `Ended` there is no other."""
@@ -57,7 +60,7 @@ class Helper:
             line = self._lines.get(timeout=deadline_s)
         except queue.Empty:
             self.close()
-            return Ended("silent", f"no answer within {deadline_s:g} s")
+            return Ended("silent", f"gave no answer within {deadline_s:g} s")
         return self._told(line)
 
     def poll(self) -> bytes | Ended | None:
@@ -78,15 +81,20 @@ class Helper:
         return Ended("crashed", _death(process.returncode))
 
     def close(self) -> None:
-        """Kill the child if it still runs."""
+        """Kill the child if it still runs, and hear no more of what it may have left behind."""
+        self._closed.set()
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             _reap(self._process)
 
 
-def _forward(stdout: IO[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+def _forward(
+    stdout: IO[bytes], lines: queue.SimpleQueue[bytes | None], closed: threading.Event
+) -> None:
     with stdout:
         for line in stdout:
+            if closed.is_set():
+                break
             lines.put(line)
     lines.put(None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from ..document import Package, Software
 from . import stack_query
 from .helper import Ended, Helper
 
+_GREETING_LINES = 10
 _FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds
 
 # These two belong to this program's own interpreter, whichever runs the workers.
@@ -124,14 +126,15 @@ class StackQuery:
 
 
 def _foreign(helper: Helper) -> _Stack | Ended:
-    line = helper.line(_FOREIGN_DEADLINE_S)
+    """A wrapper may greet before its interpreter answers."""
+    for _ in range(_GREETING_LINES + 1):
+        line = helper.line(_FOREIGN_DEADLINE_S)
+        if isinstance(line, Ended):
+            return line
+        with suppress(msgspec.MsgspecError):
+            return msgspec.json.decode(line, type=_Stack)
     helper.close()
-    if isinstance(line, Ended):
-        return line
-    try:
-        return msgspec.json.decode(line, type=_Stack)
-    except msgspec.MsgspecError:
-        return Ended("crashed", "does not answer like a Python interpreter")
+    return Ended("crashed", "does not answer like a Python interpreter")
 
 
 def _software(stack: _Stack) -> Software:

@@ -1,0 +1,149 @@
+"""What a pool makes of workers that are lost, or never start."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+from builders import case
+
+from workbench import workers
+from workbench.control import Cancelled
+from workbench.worker_process import WorkerKey, WorkerProcess
+from workbench.workers import Pool, WorkerFailed
+
+PLAIN = case("cpu-a")
+COMPILED = replace(PLAIN, mode="compile")
+KEY = WorkerKey("cpu", "torch")
+
+
+class Process(WorkerProcess):
+    """A worker without a process; it answers as long as there are `answers`."""
+
+    pid = 1
+    answers: ClassVar[list[bytes]] = []
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.compiling, self._fresh = False, set()
+        self.process = self
+
+    def nothing(self, *_: Any) -> int:
+        return 0
+
+    def receive(self) -> bytes:
+        return self.answers.pop()
+
+    def log_tail(self) -> str:
+        return ""
+
+    thaw = send = fileno = kill = stop = poll = ask_to_end = freeze = nothing
+
+
+class Control:
+    front_end = None
+    interrupted = False
+
+    def was_continued(self) -> bool:
+        return False
+
+    def wait(self, _fd: int, _timeout_s: float) -> str:
+        if self.interrupted:
+            raise Cancelled("SIGINT")
+        return "readable" if Process.answers else "deadline"
+
+
+class Guardian:
+    def __init__(self, _run_id: str) -> None:
+        pass
+
+    def tell(self, _line: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    found: list[bool] = []
+    monkeypatch.setattr(workers, "drop_compiled", lambda: found.append(True))
+    monkeypatch.setattr(workers, "WorkerProcess", Process)
+    monkeypatch.setattr(workers, "Guardian", Guardian)
+    monkeypatch.setattr(workers.tempfile, "mkdtemp", lambda **_: "/nowhere")
+    return found
+
+
+def pool(control: Control) -> Pool:
+    nothing = lambda *_: None  # noqa: E731
+    made = Pool(
+        control=control,  # type: ignore[arg-type]
+        run_id="test",
+        python="python",
+        threads=1,
+        memory_bytes=0,
+        hide_gpus=False,
+        on_start=nothing,
+        on_end=nothing,
+        on_status=nothing,
+        on_freeze_failure=nothing,
+    )
+    Process.answers = [b'{"ok": {"versions": {}}}']
+    made.start(KEY, 1.0)
+    return made
+
+
+def block(of: Any) -> dict[str, Any]:
+    return {"op": "block", "case": of.id}
+
+
+def prepare(of: Any) -> dict[str, Any]:
+    return {"op": "prepare", "case": of}
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize(
+    ("answered", "lost_at", "is_dropped"),
+    [
+        ([], prepare(PLAIN), False),
+        ([], prepare(COMPILED), True),
+        ([prepare(COMPILED)], block(COMPILED), True),  # what is left over at the first turn
+        ([prepare(COMPILED), block(COMPILED)], block(COMPILED), False),
+        ([prepare(COMPILED)], prepare(PLAIN), False),
+        ([prepare(COMPILED)], {"op": "release", "cases": [COMPILED.id]}, False),
+    ],
+)
+def test_only_a_compilation_cut_short_costs_what_was_compiled(
+    dropped: list[bool],
+    answered: list[dict[str, Any]],
+    lost_at: dict[str, Any],
+    is_dropped: bool,
+    interrupted: bool,
+) -> None:
+    control = Control()
+    lost = pool(control)
+    for request in answered:
+        Process.answers = [b'{"ok": {}}']
+        lost.ask(KEY, 1.0, **request)
+    control.interrupted = interrupted
+    with pytest.raises(Cancelled if interrupted else WorkerFailed):
+        lost.ask(KEY, 1.0, **lost_at)
+    lost.close(at_once=True)
+    assert dropped == [True] * is_dropped
+
+
+def test_a_worker_that_cannot_be_started_is_a_reason(
+    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pool(Control())
+
+    def no_room(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(workers, "WorkerProcess", no_room)
+    other = WorkerKey("cpu", "numpy")
+    with pytest.raises(WorkerFailed, match="could not be started: Resource temporarily") as caught:
+        made.start(other, 1.0)
+    assert caught.value.reason.code == "not_started"
+    assert not made.is_alive(other)

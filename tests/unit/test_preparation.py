@@ -1,0 +1,172 @@
+"""What a row asks of its workers before its first turn and after its last one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from builders import case, context, events, machine, scenario
+from test_racing import A, B, Clock, Nothing, Workers
+
+from workbench import ceiling_runs
+from workbench import events as ev
+from workbench.contract import Case
+from workbench.document import Package, Reason, Software
+from workbench.plan import RowPlan, planned
+from workbench.preparation import BUDGET, Preparation, Runner, worker_key
+from workbench.report import Report
+from workbench.request import Request
+from workbench.worker import Worker
+from workbench.worker_process import WorkerKey
+from workbench.workers import WorkerFailed
+
+RUN_S = 60.0  # of which a second is kept back
+
+
+class Importing(Workers):
+    """Workers that take `starting_s` to start, and die where they may not."""
+
+    starting_s = 0.0
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.deadlines: dict[WorkerKey, float] = {}
+        self.ended: list[WorkerKey] = []
+
+    def start(self, key: WorkerKey, deadline_s: float) -> None:
+        if key in self.deadlines:
+            return
+        self.deadlines[key] = deadline_s
+        self.clock.at_s += min(self.starting_s, deadline_s)
+        if self.starting_s > deadline_s:
+            raise WorkerFailed(Reason("timeout", "no answer"))
+        super().start(key, deadline_s)
+
+    def end(self, key: WorkerKey) -> None:
+        self.ended.append(key)
+
+    def scout(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"case_s": 1.0, "beside_s": 1.0}
+
+    def release(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def operations(self) -> list[str]:
+        return [asked["op"] for _, asked in self.asked]
+
+
+class Row:
+    """A row of `cases` with `end_s` for its rows, in a run of a minute."""
+
+    def __init__(self, *cases: Case, end_s: float = 59.0, **of_row: Any) -> None:
+        self.clock = Clock()
+        self.pool = Importing(self.clock, dict.fromkeys(cases, 1.0), {})
+        self.plan = RowPlan(scenario(**of_row), Nothing(), list(cases))
+        self.report = Report.of(events({})[:2])
+        self.report.apply(planned(self.plan, Request(), 0.0))
+        self.context = context(self.pool, self.clock, self.report, budget_s=RUN_S)
+        self.preparation = Preparation(self.plan, self.context, until_s=end_s, end_s=end_s)
+
+    def prepare(self, *cases: Case) -> list[bool]:
+        runners = [Runner(each, worker_key(each, self.plan.scenario)) for each in cases]
+        return [self.preparation.prepare(runner) for runner in runners]
+
+
+def test_all_that_a_worker_holds_is_released_by_one_request() -> None:
+    row = Row(A, B, case("cpu-never"))
+    assert row.prepare(A, B) == [True, True]
+    row.preparation.release()
+    row.preparation.release()  # nothing is left to give back
+    (request,) = (asked for _, asked in row.pool.asked if asked["op"] == "release")
+    assert request["cases"] == [A.id, B.id]
+
+
+def test_after_the_end_of_the_run_nobody_is_asked_to_release() -> None:
+    row = Row(A)
+    row.prepare(A)
+    row.clock.at_s = RUN_S
+    row.preparation.release()
+    assert row.pool.operations() == ["prepare"]
+
+
+def test_what_a_dead_worker_had_is_not_asked_of_the_next() -> None:
+    row = Row(A, B)
+    row.prepare(A)
+    row.pool.generation[worker_key(A)] = 1
+    row.prepare(B)
+    row.preparation.release()
+    assert row.pool.asked[-1][1]["cases"] == [B.id]
+
+
+def test_a_worker_may_start_until_the_run_ends_and_is_then_asked_nothing_too_late() -> None:
+    row = Row(A, end_s=8.0)
+    row.pool.starting_s = 30.0
+    assert row.prepare(A) == [False]
+    assert row.pool.deadlines[worker_key(A)] > 50.0
+    assert row.report.contenders[A.id].reason == BUDGET
+    assert row.pool.asked == []  # an answer within no time would cost the worker its life
+
+
+def test_scouting_leaves_a_worker_alone_whose_memory_is_to_be_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small = Case("work", "cpu", "torch", "fp16", params={"of": "small"})
+    monkeypatch.setattr(Nothing, "miniature", lambda _, __: small)
+    fp16 = case("cpu-a", "fp16")
+    row = Row(fp16, objective="memory")
+    assert row.prepare(fp16) == [True]
+    assert [(asked["op"], key.alone) for key, asked in row.pool.asked] == [
+        ("scout", ""),
+        ("prepare", fp16.id),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("starting_s", "table", "started"),
+    [
+        (5.0, [A], True),
+        (30.0, [A], True),  # the table needs it anyway
+        (5.0, [], True),
+        (30.0, [], False),  # what only ceilings need gets no more than their share
+        (70.0, [A], False),
+    ],
+)
+def test_ceilings_wait_for_workers_that_the_table_needs_too(
+    starting_s: float, table: list[Case], started: bool
+) -> None:
+    row = Row(A)
+    row.pool.starting_s = starting_s
+    rows = [replace(row.plan, cases=table)]
+    assert ceiling_runs.start_workers([row.plan], rows, row.context, 0.12) is started
+
+
+def test_ceilings_start_no_worker_for_what_is_refused() -> None:
+    gpu = case("cuda:0-a")
+    row = Row(gpu)
+    torch = {"torch": Package("2.9", "CPU build")}
+    software = Software("3.11", "python", torch, {})
+    row.report.apply(ev.HardwareDetected(at_s=0, machine=machine("cuda:0"), software=software))
+    assert ceiling_runs.start_workers([row.plan], [], row.context, 0.12)
+    assert row.pool.deadlines == {}
+
+
+def test_a_worker_gives_back_every_case_though_one_of_them_fails_at_it() -> None:
+    own = Worker("numpy", "cpu")
+    fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
+    for n in (8, 16):
+        own.prepare({**fields, "threads": 1, "params": {"n": n}}, 0, False, 0.01, 1 << 20, {})
+    closed: list[str] = []
+
+    def close(name: str) -> None:
+        closed.append(name)
+        raise OSError("no such file")
+
+    for name, prepared in own.prepared.items():
+        prepared.task.close = partial(close, name)  # type: ignore[method-assign]
+    names = list(own.prepared)
+    with pytest.raises(OSError, match="no such file"):
+        own.release(names)
+    assert sorted(closed) == sorted(names)
+    assert not own.prepared
