@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 import msgspec
 
@@ -30,6 +31,15 @@ MOST_ROUNDS = 40
 APART_ROUNDS = 5  # of those that cannot be picked
 APART_COST = 2.0  # FP64 takes about twice what the longest preparation of the others took
 FOR_BEING_SLOW = ("beaten", "far_slower")
+
+
+def in_turns(cases: Iterable[Case]) -> list[Case]:
+    """One of each kind of device in turn, those that are compiled last."""
+    of_kind: dict[str, list[Case]] = {}
+    for case in cases:
+        of_kind.setdefault(case.device_kind, []).append(case)
+    mixed = [case for rank in zip_longest(*of_kind.values()) for case in rank if case is not None]
+    return sorted(mixed, key=refusals.is_compiled)
 
 
 class Race:
@@ -154,8 +164,16 @@ class Race:
 
     def _enter(self, cases: Iterable[Case], need_s: float = 0.0) -> None:
         for runner in map(self._runner, cases):
-            if self._preparation.prepare(runner, need_s):
+            if self._preparation.prepare(runner, max(need_s, self._first_round_s())):
                 self._active.append(runner)
+
+    def _first_round_s(self) -> float:
+        """What it takes to prepare one more and to measure at least once whom there is, before the
+        first round: else a row's whole share may go into preparing.  Two there must be."""
+        if self._number or len(self._active) < 2:
+            return 0.0
+        turns_s = sum(self._pace.turn_s(runner, self._active) for runner in self._active)
+        return self._preparation.longest_s + turns_s
 
     def _enter_safe_ones(self, cases: Sequence[Case]) -> None:
         """Those whose precision is only emulated here wait for the others to be decided: preparing
@@ -164,7 +182,9 @@ class Race:
         risky = [case for case in cases if refusals.scouting(case, self._plan.workload, cpu)]
         if not self._decide or len(risky) == len(cases):
             risky = []
-        self._enter(case for case in cases if case not in risky)
+        # Of each kind of device the first comes first, should the time end before all are ready.
+        self._enter(in_turns(case for case in cases if case not in risky))
+        self._active.sort(key=lambda runner: cases.index(runner.case))
         self._late = [c for c in risky if self._preparation.is_worth_it(self._runner(c))]
 
     def _let_late_ones_in(self, need_s: float) -> bool:

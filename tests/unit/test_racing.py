@@ -146,7 +146,8 @@ def race(
     row = scenario(textbook="", **of_row)
     cases = list(steps_s if starters is None else starters)
     plan = RowPlan(row, Nothing(), cases, entries=entries)
-    report = Report.of(events({})[:2])
+    gpus = sorted({c.device for c in steps_s} - {"cpu"})
+    report = Report.of(events({}, gpus=gpus)[:2])
     told: list[ev.AnyEvent] = []
 
     def emit(event: ev.AnyEvent) -> None:

@@ -125,6 +125,20 @@ def test_what_was_measured_stands_though_there_is_no_time_to_prepare_it_again() 
     assert "skipped" not in " ".join(verdict.reasons)
 
 
+def test_preparing_leaves_time_for_a_round_of_each_kind_of_device() -> None:
+    class Slow(Workers):
+        def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+            self.clock.at_s += 2.0
+            return super().prepare(request)
+
+    gpu, other = case("cuda:0-a"), case("cuda:0-b")
+    steps = {A: 0.1, B: 0.1, C: 0.1, gpu: 0.1, other: 0.1}
+    report, _, _ = race(steps, budget_s=9.0, end_s=60.0, workers=Slow)
+    measured = {c for c in steps if report.contenders[c.id].blocks}
+    assert measured == {A, gpu, B}
+    assert len(rounds(report, gpu)) >= 3
+
+
 def test_a_verdict_says_who_had_no_turn() -> None:
     class Late(Workers):
         def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
