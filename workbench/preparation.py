@@ -37,7 +37,7 @@ CANNOT_HERE = (
     "unsupported_precision",
 )
 BUDGET = Reason(
-    "budget", "the budget was spent before its turn", "give it a larger --budget, or fewer rows"
+    "budget", "the budget left no time for its turn", "give it a larger --budget, or fewer rows"
 )
 
 

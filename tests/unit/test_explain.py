@@ -87,7 +87,7 @@ from workbench.report import Report
         ),
         (
             "unknown",
-            "Nothing was measured: the budget was spent before its turn (2 contenders).",
+            "Nothing was measured: the budget left no time for its turn (2 contenders).",
             told({CPU: [], GPU: []}, skipped(SPENT)),
         ),
         (

@@ -20,7 +20,7 @@ ROW = scenario()
 BUSY = Warning("busy_machine", "others were busy", "stop them", "row")
 DIED = Reason("worker_died", "the worker died", "look at its log")
 FULL = Reason("no_memory", "it needs 90 GiB", "take a smaller size")
-SPENT = Reason("budget", "the budget was spent before its turn", "give it a larger --budget")
+SPENT = Reason("budget", "the budget left no time for its turn", "give it a larger --budget")
 CUT = Reason("cancelled", "the run was cut short")
 
 

@@ -17,6 +17,7 @@ from .facts import LOOK_FOR_CROSSOVER
 LARGEST_BATCH = 256
 BATCHES = 16  # times the batch that was raced, at the least
 LESS_ERROR = 0.1  # of the pick's: worth more time to some
+LEAST_BUDGET_S = 10.0
 OUT_OF_TIME = ("budget", "no_time", "timeout")
 TAKEN = {"memory": "peak memory", "energy": "energy", "cost": "money"}  # where not time
 NOISE = ("busy_machine", "stolen_time")  # that a quieter hour is the remedy for
@@ -93,13 +94,13 @@ def _larger_budget(found: Evidence) -> str:
 
 
 def _longer(found: Evidence) -> str:
-    """The command of the row with twice the budget of this run."""
+    """The command of the row with twice the budget of this run, and enough to start workers."""
     words = shlex.split(found.row.plan.reproduce)
     if "--budget" in words:
         at = words.index("--budget")
         del words[at : at + 2]
     budget_s = found.report.started.budget_s if found.report.started else 0.0
-    return shlex.join([*words, "--budget", f"{2 * budget_s:g}"])
+    return shlex.join([*words, "--budget", f"{max(LEAST_BUDGET_S, 2 * budget_s):g}"])
 
 
 def _for_the_gpu(found: Evidence) -> Iterator[str]:
