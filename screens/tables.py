@@ -91,17 +91,12 @@ def pending_texts(row: Row, session: Session) -> list[Content]:
 
 
 def _fastest(row: Row, figures: Figures) -> list[Content]:
-    best = figures.best_s(row)
-    for contender in row.contenders:
-        if best is not None and figures.numbers(contender).value_s == best:
-            long, short = contender_names(contender, figures)
-            told = (
-                ("no verdict asked; fastest: ", long),
-                ("fastest: ", long),
-                ("fastest: ", short),
-            )
-            return [Content.assemble((lead, "dim"), name) for lead, name in told]
-    return [Content.styled("no verdict asked", "dim")]
+    best = figures.best(row)
+    if best is None:
+        return [Content.styled("no verdict asked", "dim")]
+    long, short = contender_names(best, figures)
+    told = (("no verdict asked; fastest: ", long), ("fastest: ", long), ("fastest: ", short))
+    return [Content.assemble((lead, "dim"), name) for lead, name in told]
 
 
 # ------------------------------------------------------------ contenders
@@ -140,10 +135,9 @@ def run_line(contender: Contender, row: Row, session: Session, mark: Content | N
     if mark is not None:
         cells["mark"] = mark
     if found.n:
-        best = figures.best_s(row, apart=row.is_apart(contender))
-        style = device_style(contender.case)
-        if numbers.value_s and best:
-            cells["speed"] = speed_bar(best / numbers.value_s, style)
+        speed = figures.speed(contender, row)
+        if speed is not None:
+            cells["speed"] = speed_bar(speed, device_style(contender.case))
         cells |= {
             "rate": Content(rate_text(contender, figures)),
             "value": Content(units.duration(numbers.value_s, align=True)),

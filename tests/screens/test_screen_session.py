@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import recorded
 
 from screens.figures import Figures, short_cpu
 from screens.session import Failure, Session
 from workbench import events as ev
+from workbench.contender import Block
 from workbench.report import Report
 
 
@@ -78,6 +80,30 @@ def test_numbers_are_computed_once_until_a_block_arrives() -> None:
     assert figures.numbers(contender) is first
     contender.blocks.append(contender.blocks[0])
     assert figures.numbers(contender) is not first
+
+
+def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> None:
+    """The first was measured while the machine was quick, too: its median misleads."""
+    report = Report.of(recorded.training_midway())
+    figures, row = Figures(report), report.rows["training"]
+    first, second, third = row.contenders[:3]
+    for contender in row.contenders:
+        contender.blocks, contender.dropped, contender.state = [], None, "measuring"
+    times = [(first, [1.0] * 5 + [3.0] * 4), (second, [None] * 5 + [2.0] * 4), (third, [9.0])]
+    for contender, values in times:
+        blocks = [Block(n, [value], []) for n, value in enumerate(values) if value is not None]
+        contender.blocks = blocks
+    assert figures.speed(second, row) == 1.0
+    assert figures.speed(first, row) == pytest.approx(2 / 3)
+    assert figures.speed(third, row) is None, "no common round yet"
+    third.state = "cancelled"
+    assert figures.speed(third, row) is not None, "there is nothing better to come"
+
+    done = Report.of(recorded.cpu_only())
+    for row in done.rows.values():
+        assert row.verdict is not None
+        assert row.verdict.pick is not None
+        assert Figures(done).speed(done.contenders[row.verdict.pick], row) == 1.0
 
 
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
