@@ -15,7 +15,7 @@ from .base import ViewScreen
 from .detail import DetailScreen
 from .reasons import answer_lines
 from .session import Session
-from .tables import advisor_columns, advisor_line
+from .tables import advisor_columns, advisor_line, has_gpu
 from .widgets.filter import FilterBar
 from .widgets.table import Table
 from .widgets.text import Drawn, joined
@@ -47,7 +47,7 @@ class AdvisorScreen(ViewScreen):
         known = [session.report.rows[name] for name in session.figures.walk()]
         rows = [row for row in known if row.plan.of is None]
         lines = [
-            advisor_line(row, session)
+            advisor_line(row, session, gpu=has_gpu(rows))
             for row in rows
             if bar.accepts(
                 row.plan.title, row.plan.scenario, *(c.case.label for c in row.contenders)

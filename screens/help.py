@@ -29,7 +29,7 @@ KEYS = (
 )
 
 TERMS = (
-    ("GPU / CPU", "how many times faster the best GPU contender is than the best CPU one"),
+    ("GPU/CPU", "how many times faster the best GPU contender is than the best CPU one"),
     ("95 %", "where that ratio lies, from contenders measured in the same rounds"),
     ("Gain", "of a model's form: time of its fastest run as given over its own"),
     ("either", "too close to call; unknown: no answer rather than a guess"),

@@ -7,7 +7,7 @@ bandwidth, and the second hides the verdict.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from textual import events
@@ -32,7 +32,8 @@ class Column:
 
     Between `minimum` and its natural width a column gets what the lower ranks leave; a
     `patient` one waits until all others have their fill.  Without a minimum the shortest form of
-    every cell fits whole, for half a number is worse than none.
+    every cell fits whole, for half a number is worse than none.  `names` that are too long lose
+    a piece of their middle, and stay different where they can.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Column:
     maximum: int = 80
     align: Literal["left", "right"] = "left"
     patient: bool = False
+    names: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def bounds(column: Column, lines: Sequence[Line]) -> tuple[int, int]:
     shortest = [forms(cell)[-1].cell_length for cell in cells if not callable(cell)]
     title = len(column.title)
     most = column.maximum if drawn else max([title, *(min(w, column.maximum) for w in longest)])
-    least = max([title, *shortest]) if column.minimum is None else max(title, column.minimum)
+    least = max([title, *shortest])
+    if column.minimum is not None:
+        least = max(title, min(column.minimum, least) if column.names else column.minimum)
     return min(least, most), most
 
 
@@ -108,6 +112,28 @@ def longest_that_fits(texts: Sequence[Content], width: int) -> Content:
     return next(fitting, texts[-1].truncate(width, ellipsis=True))
 
 
+def cut_names(column: Column, lines: Sequence[Line], width: int) -> list[Line]:
+    """The lines with the names of this column cut to `width`, all at the place that keeps most
+    of them apart."""
+    texts = {line.key: forms(line.cells[column.key])[-1] for line in lines}
+    long = [text for text in texts.values() if text.cell_length > width]
+    room = max(0, width - 1)
+
+    def apart(head: int) -> tuple[int, int]:
+        cut = {(text.plain[:head], text.plain[len(text) - room + head :]) for text in long}
+        return len(cut), -abs(head - room // 2)
+
+    head = max(range(room + 1), key=apart)
+    found = []
+    for line in lines:
+        text = texts[line.key]
+        if text in long:
+            cut = Content.assemble(text[:head], "…", text[len(text) - room + head :])
+            line = replace(line, cells={**line.cells, column.key: cut})
+        found.append(line)
+    return found
+
+
 def line_text(line: Line, layout: Sequence[tuple[Column, int]], width: int) -> Content:
     """One drawn row."""
     parts: list[Content] = []
@@ -126,6 +152,9 @@ def table_lines(columns: Sequence[Column], lines: Sequence[Line], width: int) ->
     layout = fit(columns, lines, width)
     titles = {column.key: Content.styled(column.title, "dim") for column, _ in layout}
     head = line_text(Line("", titles), layout, width)
+    for column, column_width in layout:
+        if column.names:
+            lines = cut_names(column, lines, column_width)
     return [head, *(line_text(line, layout, width) for line in lines)]
 
 
