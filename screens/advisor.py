@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 
 from workbench.report import Row
@@ -17,6 +16,7 @@ from .reasons import answer_lines
 from .session import Session
 from .tables import advisor_columns, advisor_line, has_gpu
 from .widgets.filter import FilterBar
+from .widgets.pane import Pane
 from .widgets.table import Table
 from .widgets.text import Drawn, joined
 
@@ -28,14 +28,12 @@ class AdvisorScreen(ViewScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("escape", "clear_filter", "Clear filter", show=False),
-        Binding("pagedown,ctrl+d", "scroll(1)", "Scroll", show=False),
-        Binding("pageup,ctrl+u", "scroll(-1)", "Scroll", show=False),
     ]
 
     def body(self) -> ComposeResult:
         yield Table(id="scenarios")
         yield FilterBar()
-        with VerticalScroll(id="answer-pane", can_focus=False):
+        with Pane(id="answer-pane", can_focus=False):
             yield Drawn(id="answer")
 
     @property
@@ -80,10 +78,6 @@ class AdvisorScreen(ViewScreen):
     def action_clear_filter(self) -> None:
         self.query_one(FilterBar).clear_and_hide()
         self.query_one(Table).focus()
-
-    def action_scroll(self, pages: int) -> None:
-        pane = self.query_one("#answer-pane")
-        pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
     def on_input_changed(self) -> None:
         self.repaint()

@@ -193,7 +193,7 @@ class WorkbenchApp(App[None]):
         )
         if able != self._able:
             self._able = able
-            self.refresh_bindings()
+            self.screen.refresh_bindings()  # that of the app does nothing while it mounts
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going

@@ -211,8 +211,10 @@ class Table(Widget, can_focus=True):
             super().__init__()
             self.index = index
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, *, id: str | None = None, opens: bool = True) -> None:  # noqa: A002 - Textual's name
+        """`opens`: something answers to `Selected`."""
         super().__init__(id=id)
+        self._opens = opens
         self._shown = _Shown()
 
     def compose(self) -> ComposeResult:
@@ -282,7 +284,7 @@ class Table(Widget, can_focus=True):
             self.cursor = self._shown.lines[min(max(0, index + step), last)].key
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.cursor is not None if action == "select" else True
+        return self._opens and self.cursor is not None if action == "select" else True
 
     def action_select(self) -> None:
         if self.cursor is not None:

@@ -366,6 +366,35 @@ async def test_without_a_gpu_the_table_tells_how_far_each_pick_is_ahead() -> Non
                 assert (verdict.pick or "").split("/")[2].replace("onnxruntime", "ort") in line
 
 
+async def test_the_footer_names_the_keys_that_work() -> None:
+    """From the first moment of a start, in the details, over the help, and while there is more."""
+    feeds = [HeldFeed([]), HeldFeed(recorded.midway())]
+    app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert text(pilot).splitlines()[-1].startswith(" 1 2 3 Screens  space Pause  x Stop")
+        await press(pilot, "x", "s", "enter")
+        footer = text(pilot).splitlines()[-1]
+        assert footer.startswith(" esc Back  c Copy  pgdn More")
+        await press(pilot, *["pagedown"] * 6)
+        assert "pgdn" not in text(pilot).splitlines()[-1], "all was read"
+        await press(pilot, "question_mark")
+        assert text(pilot).splitlines()[-1] == " esc Close  pgdn More"
+
+
+async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
+    app, _ = held(recorded.midway())
+    async with app.run_test(size=(80, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "2")
+        assert "answer    Budget-conscious prototyping" in text(pilot)
+        await press(pilot, "left_square_bracket", "left_square_bracket")
+        assert "answer    Extensive floating-point computation" in text(pilot)
+        assert "Budget-conscious" not in text(pilot)
+        await press(pilot, "escape")
+        assert "answer    Budget-conscious prototyping" in text(pilot)
+
+
 async def test_a_case_that_is_being_loaded_says_so() -> None:
     events: list[ev.AnyEvent] = []
     for event in recorded.training_midway():
