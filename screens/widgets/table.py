@@ -21,6 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 GAP = 2
+MARK = "▌"  # of the chosen line: a change of background alone is easily missed
 
 # What a cell holds: one text, several from long to short, or a drawing made to measure.
 Cell = Content | Sequence[Content] | Callable[[int], Content]
@@ -238,16 +239,23 @@ class Table(Widget, can_focus=True):
         widgets = self._as_many(body, max(1, len(shown.lines)))
         if not shown.lines:
             head.draw(Content(""))
-            widgets[0].draw(shown.empty.truncate(width, ellipsis=True))
+            empty = shown.empty.truncate(width - len(MARK), ellipsis=True)
+            widgets[0].draw(empty.pad_left(len(MARK)))
             widgets[0].set_class(False, "-cursor")
             return
         scrolls = len(shown.lines) > self.size.height - 1  # and the bar takes a column
-        titles, *texts = table_lines(shown.columns, shown.lines, width - scrolls)
-        head.draw(titles)
+        titles, *texts = table_lines(shown.columns, shown.lines, width - scrolls - len(MARK))
+        head.draw(titles.pad_left(len(MARK)))
         for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
             chosen = line.key == self.cursor
-            # Where the cursor is inverse video, coloured words would become coloured boxes.
-            widget.draw(text.without_spans if chosen and self.app.native_ansi_color else text)
+            unmarked = text.pad_left(len(MARK))
+            if not chosen:
+                widget.draw(unmarked)
+            elif self.app.native_ansi_color:
+                # Inverse video is mark enough, and would make coloured boxes of coloured words.
+                widget.draw(unmarked.without_spans)
+            else:
+                widget.draw(Content.assemble((MARK, "$primary"), text))
             widget.set_class(chosen, "-cursor")
 
     def _as_many(self, body: VerticalScroll, count: int) -> list[TableLine]:
