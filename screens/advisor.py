@@ -52,7 +52,8 @@ class AdvisorScreen(ViewScreen):
             )
         ]
         empty = "nothing matches the filter" if rows else _nothing(session)
-        self.query_one(Table).show(advisor_columns(rows), lines, Content.styled(empty, "dim"))
+        columns = advisor_columns(rows, self.size.width)
+        self.query_one(Table).show(columns, lines, Content.styled(empty, "dim"))
         self._draw_answer()
 
     def _draw_answer(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -75,6 +76,10 @@ class ViewScreen(Screen[None]):
         self.repaint()
 
     def on_screen_resume(self) -> None:
+        if self.is_mounted:
+            self.repaint()
+
+    def on_resize(self, _event: events.Resize) -> None:
         if self.is_mounted:
             self.repaint()
 

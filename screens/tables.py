@@ -29,8 +29,9 @@ from .widgets.table import Cell, Column, Line
 
 # --------------------------------------------------------------- advisor
 
+NARROW = 72
 _ADVISOR_COLUMNS = (
-    Column("scenario", "Scenario", minimum=13),
+    Column("scenario", "Scenario", minimum=18),
     Column("textbook", "Textbook", rank=4),
     Column("here", "Here"),
     Column("ratio", "GPU/CPU", rank=1, align="right"),
@@ -44,12 +45,17 @@ def has_gpu(rows: Iterable[Row]) -> bool:
     return any(c.case.device_kind == "gpu" for row in rows for c in row.contenders)
 
 
-def advisor_columns(rows: Collection[Row]) -> list[Column]:
-    """Without a GPU each pick's lead stands in place of the ratio; of models no textbook tells."""
+def advisor_columns(rows: Collection[Row], width: int) -> list[Column]:
+    """Without a GPU each pick's lead stands in place of the ratio; of models no textbook tells.
+    In a narrow terminal titles give way to picks."""
     book = not rows or any(row.plan.textbook for row in rows)
     columns = [column for column in _ADVISOR_COLUMNS if book or column.key != "textbook"]
     lead = not has_gpu(rows) and bool(rows)
-    return [replace(c, title="Ahead by") if lead and c.key == "ratio" else c for c in columns]
+    if lead:
+        columns = [replace(c, title="Ahead by") if c.key == "ratio" else c for c in columns]
+    if width < NARROW:
+        columns = [replace(c, minimum=13) if c.key == "scenario" else c for c in columns]
+    return columns
 
 
 def advisor_line(row: Row, session: Session, *, gpu: bool) -> Line:

@@ -91,16 +91,20 @@ def show_live(request: Request, output: Path | None) -> int:
 
     from .export.json import dump
     from .headless import write_atomically
+    from .journal import runs_folder
 
     def engine(asked: Request) -> EngineFeed:
         argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
         return EngineFeed(argv)
 
-    def save(report: Report) -> None:
+    def keep(report: Report) -> None:
         if output is not None:
             write_atomically(output, dump(report.document()) + "\n")
+        run = report.started.id if report.started is not None else ""
+        if (runs_folder() / f"{run}.jsonl").is_file():
+            sys.stdout.write(f"kept: workbench open {run}\n")
 
-    return run_tui(engine, request, output=save)
+    return run_tui(engine, request, output=keep)
 
 
 def show_replay(events: list[AnyEvent]) -> int:

@@ -23,7 +23,10 @@ class Pane(VerticalScroll):
         return self.has_more if action == "page_down" else True
 
     def on_resize(self) -> None:
-        """Also sent when its text grows or shrinks."""
+        self._tell()
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """Its text has outgrown it, or fits again."""
         self._tell()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import recorded
+import recorded_runs
 
 from screens.figures import Figures, short_cpu
 from screens.session import Failure, Session
+from screens.summary import summary
 from workbench import events as ev
 from workbench.contender import Block
 from workbench.report import Report
@@ -127,6 +129,24 @@ def test_contenders_of_one_row_are_told_apart_by_their_parameters() -> None:
     object.__setattr__(first, "params", {**first.params, "channels_last": 1})
     report.contenders[first.id] = row.contenders[0]
     assert Figures(report).case_name(first.id).endswith(" channels_last=1")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> None:
+    told = summary(session_of(recorded.cpu_only(), Clock()), width).splitlines()
+    assert all(len(line) <= width for line in told)
+    assert told[0].startswith("Scenario")
+    verdicts = Report.of(recorded.cpu_only()).verdicts
+    for line, verdict in zip(told[1:], verdicts, strict=True):
+        assert verdict.title[:12] in line
+        assert (verdict.pick or "").split("/")[3] in line
+
+
+def test_of_a_plain_run_the_contenders_stay_and_of_nothing_nothing() -> None:
+    session = session_of(recorded_runs.sweep(), Clock())
+    assert "overtakes" in summary(session, 80)
+    assert "largest batch" in summary(session_of(recorded_runs.largest_batch(), Clock()), 120)
+    assert summary(Session(), 80) == ""
 
 
 def test_processor_names_lose_their_filler() -> None:
