@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 
 from workbench.report import Row
@@ -15,8 +14,9 @@ from .base import ViewScreen
 from .detail import DetailScreen
 from .reasons import answer_lines
 from .session import Session
-from .tables import advisor_columns, advisor_line
+from .tables import advisor_columns, advisor_line, has_gpu
 from .widgets.filter import FilterBar
+from .widgets.pane import Pane
 from .widgets.table import Table
 from .widgets.text import Drawn, joined
 
@@ -28,14 +28,12 @@ class AdvisorScreen(ViewScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
         Binding("escape", "clear_filter", "Clear filter", show=False),
-        Binding("pagedown,ctrl+d", "scroll(1)", "Scroll", show=False),
-        Binding("pageup,ctrl+u", "scroll(-1)", "Scroll", show=False),
     ]
 
     def body(self) -> ComposeResult:
         yield Table(id="scenarios")
         yield FilterBar()
-        with VerticalScroll(id="answer-pane", can_focus=False):
+        with Pane(id="answer-pane", can_focus=False):
             yield Drawn(id="answer")
 
     @property
@@ -47,14 +45,15 @@ class AdvisorScreen(ViewScreen):
         known = [session.report.rows[name] for name in session.figures.walk()]
         rows = [row for row in known if row.plan.of is None]
         lines = [
-            advisor_line(row, session)
+            advisor_line(row, session, gpu=has_gpu(rows))
             for row in rows
             if bar.accepts(
                 row.plan.title, row.plan.scenario, *(c.case.label for c in row.contenders)
             )
         ]
         empty = "nothing matches the filter" if rows else _nothing(session)
-        self.query_one(Table).show(advisor_columns(rows), lines, Content.styled(empty, "dim"))
+        columns = advisor_columns(rows, self.size.width)
+        self.query_one(Table).show(columns, lines, Content.styled(empty, "dim"))
         self._draw_answer()
 
     def _draw_answer(self) -> None:
@@ -80,10 +79,6 @@ class AdvisorScreen(ViewScreen):
     def action_clear_filter(self) -> None:
         self.query_one(FilterBar).clear_and_hide()
         self.query_one(Table).focus()
-
-    def action_scroll(self, pages: int) -> None:
-        pane = self.query_one("#answer-pane")
-        pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
     def on_input_changed(self) -> None:
         self.repaint()

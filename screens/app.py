@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,7 @@ from .model import ModelScreen
 from .new_run import NewRunScreen
 from .run import RunScreen
 from .session import EXIT_CUT_SHORT, Failure, Session
+from .summary import summary
 from .theme import dress
 
 REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
@@ -193,7 +196,7 @@ class WorkbenchApp(App[None]):
         )
         if able != self._able:
             self._able = able
-            self.refresh_bindings()
+            self.screen.refresh_bindings()  # that of the app does nothing while it mounts
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
@@ -307,11 +310,14 @@ def run_tui(
     """Show runs until the user leaves, and return the exit code.
 
     `feed_factory` starts what is asked: at first `request`, later what the user puts together.
-    `output` gets the last report, if a run began, after the terminal is itself again.
+    Once the terminal is itself again, the answers of the last run, if one began, go to stdout,
+    unless it is a replay, and `output` gets its report.
     """
     app = WorkbenchApp(feed_factory, request, start=start, replay=replay)
     app.run()
     report = app.session.report
+    if not replay and (told := summary(app.session, shutil.get_terminal_size().columns)):
+        sys.stdout.write(f"{told}\n")
     if output is not None and report.started is not None:
         output(report)
     return app.return_code or 0

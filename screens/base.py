@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -14,6 +16,7 @@ from textual.widgets import Input
 from .session import Session
 from .widgets.bars import TopBars
 from .widgets.keybar import KeyBar
+from .widgets.pane import Pane
 from .widgets.text import Drawn, fact, facts_lines, joined
 
 if TYPE_CHECKING:
@@ -34,6 +37,11 @@ class ViewScreen(Screen[None]):
     """A screen that draws a session.  Subclasses fill `body` and `draw`."""
 
     COPIES: ClassVar[bool] = True  # there is a chosen row, whose command `c` copies
+    # Here too, for the table has the focus.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pagedown,ctrl+d", "scroll(1)", "More", key_display="pgdn"),
+        Binding("pageup,ctrl+u", "scroll(-1)", show=False),
+    ]
 
     @property
     def workbench(self) -> WorkbenchApp:
@@ -71,14 +79,24 @@ class ViewScreen(Screen[None]):
         if self.is_mounted:
             self.repaint()
 
+    def on_resize(self, _event: events.Resize) -> None:
+        if self.is_mounted:
+            self.repaint()
+
     def on_report_changed(self, _message: ReportChanged) -> None:
         self.repaint()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys about rows are offered only where there are rows, and none while text is typed."""
+        if action == "scroll" and parameters == (1,):
+            return any(pane.has_more for pane in self.query(Pane))
         if action not in ("filter", "step"):
             return True
         return bool(self.session.report.rows) and not isinstance(self.focused, Input)
+
+    def action_scroll(self, pages: int) -> None:
+        for pane in self.query(Pane):
+            pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
     def command(self) -> str | None:
         """What `c` copies: the command that measures the selected row again."""

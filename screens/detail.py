@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 
 from workbench.report import Row
@@ -26,6 +25,7 @@ from .reasons import (
 from .session import Session
 from .tables import detail_columns, detail_line
 from .widgets.log import log_lines
+from .widgets.pane import Pane
 from .widgets.table import Table
 from .widgets.text import Drawn, Fact, facts_lines, heading, joined
 
@@ -34,8 +34,6 @@ class DetailScreen(ViewScreen):
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "Back", key_display="esc"),
-        Binding("pagedown,ctrl+d", "scroll(1)", "Scroll", key_display="pgdn"),
-        Binding("pageup,ctrl+u", "scroll(-1)", "Scroll", show=False),
     ]
 
     def __init__(self, scenario: str, case_id: str | None = None) -> None:
@@ -45,8 +43,8 @@ class DetailScreen(ViewScreen):
 
     def body(self) -> ComposeResult:
         yield Drawn(id="detail-title")
-        yield Table(id="all-contenders")
-        with VerticalScroll(id="detail-pane", can_focus=False):
+        yield Table(id="all-contenders", opens=False)
+        with Pane(id="detail-pane", can_focus=False):
             yield Drawn(id="detail")
 
     @property
@@ -98,10 +96,6 @@ class DetailScreen(ViewScreen):
     def on_table_moved(self) -> None:
         self._draw_detail()
         self.query_one("#detail-pane").scroll_home(animate=False)
-
-    def action_scroll(self, pages: int) -> None:
-        pane = self.query_one("#detail-pane")
-        pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
     def command(self) -> str | None:
         row = self.row

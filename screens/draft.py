@@ -36,11 +36,11 @@ class Field:
     several: str = ""
 
     @property
-    def told(self) -> list[str]:
-        """All that there is to know, the longest form first."""
+    def told(self) -> str:
+        """All that there is to know."""
         allowed = f" ({self.allowed})" if self.allowed else ""
-        short = f"{self.label}: {self.help}{allowed}"
-        return [f"{short}; {self.several}", short] if self.several else [short]
+        several = f"; {self.several}" if self.several else ""
+        return f"{self.label}: {self.help}{allowed}{several}"
 
 
 @dataclass(frozen=True)

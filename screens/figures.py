@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workbench import sweeps, units
+from workbench.advisor import race
 from workbench.contender import Contender
 from workbench.contract import Case, ParameterValue
 from workbench.document import (
@@ -18,7 +19,7 @@ from workbench.document import (
 )
 from workbench.events import CaseDropped
 from workbench.export.curves import value_text
-from workbench.measure.statistics import median
+from workbench.measure.statistics import MIN_PAIRS
 from workbench.report import Report, Row
 
 
@@ -38,23 +39,48 @@ class Figures:
         self.report = report
         self._kept: dict[tuple[str, str], tuple[tuple[int, str, int], Numbers]] = {}
         self._points: dict[tuple[str, str], tuple[tuple[int, str], CurvePoint]] = {}
+        self._speeds: dict[str, tuple[list[object], dict[str, float]]] = {}
 
     def numbers(self, contender: Contender) -> Numbers:
         stamp = (len(contender.blocks), contender.state, len(self.report.warnings))
         key = contender.scenario, contender.case.id
         kept = self._kept.get(key)
         if kept is None or kept[0] != stamp:
-            values = list(contender.rounds().values())
-            measured = self.report.measurement(contender)
-            kept = stamp, Numbers(measured, median(values) if values else None)
+            kept = stamp, Numbers(self.report.measurement(contender), contender.value)
             self._kept[key] = kept
         return kept[1]
 
-    def best_s(self, row: Row, *, apart: bool = False) -> float | None:
-        """The smallest objective value so far, of the row or of what races apart in it."""
-        group = (c for c in row.contenders if row.is_apart(c) == apart)
-        values = [self.numbers(contender).value_s for contender in group]
-        return min((value for value in values if value is not None), default=None)
+    def best(self, row: Row, *, apart: bool = False) -> Contender | None:
+        """The pick; without one, and of what races apart, the first in the race's own ranking."""
+        pick = row.verdict.pick if row.verdict is not None and not apart else None
+        group = [c for c in row.contenders if row.is_apart(c) == apart and c.state != "failed"]
+        by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}  # as for a verdict
+        if pick in by_id:
+            return by_id[pick]
+        order = race.ranking({name: contender.rounds() for name, contender in by_id.items()})
+        return by_id[order[0]] if order else None
+
+    def speed(self, contender: Contender, row: Row) -> float | None:
+        """Time of the best over that of `contender`, by what both measured in the same rounds;
+        None as long as there are too few of them and more may come."""
+        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.contenders)]
+        kept = self._speeds.get(row.plan.scenario)
+        if kept is None or kept[0] != stamp:
+            kept = self._speeds[row.plan.scenario] = stamp, self._row_speeds(row)
+        return kept[1].get(contender.case.id)
+
+    def _row_speeds(self, row: Row) -> dict[str, float]:
+        found = {}
+        for apart in (False, True):
+            best = self.best(row, apart=apart)
+            fastest = best.rounds() if best is not None else {}
+            for contender in row.contenders if fastest else ():
+                rounds = contender.rounds()
+                over = contender.ended or contender.dropped is not None
+                enough = over or len(fastest.keys() & rounds.keys()) >= MIN_PAIRS
+                if rounds and enough and row.is_apart(contender) == apart:
+                    found[contender.case.id] = race.relative(fastest, rounds)
+        return found
 
     # ------------------------------------------------------------ sweeps
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
 from workbench.document import Ceilings, HostReading, Machine, Software
@@ -13,6 +13,7 @@ from workbench.document import Ceilings, HostReading, Machine, Software
 from . import machine_text as text
 from .base import ViewScreen
 from .session import Session
+from .widgets.pane import Pane
 from .widgets.text import Drawn, Fact, facts_lines, heading, joined, label_width
 
 TWO_COLUMNS = 110
@@ -22,7 +23,7 @@ class HardwareScreen(ViewScreen):
     COPIES = False
 
     def body(self) -> ComposeResult:
-        with VerticalScroll(id="machine"):
+        with Pane(id="machine"):
             yield Drawn(id="warnings")
             with Horizontal(id="machine-columns"):
                 with Vertical(classes="column"):
@@ -39,7 +40,10 @@ class HardwareScreen(ViewScreen):
         report = session.report
         warnings = self.query_one("#warnings", Drawn)
         warnings.display = bool(report.warnings)
-        warnings.show(lambda width, _: joined(facts_lines(text.warnings(report.warnings), width)))
+        titles = {name: row.plan.title for name, row in report.rows.items()}
+        warnings.show(
+            lambda width, _: joined(facts_lines(text.warnings(report.warnings, titles), width))
+        )
         left, right = self.query_one("#processor", Drawn), self.query_one("#accelerators", Drawn)
         machine, software = report.machine, report.software
         if machine is None or software is None:

@@ -6,10 +6,11 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 
+from .widgets.keybar import KeyBar
+from .widgets.pane import Pane
 from .widgets.text import Drawn, fact, facts_lines, heading, joined
 
 KEYS = (
@@ -29,7 +30,7 @@ KEYS = (
 )
 
 TERMS = (
-    ("GPU / CPU", "how many times faster the best GPU contender is than the best CPU one"),
+    ("GPU/CPU", "how many times faster the best GPU contender is than the best CPU one"),
     ("95 %", "where that ratio lies, from contenders measured in the same rounds"),
     ("Gain", "of a model's form: time of its fastest run as given over its own"),
     ("either", "too close to call; unknown: no answer rather than a guess"),
@@ -43,17 +44,19 @@ TERMS = (
 
 
 class HelpScreen(ModalScreen[None]):
-    AUTO_FOCUS = "VerticalScroll"
+    AUTO_FOCUS = "Pane"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,enter", "dismiss", "Close"),
+        Binding("escape", "dismiss", "Close", key_display="esc"),
+        Binding("question_mark,q,enter", "dismiss", "Close", show=False),
     ]
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="help"):
+        with Pane(id="help"):
             yield Drawn(id="help-text")
+        yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(Drawn).show(lambda width, _: help_text(width))
+        self.query_one("#help-text", Drawn).show(lambda width, _: help_text(width))
 
 
 def help_text(width: int) -> Content:
@@ -61,4 +64,4 @@ def help_text(width: int) -> Content:
     for title, entries in (("Keys", KEYS), ("Words", TERMS)):
         facts = [fact(name, text, label_style="$primary") for name, text in entries]
         lines += [heading(title, width), *facts_lines(facts, width, 12), Content("")]
-    return joined([*lines, Content.styled("escape closes this", "dim")])
+    return joined(lines[:-1])

@@ -51,14 +51,18 @@ ARM = {
 }
 
 
-def warnings(found: Sequence[Warning]) -> list[Fact]:
-    """Loud: each with its remedy below."""
+def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
+    """Loud: each with its remedy below; what befell several rows, by `titles`, only once."""
+    groups: dict[object, list[Warning]] = {}
+    for number, warning in enumerate(found):
+        groups.setdefault(warning.code if warning.subject in titles else number, []).append(warning)
     facts = []
-    for warning in found:
-        facts.append(
-            fact("! warning", warning.message, "bold $warning", label_style="bold $warning")
-        )
-        facts.append(fact("  remedy", warning.remedy))
+    for first, *others in groups.values():
+        title = titles.get(first.subject or "")
+        more = f", and {len(others)} more" if others else ""
+        text = first.message if title is None else f"{first.message} ({title}{more})"
+        facts.append(fact("! warning", text, "bold $warning", label_style="bold $warning"))
+        facts.append(fact("  remedy", first.remedy))
     return facts
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container
 from textual.content import Content
 
 from workbench.contender import Contender
@@ -23,6 +20,7 @@ from .model_lines import (
     rest_lines,
 )
 from .session import Session
+from .widgets.pane import Pane
 from .widgets.table import Table
 from .widgets.text import Drawn, joined
 
@@ -32,10 +30,6 @@ SIDE_BY_SIDE = 150
 
 class ModelScreen(ViewScreen):
     AUTO_FOCUS = "Table"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pagedown,ctrl+d", "scroll(1)", "Scroll", key_display="pgdn"),
-        Binding("pageup,ctrl+u", "scroll(-1)", "Scroll", show=False),
-    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +39,7 @@ class ModelScreen(ViewScreen):
     def body(self) -> ComposeResult:
         yield Drawn(id="model-head")
         yield Table(id="forms")
-        with VerticalScroll(id="model-pane", can_focus=False), Container(id="model-columns"):
+        with Pane(id="model-pane", can_focus=False), Container(id="model-columns"):
             yield Drawn(id="model-answer", classes="column")
             yield Drawn(id="model-more", classes="column")
 
@@ -98,10 +92,6 @@ class ModelScreen(ViewScreen):
         row = row_of(self.session.report)
         if row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
-
-    def action_scroll(self, pages: int) -> None:
-        pane = self.query_one("#model-pane")
-        pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
     def command(self) -> str | None:
         """The code, once there is some; before, the command that runs all again."""

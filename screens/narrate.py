@@ -29,7 +29,8 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
     at = event.at_s
     match event:
         case ev.RunStarted():
-            return LogLine(at, "run", f"{event.id}, budget {units.clock(event.budget_s)}")
+            budget = f", budget {units.clock(event.budget_s)}" if event.budget_s else ""
+            return LogLine(at, "run", f"{event.id}{budget}")
         case ev.HardwareDetected():
             return LogLine(at, "detected", figures.machine_line())
         case ev.CeilingsKnown():
@@ -44,7 +45,8 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             return LogLine(at, "planned", f"{event.title}: {count} {noun}", "", event.scenario)
         case ev.RaceStarted():
             title = figures.title(event.scenario)
-            return LogLine(at, "race", f"{title}, {units.clock(event.share_s)}", "", event.scenario)
+            share = f", {units.clock(event.share_s)}" if event.share_s else ""
+            return LogLine(at, "race", f"{title}{share}", "", event.scenario)
         case ev.RaceEnded():
             return LogLine(
                 at, "ended", ended_text(event.rounds, event.ended_by), "", event.scenario

@@ -189,23 +189,24 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def _draw_foot(self) -> None:
         checked, field = self._checked, self._focused_field()
-        told = [] if field is None else [Content.styled(text, "dim") for text in field.told]
+        told = Content("" if field is None else field.told)
+        outlook = Content.styled(checked.outlook, "dim")
+        if checked.error:
+            outlook = Content.styled(f"! {checked.error}", "$error")
+        style = "dim" if checked.error else "$primary"
+        command = Content.assemble(("$ ", "dim"), (checked.command, style))
 
         def make(width: int, height: int) -> Content:
-            style = "dim" if checked.error else "$primary"
-            command = Content.assemble(("$ ", "dim"), (checked.command, style)).wrap(width)
-            outlook = Content.styled(checked.outlook, "dim")
-            if checked.error:
-                outlook = Content.styled(f"! {checked.error}", "$error")
-            ending = outlook.wrap(width)[:2]
-            room = max(1, height - 1 - len(ending))
-            if len(command) > room:
-                command = [*command[: room - 1], command[room - 1].truncate(width - 1), Content("")]
-                command[room - 1] = Content.assemble(command[room - 1], "…")
-            helped = longest_that_fits(told or [Content("")], width)
-            return joined([helped, *command[:room], *ending])
+            """All of it where there is room; else the error is the last to be cut."""
+            ending = _cut(outlook.wrap(width), height - 2, width)
+            helped = told.stylize("dim").wrap(width)
+            helped = _cut(helped, height - len(ending) - 1, width)
+            room = height - len(ending) - len(helped)
+            return joined([*helped, *_cut(command.wrap(width), room, width), *ending])
 
-        self.query_one("#new-said", Drawn).show(make)
+        said = self.query_one("#new-said", Drawn)
+        said.show(make)
+        said.refresh(layout=True)  # it may need more lines than it has
 
     def _focused_field(self) -> Field | None:
         line = self.focused.parent if self.focused is not None else None
@@ -245,6 +246,10 @@ class NewRunScreen(ModalScreen[Request | None]):
     def on_descendant_focus(self) -> None:
         self._draw_foot()
 
+    def on_resize(self) -> None:
+        if self.focused is not None:
+            self.call_after_refresh(self.focused.scroll_visible, animate=False)
+
     def on_input_changed(self, message: Input.Changed) -> None:
         line = message.input.parent
         if isinstance(line, FieldLine) and line.field is not None:
@@ -274,3 +279,11 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def action_leave(self) -> None:
         self.dismiss(None)
+
+
+def _cut(lines: list[Content], room: int, width: int) -> list[Content]:
+    """At most `room` lines, but one; the last ends in an ellipsis if more would follow."""
+    room = max(1, room)
+    if len(lines) <= room:
+        return lines
+    return [*lines[: room - 1], Content.assemble(lines[room - 1].truncate(width - 1), "…")]

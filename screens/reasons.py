@@ -95,7 +95,7 @@ def _answer(verdict: Verdict) -> Content:
     parts: list[Content | str] = [
         Content.styled(choice_word(verdict.choice), choice_style(verdict.choice))
     ]
-    if verdict.basis != "measured":
+    if verdict.basis == "simulated":
         parts += [" (", Content.styled(verdict.basis, "$warning"), ")"]
     if verdict.reasons:
         parts.append(f".  {verdict.reasons[0]}")

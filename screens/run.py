@@ -16,7 +16,7 @@ from workbench.report import Row
 from .base import ViewScreen
 from .detail import DetailScreen
 from .figures import row_title
-from .reasons import figures_text
+from .reasons import figures_text, race_log
 from .session import Session
 from .styled import case_text
 from .tables import run_columns, run_line
@@ -69,7 +69,8 @@ class RunScreen(ViewScreen):
         self._draw_told()
         self._draw_curve(row, sweep)
         self._draw_loss(row if sweep is None else None, session)
-        log = list(session.log)
+        at_another = row is not None and self._looked_at == row.plan.scenario
+        log = race_log(row, session) if row is not None and at_another else list(session.log)
         self.query_one("#log", Drawn).show(lambda width, height: log_tail(log, width, height))
 
     def _draw_table(self, row: Row | None, session: Session, sweep: Sweep | None) -> None:

@@ -34,18 +34,13 @@ def case_text(case_id: str | None, figures: Figures, *, short: bool = False) -> 
 
 
 def case_texts(case_id: str, figures: Figures) -> list[Content]:
-    """The name, longest form first; the shortest names device and precision."""
-    texts = [case_text(case_id, figures, short=short) for short in (False, True)]
-    contender = figures.report.contenders.get(case_id)
-    if contender is None:
-        return texts
-    case = contender.case
-    _, _, *end = case.label.split("/")
-    return [*texts, Content.assemble((case.device, device_style(case)), " ", " ".join(end))]
+    """The name, longest form first."""
+    return [case_text(case_id, figures, short=short) for short in (False, True)]
 
 
-def pick_texts(verdict: Verdict, figures: Figures) -> list[Content]:
-    """The pick, longest form first; where it is too close to call, with its equal."""
+def pick_texts(verdict: Verdict, figures: Figures, *, mark: bool = True) -> list[Content]:
+    """The pick, longest form first; where it is too close to call, with its equal, or where that
+    takes too much room with a `mark`."""
     if verdict.pick is None:
         return [Content.styled("none", "dim")]
     picks = case_texts(verdict.pick, figures)
@@ -53,7 +48,7 @@ def pick_texts(verdict: Verdict, figures: Figures) -> list[Content]:
         return picks
     equals = case_texts(verdict.runner_up, figures)
     both = [Content(" / ").join(pair) for pair in zip(picks, equals, strict=True)]
-    return [*both, Content.assemble(picks[-1], (" (tie)", "dim"))]
+    return [*both, Content.assemble(picks[-1], (" (tie)", "dim")) if mark else picks[-1]]
 
 
 def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: bool) -> list[Content]:

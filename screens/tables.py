@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 from textual.content import Content
 
@@ -28,27 +29,37 @@ from .widgets.table import Cell, Column, Line
 
 # --------------------------------------------------------------- advisor
 
+NARROW = 72
 _ADVISOR_COLUMNS = (
-    Column("scenario", "Scenario", minimum=22),
-    Column("textbook", "Textbook", rank=2),
+    Column("scenario", "Scenario", minimum=18),
+    Column("textbook", "Textbook", rank=4),
     Column("here", "Here"),
-    Column("ratio", "GPU / CPU", rank=1, align="right"),
-    Column("interval", "95 %", rank=4),
-    Column("pick", "Pick", rank=3),
+    Column("ratio", "GPU/CPU", rank=1, align="right"),
+    Column("interval", "95 %", rank=3),
+    Column("pick", "Pick", rank=2),
     Column("basis", "Basis", rank=5),
 )
 
 
-def advisor_columns(rows: Collection[Row]) -> list[Column]:
-    """Without a GPU there are no ratios, hence no intervals; of models no textbook tells."""
-    gpu = any(c.case.device_kind == "gpu" for row in rows for c in row.contenders)
+def has_gpu(rows: Iterable[Row]) -> bool:
+    return any(c.case.device_kind == "gpu" for row in rows for c in row.contenders)
+
+
+def advisor_columns(rows: Collection[Row], width: int) -> list[Column]:
+    """Without a GPU each pick's lead stands in place of the ratio; of models no textbook tells.
+    In a narrow terminal titles give way to picks."""
     book = not rows or any(row.plan.textbook for row in rows)
-    empty = {key for key, there in (("interval", gpu), ("textbook", book)) if not there}
-    return [column for column in _ADVISOR_COLUMNS if column.key not in empty]
+    columns = [column for column in _ADVISOR_COLUMNS if book or column.key != "textbook"]
+    lead = not has_gpu(rows) and bool(rows)
+    if lead:
+        columns = [replace(c, title="Ahead by") if c.key == "ratio" else c for c in columns]
+    if width < NARROW:
+        columns = [replace(c, minimum=13) if c.key == "scenario" else c for c in columns]
+    return columns
 
 
-def advisor_line(row: Row, session: Session) -> Line:
-    """One scenario: its verdict, or where the race for it stands."""
+def advisor_line(row: Row, session: Session, *, gpu: bool) -> Line:
+    """One scenario: its verdict, or where the race for it stands; `gpu` is of the whole table."""
     plan, verdict, figures = row.plan, row.verdict, session.figures
     book = plan.textbook or ""
     cells: dict[str, Cell] = {
@@ -64,8 +75,8 @@ def advisor_line(row: Row, session: Session) -> Line:
     if verdict.choice == "unknown" and verdict.device_ratio is None and owed:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return Line(plan.scenario, cells, ("ratio", [Content.styled(why, "dim")]))
-    cells |= ratio_cells(verdict)
-    cells["pick"] = pick_texts(verdict, figures)
+    cells |= ratio_cells(verdict) if gpu else lead_cells(verdict)
+    cells["pick"] = pick_texts(verdict, figures, mark=gpu)  # else the lead says so
     return Line(plan.scenario, cells)
 
 
@@ -74,6 +85,14 @@ def ratio_cells(verdict: Verdict) -> dict[str, Cell]:
         return {"ratio": Content.styled("no GPU" if verdict.no_gpu else "-", "dim")}
     value, interval = units.ratio_parts(verdict.device_ratio, verdict.device_ratio_ci95)
     return {"ratio": Content(value), "interval": Content(interval)}
+
+
+def lead_cells(verdict: Verdict) -> dict[str, Cell]:
+    """How far the pick is ahead of the next."""
+    if verdict.tie:
+        return {"ratio": Content("tie")}
+    value, interval = units.ratio_parts(verdict.pick_ratio, verdict.pick_ratio_ci95)
+    return {"ratio": Content(value or "-"), "interval": Content(interval)}
 
 
 def pending_texts(row: Row, session: Session) -> list[Content]:
@@ -91,22 +110,17 @@ def pending_texts(row: Row, session: Session) -> list[Content]:
 
 
 def _fastest(row: Row, figures: Figures) -> list[Content]:
-    best = figures.best_s(row)
-    for contender in row.contenders:
-        if best is not None and figures.numbers(contender).value_s == best:
-            long, short = contender_names(contender, figures)
-            told = (
-                ("no verdict asked; fastest: ", long),
-                ("fastest: ", long),
-                ("fastest: ", short),
-            )
-            return [Content.assemble((lead, "dim"), name) for lead, name in told]
-    return [Content.styled("no verdict asked", "dim")]
+    best = figures.best(row)
+    if best is None:
+        return [Content.styled("no verdict asked", "dim")]
+    long, short = contender_names(best, figures)
+    told = (("no verdict asked; fastest: ", long), ("fastest: ", long), ("fastest: ", short))
+    return [Content.assemble((lead, "dim"), name) for lead, name in told]
 
 
 # ------------------------------------------------------------ contenders
 
-_CONTENDER = Column("contender", "Contender", minimum=20)
+_CONTENDER = Column("contender", "Contender", minimum=36, names=True)
 _STATE = Column("state", "State", rank=1, patient=True)
 _SPEED = Column("speed", "Speed vs best", rank=3, minimum=13, maximum=32)
 _RATE = Column("rate", "Rate", rank=4, align="right")
@@ -140,10 +154,9 @@ def run_line(contender: Contender, row: Row, session: Session, mark: Content | N
     if mark is not None:
         cells["mark"] = mark
     if found.n:
-        best = figures.best_s(row, apart=row.is_apart(contender))
-        style = device_style(contender.case)
-        if numbers.value_s and best:
-            cells["speed"] = speed_bar(best / numbers.value_s, style)
+        speed = figures.speed(contender, row)
+        if speed is not None:
+            cells["speed"] = speed_bar(speed, device_style(contender.case))
         cells |= {
             "rate": Content(rate_text(contender, figures)),
             "value": Content(units.duration(numbers.value_s, align=True)),

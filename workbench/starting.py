@@ -95,6 +95,7 @@ def show_live(request: Request, output: Path | None) -> int:
     from screens.feed import EngineFeed  # noqa: TID251
 
     from .headless import save
+    from .journal import runs_folder
 
     reports: list[Report] = []
 
@@ -103,7 +104,13 @@ def show_live(request: Request, output: Path | None) -> int:
         return EngineFeed(argv)
 
     code = run_tui(engine, request, output=reports.append)
-    return code if output is None or not reports else save(output, reports[0], code)
+    for report in reports:
+        run = report.started.id if report.started is not None else ""
+        if (runs_folder() / f"{run}.jsonl").is_file():
+            sys.stdout.write(f"kept: workbench open {run}\n")
+        if output is not None:
+            code = save(output, report, code)
+    return code
 
 
 def show_replay(events: list[AnyEvent]) -> int:

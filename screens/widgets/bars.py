@@ -123,7 +123,7 @@ def _progress(session: Session, width: int) -> Content:
     budget = session.budget_s
     elapsed = session.elapsed_s
     if not session.going or not budget:
-        return Content(f"{units.duration(elapsed)}" if session.report.started else "")
+        return Content(units.duration(elapsed) if elapsed else "")
     share = min(1.0, elapsed / budget)
     drawn = drawing.gauge(share, max(8, width // 6))
     left = f"  {units.clock(max(0.0, budget - elapsed))} left"

@@ -15,10 +15,15 @@ LABEL_WIDTH = 20  # "  41.2 s  discarded "
 
 def log_lines(entries: Sequence[LogLine], width: int) -> list[Content]:
     facts = [
-        Fact(f"{entry.at_s:6.1f} s  {entry.word}", Content.styled(entry.text, TONES[entry.tone]))
+        Fact(f"{_at(entry)}  {entry.word}", Content.styled(entry.text, TONES[entry.tone]))
         for entry in entries
     ]
     return facts_lines(facts, width, LABEL_WIDTH)
+
+
+def _at(entry: LogLine) -> str:
+    """Blank where a document does not tell it."""
+    return f"{entry.at_s:6.1f} s" if entry.at_s else " " * 8
 
 
 def log_tail(entries: Sequence[LogLine], width: int, height: int) -> Content:

@@ -7,7 +7,7 @@ bandwidth, and the second hides the verdict.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from textual import events
@@ -21,6 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 GAP = 2
+MARK = "▌"  # of the chosen line: a change of background alone is easily missed
 
 # What a cell holds: one text, several from long to short, or a drawing made to measure.
 Cell = Content | Sequence[Content] | Callable[[int], Content]
@@ -32,7 +33,8 @@ class Column:
 
     Between `minimum` and its natural width a column gets what the lower ranks leave; a
     `patient` one waits until all others have their fill.  Without a minimum the shortest form of
-    every cell fits whole, for half a number is worse than none.
+    every cell fits whole, for half a number is worse than none.  `names` that are too long lose
+    a piece of their middle, and stay different where they can.
     """
 
     key: str
@@ -42,6 +44,7 @@ class Column:
     maximum: int = 80
     align: Literal["left", "right"] = "left"
     patient: bool = False
+    names: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ def bounds(column: Column, lines: Sequence[Line]) -> tuple[int, int]:
     shortest = [forms(cell)[-1].cell_length for cell in cells if not callable(cell)]
     title = len(column.title)
     most = column.maximum if drawn else max([title, *(min(w, column.maximum) for w in longest)])
-    least = max([title, *shortest]) if column.minimum is None else max(title, column.minimum)
+    least = max([title, *shortest])
+    if column.minimum is not None:
+        least = max(title, min(column.minimum, least) if column.names else column.minimum)
     return min(least, most), most
 
 
@@ -108,6 +113,28 @@ def longest_that_fits(texts: Sequence[Content], width: int) -> Content:
     return next(fitting, texts[-1].truncate(width, ellipsis=True))
 
 
+def cut_names(column: Column, lines: Sequence[Line], width: int) -> list[Line]:
+    """The lines with the names of this column cut to `width`, all at the place that keeps most
+    of them apart."""
+    texts = {line.key: forms(line.cells[column.key])[-1] for line in lines}
+    long = [text for text in texts.values() if text.cell_length > width]
+    room = max(0, width - 1)
+
+    def apart(head: int) -> tuple[int, int]:
+        cut = {(text.plain[:head], text.plain[len(text) - room + head :]) for text in long}
+        return len(cut), -abs(head - room // 2)
+
+    head = max(range(room + 1), key=apart)
+    found = []
+    for line in lines:
+        text = texts[line.key]
+        if text in long:
+            cut = Content.assemble(text[:head], "…", text[len(text) - room + head :])
+            line = replace(line, cells={**line.cells, column.key: cut})
+        found.append(line)
+    return found
+
+
 def line_text(line: Line, layout: Sequence[tuple[Column, int]], width: int) -> Content:
     """One drawn row."""
     parts: list[Content] = []
@@ -126,6 +153,9 @@ def table_lines(columns: Sequence[Column], lines: Sequence[Line], width: int) ->
     layout = fit(columns, lines, width)
     titles = {column.key: Content.styled(column.title, "dim") for column, _ in layout}
     head = line_text(Line("", titles), layout, width)
+    for column, column_width in layout:
+        if column.names:
+            lines = cut_names(column, lines, column_width)
     return [head, *(line_text(line, layout, width) for line in lines)]
 
 
@@ -182,8 +212,10 @@ class Table(Widget, can_focus=True):
             super().__init__()
             self.index = index
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, *, id: str | None = None, opens: bool = True) -> None:  # noqa: A002 - Textual's name
+        """`opens`: something answers to `Selected`."""
         super().__init__(id=id)
+        self._opens = opens
         self._shown = _Shown()
 
     def compose(self) -> ComposeResult:
@@ -207,16 +239,23 @@ class Table(Widget, can_focus=True):
         widgets = self._as_many(body, max(1, len(shown.lines)))
         if not shown.lines:
             head.draw(Content(""))
-            widgets[0].draw(shown.empty.truncate(width, ellipsis=True))
+            empty = shown.empty.truncate(width - len(MARK), ellipsis=True)
+            widgets[0].draw(empty.pad_left(len(MARK)))
             widgets[0].set_class(False, "-cursor")
             return
         scrolls = len(shown.lines) > self.size.height - 1  # and the bar takes a column
-        titles, *texts = table_lines(shown.columns, shown.lines, width - scrolls)
-        head.draw(titles)
+        titles, *texts = table_lines(shown.columns, shown.lines, width - scrolls - len(MARK))
+        head.draw(titles.pad_left(len(MARK)))
         for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
             chosen = line.key == self.cursor
-            # Where the cursor is inverse video, coloured words would become coloured boxes.
-            widget.draw(text.without_spans if chosen and self.app.native_ansi_color else text)
+            unmarked = text.pad_left(len(MARK))
+            if not chosen:
+                widget.draw(unmarked)
+            elif self.app.native_ansi_color:
+                # Inverse video is mark enough, and would make coloured boxes of coloured words.
+                widget.draw(unmarked.without_spans)
+            else:
+                widget.draw(Content.assemble((MARK, "$primary"), text))
             widget.set_class(chosen, "-cursor")
 
     def _as_many(self, body: VerticalScroll, count: int) -> list[TableLine]:
@@ -253,7 +292,7 @@ class Table(Widget, can_focus=True):
             self.cursor = self._shown.lines[min(max(0, index + step), last)].key
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self.cursor is not None if action == "select" else True
+        return self._opens and self.cursor is not None if action == "select" else True
 
     def action_select(self) -> None:
         if self.cursor is not None:

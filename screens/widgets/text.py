@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from textual import events
 from textual.content import Content
+from textual.geometry import Size
 from textual.widgets import Static
 
 LABEL_WIDTH = 14
@@ -77,6 +78,12 @@ class Drawn(Static):
         """`make(width, height)` gives the text; it is called again when the size changes."""
         self._make = make
         self._draw()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Of the text as it will be drawn: what was drawn for another width would wrap."""
+        if self._make is None:
+            return super().get_content_height(container, viewport, width)
+        return _height(self._make(width, viewport.height))
 
     def on_resize(self, _event: events.Resize) -> None:
         self._draw()

@@ -88,6 +88,7 @@ def test_leaving_a_live_run_cuts_it_short_and_keeps_its_journal(terminal, cli, k
     _, alive = psutil.wait_procs(family, timeout=10)
     assert not alive
     assert journal.read(the_run(cli))[-1].status == "cancelled"
+    shown.until(f"kept: workbench open {the_run(cli).stem}".encode())
 
 
 def test_after_kill_9_of_the_tui_nothing_of_the_run_remains(terminal, cli) -> None:
@@ -117,10 +118,14 @@ def test_plain_and_a_dumb_terminal_show_text(terminal, environment) -> None:
     assert b"\x1b[?1049h" not in shown.screen  # the alternate screen of a TUI
 
 
-def test_output_is_written_by_the_tui_too(terminal, tmp_path: Path) -> None:
+def test_output_is_written_by_the_tui_too_and_the_result_stays(terminal, cli, tmp_path) -> None:
     target = tmp_path / "report.json"
     shown = terminal("run", "spin", "--budget", "3", "--output", str(target))
     shown.until(b"done")
     shown.press(b"q")
     assert shown.exit_code() == 0
     assert target.exists()
+    shown.until(f"kept: workbench open {the_run(cli).stem}".encode())
+    left = bytes(shown.screen).rpartition(b"\x1b[?1049l")[2].decode()
+    assert "Contender" in left
+    assert "cpu numpy" in left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from textual.widgets import Input
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +14,5 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     # Textual's pilot looks every 20 ms whether the app is idle: a quarter of it halves the time.
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.005, raising=False)
     monkeypatch.setattr("textual._wait.SLEEP_IDLE", 0.00025, raising=False)
+    # On a busy machine a picture may come after half a second, when a cursor is dark.
+    monkeypatch.setattr(Input.cursor_blink, "_default", False)

@@ -15,6 +15,7 @@ from screens.app import WorkbenchApp
 from screens.feed import FeedError, ReplayFeed
 from screens.help import HelpScreen
 from workbench import events as ev
+from workbench import units
 from workbench.request import Request
 
 SIZE = (80, 24)
@@ -31,7 +32,7 @@ async def test_one_two_three_switch_screens_and_the_tabs_say_which() -> None:
         assert "[2 Run]" in text(pilot)
         assert "Contender" in text(pilot)
         await press(pilot, "3")
-        assert "Textbook" in text(pilot)
+        assert "GPU/CPU" in text(pilot)
 
 
 async def test_a_click_on_a_tab_switches_too() -> None:
@@ -64,7 +65,7 @@ async def test_s_starts_a_run_only_when_none_is_going() -> None:
         await settle(pilot)
         assert "Press s to measure" in text(pilot)
         await press(pilot, "s")
-        assert "racing, 2 of 7 left" in text(pilot)
+        assert "racing, 2 of 7" in text(pilot)
         await press(pilot, "s")
         assert len(feeds) == 1
         await press(pilot, "x", "s")
@@ -127,7 +128,7 @@ async def test_enter_opens_the_details_of_the_pick_and_escape_leads_back() -> No
         for part in ("Check / limit", "Equal precision", "Race", "28.7x", "pick", "compile 610 ms"):
             assert part in shown, part
         await press(pilot, "escape")
-        assert "Textbook" in text(pilot)
+        assert "GPU/CPU" in text(pilot)
 
 
 async def test_details_of_a_failed_contender_name_reason_and_remedy() -> None:
@@ -200,7 +201,7 @@ async def test_question_mark_helps_and_escape_closes_the_help() -> None:
         assert isinstance(app.screen, HelpScreen)
         assert "pause and resume" in text(pilot)
         await press(pilot, "escape")
-        assert "Textbook" in text(pilot)
+        assert "GPU/CPU" in text(pilot)
 
 
 async def test_page_keys_scroll_the_text_below_the_table() -> None:
@@ -343,9 +344,55 @@ async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) 
                 word = {"cpu": "CPU", "gpu": "GPU"}.get(row.verdict.choice, row.verdict.choice)
                 marks = [" sim"] if row.verdict.basis == "simulated" else []
                 marks += [" !"] if row.verdict.warnings else []
-                start = row.plan.title[:18]
+                start = row.plan.title[:12]
                 line = next(line for line in text(pilot).splitlines() if start in line)
                 assert word + "".join(marks) in line, (width, line)
+
+
+async def test_without_a_gpu_the_table_tells_how_far_each_pick_is_ahead() -> None:
+    app = replayed(recorded.cpu_only())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "no GPU" not in text(pilot).split("Scenario")[1]
+        verdicts = [row.verdict for row in app.session.report.rows.values() if row.verdict]
+        for width in (60, 80):
+            await pilot.resize_terminal(width, 24)
+            await settle(pilot)
+            for verdict in verdicts:
+                line = next(li for li in text(pilot).splitlines() if verdict.title[:12] in li)
+                interval = verdict.pick_ratio_ci95 if width > 60 else None
+                lead = units.ratio(verdict.pick_ratio, interval)
+                assert lead in line
+                assert (verdict.pick or "").split("/")[2].replace("onnxruntime", "ort") in line
+
+
+async def test_the_footer_names_the_keys_that_work() -> None:
+    """From the first moment of a start, in the details, over the help, and while there is more."""
+    feeds = [HeldFeed([]), HeldFeed(recorded.midway())]
+    app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert text(pilot).splitlines()[-1].startswith(" 1 2 3 Screens  space Pause  x Stop")
+        await press(pilot, "x", "s", "enter")
+        footer = text(pilot).splitlines()[-1]
+        assert footer.startswith(" esc Back  c Copy  pgdn More")
+        await press(pilot, *["pagedown"] * 6)
+        assert "pgdn" not in text(pilot).splitlines()[-1], "all was read"
+        await press(pilot, "question_mark")
+        assert text(pilot).splitlines()[-1] == " esc Close  pgdn More"
+
+
+async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
+    app, _ = held(recorded.midway())
+    async with app.run_test(size=(80, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "2")
+        assert "answer    Budget-conscious prototyping" in text(pilot)
+        await press(pilot, "left_square_bracket", "left_square_bracket")
+        assert "answer    Extensive floating-point computation" in text(pilot)
+        assert "Budget-conscious" not in text(pilot)
+        await press(pilot, "escape")
+        assert "answer    Budget-conscious prototyping" in text(pilot)
 
 
 async def test_a_case_that_is_being_loaded_says_so() -> None:

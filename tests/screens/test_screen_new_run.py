@@ -16,6 +16,7 @@ from screens.feed import ReplayFeed
 from screens.new_run import NewRunScreen
 from screens.widgets.table import Table
 from workbench import catalog
+from workbench.advisor import scenarios
 from workbench.contract import Parameter
 from workbench.request import Request
 
@@ -299,3 +300,35 @@ def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
     draft.texts["matmul.block"] = "16,32"
     assert draft.check().command == "workbench run matmul --set block=16,32"
     assert draft.check().outlook == "1 row"
+
+
+async def test_the_form_survives_every_size_and_shows_the_field_that_is_typed_into() -> None:
+    app, _ = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await choose(pilot, "matmul")
+        await press(pilot, "enter")
+        before = text(pilot)
+        for size in ((20, 8), SIZE, (60, 20), SIZE):
+            await pilot.resize_terminal(*size)
+            await settle(pilot)
+        assert text(pilot) == before
+        await press(pilot, *["tab"] * 6)
+        await pilot.resize_terminal(60, 14)
+        await settle(pilot)
+        focused = app.screen.focused
+        assert focused is not None
+        assert app.screen.query_one("#fields").region.contains_region(focused.region)
+
+
+async def test_a_long_error_and_a_long_list_of_choices_can_be_read_to_their_end() -> None:
+    app, _ = finished()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "n", "enter", "x")
+        shown = " ".join(text(pilot).split())
+        last = list(scenarios.load())[-1]
+        assert shown.count(f"{last} ") == 2, "in the help and in the error"
+        await pilot.resize_terminal(60, 16)
+        await settle(pilot)
+        assert "…" in text(pilot)

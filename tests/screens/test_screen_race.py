@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import recorded
 import recorded_machines
 import recorded_model
 
 from screens.figures import Figures
 from screens.narrate import LogLine, narrate
+from screens.widgets.log import log_lines
 from workbench import events as ev
 from workbench.replay import events_of
 from workbench.report import Report
 
 
-def narrated(events: list[ev.AnyEvent]) -> list[LogLine]:
+def told(events: list[ev.AnyEvent]) -> list[LogLine]:
     report = Report()
     figures, found = Figures(report), []
     for event in events:
         report.apply(event)
         found.append(narrate(event, figures))
-    words = ("joined", "dropped", "ended")
-    return [line for line in found if line is not None and line.word in words]
+    return [line for line in found if line is not None]
+
+
+def narrated(events: list[ev.AnyEvent]) -> list[LogLine]:
+    return [line for line in told(events) if line.word in ("joined", "dropped", "ended")]
 
 
 def test_a_document_tells_who_fell_and_why_as_the_journal_did() -> None:
@@ -31,3 +36,13 @@ def test_a_document_tells_who_fell_and_why_as_the_journal_did() -> None:
     ]
     assert {(line.word, line.text) for line in there} == {(line.word, line.text) for line in again}
     assert again[-1].text == "8 rounds, ended as more rounds tell no more"
+
+
+def test_a_document_has_no_times_and_none_are_made_up() -> None:
+    live = recorded.cpu_only()
+    document = Report.of(live).document()
+    *lines, end = [line.plain for line in log_lines(told(list(events_of(document))), 200)]
+    assert all(line.startswith(" " * 10) for line in lines)
+    assert not any(line.endswith(" 0 s") for line in lines)
+    assert end.startswith("  16.9 s  done")
+    assert log_lines(told(live), 200)[0].plain.startswith("   0.2 s  run")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import recorded
+import recorded_runs
 
 from screens.figures import Figures, short_cpu
 from screens.session import Failure, Session
+from screens.summary import summary
 from workbench import events as ev
+from workbench.contender import Block
 from workbench.report import Report
 
 
@@ -80,6 +84,30 @@ def test_numbers_are_computed_once_until_a_block_arrives() -> None:
     assert figures.numbers(contender) is not first
 
 
+def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> None:
+    """The first was measured while the machine was quick, too: its median misleads."""
+    report = Report.of(recorded.training_midway())
+    figures, row = Figures(report), report.rows["training"]
+    first, second, third = row.contenders[:3]
+    for contender in row.contenders:
+        contender.blocks, contender.dropped, contender.state = [], None, "measuring"
+    times = [(first, [1.0] * 5 + [3.0] * 4), (second, [None] * 5 + [2.0] * 4), (third, [9.0])]
+    for contender, values in times:
+        blocks = [Block(n, [value], []) for n, value in enumerate(values) if value is not None]
+        contender.blocks = blocks
+    assert figures.speed(second, row) == 1.0
+    assert figures.speed(first, row) == pytest.approx(2 / 3)
+    assert figures.speed(third, row) is None, "no common round yet"
+    third.state = "cancelled"
+    assert figures.speed(third, row) is not None, "there is nothing better to come"
+
+    done = Report.of(recorded.cpu_only())
+    for row in done.rows.values():
+        assert row.verdict is not None
+        assert row.verdict.pick is not None
+        assert Figures(done).speed(done.contenders[row.verdict.pick], row) == 1.0
+
+
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
     """A JSON document carries later losses on blocks without samples."""
     from workbench.replay import events_of
@@ -101,6 +129,24 @@ def test_contenders_of_one_row_are_told_apart_by_their_parameters() -> None:
     object.__setattr__(first, "params", {**first.params, "channels_last": 1})
     report.contenders[first.id] = row.contenders[0]
     assert Figures(report).case_name(first.id).endswith(" channels_last=1")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> None:
+    told = summary(session_of(recorded.cpu_only(), Clock()), width).splitlines()
+    assert all(len(line) <= width for line in told)
+    assert told[0].startswith("Scenario")
+    verdicts = Report.of(recorded.cpu_only()).verdicts
+    for line, verdict in zip(told[1:], verdicts, strict=True):
+        assert verdict.title[:12] in line
+        assert (verdict.pick or "").split("/")[3] in line
+
+
+def test_of_a_plain_run_the_contenders_stay_and_of_nothing_nothing() -> None:
+    session = session_of(recorded_runs.sweep(), Clock())
+    assert "overtakes" in summary(session, 80)
+    assert "largest batch" in summary(session_of(recorded_runs.largest_batch(), Clock()), 120)
+    assert summary(Session(), 80) == ""
 
 
 def test_processor_names_lose_their_filler() -> None:

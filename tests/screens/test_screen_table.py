@@ -72,3 +72,18 @@ def test_a_drawing_gets_the_width_that_is_left() -> None:
     line = Line("a", {"bar": lambda width: Content("=" * width)})
     assert table_lines([column], [line], 30)[1].plain == "=" * 10
     assert table_lines([column], [line], 6)[1].plain == "=" * 6
+
+
+def test_names_that_are_too_long_lose_their_middle_where_they_stay_apart() -> None:
+    column = Column("name", "Name", minimum=16, names=True)
+    kinds = ("dynamic", "static")
+    names = [f"cpu ort int8-{kind}-and-more t{n}" for kind in kinds for n in (1, 2)]
+    lines = [Line(name, {"name": Content(name)}) for name in [*names, "cpu numpy"]]
+    for width in (16, 20, 24):
+        shown = [line.plain.rstrip() for line in table_lines([column], lines, width)[1:]]
+        assert shown[-1] == "cpu numpy"
+        assert len(set(shown)) == 5, shown
+        assert all(text.endswith(("1", "2")) for text in shown[:-1])
+    assert [line.plain for line in table_lines([column], lines, 40)[1:5]] == [
+        name.ljust(32) for name in names
+    ]

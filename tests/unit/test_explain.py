@@ -167,7 +167,7 @@ def test_the_outcome_is_worded_as_firmly_as_it_stands(
 def test_where_nothing_was_measured_all_are_counted_and_nothing_is_the_basis() -> None:
     blocks = {CPU: [], CPU_B: [], case("cpu-a", "fp64"): []}  # fp64 races apart
     found = told(blocks, skipped(SPENT), gpus=[])
-    assert found.reasons[0].endswith("before its turn (3 contenders).")
+    assert found.reasons[0].endswith("no time for its turn (3 contenders).")
     assert found.basis == "none"
     one = told({CPU: steady(1.0), CPU_B: []}, skipped(SPENT), gpus=[])
     assert "cpu torch fp32 t8 is the only contender that was measured" in one.reasons[0]

@@ -1,0 +1,50 @@
+"""What stays in the terminal after the screens have closed: the answers, as wide as it is."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from textual.content import Content
+
+from workbench.export.curves import findings
+from workbench.lab.overview import recommendation, row_of
+
+from .figures import row_title
+from .session import Session
+from .tables import advisor_columns, advisor_line, has_gpu, run_columns, run_line
+from .widgets.table import table_lines
+
+
+def summary(session: Session, width: int) -> str:
+    """What to ship of a model, the table of verdicts, of a plain run its contenders, and what
+    curves show; "" where nothing was measured."""
+    return "\n\n".join("\n".join(part) for part in _parts(session, width) if part)
+
+
+def _parts(session: Session, width: int) -> Iterator[list[str]]:
+    report, model = session.report, row_of(session.report)
+    rows = [row for row in report.rows.values() if row is not model]
+    if any(contender.blocks for row in report.rows.values() for contender in row.contenders):
+        yield _wrapped(recommendation(report), width)
+    decided = [row for row in rows if row.verdict is not None]
+    if decided:
+        gpu = has_gpu(decided)
+        lines = [advisor_line(row, session, gpu=gpu) for row in decided]
+        yield _plain(table_lines(advisor_columns(decided, width), lines, width))
+    for row in rows:
+        measured = any(c.blocks or session.figures.largest(c) for c in row.contenders)
+        if row.verdict is None and not row.plan.point and measured:
+            lines = [run_line(contender, row, session) for contender in row.contenders]
+            yield [row_title(row), *_plain(table_lines(run_columns(row), lines, width))]
+    for sweep in report.sweeps:
+        if sweep.scenario is None and (found := list(findings(sweep))):
+            yield [f"{sweep.workload} over {', '.join(sweep.axes)}", *_wrapped(found, width)]
+
+
+def _plain(lines: list[Content]) -> list[str]:
+    return [line.plain.rstrip() for line in lines]
+
+
+def _wrapped(sentences: list[str], width: int) -> list[str]:
+    return [line for sentence in sentences for line in textwrap.wrap(sentence, width)]

@@ -1,0 +1,39 @@
+"""Text that scrolls, and says so: the key bar names the key while there is more below."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+
+
+class Pane(VerticalScroll):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn"),
+    ]
+
+    _told = False
+
+    @property
+    def has_more(self) -> bool:
+        return self.scroll_y < self.max_scroll_y
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.has_more if action == "page_down" else True
+
+    def on_resize(self) -> None:
+        self._tell()
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """Its text has outgrown it, or fits again."""
+        self._tell()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._told != self.has_more:
+            self._told = self.has_more
+            self.refresh_bindings()
