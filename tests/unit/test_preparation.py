@@ -156,7 +156,7 @@ def test_a_worker_gives_back_every_case_though_one_of_them_fails_at_it() -> None
     own = Worker("numpy", "cpu")
     fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
     for n in (8, 16):
-        own.prepare({**fields, "threads": 1, "params": {"n": n}}, 0, False, 0.01, 1 << 20, {})
+        own.prepare({**fields, "threads": 1, "params": {"n": n}}, 0, False, 0.01, 1 << 20, {}, False)
     closed: list[str] = []
 
     def close(name: str) -> None:
