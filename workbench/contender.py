@@ -127,6 +127,7 @@ class Contender:
         found = Rounds({number: each for number, each in values.items() if each is not None})
         if self.objective == "time_to_result" and found:
             found.spread = START_UP_SPREAD * fixed_s / stats.median(list(found.values()))
+            found.origin = self.case.process
         return found
 
     def step_rounds(self) -> dict[int, float]:

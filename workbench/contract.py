@@ -88,6 +88,12 @@ class Case:
     def device_kind(self) -> str:
         return kind_of(self.device)
 
+    @property
+    def process(self) -> tuple[str, str, int | None]:
+        """What cases that share a worker process have in common: its device, its backend, and of
+        NumPy the threads, which its BLAS reads once, when imported."""
+        return self.device, self.backend, self.threads if self.backend == "numpy" else None
+
     def but_precision(self) -> Case:
         """Equal for cases that differ in nothing else."""
         return replace(self, precision="", quantization=None)

@@ -25,6 +25,8 @@ from .document import Warning
 from .measure.statistics import median
 from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
 from .plan import RowPlan, point_name
+from .preparation import worker_key
+from .worker_process import WorkerKey
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known
 FIELD = 4  # contenders of each kind of device that could be picked
@@ -174,7 +176,7 @@ class Crossings:
 
     def _cost_s(self, axis: Axis, value: float, racing: Sequence[Contender]) -> float:
         """Seconds that a race at `value` takes at least, by the work of a step."""
-        row, cost_s = axis.row, 0.0
+        row, cost_s, started = axis.row, 0.0, set[WorkerKey]()
         for contender in racing:
             at = row.workload.work(axis.moved(contender.case, value))
             here = contender.work
@@ -183,7 +185,9 @@ class Crossings:
             step_s *= self._speeds.get(contender.case.device, 1.0)  # a simulated one takes longer
             setup = contender.setup
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
-            started_s = (setup.import_s or 0.0) if row.scenario.keeps_apart else 0.0
+            key = worker_key(contender.case, row.scenario)
+            started_s = (setup.import_s or 0.0) if key.alone and key not in started else 0.0
+            started.add(key)
             turn_s = max(SHORTEST_BLOCK_S, step_s)
             if row.scenario.objective == "latency_p99":
                 turn_s = max(turn_s, min(TAIL_SAMPLES * step_s, LONGEST_TAIL_BLOCK_S))

@@ -58,9 +58,12 @@ class Runner:
 
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
-    threads = case.threads if case.backend == "numpy" else None
-    alone = scenario is not None and scenario.keeps_apart
-    return WorkerKey(case.device, case.backend, threads, case.id if alone else "")
+    alone = ""
+    if scenario is not None and scenario.weighs_memory:
+        alone = case.id
+    elif scenario is not None and scenario.counts_start_up:
+        alone = scenario.id
+    return WorkerKey(*case.process, alone)
 
 
 class Preparation:
@@ -129,7 +132,7 @@ class Preparation:
                 latency=self._scenario.objective not in ("throughput", "cost"),
                 warm_up_s=warm_up_s,
                 cache_bytes=self._cache_bytes(),
-                from_start=self._scenario.objective == "time_to_result",
+                from_start=self._scenario.counts_start_up,
                 files=self._plan.entries.files(runner.case) if self._plan.entries else {},
             )
         except WorkerFailed as failure:

@@ -55,8 +55,8 @@ def drop_compiled() -> None:
 class WorkerKey:
     """What makes two cases share a worker.
 
-    `threads` is set for NumPy alone, whose BLAS reads its thread count once, when imported;
-    `alone` names the case that has a worker to itself, so that its memory can be told.
+    `threads` is that of `Case.process`; `alone` names the case that has a worker to itself, so that
+    its memory can be told, or the row that has, so that its workers begin from nothing.
     """
 
     device: str

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from builders import case, context, events, machine, scenario
 from test_racing import A, B, Clock, Nothing, Workers
 
-from workbench import ceiling_runs
+from workbench import ceiling_runs, worker
 from workbench import events as ev
-from workbench.contract import Case
+from workbench.contract import Accuracy, Case, Setup, Task
 from workbench.document import Package, Reason, Software
 from workbench.plan import RowPlan, planned
 from workbench.preparation import BUDGET, Preparation, Runner, worker_key
@@ -156,7 +157,9 @@ def test_a_worker_gives_back_every_case_though_one_of_them_fails_at_it() -> None
     own = Worker("numpy", "cpu")
     fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
     for n in (8, 16):
-        own.prepare({**fields, "threads": 1, "params": {"n": n}}, 0, False, 0.01, 1 << 20, {}, False)
+        own.prepare(
+            {**fields, "threads": 1, "params": {"n": n}}, 0, False, 0.01, 1 << 20, {}, False
+        )
     closed: list[str] = []
 
     def close(name: str) -> None:
@@ -170,3 +173,33 @@ def test_a_worker_gives_back_every_case_though_one_of_them_fails_at_it() -> None
         own.release(names)
     assert sorted(closed) == sorted(names)
     assert not own.prepared
+
+
+def test_what_a_process_loads_once_counts_for_every_case_of_a_row_about_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built = iter([1.5, 0.5, 0.6, 0.6])  # of each case twice; the first time loads a library
+    first = iter([0.9, 0.2])
+
+    class Loading(Task):
+        def __init__(self, setup: Setup) -> None:
+            setup.seconds["build"] = next(built)
+
+        def step(self) -> None:
+            pass
+
+        def check(self) -> Accuracy:
+            return Accuracy("relative_error", 0.0, "none", 1.0, passed=True)
+
+    workload = SimpleNamespace(prepare=lambda case, setup: Loading(setup))
+    monkeypatch.setattr(worker.catalog, "load", lambda name: workload)
+    monkeypatch.setattr(worker, "_first_step_s", lambda task: next(first))
+    own = Worker("numpy", "cpu")
+    fields = {"workload": "loading", "device": "cpu", "backend": "numpy", "precision": "fp32"}
+    one, other = (
+        own.prepare({**fields, "threads": n}, 0, False, 0.001, 1 << 20, {}, True) for n in (1, 2)
+    )
+    assert one["setup"] == {"build_s": 1.5}
+    assert one["warmup"]["first_s"] == 0.9
+    assert other["setup"] == {"build_s": pytest.approx(1.6)}
+    assert other["warmup"]["first_s"] == pytest.approx(0.9, abs=0.01)

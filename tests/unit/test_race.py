@@ -224,6 +224,8 @@ def test_what_was_seen_once_bounds_what_rounds_can_tell() -> None:
     far = race.ratio_between(started([2.0] * 4, 0.1), other)
     assert far.low > 1
     assert not race.is_close(far)
+    one.origin = other.origin = ("cpu", "torch")  # the same start-up: it cancels out
+    assert race.ratio_between(one, other).low > 1.1
     plain = race.ratio_between(dict(one), dict(other))
     assert plain.low > 1.1
     assert not race.is_exhausted(plain)

@@ -23,6 +23,7 @@ ALPHA = 0.05
 RUN_TO_RUN = 0.004
 Z95 = 1.96  # half-width of a 95 % interval in standard deviations
 TOLERANCE = 0.05  # closer than this is a tie: not worth a user's second thought
+FEW = 5  # rounds, below which one burst could move a mean
 UNDECIDED = 1.25  # an interval that holds 1 and reaches further than this settles nothing
 
 
@@ -33,10 +34,12 @@ class Rounds(dict[int, float]):
     """Round number to the block's value.
 
     `spread`: standard deviation of the logarithm that another run would show for what these rounds
-    share because it was seen once, such as a start-up; more rounds do not narrow it.
+    share because it was seen once, such as a start-up; more rounds do not narrow it.  Rounds of the
+    same `origin` share it with one another.
     """
 
     spread: float = 0.0
+    origin: object = None
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,16 @@ def ratio_between(first: ByRound, second: ByRound, confidence: float = 0.95) -> 
     ratio = paired_ratio([first[r] for r in common], [second[r] for r in common], confidence)
     if ratio is None:
         return None
-    spread = math.hypot(_spread(first), _spread(second))
+    spread = _spread(first, second)
     return replace(ratio.widened(math.hypot(RUN_TO_RUN, spread), confidence), spread=spread)
 
 
-def _spread(rounds: ByRound) -> float:
-    return rounds.spread if isinstance(rounds, Rounds) else 0.0
+def _spread(first: ByRound, second: ByRound) -> float:
+    """Of their ratio: what both share cancels out but for the difference of its shares in them."""
+    one, other = (r if isinstance(r, Rounds) else Rounds() for r in (first, second))
+    if one.origin is not None and one.origin == other.origin:
+        return abs(one.spread - other.spread)
+    return math.hypot(one.spread, other.spread)
 
 
 def confidence_at(look: int, pairs: int) -> float:
@@ -126,7 +133,7 @@ def ranking(rounds: Mapping[str, ByRound]) -> list[str]:
 def relative(first: ByRound, second: ByRound) -> float:
     """Time of the first over time of the second, however few rounds there are."""
     ratio = ratio_between(first, second)
-    if ratio is not None:
+    if ratio is not None and ratio.pairs >= FEW:  # below, the mean of a ratio is not trimmed
         return ratio.value
     common = sorted(first.keys() & second.keys())
     if not common:

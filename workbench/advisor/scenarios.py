@@ -70,11 +70,14 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quick: Quick = Quick()
 
     @property
-    def keeps_apart(self) -> bool:
-        """Whether each contender needs a worker of its own: in a shared one the first pays for what
-        libraries load once, and its memory cannot be told from the others'."""
-        apart = self.objective in ("memory", "time_to_result")
-        return apart or self.limits.memory_mib is not None
+    def weighs_memory(self) -> bool:
+        """Whether each contender needs a worker of its own, since libraries keep what they had."""
+        return self.objective == "memory" or self.limits.memory_mib is not None
+
+    @property
+    def counts_start_up(self) -> bool:
+        """Whether the row needs workers of its own, in which nothing is loaded yet."""
+        return self.objective == "time_to_result"
 
     def quickened(self) -> Scenario:
         """The same question at the smaller size of --quick."""
