@@ -5,6 +5,7 @@ stdout carries data only; progress, warnings and errors go to stderr.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -41,6 +42,7 @@ from .starting import (
 )
 from .streams import let_go, say
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DEFAULT = click.core.ParameterSource.DEFAULT
 
 
@@ -350,6 +352,9 @@ def main() -> None:
         let_go(sys.stdout)
         sys.exit(FAILED)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            let_go(sys.stdout)
+            fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
         if os.environ.get("WORKBENCH_DEBUG"):
             raise
         text = f"internal error: {type(error).__name__}: {error} (WORKBENCH_DEBUG=1 tells more)"

@@ -100,3 +100,17 @@ def test_closed_streams_are_no_error(environment, tmp_path: Path) -> None:
     target = tmp_path / "out.json"
     subprocess.run(f"{run} 2>&- >{target}", shell=True, env=environment, check=True)
     assert json.loads(target.read_text())["run"]["status"] == "done"
+
+
+def test_a_full_disk_under_a_listing_is_told_in_one_line(environment: dict[str, str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "workbench", "list"],
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("workbench: the output could not be written: No space left")

@@ -123,11 +123,11 @@ def test_a_mixed_form_says_what_stays_behind(excluded: list[str], words: str) ->
 def test_over_the_limit_it_cannot_be_recommended() -> None:
     fast = contender(case(STATIC), 3e-4, {"QLinearConv": 2e-4}, error=0.05)
     text = told(fast)
-    assert "Its error is 5.00%: above the limit of 2.00%, so it cannot be recommended." in text
+    assert "Its error is 5.0%: above the limit of 2.0%, so it cannot be recommended." in text
     fast.accuracy = accuracy(0.05, ("boxes", 0.01), ("scores", 0.05))
     assert "5.00%, worst in output scores: above" in told(fast)
     fast.accuracy = accuracy(0.25, metric="disagreement")
-    assert "Its disagreement is 25.00%: above the limit of 10.00%" in told(fast, limit=0.1)
+    assert "Its disagreement is 25.0%: above the limit of 10.0%" in told(fast, limit=0.1)
 
 
 def test_at_the_limit_nothing_is_wrong() -> None:

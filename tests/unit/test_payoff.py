@@ -232,3 +232,14 @@ def test_every_payoff_can_be_said(fixed, over_fixed, step, over_step, known: boo
     assert text.endswith(".")
     assert "nan" not in text
     assert "inf" not in text
+
+
+def test_more_time_is_not_advised_where_start_ups_leave_it_open() -> None:
+    row = scenario(objective="time_to_result")
+    setups = {CPU: SetupTimes(import_s=2.0), GPU: SetupTimes(import_s=2.6)}
+    report = told({CPU: steady(0.01), GPU: steady(0.01)}, setups=setups, row=row)
+    found = decide(report, row)
+    assert found.choice in ("either", "unknown")
+    assert "--budget" not in found.next_best.partition("`")[0]
+    assert "time" not in found.next_best
+    assert all("--budget" not in w.remedy for w in found.warnings if w.code == "pick_unsettled")

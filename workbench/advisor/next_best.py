@@ -80,7 +80,13 @@ def _for_a_firmer_basis(found: Evidence) -> Iterator[str]:
 
 def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
     """Whether more rounds, or the turns that did not fit, might change the answer."""
-    unsettled = found.choice == "unknown" and found.ratio is not None
+    # Where start-ups are what spreads a ratio, more rounds would not tell.
+    device, lead = (
+        ratio is not None and race.is_exhausted(ratio) for ratio in (found.ratio, found.pick_ratio)
+    )
+    if lead:
+        codes = codes - {"pick_unsettled"}
+    unsettled = found.choice == "unknown" and found.ratio is not None and not device
     few = len(found.kinds) == 2 and found.ratio is None
     if unsettled or few or codes & {"pick_unsettled", "unmeasured"}:
         return True

@@ -122,10 +122,13 @@ def unsettled(
         return  # one block showed it far behind
     if ratio is None or ratio.low <= 1:
         found = "too few common rounds" if ratio is None else times(ratio)
+        remedy = "give it a larger --budget"
+        if ratio is not None and race.is_exhausted(ratio):
+            remedy = "start-ups differ by that much: see after how many steps each has paid off"
         yield Warning(
             code="pick_unsettled",
             message=f"not told apart from {short(runner_up.case)}: {found}",
-            remedy="give it a larger --budget",
+            remedy=remedy,
             subject=pick.case.id,
         )
 
