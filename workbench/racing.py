@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-import msgspec
-
 from . import events as ev
 from . import refusals
 from .advisor import standings
@@ -16,15 +14,14 @@ from .contender import Contender
 from .context import RunContext
 from .contract import Case
 from .control import Cancelled
-from .document import Clocks, Reason
-from .energy import EnergyMeter
+from .document import Reason
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
-from .pacing import Pace, settle_s
+from .pacing import Pace
 from .plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key
 from .trust import WIDE
-from .workers import Answer, WorkerFailed
+from .turns import Turns
 
 ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a contender, for clocks wander from second to second
 MOST_ROUNDS = 40
@@ -59,14 +56,12 @@ class Race:
         self._control = context.control
         self._report = context.report
         self._emit = context.emit
-        self._speeds = context.speeds
-        self._overhead = context.overhead
         self._telemetry = context.telemetry
         self._until_s = until_s  # of this row, on the run's clock
         self._decide = plan.decides
         self._preparation = Preparation(plan, context, until_s=until_s, end_s=end_s)
         self._pace = Pace(plan, context.control.now, until_s=until_s, end_s=end_s)
-        self._energy = EnergyMeter()
+        self._turns = Turns(plan, context, self._preparation, self._pace)
         self._active: list[Runner] = []
         self._through: list[Runner] = []  # the deciders, while those apart have their race
         self._excuses: dict[str, Reason] = {}  # of those spared: why they were to go
@@ -226,94 +221,8 @@ class Race:
         for runner in order:
             if number > 0 and self._pace.outlasts_run(runner, self._active):
                 return
-            if not self._turn(runner, number):
+            if not self._turns.take(runner, number, self._active):
                 self._active.remove(runner)
-
-    def _turn(self, runner: Runner, number: int) -> bool:
-        """One block; False if the contender is out."""
-        try:
-            if runner.generation != self._pool.generation.get(runner.key, 0):
-                # Its worker died under another case: this one goes on in a fresh worker.
-                # Of a row of which nothing is known yet somebody is measured, whatever is left.
-                need_s = 0.0 if self._entrants() else -math.inf
-                return self._preparation.prepare(runner, need_s) and self._turn(runner, number)
-            answer = self._ask_block(runner)
-            if answer is None:
-                return True
-        except WorkerFailed as failure:
-            self._preparation.fail(runner, failure)
-            return False
-        result = answer.result
-        figures = result["figures"] | self._energy.figures(result["samples_s"])
-        speed = self._speeds.get(runner.case.device, 1.0)
-        samples = [value / speed for value in result["samples_s"]]
-        try:
-            stats.require_finite(samples)
-        except ValueError as error:
-            self._preparation.finish(
-                runner, "failed", Reason("bad_clock", str(error), "run it again")
-            )
-            return False
-        runner.step_s = stats.median(result["samples_s"])
-        runner.lead_in_s = sum(result["lead_in_s"]) * runner.iterations
-        now = self._control.now() - result["after_s"]
-        took_s = sum(result["samples_s"]) * runner.iterations
-        self._telemetry.measured(runner.case.id, runner.case.device, now - took_s, now)
-        self._emit(
-            ev.BlockMeasured(
-                at_s=self._control.now(),
-                case=runner.case.id,
-                scenario=self._scenario.id,
-                round=number,
-                samples_s=samples,
-                lead_in_s=[value / speed for value in result["lead_in_s"]],
-                loss=result["loss"],
-                clocks=msgspec.convert(result["clocks"], Clocks | None),
-                figures=figures,
-            )
-        )
-        if impossible := self._impossible(runner):
-            self._preparation.finish(runner, "failed", impossible)
-            return False
-        return True
-
-    def _impossible(self, runner: Runner) -> Reason | None:
-        """A rate that this device cannot reach is an error, not a result."""
-        contender, machine = self._report.contenders[runner.case.id], self._report.machine
-        if machine is None or not contender.work.flops:
-            return None
-        rate = contender.work.flops / stats.median(contender.samples_s)
-        return refusals.impossible_rate(
-            runner.case,
-            rate,
-            machine,
-            contender.work.ranks,
-            convolves=self._plan.workload.convolves,
-        )
-
-    def _ask_block(self, runner: Runner) -> Answer | None:
-        """A block that no pause or sleep has touched; None if every attempt was."""
-        for _ in range(3):
-            with self._overhead.measuring(), self._energy.around(runner.case.device):
-                answer = self._pool.ask(
-                    runner.key,
-                    self._preparation.deadline(10.0 + 20 * self._pace.turn_s(runner, self._active)),
-                    op="block",
-                    case=runner.case.id,
-                    seconds=self._pace.block_s(self._active),
-                    min_samples=self._pace.least_samples(runner),
-                    settle_s=settle_s(runner.case.device),
-                )
-            if not answer.interrupted and not answer.result["gap"]:
-                return answer
-            self._emit(
-                ev.BlockDiscarded(
-                    at_s=self._control.now(),
-                    case=runner.case.id,
-                    reason=Reason("suspended", "the block spanned a pause or a suspend"),
-                )
-            )
-        return None
 
     def _contenders(self) -> list[Contender]:
         return [self._report.contenders[runner.case.id] for runner in self._active]
