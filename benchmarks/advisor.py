@@ -27,8 +27,8 @@ import msgspec  # noqa: E402
 
 from workbench import control  # noqa: E402
 from workbench.advisor import race, scenarios  # noqa: E402
+from workbench.advisor.limits import is_admissible  # noqa: E402
 from workbench.advisor.scenarios import Scenario  # noqa: E402
-from workbench.advisor.verdict import is_admissible  # noqa: E402
 from workbench.contract import kind_of  # noqa: E402
 from workbench.control import Control  # noqa: E402
 from workbench.document import Verdict  # noqa: E402

@@ -15,9 +15,8 @@ import msgspec
 from . import events as ev
 from .advisor import crossover, next_size, race
 from .advisor.crossover import Measured
-from .advisor.limits import uncounted
+from .advisor.limits import is_admissible, uncounted
 from .advisor.scenarios import Size
-from .advisor.verdict import is_admissible
 from .contender import Contender
 from .context import RunContext
 from .contract import Case, WorkloadError

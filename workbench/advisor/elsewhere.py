@@ -15,8 +15,8 @@ from . import race
 from .course import name_of
 from .estimate import Estimate, Point, estimate
 from .facts import WhatIf
+from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder, shown
-from .verdict import is_admissible
 from .whatif import TIMED, counted
 
 # Of several reasons why there is no estimate, the one nearest to having one is told.

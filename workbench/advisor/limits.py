@@ -6,11 +6,45 @@ from __future__ import annotations
 from .. import units
 from ..contender import Contender
 from ..measure.statistics import quantile
+from ..report import Row
 from .objective import OF_A_STEP
 from .scenarios import Scenario
 
 MIB = 1 << 20
 BEST = 0.10  # the quantile of its steps that must keep a limit for a second block
+
+
+def is_admissible(contender: Contender, scenario: Scenario) -> bool:
+    """Whether the row may pick this contender: right precision, correct, within the limits."""
+    if contender.state == "failed" or contender.case.precision in scenario.apart:
+        return False
+    if exceeds_error_limit(contender, scenario) or beyond_limits(contender, scenario):
+        return False
+    return uncounted(contender) is None
+
+
+def is_over_error_limit(contender: Contender, scenario: Scenario) -> bool:
+    """Whether its error alone keeps a contender from being picked."""
+    if contender.state == "failed" or contender.case.precision in scenario.apart:
+        return False
+    return bool(contender.blocks) and exceeds_error_limit(contender, scenario)
+
+
+def exceeds_error_limit(contender: Contender, scenario: Scenario) -> bool:
+    found = contender.accuracy
+    if found is None or scenario.max_error is None or found.metric == "test_accuracy":
+        return False
+    return found.value > scenario.max_error
+
+
+def only_within(row: Row, scenario: Scenario) -> str | None:
+    """The kind of device that keeps the scenario's limits where all of the other do not."""
+    able = {c.case.device_kind for c in row.contenders if c.blocks and is_admissible(c, scenario)}
+    others = [c for c in row.contenders if c.case.device_kind not in able and not row.is_apart(c)]
+    if len(able) != 1 or not others:
+        return None
+    known = all(contender.blocks and contender.state != "failed" for contender in others)
+    return able.pop() if known and all(beyond_limits(c, scenario) for c in others) else None
 
 
 def beyond_limits(contender: Contender, scenario: Scenario) -> str | None:

@@ -13,10 +13,9 @@ from ..refusals import REDUCED, slower_precision
 from . import race
 from .course import name_of
 from .explain import share
-from .limits import leaves_for_limits, uncounted
+from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 from .objective import OF_A_STEP
 from .scenarios import Scenario
-from .verdict import exceeds_error_limit, is_admissible
 
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10

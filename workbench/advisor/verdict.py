@@ -18,7 +18,7 @@ from . import economics, race
 from .causes import causes
 from .course import SENT_AWAY, course
 from .explain import Evidence, reasons, short, times
-from .limits import beyond_limits, uncounted
+from .limits import is_admissible, is_over_error_limit, only_within
 from .next_best import next_best
 from .payoff import payoffs
 from .scenarios import Scenario
@@ -68,7 +68,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         absent=absent,
         decisive=decisive,
         eligible=eligible,
-        over_limit=[c for c in by_id if _is_over_limit(c, scenario)],
+        over_limit=[c for c in by_id if is_over_error_limit(c, scenario)],
         warnings=warnings,
     )
     return Verdict(
@@ -145,39 +145,6 @@ def unmeasured(row: Row, scenario: Scenario) -> Iterator[Warning]:
             remedy="give it a larger --budget",
             subject=row.plan.scenario,
         )
-
-
-def is_admissible(contender: Contender, scenario: Scenario) -> bool:
-    """Whether the row may pick this contender: right precision, correct, within the limits."""
-    if contender.state == "failed" or contender.case.precision in scenario.apart:
-        return False
-    if exceeds_error_limit(contender, scenario) or beyond_limits(contender, scenario):
-        return False
-    return uncounted(contender) is None
-
-
-def only_within(row: Row, scenario: Scenario) -> str | None:
-    """The kind of device that keeps the scenario's limits where all of the other do not."""
-    able = {c.case.device_kind for c in row.contenders if c.blocks and is_admissible(c, scenario)}
-    others = [c for c in row.contenders if c.case.device_kind not in able and not row.is_apart(c)]
-    if len(able) != 1 or not others:
-        return None
-    known = all(contender.blocks and contender.state != "failed" for contender in others)
-    return able.pop() if known and all(beyond_limits(c, scenario) for c in others) else None
-
-
-def _is_over_limit(contender: Contender, scenario: Scenario) -> bool:
-    """Whether its error alone keeps a contender from being picked."""
-    if contender.state == "failed" or contender.case.precision in scenario.apart:
-        return False
-    return bool(contender.blocks) and exceeds_error_limit(contender, scenario)
-
-
-def exceeds_error_limit(contender: Contender, scenario: Scenario) -> bool:
-    found = contender.accuracy
-    if found is None or scenario.max_error is None or found.metric == "test_accuracy":
-        return False
-    return found.value > scenario.max_error
 
 
 def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from .. import events as ev
 from ..advisor import race
-from ..advisor.verdict import exceeds_error_limit, is_admissible
+from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..contender import Contender
 from ..contract import Case, is_cuda
 from ..control import Control
