@@ -1,7 +1,6 @@
 """A run from start to end: detect, plan, race row by row, decide; every step an event.
 
-The engine never draws and never measures.  Each event goes to the journal first, then into
-the report, then to whoever listens.
+The engine never draws and never measures.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from .document import (
 )
 from .export.trace import TraceFile
 from .fitting import Fitting, check_alone
-from .journal import Journal, new_run_id, no_journal, runs_folder
+from .journal import new_run_id
 from .lab import conclusion
 from .lab.child import Refused
 from .lab.lab import ModelLab
@@ -48,6 +47,7 @@ from .racing import Race
 from .report import Report
 from .request import Request, UsageError
 from .staff import make_pool
+from .stream import EventStream
 from .telemetry import MachineTelemetry
 from .threads import fewer_threads
 from .workers import Pool
@@ -78,8 +78,8 @@ class Engine:
         self._request = request
         self._rows = rows
         self._control = control
-        self._listener = listener
-        self._journal: Journal | None = None
+        self._events = EventStream(control, report, listener)
+        self._emit, self._warn = self._events.emit, self._events.warn
         self._pool: Pool | None = None
         self._context: RunContext | None = None  # once the devices in use are known
         self._latest: Race | None = None  # whose cases the workers hold
@@ -90,50 +90,11 @@ class Engine:
         self.report = report
         self.run_id = new_run_id()
 
-    # -------------------------------------------------------------- events
-
-    def _emit(self, event: ev.AnyEvent) -> None:
-        unkept = self._keep(event)
-        self.report.apply(event)
-        try:
-            self._listener(event)
-        except BrokenPipeError:
-            self._listener = lambda _: None
-            self._control.cancel("nobody reads the output any more")
-        if unkept is not None:
-            self._warn(unkept)
-
-    def _keep(self, event: ev.AnyEvent) -> Warning | None:
-        """Into the journal, as long as it can be written: the run goes on without."""
-        if self._journal is None:
-            return None
-        try:
-            self._journal.append(event)
-        except OSError as error:
-            journal, self._journal = self._journal, None
-            if self.report.started is None:
-                journal.discard()  # it would be no journal
-                return no_journal("is not kept", journal.path, error)
-            journal.close()
-            return no_journal("is kept only up to here", journal.path, error)
-        return None
-
-    def _warn(self, warning: Warning) -> None:
-        if warning not in self.report.warnings:
-            self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
-
-    def _open_journal(self) -> Warning | None:
-        try:
-            self._journal = Journal(runs_folder() / f"{self.run_id}.jsonl")
-        except OSError as error:
-            return no_journal("is not kept", error.filename, error)
-        return None
-
     # ----------------------------------------------------------------- run
 
     def run(self) -> int:
         """Everything, within the budget; raises UsageError before anything is measured."""
-        unkept = self._open_journal()
+        unkept = self._events.open_journal(self.run_id)
         self._emit(
             ev.RunStarted(
                 at_s=self._control.now(),
@@ -161,9 +122,7 @@ class Engine:
             text = f"the run was cut short ({cancelled})"
             self._warn(Warning("cut_short", text, "run it again"))
         except UsageError:
-            if self._journal is not None:
-                self._journal.discard()
-                self._journal = None
+            self._events.discard()
             raise
         finally:
             if self._pool is not None:
@@ -181,8 +140,7 @@ class Engine:
                     overhead=self._own_cost(),
                 )
             )
-            if self._journal is not None:
-                self._journal.close()
+            self._events.close()
         return code
 
     def _own_cost(self) -> Overhead | None:

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from workbench import events as ev
 from workbench import journal
 from workbench.control import Control
-from workbench.engine import Engine
 from workbench.replay import open_run, read_document
 from workbench.report import Report
-from workbench.request import Request
+from workbench.stream import EventStream
 
 RUN = events({case("cpu-a"): steady(1.0)})
 LINES = [ev.encode(event) + b"\n" for event in RUN]
@@ -110,10 +109,10 @@ def test_a_full_disk_costs_the_journal_and_nothing_else(
     state: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     told: list[ev.AnyEvent] = []
-    engine = Engine(Request(), [], Control(), Report(), told.append)
-    assert engine._open_journal() is None
+    stream = EventStream(Control(), Report(), told.append)
+    assert stream.open_journal("short") is None
     for event in RUN[:before]:
-        engine._emit(event)
+        stream.emit(event)
     room = [10]  # bytes
     write = os.write
 
@@ -125,12 +124,12 @@ def test_a_full_disk_costs_the_journal_and_nothing_else(
 
     monkeypatch.setattr(os, "write", fill)
     for event in RUN[before : before + 2]:
-        engine._emit(event)
+        stream.emit(event)
     warned = told.pop(before + 1)
     assert told == RUN[: before + 2]
     assert isinstance(warned, ev.WarningRaised)
     assert warned.warning.code == "no_journal"
-    assert warned.warning.message.endswith(f"/{engine.run_id}.jsonl: No space left on device")
+    assert warned.warning.message.endswith("/short.jsonl: No space left on device")
     kept = [journal.read(file) for file in state.glob("*")]
     assert kept == ([RUN[:before]] if before else [])
 
