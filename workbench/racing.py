@@ -58,6 +58,7 @@ class Race:
         self._emit = context.emit
         self._telemetry = context.telemetry
         self._until_s = until_s  # of this row, on the run's clock
+        self._end_s = end_s  # of all rows
         self._decide = plan.decides
         self._preparation = Preparation(plan, context, until_s=until_s, end_s=end_s)
         self._pace = Pace(plan, context.control.now, until_s=until_s, end_s=end_s)
@@ -164,11 +165,14 @@ class Race:
 
     def _first_round_s(self) -> float:
         """What it takes to prepare one more and to measure at least once whom there is, before the
-        first round: else a row's whole share may go into preparing.  Two there must be."""
-        if self._number or len(self._active) < 2:
+        first round: else a row's whole share may go into preparing.  For a second one, without
+        whom there is no race, what the rows after this one have counts as well."""
+        if self._number or not self._active:
             return 0.0
         turns_s = sum(self._pace.turn_s(runner, self._active) for runner in self._active)
-        return self._preparation.longest_s + turns_s
+        if len(self._active) > 1:
+            return self._preparation.longest_s + turns_s
+        return self._preparation.longest_s + 2 * turns_s - (self._end_s - self._until_s)
 
     def _enter_safe_ones(self, cases: Sequence[Case]) -> None:
         """Those whose precision is only emulated here wait for the others to be decided: preparing

@@ -116,7 +116,10 @@ class Worker:
         try:
             task.activate()
             accuracy = task.check()
-            warmed = warm_up(task, latency=latency, seconds=warm_up_s)
+            if from_start and seconds[FIRST] >= warm_up_s:
+                warmed = WarmedUp(0, 0.0, seconds[FIRST], seconds[FIRST], False, 1)
+            else:
+                warmed = warm_up(task, latency=latency, seconds=warm_up_s)
             if from_start:
                 seconds = self._with_what_comes_once(seconds, setup.seconds, warmed.first_s)
                 warmed.first_s = seconds.pop(FIRST)

@@ -197,7 +197,7 @@ def test_what_a_process_loads_once_counts_for_every_case_of_a_row_about_its_star
     own = Worker("numpy", "cpu")
     fields = {"workload": "loading", "device": "cpu", "backend": "numpy", "precision": "fp32"}
     one, other = (
-        own.prepare({**fields, "threads": n}, 0, False, 0.001, 1 << 20, {}, True) for n in (1, 2)
+        own.prepare({**fields, "threads": n}, 0, False, 1.0, 1 << 20, {}, True) for n in (1, 2)
     )
     assert one["setup"] == {"build_s": 1.5}
     assert one["warmup"]["first_s"] == 0.9

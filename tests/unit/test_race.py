@@ -229,3 +229,11 @@ def test_what_was_seen_once_bounds_what_rounds_can_tell() -> None:
     plain = race.ratio_between(dict(one), dict(other))
     assert plain.low > 1.1
     assert not race.is_exhausted(plain)
+
+
+def test_looking_again_does_not_widen_what_was_seen_once() -> None:
+    one, other = started([1.01, 1.0, 1.02, 1.01] * 5, 0.1), started([1.0] * 20, 0.1)
+    late = race.decisive_ratio(one, other)
+    assert race.is_exhausted(late)
+    assert race.settled(late)
+    assert race.is_close(late)

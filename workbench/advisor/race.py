@@ -59,7 +59,8 @@ def ratio_between(first: ByRound, second: ByRound, confidence: float = 0.95) -> 
     if ratio is None:
         return None
     spread = _spread(first, second)
-    return replace(ratio.widened(math.hypot(RUN_TO_RUN, spread), confidence), spread=spread)
+    # A start-up is looked at once, however often the rounds are: at 95 % throughout.
+    return replace(ratio.widened(RUN_TO_RUN, confidence).widened(spread), spread=spread)
 
 
 def _spread(first: ByRound, second: ByRound) -> float:
