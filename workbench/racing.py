@@ -164,15 +164,15 @@ class Race:
                 self._active.append(runner)
 
     def _first_round_s(self) -> float:
-        """What it takes to prepare one more and to measure at least once whom there is, before the
-        first round: else a row's whole share may go into preparing.  For a second one, without
-        whom there is no race, what the rows after this one have counts as well."""
+        """What it takes to measure at least once whom there is, before the first round: else the
+        whole share may go into preparing.  For a second one, without whom there is no race, what
+        the rows after this one have counts as well."""
         if self._number or not self._active:
             return 0.0
         turns_s = sum(self._pace.turn_s(runner, self._active) for runner in self._active)
         if len(self._active) > 1:
-            return self._preparation.longest_s + turns_s
-        return self._preparation.longest_s + 2 * turns_s - (self._end_s - self._until_s)
+            return turns_s
+        return 2 * turns_s - (self._end_s - self._until_s)
 
     def _enter_safe_ones(self, cases: Sequence[Case]) -> None:
         """Those whose precision is only emulated here wait for the others to be decided: preparing

@@ -125,7 +125,7 @@ def test_over_the_limit_it_cannot_be_recommended() -> None:
     text = told(fast)
     assert "Its error is 5.0%: above the limit of 2.0%, so it cannot be recommended." in text
     fast.accuracy = accuracy(0.05, ("boxes", 0.01), ("scores", 0.05))
-    assert "5.00%, worst in output scores: above" in told(fast)
+    assert "5.0%, worst in output scores: above" in told(fast)
     fast.accuracy = accuracy(0.25, metric="disagreement")
     assert "Its disagreement is 25.0%: above the limit of 10.0%" in told(fast, limit=0.1)
 

@@ -135,8 +135,7 @@ def test_preparing_leaves_time_for_a_round_of_each_kind_of_device() -> None:
     steps = {A: 0.1, B: 0.1, C: 0.1, gpu: 0.1, other: 0.1}
     report, _, _ = race(steps, budget_s=9.0, end_s=60.0, workers=Slow)
     measured = {c for c in steps if report.contenders[c.id].blocks}
-    assert measured == {A, gpu, B}
-    assert len(rounds(report, gpu)) >= 3
+    assert measured == {A, gpu, B, other}
 
 
 def test_a_verdict_says_who_had_no_turn() -> None:
