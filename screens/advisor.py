@@ -44,8 +44,9 @@ class AdvisorScreen(ViewScreen):
         bar = self.query_one(FilterBar)
         known = [session.report.rows[name] for name in session.figures.walk()]
         rows = [row for row in known if row.plan.of is None]
+        gpu = has_gpu(rows)
         lines = [
-            advisor_line(row, session, gpu=has_gpu(rows))
+            advisor_line(row, session, gpu=gpu)
             for row in rows
             if bar.accepts(
                 row.plan.title, row.plan.scenario, *(c.case.label for c in row.contenders)

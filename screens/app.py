@@ -305,19 +305,18 @@ def run_tui(
     *,
     start: bool = True,
     replay: bool = False,
-    output: Callable[[Report], None] | None = None,
+    finish: Callable[[Report, int], int] | None = None,
 ) -> int:
     """Show runs until the user leaves, and return the exit code.
 
     `feed_factory` starts what is asked: at first `request`, later what the user puts together.
     Once the terminal is itself again, the answers of the last run, if one began, go to stdout,
-    unless it is a replay, and `output` gets its report.
+    unless it is a replay, and `finish` gets its report and the code, and may change that.
     """
     app = WorkbenchApp(feed_factory, request, start=start, replay=replay)
     app.run()
     report = app.session.report
     if not replay and (told := summary(app.session, shutil.get_terminal_size().columns)):
         sys.stdout.write(f"{told}\n")
-    if output is not None and report.started is not None:
-        output(report)
-    return app.return_code or 0
+    code = app.return_code or 0
+    return code if finish is None or report.started is None else finish(report, code)

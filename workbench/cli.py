@@ -221,14 +221,12 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     found, _ = machine.detect()
     if not as_json and not plain and count is None and in_terminal():
         sys.exit(show_watch(found, every_s=every_s))
-    try:
+    with suppress(KeyboardInterrupt):  # the way to end it
         if not as_json:
             click.echo("\n".join(header(found)))
         for look in islice(looks(found, every_s=every_s), count):
             text = encode(look).decode() if as_json else line(look)
             click.echo(text)
-    except KeyboardInterrupt:
-        pass  # the way to end it
 
 
 @cli.command(

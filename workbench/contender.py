@@ -112,7 +112,8 @@ class Contender:
 
     def rounds(self) -> Rounds:
         """One value per round under the row's objective: what the race compares."""
-        fixed_s = self.fixed_s
+        from_start = self.objective == "time_to_result"
+        fixed_s = self.fixed_s if from_start else 0.0  # it sorts every sample
         values = {
             block.round: block_value(
                 self.objective,
@@ -125,7 +126,7 @@ class Contender:
             for block in self.blocks
         }
         found = Rounds({number: each for number, each in values.items() if each is not None})
-        if self.objective == "time_to_result" and found:
+        if from_start and found:
             found.spread = START_UP_SPREAD * fixed_s / stats.median(list(found.values()))
             found.origin = self.case.process
         return found

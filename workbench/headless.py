@@ -67,8 +67,8 @@ def unwritten(output: Path | None, error: OSError, report: Report, code: int) ->
     if output is None:
         let_go(sys.stdout)
     run = report.started.id if report.started else ""
-    kept = (journal.runs_folder() / f"{run}.jsonl").is_file()
-    where = f"the run is kept: `workbench open {run} --json`" if kept else "the run is not kept"
+    kept = f"the run is kept: `workbench open {run} --json`"
+    where = kept if journal.is_kept(run) else "the run is not kept"
     say(f"workbench: {output or 'stdout'} cannot be written: {error.strerror}; {where}")
     return code if code == CUT_SHORT else FAILED
 

@@ -35,6 +35,11 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
+def is_kept(run_id: str) -> bool:
+    """Whether `workbench open` finds the run."""
+    return (runs_folder() / f"{run_id}.jsonl").is_file()
+
+
 def no_journal(outcome: str, path: object, error: OSError) -> Warning:
     """The warning of a run that is not kept, or not wholly."""
     remedy = "point XDG_STATE_HOME at a folder you may write to, with space on its disk"

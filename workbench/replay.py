@@ -14,15 +14,14 @@ from .advisor.course import CUT_SHORT
 from .advisor.facts import Course
 from .advisor.objective import OBJECTIVES
 from .advisor.whatif import alone
-from .contender import ENERGY
+from .contender import ENDED, ENERGY
 from .document import BlockShape, Document, Measurement, Reason, SetupTimes, Verdict
 from .lab.facts import ModelReport
 from .printable import printable_json
 from .report import Report
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
-STATUSES = ("ok", "skipped", "failed", "cancelled")
-LONGEST_S = 1e8  # of a sample
+LONGEST_S = 1e8  # of a sample or a set-up
 OUT_OF_TIME = "budget"  # of who was measured and then ran out of time: it was not sent away
 
 
@@ -80,8 +79,8 @@ def _contradictions(document: Document) -> Iterator[str]:
         at, counted = f"measurements[{place}]", sum(block.n for block in m.blocks)
         if m.id != m.case.id:
             yield f"{at}.id is {m.id!r}, its case is {m.case.id!r}"
-        if m.status not in STATUSES:
-            yield f"{at}.status is {m.status!r}, not one of {', '.join(STATUSES)}"
+        if m.status not in ENDED:
+            yield f"{at}.status is {m.status!r}, not one of {', '.join(ENDED)}"
         if any(block.n < 1 for block in m.blocks) or counted != len(m.samples_s):
             yield f"{at}: its blocks count {counted} samples, samples_s holds {len(m.samples_s)}"
     ids = {m.id for m in document.measurements}

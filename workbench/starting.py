@@ -95,22 +95,19 @@ def show_live(request: Request, output: Path | None) -> int:
     from screens.feed import EngineFeed  # noqa: TID251
 
     from .headless import save
-    from .journal import runs_folder
-
-    reports: list[Report] = []
+    from .journal import is_kept
 
     def engine(asked: Request) -> EngineFeed:
         argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
         return EngineFeed(argv)
 
-    code = run_tui(engine, request, output=reports.append)
-    for report in reports:
+    def finish(report: Report, code: int) -> int:
         run = report.started.id if report.started is not None else ""
-        if (runs_folder() / f"{run}.jsonl").is_file():
+        if is_kept(run):
             sys.stdout.write(f"kept: workbench open {run}\n")
-        if output is not None:
-            code = save(output, report, code)
-    return code
+        return code if output is None else save(output, report, code)
+
+    return run_tui(engine, request, finish=finish)
 
 
 def show_replay(events: list[AnyEvent]) -> int:

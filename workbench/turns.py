@@ -28,20 +28,14 @@ class Turns:
         self._plan = plan
         self._preparation = preparation
         self._pace = pace
-        self._pool = context.pool
-        self._control = context.control
-        self._report = context.report
-        self._emit = context.emit
-        self._speeds = context.speeds
-        self._overhead = context.overhead
-        self._telemetry = context.telemetry
+        self._run = context
         self._energy = EnergyMeter()
 
     def take(self, runner: Runner, number: int, field: Collection[Runner]) -> bool:
         """The block of one contender in round `number`, beside the others of `field`; False, with
         the reason in the report, if it is out."""
         try:
-            if runner.generation != self._pool.generation.get(runner.key, 0):
+            if runner.generation != self._run.pool.generation.get(runner.key, 0):
                 # Its worker died under another case: this one goes on in a fresh worker.
                 # Of a row of which nothing is known yet somebody is measured, whatever is left.
                 need_s = 0.0 if self._is_anything_known() else -math.inf
@@ -55,7 +49,7 @@ class Turns:
             return False
         result = answer.result
         figures = result["figures"] | self._energy.figures(result["samples_s"])
-        speed = self._speeds.get(runner.case.device, 1.0)
+        speed = self._run.speeds.get(runner.case.device, 1.0)
         samples = [value / speed for value in result["samples_s"]]
         try:
             stats.require_finite(samples)
@@ -66,12 +60,12 @@ class Turns:
             return False
         runner.step_s = stats.median(result["samples_s"])
         runner.lead_in_s = sum(result["lead_in_s"]) * runner.iterations
-        now = self._control.now() - result["after_s"]
+        now = self._run.control.now() - result["after_s"]
         took_s = sum(result["samples_s"]) * runner.iterations
-        self._telemetry.measured(runner.case.id, runner.case.device, now - took_s, now)
-        self._emit(
+        self._run.telemetry.measured(runner.case.id, runner.case.device, now - took_s, now)
+        self._run.emit(
             ev.BlockMeasured(
-                at_s=self._control.now(),
+                at_s=self._run.control.now(),
                 case=runner.case.id,
                 scenario=self._plan.scenario.id,
                 round=number,
@@ -88,11 +82,11 @@ class Turns:
         return True
 
     def _is_anything_known(self) -> bool:
-        return any(self._report.contenders[case.id].blocks for case in self._plan.cases)
+        return any(self._run.report.contenders[case.id].blocks for case in self._plan.cases)
 
     def _impossible(self, runner: Runner) -> Reason | None:
         """A rate that this device cannot reach is an error, not a result."""
-        contender, machine = self._report.contenders[runner.case.id], self._report.machine
+        contender, machine = self._run.report.contenders[runner.case.id], self._run.report.machine
         if machine is None or not contender.work.flops:
             return None
         rate = contender.work.flops / stats.median(contender.samples_s)
@@ -107,8 +101,8 @@ class Turns:
     def _ask_block(self, runner: Runner, field: Collection[Runner]) -> Answer | None:
         """A block that no pause or sleep has touched; None if every attempt was."""
         for _ in range(3):
-            with self._overhead.measuring(), self._energy.around(runner.case.device):
-                answer = self._pool.ask(
+            with self._run.overhead.measuring(), self._energy.around(runner.case.device):
+                answer = self._run.pool.ask(
                     runner.key,
                     self._preparation.deadline(10.0 + 20 * self._pace.turn_s(runner, field)),
                     op="block",
@@ -119,9 +113,9 @@ class Turns:
                 )
             if not answer.interrupted and not answer.result["gap"]:
                 return answer
-            self._emit(
+            self._run.emit(
                 ev.BlockDiscarded(
-                    at_s=self._control.now(),
+                    at_s=self._run.control.now(),
                     case=runner.case.id,
                     reason=Reason("suspended", "the block spanned a pause or a suspend"),
                 )

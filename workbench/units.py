@@ -114,6 +114,11 @@ def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:
     return "  ".join(part for part in ratio_parts(value, interval) if part)
 
 
+def share(value: float) -> str:
+    """An error: `1.0%`; below a thousandth as a figure, `2e-6`."""
+    return f"{value:.1%}" if value >= 1e-3 else figure(value)
+
+
 def percent(share: float) -> str:
     """`0.8 %`, `12 %`, `71 %` of a share between 0 and 1."""
     value = share * 100

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 from builders import context, scenario
+from test_racing import Nothing
 
 from workbench import events as ev
 from workbench.advisor.scenarios import Size
 from workbench.advisor.verdict import decide
 from workbench.context import SLACK_S
-from workbench.contract import Case, Setup, Task, Work, Workload
+from workbench.contract import Case, Work
 from workbench.crossings import Crossings
 from workbench.document import AccuracyResult, Warning
 from workbench.plan import RowPlan, planned
@@ -26,18 +27,11 @@ INT8 = Case("work", "cpu", "torch", "int8", threads=8, batch=2, quantization="st
 StepOf = Callable[[Case], float]
 
 
-class Growing(Workload):
-    name = "work"
-    title = "Work"
-    teaches = "Nothing."
-
+class Growing(Nothing):
     def work(self, case: Case) -> Work:
         if case.batch == self.refuses:
             raise ValueError("it has no such size")
         return Work(None, None, float(case.batch or 1), "samples", 0.0)
-
-    def prepare(self, case: Case, setup: Setup) -> Task:
-        raise NotImplementedError
 
     def __init__(self, refuses: int | None = None) -> None:
         self.refuses = refuses

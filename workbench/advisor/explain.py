@@ -309,15 +309,12 @@ def over_text(contender: Contender, scenario: Scenario) -> str:
     """How far it is above the error limit, as a predicate."""
     accuracy = contender.accuracy
     assert accuracy is not None  # noqa: S101 - above a limit is only who was checked
-    off = f"is {share(accuracy.value)} off the reference"
+    off = f"is {units.share(accuracy.value)} off the reference"
     if accuracy.metric == "disagreement":
-        off = f"has {share(accuracy.value)} of its largest entries elsewhere than the reference"
-    return f"{off}, above the limit of {share(scenario.max_error or 0.0)}"
-
-
-def share(value: float) -> str:
-    """`1.0%`; below a thousandth as a figure, `2e-6`."""
-    return f"{value:.1%}" if value >= 1e-3 else units.figure(value)
+        off = (
+            f"has {units.share(accuracy.value)} of its largest entries elsewhere than the reference"
+        )
+    return f"{off}, above the limit of {units.share(scenario.max_error or 0.0)}"
 
 
 def _error(contender: Contender) -> tuple[float, str]:

@@ -11,7 +11,7 @@ from ..measure.statistics import Ratio
 from ..refusals import REDUCED
 from . import race
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
-from .explain import Evidence, as_sentence, better, share, short, times
+from .explain import Evidence, as_sentence, better, short, times
 from .facts import LOOK_FOR_CROSSOVER
 
 LARGEST_BATCH = 256
@@ -57,7 +57,7 @@ def _for_who_is_missing(found: Evidence) -> Iterator[str]:
         yield _larger_budget(found)
     if over := [c.accuracy.value for c in found.over_limit if c in lost and c.accuracy]:
         yield (
-            f"if an error of {share(min(over))} is acceptable to the job, raise its limit; "
+            f"if an error of {units.share(min(over))} is acceptable to the job, raise its limit; "
             "otherwise race a precision with a smaller error"
         )
     yield from (c.reason.hint for c in lost if c.reason is not None and c.reason.hint)
@@ -131,7 +131,7 @@ def _for_precision(found: Evidence) -> Iterator[str]:
         if gain > 1 + race.TOLERANCE and other.accuracy is not None:
             yield (
                 f"{short(other.case)} is {gain:.2f}x {better(found.scenario)}: raise the error "
-                f"limit only if {share(other.accuracy.value)} is acceptable to the job"
+                f"limit only if {units.share(other.accuracy.value)} is acceptable to the job"
             )
     roof = roof_of(found, pick)
     limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_ROOF
@@ -161,8 +161,8 @@ def _for_accuracy(pick: Contender, found: Evidence) -> Iterator[str]:
         ratio, other = min(exact, key=lambda each: (each[0].value, each[1].case.id))
         error = units.figure(other.accuracy.value) if other.accuracy else ""
         yield (
-            f"should {share(accuracy.value)} of error be too much, {short(other.case)} has {error} "
-            f"and takes {times(ratio)} the {TAKEN.get(pick.objective, 'time')}"
+            f"should {units.share(accuracy.value)} of error be too much, {short(other.case)} has "
+            f"{error} and takes {times(ratio)} the {TAKEN.get(pick.objective, 'time')}"
         )
 
 

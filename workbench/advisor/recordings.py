@@ -22,14 +22,14 @@ from .. import journal, replay
 from ..assets import path as asset
 from ..contract import is_simulated
 from ..document import Document, Machine, Measurement, Warning
+from ..replay import LONGEST_S
 from ..report import Report
 from ..request import UsageError
 from ..toml_file import shown as clean  # what another machine wrote reaches the terminal
 from .whatif import devices_by_name
 
 MOST_BYTES = 64 << 20
-LONGEST_S = 1e8  # of a step or a set-up: beyond it, as below SHORTEST_S, is no measurement
-SHORTEST_S = 1e-10
+SHORTEST_S = 1e-10  # of a step: below it, as beyond LONGEST_S, is no measurement
 RECORD = "workbench advise --all --thorough --crossover --output"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from .. import units
 from ..contender import Block, Contender
 from ..document import Cpu, Reason
 from ..machine.isa import lacking
@@ -12,7 +13,6 @@ from ..measure import statistics as stats
 from ..refusals import REDUCED, slower_precision
 from . import race
 from .course import name_of
-from .explain import share
 from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 from .objective import OF_A_STEP
 from .scenarios import Scenario
@@ -63,7 +63,7 @@ def inadmissible(contenders: Iterable[Contender], scenario: Scenario) -> Iterato
             yield Leaving(contender, Reason("not_counted", why, "choose another objective"))
             continue
         if exceeds_error_limit(contender, scenario):
-            text = f"its error is above the limit of {share(scenario.max_error or 0.0)}"
+            text = f"its error is above the limit of {units.share(scenario.max_error or 0.0)}"
             yield Leaving(contender, Reason("error_limit", text))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from .. import units
-from ..advisor.explain import share, short, times
+from ..advisor.explain import short, times
 from ..advisor.race import ratio_between, relative
 from ..contender import Contender
 from ..document import Cpu
@@ -146,8 +146,8 @@ def _too_far_off(contender: Contender, known: Evidence) -> Iterator[str]:
     where = f", worst in output {worst.name}" if worst and len(accuracy.outputs) > 1 else ""
     what = "error" if accuracy.metric == "relative_error" else "disagreement"
     yield (
-        f"Its {what} is {share(accuracy.value)}{where}: above the limit of {share(known.limit)}, "
-        "so it cannot be recommended."
+        f"Its {what} is {units.share(accuracy.value)}{where}: above the limit of "
+        f"{units.share(known.limit)}, so it cannot be recommended."
     )
 
 

@@ -135,7 +135,7 @@ def _ask_psutil(cpu: Cpu) -> Cpu:
 
     try:
         clock = psutil.cpu_freq()
-    except (OSError, RuntimeError, NotImplementedError, AttributeError):
+    except (OSError, RuntimeError, AttributeError):
         clock = None  # psutil raises or lacks the function where the system does not tell
     return msgspec.structs.replace(
         cpu,
