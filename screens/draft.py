@@ -11,11 +11,12 @@ import msgspec
 
 from workbench import catalog
 from workbench.advisor import scenarios
-from workbench.advisor.scenarios import ScenarioError
 from workbench.contract import BACKENDS, PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.document import Machine
 from workbench.plan import RowPlan, fill_cases, resolve
-from workbench.request import Request, UsageError, fake_devices, whole_numbers, words
+from workbench.planning.scenario import ScenarioError
+from workbench.planning.usage import UsageError
+from workbench.request import Request, fake_devices, whole_numbers, words
 
 SCENARIOS = ""  # where else the name of a workload stands
 OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")  # kept as given

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench import events as ev
-from workbench.advisor.scenarios import Scenario
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, OutputAccuracy, Work
 from workbench.document import (
@@ -25,6 +24,7 @@ from workbench.document import (
 )
 from workbench.lab.explain import Evidence, explain
 from workbench.lab.facts import Advice, Built, Form, ModelFacts, Port, Saved
+from workbench.planning.scenario import Scenario
 from workbench.report import Report
 
 FILE = "mobilenet_v2.onnx"

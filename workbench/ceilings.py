@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 
 from . import catalog, journal
-from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import Case, ParameterValue, kind_of
 from .document import Ceilings, DeviceCeilings, Machine, Software
 from .measure.statistics import quantile
 from .plan import RowPlan
+from .planning.scenario import Scenario
 from .refusals import most_ops_per_s
 from .report import Report
 

@@ -17,7 +17,6 @@ import click
 import msgspec
 
 from . import __version__, catalog
-from .advisor.scenarios import ScenarioError
 from .contract import WorkloadError
 from .events import encode
 from .journal import JournalError
@@ -30,7 +29,9 @@ from .options import (
     scenario_options,
 )
 from .outcome import CUT_SHORT, FAILED, USAGE
-from .request import Request, UsageError
+from .planning.scenario import ScenarioError
+from .planning.usage import UsageError
+from .request import Request
 from .starting import (
     all_gpus_report,
     check_python,

@@ -16,7 +16,6 @@ from . import events as ev
 from .advisor import crossover, next_size, race
 from .advisor.crossover import Measured
 from .advisor.limits import is_admissible, uncounted
-from .advisor.scenarios import Size
 from .contender import Contender
 from .context import RunContext
 from .contract import Case, WorkloadError
@@ -24,6 +23,7 @@ from .document import Warning
 from .measure.statistics import median
 from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
 from .plan import RowPlan, point_name
+from .planning.scenario import Size
 from .preparation import worker_key
 from .worker_process import WorkerKey
 

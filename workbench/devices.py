@@ -10,7 +10,8 @@ import msgspec
 from .document import Gpu, Machine, Software
 from .machine import detect
 from .plan import RowPlan
-from .request import NAME_PYTHON, Request, UsageError, fake_devices
+from .planning.usage import UsageError
+from .request import NAME_PYTHON, Request, fake_devices
 from .worker_process import WorkerKey
 from .workers import Pool, WorkerFailed
 

@@ -32,10 +32,10 @@ from .hardware import Nvml as Nvml
 from .hardware import Os as Os
 from .hardware import Package as Package
 from .hardware import Pcie as Pcie
-from .hardware import Reason as Reason
 from .hardware import Software as Software
-from .hardware import Warning as Warning
 from .lab.facts import ModelReport
+from .records.reason import Reason as Reason
+from .records.reason import Warning as Warning
 
 SCHEMA_VERSION = 1
 

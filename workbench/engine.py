@@ -41,11 +41,12 @@ from .machine import hardware_warnings
 from .outcome import exit_code
 from .overhead import OverheadMeter
 from .plan import RowPlan, fill_cases, planned
+from .planning.usage import UsageError
 from .prices import unused_prices
 from .profiling import PROFILED_STEPS, Profiling, why_unprofiled
 from .racing import Race
 from .report import Report
-from .request import Request, UsageError
+from .request import Request
 from .staff import make_pool
 from .stream import EventStream
 from .telemetry import MachineTelemetry

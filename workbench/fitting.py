@@ -14,8 +14,8 @@ from .context import SLACK_S, RunContext
 from .contract import Case
 from .document import BatchAttempt, LargestBatch, Machine, Reason
 from .plan import RowPlan
+from .planning.usage import UsageError
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
-from .request import UsageError
 from .workers import WorkerFailed
 
 CLOSE = 1.05  # the largest that fits is known to this factor

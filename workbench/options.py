@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from .lab.question import OBJECTIVES, ModelQuestion
-from .request import UsageError, whole_numbers
+from .planning.usage import UsageError
+from .request import whole_numbers
 
 F = TypeVar("F", bound=Callable[..., Any])
 

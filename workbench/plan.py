@@ -18,12 +18,13 @@ from . import catalog, values
 from . import events as ev
 from .advisor.chosen import by_default, check_countable
 from .advisor.facts import WhatIf
-from .advisor.scenarios import Scenario
 from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .document import Machine
+from .planning.scenario import Scenario
+from .planning.usage import UsageError, unknown
 from .prices import given_prices
-from .request import Request, UsageError, check, check_batches, unknown
+from .request import Request, check, check_batches
 from .threads import thread_counts
 
 MOST_ROWS = 512

@@ -11,11 +11,11 @@ import msgspec
 
 from . import events as ev
 from . import refusals
-from .advisor.scenarios import Scenario
 from .context import GRACE_S, RunContext
 from .contract import DEFAULT_CACHE_BYTES, Case
 from .document import AccuracyResult, Reason, SetupTimes, WarmUp
 from .plan import RowPlan
+from .planning.scenario import Scenario
 from .worker_process import WorkerKey
 from .workers import WorkerFailed
 

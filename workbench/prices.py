@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from .contract import kind_of
-from .hardware import Warning
-from .request import UsageError, check_device, unknown
+from .planning.usage import UsageError, unknown
+from .records.reason import Warning
+from .request import check_device
 from .toml_file import TomlError, read
 
 LEAST, MOST = 1e-6, 1e9  # per hour; beyond them it is a slip, and products leave the floats

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .contract import BACKENDS, PRECISIONS, is_simulated
 from .lab.question import ModelQuestion
+from .planning.usage import MOST_BATCH, MOST_THREADS, UsageError, unknown
 from .values import numbers
 
 DEFAULT_BUDGET_S = 60.0
@@ -17,14 +17,8 @@ MODEL_BUDGET_S = 30.0
 LONGEST_BUDGET_S = 86_400.0
 ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # of `run --all`
 ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # of `advise --all`
-MOST_THREADS = 4096
 NAME_PYTHON = "name the Python interpreter of an environment, such as .venv/bin/python"
-MOST_BATCH = 1_000_000
 SLOWEST, FASTEST = 1e-3, 1e4  # of simulated GPUs, as times this CPU: beyond, no step is one
-
-
-class UsageError(Exception):
-    """The request cannot be met as it stands; one line that names the valid choices."""
 
 
 @dataclass(frozen=True)
@@ -125,14 +119,6 @@ class Request:
             for text in texts:
                 found += [] if text is None else [name, text]
         return found
-
-
-def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
-    """`unknown workload 'matmull'; did you mean matmul? Choices: ...`."""
-    listed = list(choices)
-    close = difflib.get_close_matches(given, listed, n=1)
-    hint = f"; did you mean {close[0]}?" if close else "."
-    return UsageError(f"unknown {noun} {given!r}{hint} Choices: {', '.join(listed)}")
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:

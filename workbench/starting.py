@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .request import NAME_PYTHON, Request, UsageError, words
+from .planning.usage import UsageError
+from .request import NAME_PYTHON, Request, words
 
 if TYPE_CHECKING:
     from .document import Machine

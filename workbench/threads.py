@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .advisor.scenarios import Scenario
 from .document import Machine, Warning
-from .request import Request, UsageError
+from .planning.scenario import Scenario
+from .planning.usage import UsageError
+from .request import Request
 
 
 def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:

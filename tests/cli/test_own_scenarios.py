@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from workbench.advisor import scenarios
+from workbench.planning.scenario import Limits, Scenario
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "advisor.md"
 BROKEN = """
@@ -39,7 +40,7 @@ def test_the_documented_file_is_right_and_uses_every_part(example: Path) -> None
     assert row.quickened().params == {"width": 64}
 
 
-def vars_of(limits: scenarios.Limits) -> list[object]:
+def vars_of(limits: Limits) -> list[object]:
     return [getattr(limits, name) for name in limits.__struct_fields__]
 
 
@@ -71,7 +72,7 @@ def test_ones_own_are_listed_with_all_their_fields(cli, example: Path) -> None:
     assert "on request" in listed.stdout
     rows = json.loads(cli("list", "--scenarios", str(example), "--json").stdout)["scenarios"]
     own = next(row for row in rows if row["id"] == "ranking")
-    assert set(own) == set(scenarios.Scenario.__struct_fields__)
+    assert set(own) == set(Scenario.__struct_fields__)
 
 
 def test_a_budget_too_small_for_one_block_is_unknown_with_the_reason(cli) -> None:

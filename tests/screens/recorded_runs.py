@@ -11,16 +11,17 @@ from recorded_scenarios import SCENARIOS, Entry, Scenario
 from recorder import ROUNDS, Recorder
 
 from workbench import events as ev
-from workbench.advisor import scenarios
 from workbench.advisor.crossover import Measured, conclude
 from workbench.advisor.facts import WhatIf
 from workbench.advisor.verdict import decide
 from workbench.document import BatchAttempt, LargestBatch, OperatorShare, Reason, Trace
+from workbench.planning.scenario import Scenario as PlannedScenario
+from workbench.planning.scenario import Size
 from workbench.report import Report
 
 SIZES = (64, 4096, 512, 128, 1024, 256, 2048)  # coarse to fine, as the engine goes
 PRICES = {"cpu": 0.1, "gpu": 2.99}
-PRODUCTS = scenarios.Scenario(
+PRODUCTS = PlannedScenario(
     id="floating_point",
     title="Matrix product",
     question="Which?",
@@ -29,7 +30,7 @@ PRODUCTS = scenarios.Scenario(
     objective="throughput",
     precisions=("fp32", "bf16"),
     max_error=0.01,
-    size=scenarios.Size("n", 64, 1024),
+    size=Size("n", 64, 1024),
 )
 ELSEWHERE = WhatIf(
     device="b200",

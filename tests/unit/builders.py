@@ -10,7 +10,6 @@ import recorded_model
 
 from workbench import events as ev
 from workbench.advisor.facts import Crossover, CrossoverPoint
-from workbench.advisor.scenarios import Scenario
 from workbench.advisor.verdict import decide
 from workbench.context import Listener, RunContext
 from workbench.contract import Case, Work
@@ -40,6 +39,7 @@ from workbench.document import (
 )
 from workbench.lab.facts import Advice
 from workbench.overhead import OverheadMeter
+from workbench.planning.scenario import Scenario
 from workbench.report import Report
 from workbench.request import Request
 from workbench.telemetry import MachineTelemetry

@@ -8,9 +8,9 @@ import msgspec
 from builders import events
 
 from workbench import events as ev
-from workbench.advisor.scenarios import Scenario
 from workbench.contract import Case
 from workbench.document import SetupTimes, Telemetry
+from workbench.planning.scenario import Scenario
 from workbench.report import Report
 
 

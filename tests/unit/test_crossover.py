@@ -20,10 +20,10 @@ from workbench.advisor.crossover import (
 )
 from workbench.advisor.facts import Crossover
 from workbench.advisor.next_size import entrants, next_value
-from workbench.advisor.scenarios import Size
 from workbench.contender import Block, Contender
 from workbench.contract import Case, Work
 from workbench.document import SetupTimes
+from workbench.planning.scenario import Size
 
 SIZE = Size("batch", 1, 1024)
 CPU = Case("work", "cpu", "torch", "fp32", threads=8)

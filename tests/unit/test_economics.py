@@ -21,10 +21,11 @@ from workbench.contender import ENERGY
 from workbench.document import Reason, Verdict
 from workbench.export.advice import advice_text
 from workbench.plan import fill_cases, planned, resolve
+from workbench.planning.usage import UsageError
 from workbench.prices import LEAST, MOST, given_prices, price_of, unused_prices
 from workbench.replay import events_of
 from workbench.report import Report
-from workbench.request import Request, UsageError
+from workbench.request import Request
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
 RACED = {CPU: steady(0.010), CPU_B: steady(0.012), GPU: steady(0.001)}

@@ -20,9 +20,10 @@ from workbench.document import Document, Reason, Warning
 from workbench.export.json import dump
 from workbench.export.text import run_text
 from workbench.plan import resolve
+from workbench.planning.usage import UsageError
 from workbench.replay import events_of
 from workbench.report import Report
-from workbench.request import Request, UsageError
+from workbench.request import Request
 
 pytestmark = pytest.mark.usefixtures("recordings_folder")
 

@@ -14,8 +14,8 @@ from workbench.contract import Case
 from workbench.control import Cancelled
 from workbench.document import GpuProcess, LargestBatch, Reason
 from workbench.fitting import CLOSE, Fitting, check_alone
+from workbench.planning.usage import UsageError
 from workbench.report import Report
-from workbench.request import UsageError
 from workbench.workers import Answer, WorkerFailed
 
 CASE = Case("job", "cpu", "torch", "fp32", threads=1, batch=8)

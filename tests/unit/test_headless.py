@@ -11,8 +11,8 @@ from builders import eventful
 from workbench import journal
 from workbench.headless import EventWriter, log_writer, save
 from workbench.outcome import CUT_SHORT, FAILED, OK
+from workbench.planning.usage import UsageError
 from workbench.report import Report
-from workbench.request import UsageError
 from workbench.starting import check_output
 
 FULL = Path("/dev/full")  # every write: no space left on device

@@ -10,7 +10,8 @@ from workbench import cli
 from workbench.advisor import scenarios
 from workbench.lab.question import OBJECTIVES, ModelQuestion
 from workbench.plan import resolve
-from workbench.request import Request, UsageError, check
+from workbench.planning.usage import UsageError
+from workbench.request import Request, check
 
 
 def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:

@@ -12,7 +12,7 @@ from workbench import events as ev
 from workbench.lab import lab as labs
 from workbench.lab.child import NOT_USABLE, Refused
 from workbench.lab.facts import Advice
-from workbench.request import UsageError
+from workbench.planning.usage import UsageError
 
 # ------------------------------------------------------------------ the row
 

@@ -9,9 +9,9 @@ from builders import case, events, scenario, steady
 from workbench import events as ev
 from workbench.advisor import standings
 from workbench.advisor.limits import MIB, beyond_limits
-from workbench.advisor.scenarios import Limits, Scenario
 from workbench.advisor.verdict import decide
 from workbench.document import Reason
+from workbench.planning.scenario import Limits, Scenario
 from workbench.racing import worker_key
 from workbench.report import Report
 

@@ -24,9 +24,9 @@ from verdicts import (
 )
 
 from workbench import events as ev
-from workbench.advisor.scenarios import Size
 from workbench.contract import Work
 from workbench.document import Verdict
+from workbench.planning.scenario import Size
 
 
 @pytest.mark.parametrize(

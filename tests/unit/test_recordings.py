@@ -17,8 +17,9 @@ from workbench.advisor.whatif import sentence
 from workbench.document import SetupTimes, Warning
 from workbench.export.json import dump
 from workbench.plan import resolve
+from workbench.planning.usage import UsageError
 from workbench.replay import events_of
-from workbench.request import Request, UsageError
+from workbench.request import Request
 
 pytestmark = pytest.mark.usefixtures("recordings_folder")
 

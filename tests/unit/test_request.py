@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from workbench import cli
 from workbench.contract import Parameter
 from workbench.lab.question import ModelQuestion
-from workbench.request import (
-    Request,
-    UsageError,
-    check,
-    check_device,
-    fake_devices,
-    whole_numbers,
-)
+from workbench.planning.usage import UsageError
+from workbench.request import Request, check, check_device, fake_devices, whole_numbers
 from workbench.request import words as apart
 
 MODEL = ModelQuestion(file="m.onnx")

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workbench.advisor import scenarios
-from workbench.advisor.scenarios import ScenarioError
+from workbench.planning.scenario import Limits, Scenario, ScenarioError
 from workbench.toml_file import MOST_BYTES, TomlError, read, shown
 
 MINIMAL = """\
@@ -45,7 +45,7 @@ def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
     assert row.quickened() == row
     assert row.textbook == ""
     assert (row.threads, row.weight, row.max_error) == (("all",), 1.0, None)
-    assert (row.on_request, row.limits, row.size) == (False, scenarios.Limits(), None)
+    assert (row.on_request, row.limits, row.size) == (False, Limits(), None)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_message_is_one_short_line_whatever_it_quotes() -> None:
     assert len(shown("x" * 10**6)) < 400
 
 
-fields = [*scenarios.Scenario.__struct_fields__, "params.width", "quick.batch", "size.low", "x"]
+fields = [*Scenario.__struct_fields__, "params.width", "quick.batch", "size.low", "x"]
 numbers = st.one_of(st.integers().map(str), st.floats().map(str))
 texts = st.text(max_size=12).map(lambda text: f"'{text}'")
 words = st.sampled_from(["'cpu'", "'fp32'", "'int8'", "'infer_mlp'", "'batch'", "'all'", "true"])

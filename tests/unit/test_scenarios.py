@@ -10,10 +10,10 @@ from builders import machine
 
 from workbench import catalog
 from workbench.advisor import scenarios
-from workbench.advisor.scenarios import Scenario
 from workbench.assets import path as asset
 from workbench.contract import PRECISIONS
 from workbench.plan import fill_cases, resolve
+from workbench.planning.scenario import Quick, Scenario
 from workbench.request import Request
 
 SHIPPED = scenarios.load()
@@ -127,12 +127,12 @@ def test_a_row_without_quick_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_quick_replaces_what_it_names_and_keeps_the_rest() -> None:
-    row = scenarios.Scenario(
+    row = Scenario(
         **{
             **msgspec.structs.asdict(SHIPPED["training"]),
             "params": {"image": 32, "depth": 3},
             "batch": 64,
-            "quick": scenarios.Quick(params={"image": 16}, batch=8),
+            "quick": Quick(params={"image": 16}, batch=8),
         }
     )
     assert (row.quickened().params, row.quickened().batch) == ({"image": 16, "depth": 3}, 8)

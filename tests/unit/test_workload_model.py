@@ -17,7 +17,8 @@ from workbench import catalog, guardian
 from workbench.advisor import scenarios
 from workbench.contract import Setup, Task, WorkloadError
 from workbench.plan import resolve
-from workbench.request import Request, UsageError
+from workbench.planning.usage import UsageError
+from workbench.request import Request
 from workloads import _session
 from workloads.lab import samples
 

@@ -8,11 +8,11 @@ import pytest
 from support import WORKLOADS
 
 from workbench import catalog, control
-from workbench.advisor.scenarios import Scenario, Size
 from workbench.contract import ParameterValue
 from workbench.control import Control
 from workbench.engine import Engine
 from workbench.plan import RowPlan
+from workbench.planning.scenario import Scenario, Size
 from workbench.replay import events_of
 from workbench.report import Report
 from workbench.request import Request

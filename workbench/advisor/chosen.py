@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ..machine.host import package_energy_j
-from ..request import Request, UsageError
-from .scenarios import Scenario
+from ..planning.scenario import Scenario
+from ..planning.usage import UsageError
+from ..request import Request
 
 
 def by_default(

@@ -10,7 +10,8 @@ from ..contender import Block, Contender
 from ..contract import Case, ParameterValue, Work, WorkloadError
 from ..document import Measurement, Reason, Warning
 from ..plan import RowPlan, cases_on
-from ..request import MOST_BATCH, Request
+from ..planning.usage import MOST_BATCH
+from ..request import Request
 from . import race
 from .course import name_of
 from .estimate import Estimate, Point, estimate

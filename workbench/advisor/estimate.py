@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..contract import Work
-from ..hardware import Reason
+from ..records.reason import Reason
 
 LEAST_POINTS = 4  # two to interpolate between, and two that can be held out
 MOST_ERROR = 0.25

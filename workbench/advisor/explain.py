@@ -13,11 +13,11 @@ from ..contender import Contender
 from ..contract import Case
 from ..document import Reason, Warning
 from ..measure.statistics import Ratio, median
+from ..planning.scenario import Scenario
 from ..report import Report, Row
 from . import race
 from .course import SENT_AWAY, is_cut_short
 from .limits import beyond_limits, uncounted
-from .scenarios import Scenario
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step

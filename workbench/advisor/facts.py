@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..hardware import Reason, Warning
+from ..records.reason import Reason, Warning
 
 
 class EqualPrecision(msgspec.Struct, frozen=True):

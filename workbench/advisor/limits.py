@@ -6,9 +6,9 @@ from __future__ import annotations
 from .. import units
 from ..contender import Contender
 from ..measure.statistics import quantile
+from ..planning.scenario import Scenario
 from ..report import Row
 from .objective import OF_A_STEP
-from .scenarios import Scenario
 
 MIB = 1 << 20
 BEST = 0.10  # the quantile of its steps that must keep a limit for a second block

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import pairwise, zip_longest
 
 from ..contender import Contender
+from ..planning.scenario import Size
 from .crossover import GAP, MOST_POINTS, Measured, find_change, leaders
-from .scenarios import Size
 
 CLOSE = 1.2  # sizes nearer than this are one as far as a reader is concerned
 

@@ -22,9 +22,9 @@ from .. import journal, replay
 from ..assets import path as asset
 from ..contract import is_simulated
 from ..document import Document, Machine, Measurement, Warning
+from ..planning.usage import UsageError
 from ..replay import LONGEST_S
 from ..report import Report
-from ..request import UsageError
 from ..toml_file import shown as clean  # what another machine wrote reaches the terminal
 from .whatif import devices_by_name
 

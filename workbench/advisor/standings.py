@@ -10,12 +10,12 @@ from ..contender import Block, Contender
 from ..document import Cpu, Reason
 from ..machine.isa import lacking
 from ..measure import statistics as stats
+from ..planning.scenario import Scenario
 from ..refusals import REDUCED, slower_precision
 from . import race
 from .course import name_of
 from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 from .objective import OF_A_STEP
-from .scenarios import Scenario
 
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10

@@ -12,6 +12,7 @@ from ..contender import Contender
 from ..document import EqualPrecision, Verdict, Warning
 from ..machine import no_gpu
 from ..measure.statistics import Ratio
+from ..planning.scenario import Scenario
 from ..report import Report, Row
 from ..trust import trust_warnings
 from . import economics, race
@@ -21,7 +22,6 @@ from .explain import Evidence, reasons, short, times
 from .limits import is_admissible, is_over_error_limit, only_within
 from .next_best import next_best
 from .payoff import payoffs
-from .scenarios import Scenario
 from .whatif import compared
 
 

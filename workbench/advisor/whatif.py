@@ -10,8 +10,9 @@ import msgspec
 
 from .. import units
 from ..contender import Contender
-from ..hardware import Machine, Reason
+from ..hardware import Machine
 from ..measure import statistics as stats
+from ..records.reason import Reason
 from .course import name_of
 from .facts import WhatIf
 from .objective import SINGLE_STEPS, START_UP_SPREAD

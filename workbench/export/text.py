@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from .. import units
 from ..advisor.course import name_of
 from ..advisor.explain import short
-from ..advisor.scenarios import Scenario
 from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
 from ..document import CudaDriver, Gpu, LargestBatch, Machine, Nvml, Software, Trace, Verdict
 from ..lab.overview import WORKLOAD
 from ..measure import statistics as stats
 from ..measurements import figures_of
+from ..planning.scenario import Scenario
 from ..report import Report, Row
 from ..trust import trust_warnings
 from .advice import advice_text, costs_lines

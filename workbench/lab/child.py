@@ -14,7 +14,8 @@ import msgspec
 from .. import catalog
 from ..control import Control
 from ..document import Reason
-from ..request import Request, UsageError
+from ..planning.usage import UsageError
+from ..request import Request
 from ..worker_process import WorkerKey
 from ..workers import Pool, WorkerFailed
 from .facts import Form, ModelFacts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..hardware import Reason
+from ..records.reason import Reason
 
 
 class Port(msgspec.Struct, frozen=True):

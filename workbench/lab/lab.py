@@ -20,8 +20,9 @@ from ..control import Control
 from ..document import Machine
 from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
+from ..planning.usage import UsageError
 from ..preparation import worker_key
-from ..request import Request, UsageError
+from ..request import Request
 from ..workers import Pool, WorkerFailed
 from .child import Child
 from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts

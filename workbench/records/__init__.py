@@ -1,0 +1,1 @@
+"""Structures without behaviour: what a run reads, measures and decides, as it is written."""
