@@ -30,10 +30,10 @@ from workbench.advisor import race, scenarios  # noqa: E402
 from workbench.advisor.limits import is_admissible  # noqa: E402
 from workbench.contract import kind_of  # noqa: E402
 from workbench.control import Control  # noqa: E402
-from workbench.document import Verdict  # noqa: E402
 from workbench.engine import Engine  # noqa: E402
 from workbench.plan import resolve  # noqa: E402
 from workbench.planning.scenario import Scenario  # noqa: E402
+from workbench.records.verdict import Verdict  # noqa: E402
 from workbench.report import Report  # noqa: E402
 from workbench.request import Request  # noqa: E402
 

@@ -29,8 +29,8 @@ import msgspec
 from mutations import EXTERNAL, mutate, seeds
 
 from workbench import catalog
-from workbench.lab.facts import ModelFacts
 from workbench.lab.recipe import Recipe
+from workbench.records.model import ModelFacts
 from workbench.worker_process import WorkerKey, WorkerProcess
 from workloads.lab.child import Lab
 

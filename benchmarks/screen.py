@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from workbench import events as ev
 from workbench import journal
 from workbench.measure.statistics import median
+from workbench.records import events as ev
 
 SIZE = (40, 120)  # lines, columns
 DEADLINE_S = 120.0

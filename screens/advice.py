@@ -6,7 +6,7 @@ from textual.content import Content
 
 from workbench import sweeps
 from workbench.advisor import crossover, economics, payoff, whatif
-from workbench.document import Verdict
+from workbench.records.verdict import Verdict
 from workbench.report import Report, Row
 
 from .widgets.curve import curve_lines, curve_marks

@@ -18,7 +18,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from workbench.events import AnyEvent, RacePlanned
+from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report import Report
 from workbench.request import Request
 

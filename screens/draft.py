@@ -12,10 +12,10 @@ import msgspec
 from workbench import catalog
 from workbench.advisor import scenarios
 from workbench.contract import BACKENDS, PRECISIONS, Parameter, Workload, WorkloadError
-from workbench.document import Machine
 from workbench.plan import RowPlan, fill_cases, resolve
 from workbench.planning.scenario import ScenarioError
 from workbench.planning.usage import UsageError
+from workbench.records.machine import Machine
 from workbench.request import Request, fake_devices, whole_numbers, words
 
 SCENARIOS = ""  # where else the name of a workload stands

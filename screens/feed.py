@@ -12,8 +12,8 @@ from typing import IO, Protocol
 
 import msgspec
 
-from workbench import events as ev
-from workbench.document import Warning
+from workbench.records import events as ev
+from workbench.records.reason import Warning
 
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
 EXIT_USAGE = 2

@@ -9,17 +9,12 @@ from workbench import sweeps, units
 from workbench.advisor import race
 from workbench.contender import Contender
 from workbench.contract import Case, ParameterValue
-from workbench.document import (
-    CurvePoint,
-    LargestBatch,
-    Machine,
-    Measurement,
-    Sweep,
-    Verdict,
-)
-from workbench.events import CaseDropped
 from workbench.export.curves import value_text
 from workbench.measure.statistics import MIN_PAIRS
+from workbench.records.document import CurvePoint, LargestBatch, Measurement, Sweep
+from workbench.records.events import CaseDropped
+from workbench.records.machine import Machine
+from workbench.records.verdict import Verdict
 from workbench.report import Report, Row
 
 

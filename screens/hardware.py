@@ -8,7 +8,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
-from workbench.document import Ceilings, HostReading, Machine, Software
+from workbench.records.document import Ceilings
+from workbench.records.machine import HostReading, Machine, Software
 
 from . import machine_text as text
 from .base import ViewScreen

@@ -8,9 +8,10 @@ import msgspec
 from textual.content import Content
 
 from workbench import units
-from workbench.document import (
+from workbench.export.ceilings import rows as ceiling_rows
+from workbench.records.document import Ceilings
+from workbench.records.machine import (
     Cache,
-    Ceilings,
     Cpu,
     Gpu,
     GpuReading,
@@ -20,11 +21,9 @@ from workbench.document import (
     Memory,
     Os,
     Pcie,
-    Reason,
     Software,
-    Warning,
 )
-from workbench.export.ceilings import rows as ceiling_rows
+from workbench.records.reason import Reason, Warning
 
 from . import drawing
 from .widgets.text import Fact, fact

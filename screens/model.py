@@ -11,14 +11,7 @@ from workbench.lab.overview import Entry, entries, row_of
 
 from .base import ViewScreen
 from .detail import DetailScreen
-from .model_lines import (
-    answer_lines,
-    code_lines,
-    columns,
-    entry_lines,
-    head_lines,
-    rest_lines,
-)
+from .model_lines import answer_lines, code_lines, columns, entry_lines, head_lines, rest_lines
 from .session import Session
 from .widgets.pane import Pane
 from .widgets.table import Table

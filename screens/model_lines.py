@@ -9,7 +9,6 @@ from textual.content import Content
 
 from workbench import units
 from workbench.contender import Contender
-from workbench.document import Verdict
 from workbench.export.model import (
     RACED,
     TIMES,
@@ -19,7 +18,6 @@ from workbench.export.model import (
     left_out,
     saved_lines,
 )
-from workbench.lab.facts import Explanation, ModelFacts
 from workbench.lab.overview import (
     LESS,
     Entry,
@@ -37,6 +35,8 @@ from workbench.lab.overview import (
     unprofiled,
 )
 from workbench.measure.statistics import median
+from workbench.records.model import Explanation, ModelFacts
+from workbench.records.verdict import Verdict
 from workbench.report import Report, Row
 
 from . import drawing

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from workbench import catalog
 from workbench.contract import WorkloadError
-from workbench.document import Machine
+from workbench.records.machine import Machine
 from workbench.request import Request
 
 from .draft import SCENARIOS, Checked, Draft, Field

@@ -7,16 +7,9 @@ from textual.content import Content
 from workbench import units
 from workbench.contender import Contender
 from workbench.contract import OutputAccuracy
-from workbench.document import (
-    BatchAttempt,
-    EqualPrecision,
-    LargestBatch,
-    Measurement,
-    Telemetry,
-    Trace,
-    Verdict,
-)
 from workbench.lab.overview import brief, error_text, recommendation, row_of
+from workbench.records.document import BatchAttempt, LargestBatch, Measurement, Telemetry, Trace
+from workbench.records.verdict import EqualPrecision, Verdict
 from workbench.report import Report, Row
 
 from .advice import advice_facts

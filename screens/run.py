@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from workbench.contender import Contender
-from workbench.document import Sweep
+from workbench.records.document import Sweep
 from workbench.report import Row
 
 from .base import ViewScreen

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from workbench.events import AnyEvent
 from workbench.lab.overview import row_of
+from workbench.records.events import AnyEvent
 from workbench.report import Report
 
 from .figures import Figures

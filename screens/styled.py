@@ -7,7 +7,8 @@ from textual.content import Content
 from workbench import units
 from workbench.contender import Contender
 from workbench.contract import Case
-from workbench.document import LargestBatch, Verdict
+from workbench.records.document import LargestBatch
+from workbench.records.verdict import Verdict
 from workbench.report import Row
 
 from .figures import Figures, choice_word

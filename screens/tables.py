@@ -9,7 +9,8 @@ from textual.content import Content
 
 from workbench import units
 from workbench.contender import Contender
-from workbench.document import SetupTimes, Verdict
+from workbench.records.document import SetupTimes
+from workbench.records.verdict import Verdict
 from workbench.report import Row
 
 from . import drawing

@@ -17,7 +17,7 @@ from textual.widgets import Footer
 from textual.worker import get_current_worker
 
 from workbench import units
-from workbench.document import Gpu, GpuReading, HostReading, Machine
+from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
 from workbench.watching import Look, looks
 
 from . import drawing

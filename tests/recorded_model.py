@@ -9,22 +9,15 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench import events as ev
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, OutputAccuracy, Work
-from workbench.document import (
-    AccuracyResult,
-    Machine,
-    OperatorShare,
-    Reason,
-    SetupTimes,
-    Software,
-    Tool,
-    WarmUp,
-)
 from workbench.lab.explain import Evidence, explain
-from workbench.lab.facts import Advice, Built, Form, ModelFacts, Port, Saved
 from workbench.planning.scenario import Scenario
+from workbench.records import events as ev
+from workbench.records.document import AccuracyResult, OperatorShare, SetupTimes, Tool, WarmUp
+from workbench.records.machine import Machine, Software
+from workbench.records.model import Advice, Built, Form, ModelFacts, Port, Saved
+from workbench.records.reason import Reason
 from workbench.report import Report
 
 FILE = "mobilenet_v2.onnx"

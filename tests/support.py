@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from workbench import events as ev
+from workbench.records import events as ev
 
 WORKLOADS = Path(__file__).resolve().parent / "fixtures" / "workloads"
 

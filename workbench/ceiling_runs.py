@@ -7,9 +7,10 @@ from collections.abc import Callable
 from . import ceilings, refusals
 from .context import RunContext
 from .contract import is_simulated
-from .document import Ceilings, Machine
 from .plan import RowPlan, gpu_devices
 from .preparation import BUDGET, START_DEADLINE_S, worker_key
+from .records.document import Ceilings
+from .records.machine import Machine
 from .report import Report
 from .request import Request
 from .workers import WorkerFailed

@@ -17,10 +17,11 @@ import msgspec
 from . import catalog, journal
 from .contender import Contender
 from .contract import Case, ParameterValue, kind_of
-from .document import Ceilings, DeviceCeilings, Machine, Software
 from .measure.statistics import quantile
 from .plan import RowPlan
 from .planning.scenario import Scenario
+from .records.document import Ceilings, DeviceCeilings
+from .records.machine import Machine, Software
 from .refusals import most_ops_per_s
 from .report import Report
 

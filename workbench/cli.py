@@ -18,7 +18,6 @@ import msgspec
 
 from . import __version__, catalog
 from .contract import WorkloadError
-from .events import encode
 from .journal import JournalError
 from .options import (
     examples,
@@ -31,6 +30,7 @@ from .options import (
 from .outcome import CUT_SHORT, FAILED, USAGE
 from .planning.scenario import ScenarioError
 from .planning.usage import UsageError
+from .records.events import encode
 from .request import Request
 from .starting import (
     all_gpus_report,
@@ -135,8 +135,8 @@ def detect(python: str | None, as_json: bool) -> None:
     found, software = machine.detect(python)
     warnings = machine.hardware_warnings(found, software)
     if as_json:
-        from .document import SCHEMA_VERSION, Tool
         from .export.json import dump
+        from .records.document import SCHEMA_VERSION, Tool
 
         head = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, "detect")}
         click.echo(dump({**head, "machine": found, "software": software, "warnings": warnings}))
@@ -168,10 +168,10 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from . import ceilings as ceilings_of
     from . import doctor as doctors
     from . import machine
-    from .document import SCHEMA_VERSION, Tool
     from .export.doctor import doctor_text, private_words
     from .export.json import dump
     from .machine.trials import try_packages
+    from .records.document import SCHEMA_VERSION, Tool
 
     check_python(python)
     found, software = machine.detect(python)
@@ -252,10 +252,10 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     from . import ceilings as kept
     from . import machine
     from .datasheets import load as datasheets
-    from .document import SCHEMA_VERSION, Tool
     from .export.ceilings import ceilings_text
     from .export.json import dump
     from .headless import run_quietly
+    from .records.document import SCHEMA_VERSION, Tool
     from .request import check
 
     check_python(options["python"])

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from . import events as ev
 from .advisor.objective import START_UP_SPREAD, block_value, fixed_parts_s
 from .advisor.race import Rounds
 from .contract import Case, Work, is_simulated
-from .document import (
+from .measure import statistics as stats
+from .records import events as ev
+from .records.document import (
     AccuracyResult,
     BlockShape,
     Clocks,
     OperatorShare,
-    Reason,
     SetupTimes,
     Telemetry,
     WarmUp,
 )
-from .measure import statistics as stats
+from .records.reason import Reason
 
 ENERGY = "energy_j"  # the figure of a block that says what one step took
 ENDED = ("ok", "skipped", "failed", "cancelled")

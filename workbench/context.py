@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from . import events as ev
 from .control import Control
 from .overhead import OverheadMeter
+from .records import events as ev
 from .report import Report
 from .request import Request, fake_devices
 from .telemetry import MachineTelemetry

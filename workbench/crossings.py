@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from . import events as ev
 from .advisor import crossover, next_size, race
 from .advisor.crossover import Measured
 from .advisor.limits import is_admissible, uncounted
 from .contender import Contender
 from .context import RunContext
 from .contract import Case, WorkloadError
-from .document import Warning
 from .measure.statistics import median
 from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
 from .plan import RowPlan, point_name
 from .planning.scenario import Size
 from .preparation import worker_key
+from .records import events as ev
+from .records.reason import Warning
 from .worker_process import WorkerKey
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known

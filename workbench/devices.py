@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .document import Gpu, Machine, Software
 from .machine import detect
 from .plan import RowPlan
 from .planning.usage import UsageError
+from .records.machine import Gpu, Machine, Software
 from .request import NAME_PYTHON, Request, fake_devices
 from .worker_process import WorkerKey
 from .workers import Pool, WorkerFailed

@@ -13,11 +13,13 @@ import msgspec
 
 from . import units
 from .datasheets import shortfalls
-from .document import Ceilings, Gpu, Machine, Package, Software, Warning
 from .machine import hardware_warnings
 from .machine.nvml import Links
 from .machine.reasons import ABSENT
 from .machine.trials import Trial
+from .records.document import Ceilings
+from .records.machine import Gpu, Machine, Package, Software
+from .records.reason import Warning
 from .report import Report
 
 OK, WARN, FAIL = "ok", "warn", "fail"

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from . import __version__, catalog, ceiling_runs, ceilings
-from . import events as ev
 from .advisor import elsewhere
 from .advisor.verdict import decide
 from .context import SLACK_S, Listener, RunContext
@@ -20,16 +19,6 @@ from .contract import is_cuda
 from .control import Cancelled, Control
 from .crossings import Crossings
 from .devices import detected, may_know_more, with_those_of_torch
-from .document import (
-    SCHEMA_VERSION,
-    Ceilings,
-    Machine,
-    Overhead,
-    Reason,
-    Tool,
-    Trace,
-    Warning,
-)
 from .export.trace import TraceFile
 from .fitting import Fitting, check_alone
 from .journal import new_run_id
@@ -45,6 +34,10 @@ from .planning.usage import UsageError
 from .prices import unused_prices
 from .profiling import PROFILED_STEPS, Profiling, why_unprofiled
 from .racing import Race
+from .records import events as ev
+from .records.document import SCHEMA_VERSION, Ceilings, Overhead, Tool, Trace
+from .records.machine import Machine
+from .records.reason import Reason, Warning
 from .report import Report
 from .request import Request
 from .staff import make_pool

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from . import events as ev
 from .context import SLACK_S, RunContext
 from .contract import Case
-from .document import BatchAttempt, LargestBatch, Machine, Reason
 from .plan import RowPlan
 from .planning.usage import UsageError
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
+from .records import events as ev
+from .records.document import BatchAttempt, LargestBatch
+from .records.machine import Machine
+from .records.reason import Reason
 from .workers import WorkerFailed
 
 CLOSE = 1.05  # the largest that fits is known to this factor

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import events as ev
 from . import journal
 from .context import Listener
 from .control import Control
@@ -15,6 +14,7 @@ from .export.log import line
 from .export.text import run_text
 from .outcome import CUT_SHORT, FAILED
 from .plan import RowPlan
+from .records import events as ev
 from .report import Report
 from .request import Request
 from .streams import beside_of, let_go, say

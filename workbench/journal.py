@@ -16,9 +16,10 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from . import events as ev
-from .document import SCHEMA_VERSION, Warning
 from .printable import printable_json
+from .records import events as ev
+from .records.document import SCHEMA_VERSION
+from .records.reason import Warning
 
 
 class JournalError(Exception):

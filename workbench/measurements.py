@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from .advisor import race
 from .contender import Contender
-from .document import Against, Ceilings, Clocks, Measurement, Throughput, Warning
 from .measure import statistics as stats
+from .records.document import Against, Ceilings, Clocks, Measurement, Throughput
+from .records.reason import Warning
 from .roofline import peak_fraction, roofline
 
 

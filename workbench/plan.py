@@ -15,15 +15,15 @@ from typing import Protocol
 import msgspec
 
 from . import catalog, values
-from . import events as ev
 from .advisor.chosen import by_default, check_countable
-from .advisor.facts import WhatIf
 from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
-from .document import Machine
 from .planning.scenario import Scenario
 from .planning.usage import UsageError, unknown
 from .prices import given_prices
+from .records import events as ev
+from .records.machine import Machine
+from .records.verdict import WhatIf
 from .request import Request, check, check_batches
 from .threads import thread_counts
 

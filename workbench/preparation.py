@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from . import events as ev
 from . import refusals
 from .context import GRACE_S, RunContext
 from .contract import DEFAULT_CACHE_BYTES, Case
-from .document import AccuracyResult, Reason, SetupTimes, WarmUp
 from .plan import RowPlan
 from .planning.scenario import Scenario
+from .records import events as ev
+from .records.document import AccuracyResult, SetupTimes, WarmUp
+from .records.reason import Reason
 from .worker_process import WorkerKey
 from .workers import WorkerFailed
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import events as ev
 from .contender import Contender
 from .context import GRACE_S, RunContext
 from .contract import is_cuda
-from .document import OperatorShare, Reason
 from .export.trace import TraceFile
 from .measure import statistics as stats
 from .plan import RowPlan
 from .preparation import worker_key
+from .records import events as ev
+from .records.document import OperatorShare
+from .records.reason import Reason
 from .report import Report
 from .workers import WorkerFailed
 

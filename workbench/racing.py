@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from . import events as ev
 from . import refusals
 from .advisor import standings
 from .advisor.crossover import MOST_POINTS
@@ -14,12 +13,13 @@ from .contender import Contender
 from .context import RunContext
 from .contract import Case
 from .control import Cancelled
-from .document import Reason
 from .machine.watch import SystemWatch
 from .measure import statistics as stats
 from .pacing import Pace
 from .plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key
+from .records import events as ev
+from .records.reason import Reason
 from .trust import WIDE
 from .turns import Turns
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import msgspec
 
-from . import events as ev
 from . import journal
 from .advisor.course import CUT_SHORT
-from .advisor.facts import Course
 from .advisor.objective import OBJECTIVES
 from .advisor.whatif import alone
 from .contender import ENDED, ENERGY
-from .document import BlockShape, Document, Measurement, Reason, SetupTimes, Verdict
-from .lab.facts import ModelReport
 from .printable import printable_json
+from .records import events as ev
+from .records.document import BlockShape, Document, Measurement, SetupTimes
+from .records.model import ModelReport
+from .records.reason import Reason
+from .records.verdict import Course, Verdict
 from .report import Report
 
 CHOICES = ("cpu", "gpu", "either", "unknown")

@@ -11,28 +11,25 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from . import events as ev
 from .contender import Block, Contender
 from .contract import Case, Work
-from .document import (
+from .measurements import measurement
+from .prices import price_of
+from .records import events as ev
+from .records.document import (
     SCHEMA_VERSION,
     Ceilings,
     Document,
-    GpuReading,
-    HostReading,
     LargestBatch,
-    Machine,
     Measurement,
     Run,
-    Software,
     Sweep,
     Trace,
-    Verdict,
-    Warning,
 )
-from .lab.facts import ModelReport
-from .measurements import measurement
-from .prices import price_of
+from .records.machine import GpuReading, HostReading, Machine, Software
+from .records.model import ModelReport
+from .records.reason import Warning
+from .records.verdict import Verdict
 from .sweeps import sweeps
 from .trust import trust_warnings
 

@@ -7,7 +7,7 @@ arithmetic intensity (Williams, Waterman and Patterson 2009).  Here both roofs a
 from __future__ import annotations
 
 from .contender import Contender
-from .document import Ceilings, DeviceCeilings, Roofline
+from .records.document import Ceilings, DeviceCeilings, Roofline
 
 
 def device_ceilings(contender: Contender, ceilings: Ceilings | None) -> DeviceCeilings | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from . import events as ev
 from .control import Control
-from .document import Machine, Reason, Warning
+from .records import events as ev
+from .records.machine import Machine
+from .records.reason import Reason, Warning
 from .request import Request
 from .worker_process import WorkerKey
 from .workers import Pool

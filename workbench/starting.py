@@ -16,9 +16,9 @@ from .planning.usage import UsageError
 from .request import NAME_PYTHON, Request, words
 
 if TYPE_CHECKING:
-    from .document import Machine
-    from .events import AnyEvent
     from .machine.nvml import Links
+    from .records.events import AnyEvent
+    from .records.machine import Machine
     from .report import Report
 
 ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it

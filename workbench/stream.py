@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from . import events as ev
 from .context import Listener
 from .control import Control
-from .document import Warning
 from .journal import Journal, no_journal, runs_folder
+from .records import events as ev
+from .records.reason import Warning
 from .report import Report
 
 

@@ -9,8 +9,8 @@ import msgspec
 
 from .contender import Contender
 from .contract import ParameterValue
-from .document import Curve, CurvePoint, LeadChange, Sweep
 from .measure import statistics as stats
+from .records.document import Curve, CurvePoint, LeadChange, Sweep
 
 if TYPE_CHECKING:
     from .report import Row

@@ -10,11 +10,13 @@ from itertools import pairwise
 
 import psutil
 
-from . import events as ev
-from .document import Gpu, GpuReading, HostReading, Machine, Telemetry, Warning
 from .machine.host import HostReader
 from .machine.sampler import GpuSampler
 from .measure import statistics as stats
+from .records import events as ev
+from .records.document import Telemetry
+from .records.machine import Gpu, GpuReading, HostReading, Machine
+from .records.reason import Warning
 
 HOST_EVERY_S = 0.5
 SLOWED = 0.02  # of the time measured on a GPU

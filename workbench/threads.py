@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .document import Machine, Warning
 from .planning.scenario import Scenario
 from .planning.usage import UsageError
+from .records.machine import Machine
+from .records.reason import Warning
 from .request import Request
 
 

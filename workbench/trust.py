@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from . import units
 from .contender import Contender
-from .document import Machine, Warning
 from .measure import statistics as stats
+from .records.machine import Machine
+from .records.reason import Warning
 
 FEW_SAMPLES = 10
 WIDE = 0.05  # relative half-width of the median's interval

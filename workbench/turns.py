@@ -7,15 +7,16 @@ from collections.abc import Collection
 
 import msgspec
 
-from . import events as ev
 from . import refusals
 from .context import RunContext
-from .document import Clocks, Reason
 from .energy import EnergyMeter
 from .measure import statistics as stats
 from .pacing import Pace, settle_s
 from .plan import RowPlan
 from .preparation import Preparation, Runner
+from .records import events as ev
+from .records.document import Clocks
+from .records.reason import Reason
 from .workers import Answer, WorkerFailed
 
 

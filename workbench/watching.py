@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from .document import GpuReading, HostReading, Machine, Reason
 from .machine.host import HostReader
 from .machine.sampler import GpuSampler
+from .records.machine import GpuReading, HostReading, Machine
+from .records.reason import Reason
 
 FIRST_S = 0.2  # a share of use needs two readings
 GPUS_AT_MOST_S = 5.0  # between readings: the process that takes them is given up when it is silent

@@ -22,9 +22,9 @@ import msgspec
 import psutil
 
 from .control import Control
-from .document import Reason
 from .endings import ending
 from .ranks import launch_of
+from .records.reason import Reason
 from .worker_process import HERE, WorkerKey, WorkerProcess, drop_compiled, group_members
 
 

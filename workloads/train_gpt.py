@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workbench.contract import (
-    Accuracy,
-    Case,
-    Parameter,
-    Setup,
-    Task,
-    Work,
-    Workload,
-    WorkloadError,
-)
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
 
 from ._torch import to_device
 from ._training import (

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from workbench.contract import (
-    Accuracy,
-    Case,
-    Parameter,
-    Setup,
-    Task,
-    Work,
-    Workload,
-    WorkloadError,
-)
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
 
 from . import _digits
 from ._network import CLASSES, he

@@ -10,8 +10,8 @@ from textual.content import Content
 
 from workbench import units
 from workbench.contract import ParameterValue, kind_of
-from workbench.document import Curve, Sweep
 from workbench.export.curves import LABEL, chart_lines, findings, marked, value_text
+from workbench.records.document import Curve, Sweep
 
 from .table import Column, Line, table_lines
 from .text import heading

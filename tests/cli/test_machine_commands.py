@@ -15,7 +15,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
-from workbench.document import Machine, Software
+from workbench.records.machine import Machine, Software
 
 
 @pytest.fixture(scope="session")

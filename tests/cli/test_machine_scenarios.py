@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from screens.hardware import accelerator_sections, sections
-from workbench.document import Machine, Software
+from workbench.records.machine import Machine, Software
 from workbench.watching import Look
 
 # name -> driver library, settings, what must be said of it

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from workbench import events as ev
-from workbench.document import Document
+from workbench.records import events as ev
+from workbench.records.document import Document
 
 SPIN = ("run", "spin", "--budget", "3")
 

@@ -9,7 +9,7 @@ import sys
 import psutil
 import pytest
 
-from workbench import events as ev
+from workbench.records import events as ev
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
 

@@ -13,9 +13,9 @@ import onnx_models
 import psutil
 import pytest
 
-from workbench import events as ev
 from workbench import journal
-from workbench.document import Document
+from workbench.records import events as ev
+from workbench.records.document import Document
 from workbench.report import Report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")

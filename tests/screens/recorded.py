@@ -11,8 +11,9 @@ import recorded_machines as machines
 from recorded_scenarios import SCENARIOS, Entry, Scenario
 from recorder import Recorder, unanswered
 
-from workbench import events as ev
-from workbench.document import Machine, Reason, Software, Warning
+from workbench.records import events as ev
+from workbench.records.machine import Machine, Software
+from workbench.records.reason import Reason, Warning
 
 UNSTABLE = Warning(
     code="busy_machine",

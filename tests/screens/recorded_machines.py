@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.document import (
+from workbench.records.machine import (
     Cache,
     CoreLimit,
     Cpu,
@@ -16,9 +16,9 @@ from workbench.document import (
     Os,
     Package,
     Pcie,
-    Reason,
     Software,
 )
+from workbench.records.reason import Reason
 
 GIB = 2**30
 CGROUP = "/sys/fs/cgroup/cpu.max"

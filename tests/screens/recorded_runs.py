@@ -10,13 +10,14 @@ from recorded import entries_of
 from recorded_scenarios import SCENARIOS, Entry, Scenario
 from recorder import ROUNDS, Recorder
 
-from workbench import events as ev
 from workbench.advisor.crossover import Measured, conclude
-from workbench.advisor.facts import WhatIf
 from workbench.advisor.verdict import decide
-from workbench.document import BatchAttempt, LargestBatch, OperatorShare, Reason, Trace
 from workbench.planning.scenario import Scenario as PlannedScenario
 from workbench.planning.scenario import Size
+from workbench.records import events as ev
+from workbench.records.document import BatchAttempt, LargestBatch, OperatorShare, Trace
+from workbench.records.reason import Reason
+from workbench.records.verdict import WhatIf
 from workbench.report import Report
 
 SIZES = (64, 4096, 512, 128, 1024, 256, 2048)  # coarse to fine, as the engine goes

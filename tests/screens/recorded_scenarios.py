@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from workbench.contract import Case, ParameterValue
-from workbench.document import Reason, SetupTimes
+from workbench.records.document import SetupTimes
+from workbench.records.reason import Reason
 
 BUDGET_S = 60.0
 NO_BF16 = Reason(

@@ -9,23 +9,14 @@ from statistics import median
 
 from recorded_scenarios import BUDGET_S, Entry, Scenario
 
-from workbench import events as ev
 from workbench.advisor.objective import block_value, fixed_parts_s
 from workbench.contract import Work
-from workbench.document import (
-    SCHEMA_VERSION,
-    AccuracyResult,
-    EqualPrecision,
-    Machine,
-    Reason,
-    Software,
-    Telemetry,
-    Tool,
-    Verdict,
-    WarmUp,
-    Warning,
-)
 from workbench.measure.statistics import Ratio, paired_ratio
+from workbench.records import events as ev
+from workbench.records.document import SCHEMA_VERSION, AccuracyResult, Telemetry, Tool, WarmUp
+from workbench.records.machine import Machine, Software
+from workbench.records.reason import Reason, Warning
+from workbench.records.verdict import EqualPrecision, Verdict
 
 ROUNDS = 8
 TOLERANCE = 1.05

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.feed import FeedError, ReplayFeed
-from workbench import events as ev
+from workbench.records import events as ev
 
 STILL_S = 0.035
 

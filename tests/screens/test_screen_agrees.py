@@ -6,8 +6,8 @@ import json
 
 from screens.app import WorkbenchApp
 from screens.feed import ReplayFeed
-from workbench import events as ev
 from workbench.export.json import dump
+from workbench.records import events as ev
 
 
 async def test_the_tui_holds_the_document_that_json_prints(cli) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from screens import drawing, machine_text
-from workbench.document import Warning
+from workbench.records.reason import Warning
 
 
 def test_a_bar_shows_whatever_is_not_nothing_and_is_full_only_at_the_whole() -> None:

@@ -14,7 +14,7 @@ import pytest
 import recorded
 
 from screens.feed import EngineFeed, FeedError, ReplayFeed
-from workbench import events as ev
+from workbench.records import events as ev
 
 # A stand-in for the engine; each test says how it goes on.
 ENGINE = """

@@ -14,8 +14,8 @@ from screens import app as app_module
 from screens.app import WorkbenchApp
 from screens.feed import FeedError, ReplayFeed
 from screens.help import HelpScreen
-from workbench import events as ev
 from workbench import units
+from workbench.records import events as ev
 from workbench.request import Request
 
 SIZE = (80, 24)

@@ -15,10 +15,10 @@ from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.detail import DetailScreen
-from workbench import events as ev
-from workbench.document import Reason
 from workbench.export.json import dump
 from workbench.lab.question import ModelQuestion
+from workbench.records import events as ev
+from workbench.records.reason import Reason
 from workbench.replay import open_run
 from workbench.report import Report
 from workbench.request import Request

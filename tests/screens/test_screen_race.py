@@ -9,7 +9,7 @@ import recorded_model
 from screens.figures import Figures
 from screens.narrate import LogLine, narrate
 from screens.widgets.log import log_lines
-from workbench import events as ev
+from workbench.records import events as ev
 from workbench.replay import events_of
 from workbench.report import Report
 

@@ -9,8 +9,8 @@ import recorded_runs
 from screens.figures import Figures, short_cpu
 from screens.session import Failure, Session
 from screens.summary import summary
-from workbench import events as ev
 from workbench.contender import Block
+from workbench.records import events as ev
 from workbench.report import Report
 
 

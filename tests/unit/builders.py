@@ -8,38 +8,39 @@ from typing import Any
 import msgspec
 import recorded_model
 
-from workbench import events as ev
-from workbench.advisor.facts import Crossover, CrossoverPoint
 from workbench.advisor.verdict import decide
 from workbench.context import Listener, RunContext
 from workbench.contract import Case, Work
-from workbench.document import (
+from workbench.overhead import OverheadMeter
+from workbench.planning.scenario import Scenario
+from workbench.records import events as ev
+from workbench.records.document import (
     AccuracyResult,
     BatchAttempt,
     Ceilings,
-    Cpu,
-    CudaDriver,
     DeviceCeilings,
-    Gpu,
-    GpuReading,
-    Isa,
     LargestBatch,
-    Machine,
-    Memory,
-    Nvml,
     OperatorShare,
-    Os,
-    Reason,
     SetupTimes,
-    Software,
     Tool,
     Trace,
     WarmUp,
-    Warning,
 )
-from workbench.lab.facts import Advice
-from workbench.overhead import OverheadMeter
-from workbench.planning.scenario import Scenario
+from workbench.records.machine import (
+    Cpu,
+    CudaDriver,
+    Gpu,
+    GpuReading,
+    Isa,
+    Machine,
+    Memory,
+    Nvml,
+    Os,
+    Software,
+)
+from workbench.records.model import Advice
+from workbench.records.reason import Reason, Warning
+from workbench.records.verdict import Crossover, CrossoverPoint
 from workbench.report import Report
 from workbench.request import Request
 from workbench.telemetry import MachineTelemetry

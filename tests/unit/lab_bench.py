@@ -10,16 +10,16 @@ import builders
 import msgspec
 from lab_builders import answer, contender, cpu
 
-from workbench import events as ev
 from workbench.contender import Contender
 from workbench.contract import Case
-from workbench.document import Reason
 from workbench.lab.child import CHILD
-from workbench.lab.facts import Built
 from workbench.lab.lab import ModelLab
 from workbench.lab.question import ModelQuestion
 from workbench.lab.recipe import Recipe
 from workbench.plan import resolve
+from workbench.records import events as ev
+from workbench.records.model import Built
+from workbench.records.reason import Reason
 from workbench.request import Request
 from workbench.workers import Answer, WorkerFailed
 

@@ -11,9 +11,10 @@ import msgspec
 
 from workbench.contender import Block, Contender
 from workbench.contract import Case, OutputAccuracy, Work
-from workbench.document import AccuracyResult, Cpu, Isa, OperatorShare
 from workbench.lab.entrants import Field
-from workbench.lab.facts import Built, ModelFacts
+from workbench.records.document import AccuracyResult, OperatorShare
+from workbench.records.machine import Cpu, Isa
+from workbench.records.model import Built, ModelFacts
 
 VNNI = Isa(avx2=True, avx512f=True, avx512_vnni=True, avx_vnni=False, amx_int8=False)
 NO_VNNI = Isa(avx2=True, avx512f=False, avx512_vnni=False, avx_vnni=False, amx_int8=False)

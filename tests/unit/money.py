@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from builders import events
 
-from workbench import events as ev
 from workbench.contract import Case
-from workbench.document import SetupTimes, Telemetry
 from workbench.planning.scenario import Scenario
+from workbench.records import events as ev
+from workbench.records.document import SetupTimes, Telemetry
 from workbench.report import Report
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 from builders import events, machine, scenario, steady
 
-from workbench import events as ev
 from workbench.advisor import elsewhere, scenarios
-from workbench.advisor.facts import WhatIf
 from workbench.contract import Case
-from workbench.document import Document
 from workbench.export.json import dump
 from workbench.plan import resolve
+from workbench.records import events as ev
+from workbench.records.document import Document
+from workbench.records.verdict import WhatIf
 from workbench.report import Report
 from workbench.request import Request
 

@@ -22,8 +22,8 @@ from workbench import racing
 from workbench.advisor import race
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.document import Verdict
 from workbench.plan import RowPlan, planned
+from workbench.records.verdict import Verdict
 from workbench.report import Report
 from workbench.request import Request
 

@@ -8,10 +8,10 @@ from builders import ceilings as sample
 from builders import events, machine, scenario
 
 from workbench import ceilings
-from workbench import events as ev
 from workbench.contract import Case, Work
-from workbench.document import Cache, Package, Software
 from workbench.export.ceilings import ceilings_text
+from workbench.records import events as ev
+from workbench.records.machine import Cache, Package, Software
 from workbench.report import Report
 
 LLC = Cache(3, "unified", 1 << 25, 1)

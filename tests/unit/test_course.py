@@ -7,14 +7,15 @@ import recorded_model
 from builders import case, eventful, events, machine, scenario, steady
 from verdicts import cut_short
 
-from workbench import events as ev
 from workbench.advisor.course import course, course_text
-from workbench.advisor.facts import Course
 from workbench.advisor.verdict import decide
 from workbench.control import Control
-from workbench.document import Reason, Software
 from workbench.engine import Engine
 from workbench.export.text import run_text
+from workbench.records import events as ev
+from workbench.records.machine import Software
+from workbench.records.reason import Reason
+from workbench.records.verdict import Course
 from workbench.replay import events_of
 from workbench.report import Report
 from workbench.request import Request

@@ -8,15 +8,16 @@ import pytest
 from builders import context, scenario
 from test_racing import Nothing
 
-from workbench import events as ev
 from workbench.advisor.verdict import decide
 from workbench.context import SLACK_S
 from workbench.contract import Case, Work
 from workbench.crossings import Crossings
-from workbench.document import AccuracyResult, Warning
 from workbench.plan import RowPlan, planned
 from workbench.planning.scenario import Size
 from workbench.preparation import BUDGET
+from workbench.records import events as ev
+from workbench.records.document import AccuracyResult
+from workbench.records.reason import Warning
 from workbench.report import Report
 from workbench.request import Request
 

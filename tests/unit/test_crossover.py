@@ -10,20 +10,13 @@ from itertools import pairwise
 
 import pytest
 
-from workbench.advisor.crossover import (
-    GAP,
-    MOST_POINTS,
-    Measured,
-    conclude,
-    find_change,
-    sentence,
-)
-from workbench.advisor.facts import Crossover
+from workbench.advisor.crossover import GAP, MOST_POINTS, Measured, conclude, find_change, sentence
 from workbench.advisor.next_size import entrants, next_value
 from workbench.contender import Block, Contender
 from workbench.contract import Case, Work
-from workbench.document import SetupTimes
 from workbench.planning.scenario import Size
+from workbench.records.document import SetupTimes
+from workbench.records.verdict import Crossover
 
 SIZE = Size("batch", 1, 1024)
 CPU = Case("work", "cpu", "torch", "fp32", threads=8)

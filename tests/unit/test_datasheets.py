@@ -9,8 +9,9 @@ from builders import machine
 from workbench import datasheets
 from workbench.contract import PRECISIONS
 from workbench.doctor import examine
-from workbench.document import Ceilings, Software
 from workbench.export.ceilings import ceilings_text
+from workbench.records.document import Ceilings
+from workbench.records.machine import Software
 
 
 def of_card(name: str, peak: float, bandwidth: float) -> Ceilings:

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from workbench import doctor
 from workbench.doctor import Check, Examination, examine, scrub
-from workbench.document import (
+from workbench.export.doctor import doctor_text
+from workbench.machine.nvml import Links
+from workbench.machine.trials import Trial
+from workbench.records.machine import (
     CudaDriver,
     Gpu,
     GpuProcess,
@@ -23,12 +26,9 @@ from workbench.document import (
     Nvml,
     Package,
     Pcie,
-    Reason,
     Software,
 )
-from workbench.export.doctor import doctor_text
-from workbench.machine.nvml import Links
-from workbench.machine.trials import Trial
+from workbench.records.reason import Reason
 from workbench.report import Report
 
 CPU = "CPUExecutionProvider"

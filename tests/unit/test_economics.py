@@ -12,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from money import told, watts
 
-from workbench import events as ev
 from workbench import refusals
 from workbench.advisor import economics, scenarios
 from workbench.advisor.objective import block_value
 from workbench.advisor.verdict import decide
 from workbench.contender import ENERGY
-from workbench.document import Reason, Verdict
 from workbench.export.advice import advice_text
 from workbench.plan import fill_cases, planned, resolve
 from workbench.planning.usage import UsageError
 from workbench.prices import LEAST, MOST, given_prices, price_of, unused_prices
+from workbench.records import events as ev
+from workbench.records.reason import Reason
+from workbench.records.verdict import Verdict
 from workbench.replay import events_of
 from workbench.report import Report
 from workbench.request import Request

@@ -9,18 +9,19 @@ import pytest
 from builders import events, report, scenario, steady
 from recorded_devices import H200, ROWS, ask, document, matmul, put, rows
 
-from workbench import events as ev
 from workbench.advisor import elsewhere
-from workbench.advisor.facts import WhatIf
 from workbench.advisor.recordings import load
 from workbench.advisor.verdict import decide
 from workbench.advisor.whatif import sentence
 from workbench.contract import Case
-from workbench.document import Document, Reason, Warning
 from workbench.export.json import dump
 from workbench.export.text import run_text
 from workbench.plan import resolve
 from workbench.planning.usage import UsageError
+from workbench.records import events as ev
+from workbench.records.document import Document
+from workbench.records.reason import Reason, Warning
+from workbench.records.verdict import WhatIf
 from workbench.replay import events_of
 from workbench.report import Report
 from workbench.request import Request

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from workbench.advisor.estimate import MOST_ERROR, Estimate, Point, estimate
 from workbench.contract import Work
-from workbench.document import Reason
+from workbench.records.reason import Reason
 
 SIZES = (64, 128, 256, 512, 1024)
 

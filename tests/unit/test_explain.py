@@ -30,10 +30,13 @@ from verdicts import (
     with_ceilings,
 )
 
-from workbench import events as ev
 from workbench.advisor.verdict import decide
 from workbench.contract import Work
-from workbench.document import Isa, Reason, SetupTimes, Verdict
+from workbench.records import events as ev
+from workbench.records.document import SetupTimes
+from workbench.records.machine import Isa
+from workbench.records.reason import Reason
+from workbench.records.verdict import Verdict
 from workbench.replay import events_of
 from workbench.report import Report
 

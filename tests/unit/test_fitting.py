@@ -8,13 +8,15 @@ import msgspec
 import pytest
 from builders import context, machine
 
-from workbench import events as ev
 from workbench.context import SLACK_S
 from workbench.contract import Case
 from workbench.control import Cancelled
-from workbench.document import GpuProcess, LargestBatch, Reason
 from workbench.fitting import CLOSE, Fitting, check_alone
 from workbench.planning.usage import UsageError
+from workbench.records import events as ev
+from workbench.records.document import LargestBatch
+from workbench.records.machine import GpuProcess
+from workbench.records.reason import Reason
 from workbench.report import Report
 from workbench.workers import Answer, WorkerFailed
 

@@ -13,9 +13,9 @@ from builders import case, events, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import events as ev
 from workbench import journal
 from workbench.control import Control
+from workbench.records import events as ev
 from workbench.replay import open_run, read_document
 from workbench.report import Report
 from workbench.stream import EventStream

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab_builders import ARM, NO_VNNI, cpu, facts, field
 
-from workbench.document import Isa
 from workbench.lab.entrants import Entrant, first, neighbours, static_recipe, thread_counts
 from workbench.lab.recipe import ORIGINAL, Recipe
+from workbench.records.machine import Isa
 
 DEFAULT_STATIC = {
     "int8-static-u8s8",

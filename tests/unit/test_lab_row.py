@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from lab_bench import STATIC, Bench, failure, form, label, labels
 
-from workbench import events as ev
 from workbench.lab import lab as labs
 from workbench.lab.child import NOT_USABLE, Refused
-from workbench.lab.facts import Advice
 from workbench.planning.usage import UsageError
+from workbench.records import events as ev
+from workbench.records.model import Advice
 
 # ------------------------------------------------------------------ the row
 

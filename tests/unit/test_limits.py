@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from builders import case, events, scenario, steady
 
-from workbench import events as ev
 from workbench.advisor import standings
 from workbench.advisor.limits import MIB, beyond_limits
 from workbench.advisor.verdict import decide
-from workbench.document import Reason
 from workbench.planning.scenario import Limits, Scenario
-from workbench.racing import worker_key
+from workbench.preparation import worker_key
+from workbench.records import events as ev
+from workbench.records.reason import Reason
 from workbench.report import Report
 
 A, B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")

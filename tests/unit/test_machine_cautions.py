@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from workbench.document import (
+from workbench.machine import hardware_warnings
+from workbench.records.machine import (
     CoreLimit,
     Cpu,
     CudaDriver,
@@ -17,11 +18,9 @@ from workbench.document import (
     Nvml,
     Os,
     Package,
-    Reason,
     Software,
-    Warning,
 )
-from workbench.machine import hardware_warnings
+from workbench.records.reason import Reason, Warning
 
 GPU = Gpu(0, "cuda:0", "GPU-1", "0000:18:00.0", "NVIDIA H200", compute_capability="9.0")
 CUDA = CudaDriver(available=True, device_count=1, api_version="13.0")

@@ -15,8 +15,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
-from workbench.document import Machine, Software
 from workbench.machine import detect, effective_cores
+from workbench.records.machine import Machine, Software
 
 ROOT = Path(__file__).parents[2]
 DETECT = """

@@ -16,12 +16,12 @@ sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 import stub_driver
 from stub_driver import StubDriver, build, compiler
 
-from workbench.document import Gpu, Nvml
 from workbench.machine import probes
 from workbench.machine.gpurow import missing_fields
 from workbench.machine.helper import Ended
 from workbench.machine.memory import system_memory
 from workbench.machine.probes import NvmlProbe
+from workbench.records.machine import Gpu, Nvml
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
 

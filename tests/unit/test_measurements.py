@@ -11,9 +11,9 @@ from builders import case, ceilings, events, machine, report, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import events as ev
 from workbench.contract import Work
-from workbench.document import Clocks
+from workbench.records import events as ev
+from workbench.records.document import Clocks
 from workbench.report import Report
 from workbench.trust import trust_warnings
 

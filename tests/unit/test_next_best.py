@@ -23,10 +23,10 @@ from verdicts import (
     with_ceilings,
 )
 
-from workbench import events as ev
 from workbench.contract import Work
-from workbench.document import Verdict
 from workbench.planning.scenario import Size
+from workbench.records import events as ev
+from workbench.records.verdict import Verdict
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from money import told
 from workbench.advisor.payoff import break_even, sentence, sentences
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.document import Payoff, Reason, SetupTimes, Verdict
+from workbench.records.document import SetupTimes
+from workbench.records.reason import Reason
+from workbench.records.verdict import Payoff, Verdict
 
 CPU, GPU = case("cpu-a"), case("cuda:0-a")
 COMPILED = replace(CPU, mode="compile")

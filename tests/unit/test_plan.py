@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from workbench import catalog
 from workbench.advisor import scenarios
 from workbench.contract import Variant
-from workbench.document import GpuProcess
 from workbench.plan import fill_cases, parse_settings, planned, resolve
 from workbench.planning.scenario import Limits
 from workbench.planning.usage import UsageError
+from workbench.records.machine import GpuProcess
 from workbench.request import Request
 from workbench.threads import fewer_threads
 

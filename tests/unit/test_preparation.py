@@ -12,11 +12,12 @@ from builders import case, context, events, machine, scenario
 from test_racing import A, B, Clock, Nothing, Workers
 
 from workbench import ceiling_runs, worker
-from workbench import events as ev
 from workbench.contract import Accuracy, Case, Setup, Task
-from workbench.document import Package, Reason, Software
 from workbench.plan import RowPlan, planned
 from workbench.preparation import BUDGET, Preparation, Runner, worker_key
+from workbench.records import events as ev
+from workbench.records.machine import Package, Software
+from workbench.records.reason import Reason
 from workbench.report import Report
 from workbench.request import Request
 from workbench.worker import Worker

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from builders import case, context, events, scenario
 
-from workbench import events as ev
 from workbench.advisor.verdict import decide
 from workbench.contender import Contender
 from workbench.contract import Case, Task, Work, Workload
 from workbench.control import Cancelled
-from workbench.document import Reason
 from workbench.plan import RowPlan, planned
 from workbench.racing import MOST_ROUNDS, Race
+from workbench.records import events as ev
+from workbench.records.reason import Reason
 from workbench.report import Report
 from workbench.request import Request
 from workbench.worker_process import WorkerKey

@@ -8,15 +8,15 @@ import pytest
 from builders import case, scenario
 from test_racing import A, B, C, Latecomers, Nothing, Workers, only, race, rounds
 
-from workbench import events as ev
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.control import Cancelled
-from workbench.document import Reason
 from workbench.pacing import BLOCK_S, GPU_SETTLE_S, OVERDRAFT, SHORTEST_BLOCK_S, Pace
 from workbench.plan import RowPlan
 from workbench.preparation import BUDGET, Runner, worker_key
 from workbench.racing import APART_ROUNDS
+from workbench.records import events as ev
+from workbench.records.reason import Reason
 from workbench.workers import WorkerFailed
 
 

@@ -10,14 +10,15 @@ import pytest
 from builders import machine
 from recorded_devices import H200, ROWS, ask, document, matmul, put
 
-from workbench import events as ev
 from workbench.advisor import elsewhere, recordings
 from workbench.advisor.recordings import Recording, folders, load, named
 from workbench.advisor.whatif import sentence
-from workbench.document import SetupTimes, Warning
 from workbench.export.json import dump
 from workbench.plan import resolve
 from workbench.planning.usage import UsageError
+from workbench.records import events as ev
+from workbench.records.document import SetupTimes
+from workbench.records.reason import Warning
 from workbench.replay import events_of
 from workbench.request import Request
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from workbench import catalog, refusals
 from workbench.contract import PRECISIONS, Case
-from workbench.document import Cpu, Isa, Machine
 from workbench.machine.isa import bound_ops_per_s, lacking
+from workbench.records.machine import Cpu, Isa, Machine
 
 EVERY = dict.fromkeys(Isa.__struct_fields__, False)
 

@@ -13,11 +13,11 @@ from builders import case, eventful, events, report, scenario, steady
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workbench import events as ev
 from workbench.contract import Work
-from workbench.document import Document
 from workbench.export.json import dump
 from workbench.measure import statistics as stats
+from workbench.records import events as ev
+from workbench.records.document import Document
 from workbench.replay import events_of
 from workbench.report import Report
 

@@ -6,7 +6,8 @@ import msgspec
 from builders import case, machine, report, scenario, steady
 
 from workbench.advisor import standings
-from workbench.document import Isa, SetupTimes, WarmUp
+from workbench.records.document import SetupTimes, WarmUp
+from workbench.records.machine import Isa
 
 ROW = scenario()
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")

@@ -10,11 +10,11 @@ from builders import report
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import events as ev
 from workbench.contract import Case, Work
-from workbench.document import Reason
 from workbench.export.curves import LABEL, chart_lines, sweep_text
 from workbench.export.text import run_text
+from workbench.records import events as ev
+from workbench.records.reason import Reason
 from workbench.replay import events_of
 from workbench.report import Report
 from workbench.sweeps import sweeps

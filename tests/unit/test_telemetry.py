@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from workbench import events as ev
-from workbench.document import Gpu, GpuProcess, GpuReading, HostReading, Pcie, Reason
 from workbench.machine.nvml import Pulse
+from workbench.records import events as ev
+from workbench.records.machine import Gpu, GpuProcess, GpuReading, HostReading, Pcie
+from workbench.records.reason import Reason
 from workbench.telemetry import MachineTelemetry
 
 CASE = "w/cuda:0/torch/fp32"

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from workbench.advisor.verdict import choose, decide
 from workbench.contract import Case
-from workbench.document import AccuracyResult, CudaDriver, Reason, Verdict, Warning
-from workbench.events import CaseFinished, CasePrepared, WarningRaised
 from workbench.measure.statistics import Ratio
+from workbench.records.document import AccuracyResult
+from workbench.records.events import CaseFinished, CasePrepared, WarningRaised
+from workbench.records.machine import CudaDriver
+from workbench.records.reason import Reason, Warning
+from workbench.records.verdict import Verdict
 from workbench.report import Report
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")

@@ -10,10 +10,11 @@ import pytest
 from builders import machine
 
 from workbench import watching
-from workbench.document import GpuReading, HostReading, Reason
 from workbench.export.watching import header, line
 from workbench.machine.nvml import Pulse
 from workbench.machine.sampler import SILENT_S
+from workbench.records.machine import GpuReading, HostReading
+from workbench.records.reason import Reason
 from workbench.watching import Look, looks
 
 LOST = Reason("nvml_crashed", "the process that asks NVML died of SIGSEGV")

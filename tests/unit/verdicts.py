@@ -8,10 +8,12 @@ from dataclasses import replace
 import msgspec
 from builders import case, ceilings, events, scenario
 
-from workbench import events as ev
 from workbench.advisor.verdict import decide
 from workbench.contract import Work
-from workbench.document import Clocks, Reason, Verdict, Warning
+from workbench.records import events as ev
+from workbench.records.document import Clocks
+from workbench.records.reason import Reason, Warning
+from workbench.records.verdict import Verdict
 from workbench.report import Report
 
 CPU, CPU_B, GPU, GPU_B = case("cpu-a"), case("cpu-b"), case("cuda:0-a"), case("cuda:0-b")

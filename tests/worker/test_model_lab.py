@@ -20,8 +20,8 @@ import pytest
 from onnx import helper
 from support import Cli
 
-from workbench import events as ev
-from workbench.document import Document
+from workbench.records import events as ev
+from workbench.records.document import Document
 
 HERE = Path(__file__).resolve().parents[1]
 

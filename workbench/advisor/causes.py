@@ -8,9 +8,9 @@ from dataclasses import replace
 from .. import units
 from ..contender import Contender
 from ..contract import Case
-from ..document import Clocks, Roofline
 from ..machine.isa import having, lacking
 from ..measure.statistics import median
+from ..records.document import Clocks, Roofline
 from ..refusals import REDUCED
 from . import race
 from .explain import COUNTED, Evidence, short, times

@@ -7,10 +7,10 @@ from itertools import groupby
 
 from .. import units
 from ..contender import Contender
-from ..document import Reason
+from ..records.reason import Reason
+from ..records.verdict import Course, Departure
 from ..report import Row
 from . import race
-from .facts import Course, Departure
 
 CUT_SHORT = "cancelled"
 SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed

@@ -15,8 +15,8 @@ from itertools import groupby, pairwise
 from .. import units
 from ..contender import Contender
 from ..measure.statistics import Ratio, median, student_t_quantile
+from ..records.verdict import Crossover, CrossoverPoint
 from . import race
-from .facts import Crossover, CrossoverPoint
 from .objective import OF_A_STEP
 
 MOST_POINTS = 12

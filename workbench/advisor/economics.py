@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from .. import units
 from ..contender import ENERGY, Contender
 from ..contract import kind_of
-from ..document import CaseCost, ObjectivePick, Reason, Verdict
 from ..measure.statistics import Ratio, median
+from ..records.reason import Reason
+from ..records.verdict import CaseCost, Departure, ObjectivePick, Verdict
 from . import race
 from .course import name_of, sent_away
-from .facts import Departure
 from .objective import HOUR_S, SECONDS
 
 MILLION = 1e6

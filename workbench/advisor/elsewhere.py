@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 
 from ..contender import Block, Contender
 from ..contract import Case, ParameterValue, Work, WorkloadError
-from ..document import Measurement, Reason, Warning
 from ..plan import RowPlan, cases_on
 from ..planning.usage import MOST_BATCH
+from ..records.document import Measurement
+from ..records.reason import Reason, Warning
+from ..records.verdict import WhatIf
 from ..request import Request
 from . import race
 from .course import name_of
 from .estimate import Estimate, Point, estimate
-from .facts import WhatIf
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder, shown
 from .whatif import TIMED, counted

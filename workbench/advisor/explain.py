@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from .. import units
 from ..contender import Contender
 from ..contract import Case
-from ..document import Reason, Warning
 from ..measure.statistics import Ratio, median
 from ..planning.scenario import Scenario
+from ..records.reason import Reason, Warning
 from ..report import Report, Row
 from . import race
 from .course import SENT_AWAY, is_cut_short

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Set
 from .. import units
 from ..contender import Contender
 from ..measure.statistics import Ratio
+from ..records.verdict import LOOK_FOR_CROSSOVER
 from ..refusals import REDUCED
 from . import race
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
 from .explain import Evidence, as_sentence, better, short, times
-from .facts import LOOK_FOR_CROSSOVER
 
 LARGEST_BATCH = 256
 BATCHES = 16  # times the batch that was raced, at the least

@@ -12,12 +12,11 @@ from dataclasses import replace
 
 from .. import units
 from ..contender import Contender
-from ..document import Payoff, Verdict
 from ..measure.statistics import median
+from ..records.verdict import Departure, Payoff, Verdict
 from ..refusals import is_compiled
 from . import race
 from .course import name_of, sent_away
-from .facts import Departure
 
 LEAST_S = 0.01  # a difference in fixed cost that nobody waits for
 NOISE = 0.1  # of a single observation; nearer than that, two fixed costs are the same

@@ -21,8 +21,10 @@ import msgspec
 from .. import journal, replay
 from ..assets import path as asset
 from ..contract import is_simulated
-from ..document import Document, Machine, Measurement, Warning
 from ..planning.usage import UsageError
+from ..records.document import Document, Measurement
+from ..records.machine import Machine
+from ..records.reason import Warning
 from ..replay import LONGEST_S
 from ..report import Report
 from ..toml_file import shown as clean  # what another machine wrote reaches the terminal

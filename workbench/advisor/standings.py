@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from .. import units
 from ..contender import Block, Contender
-from ..document import Cpu, Reason
 from ..machine.isa import lacking
 from ..measure import statistics as stats
 from ..planning.scenario import Scenario
+from ..records.machine import Cpu
+from ..records.reason import Reason
 from ..refusals import REDUCED, slower_precision
 from . import race
 from .course import name_of

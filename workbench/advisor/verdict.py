@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from ..contender import Contender
-from ..document import EqualPrecision, Verdict, Warning
 from ..machine import no_gpu
 from ..measure.statistics import Ratio
 from ..planning.scenario import Scenario
+from ..records.reason import Warning
+from ..records.verdict import EqualPrecision, Verdict
 from ..report import Report, Row
 from ..trust import trust_warnings
 from . import economics, race

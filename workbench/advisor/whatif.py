@@ -10,11 +10,11 @@ import msgspec
 
 from .. import units
 from ..contender import Contender
-from ..hardware import Machine
 from ..measure import statistics as stats
+from ..records.machine import Machine
 from ..records.reason import Reason
+from ..records.verdict import WhatIf
 from .course import name_of
-from .facts import WhatIf
 from .objective import SINGLE_STEPS, START_UP_SPREAD
 from .race import RUN_TO_RUN, Z95
 

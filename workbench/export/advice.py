@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from ..advisor import crossover, economics, payoff, whatif
-from ..document import Verdict
+from ..records.verdict import Verdict
 from .tables import table, wrapped
 
 

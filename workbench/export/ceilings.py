@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from .. import units
 from ..contract import PRECISIONS
 from ..datasheets import columns
-from ..document import Ceilings, DeviceCeilings
+from ..records.document import Ceilings, DeviceCeilings
 from .tables import table
 
 LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from .. import units
-from ..document import Curve, Sweep, Value
+from ..records.document import Curve, Sweep, Value
 from .tables import table
 
 MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again

@@ -7,8 +7,8 @@ import textwrap
 from pathlib import Path
 
 from ..doctor import FAIL, OK, WARN, Check, Examination, Level
-from ..document import Machine
 from ..machine.nvml import Links
+from ..records.machine import Machine
 from .tables import table, wrapped
 
 _WORDS = {OK: "ok", WARN: "WARN", FAIL: "FAIL", None: "-"}

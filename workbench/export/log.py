@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from .. import events as ev
 from .. import units
 from ..advisor.crossover import sentence
 from ..advisor.explain import short
-from ..document import Machine, Warning
 from ..lab.overview import recommendation, row_of
 from ..measure.statistics import median
+from ..records import events as ev
+from ..records.machine import Machine
+from ..records.reason import Warning
 from ..report import Report, Row
 from .curves import value_text
 from .model import built_text, facts_lines, saved_lines

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from .. import units
 from ..advisor.explain import as_sentence
 from ..contender import Contender
-from ..document import Reason, Verdict, Warning
-from ..lab.facts import Built, Explanation, Form, ModelFacts, Port, Saved
 from ..lab.overview import (
     LESS,
     Entry,
@@ -28,6 +26,9 @@ from ..lab.overview import (
 )
 from ..machine import no_gpu
 from ..measure import statistics as stats
+from ..records.model import Built, Explanation, Form, ModelFacts, Port, Saved
+from ..records.reason import Reason, Warning
+from ..records.verdict import Verdict
 from ..report import Report
 from .tables import race_lines, table, wrapped
 

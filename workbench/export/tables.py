@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..advisor.course import course_text
-from ..document import Verdict
+from ..records.verdict import Verdict
 
 WIDTH = 100
 

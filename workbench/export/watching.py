@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import units
-from ..document import GpuReading, HostReading, Machine
+from ..records.machine import GpuReading, HostReading, Machine
 from ..watching import Look
 from .text import gpu_line
 

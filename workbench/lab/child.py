@@ -13,12 +13,12 @@ import msgspec
 
 from .. import catalog
 from ..control import Control
-from ..document import Reason
 from ..planning.usage import UsageError
+from ..records.model import Form, ModelFacts
+from ..records.reason import Reason
 from ..request import Request
 from ..worker_process import WorkerKey
 from ..workers import Pool, WorkerFailed
-from .facts import Form, ModelFacts
 from .question import ModelQuestion
 from .recipe import Recipe
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..contender import Contender
-from ..document import Verdict
 from ..measure.statistics import median
 from ..profiling import Profiling
+from ..records.model import Advice, Explanation, ModelFacts
+from ..records.verdict import Verdict
 from ..report import Report, Row
 from .explain import Evidence, explain
-from .facts import Advice, Explanation, ModelFacts
 from .lab import ModelLab
 from .overview import form_of, is_as_given, original
 from .question import ModelQuestion

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..contract import is_cuda
-from ..document import Cpu
 from ..machine.isa import X86, lacking, native
-from .facts import ModelFacts
+from ..records.machine import Cpu
+from ..records.model import ModelFacts
 from .recipe import ORIGINAL, Recipe
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")

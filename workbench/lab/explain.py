@@ -13,10 +13,10 @@ from .. import units
 from ..advisor.explain import short, times
 from ..advisor.race import ratio_between, relative
 from ..contender import Contender
-from ..document import Cpu
 from ..machine.isa import X86, lacking
 from ..measure.statistics import median
-from .facts import Built, Explanation, ModelFacts, OperatorTimes
+from ..records.machine import Cpu
+from ..records.model import Built, Explanation, ModelFacts, OperatorTimes
 from .overview import form_of
 
 CONVERSIONS = "quantise, dequantise"

@@ -11,22 +11,22 @@ from typing import Any
 
 import msgspec
 
-from .. import events as ev
 from ..advisor import race
 from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..contender import Contender
 from ..contract import Case, is_cuda
 from ..control import Control
-from ..document import Machine
 from ..machine.host import package_energy_j
 from ..plan import RowPlan, gpu_devices
 from ..planning.usage import UsageError
 from ..preparation import worker_key
+from ..records import events as ev
+from ..records.machine import Machine
+from ..records.model import Advice, Built, Form, ModelFacts, Saved
 from ..request import Request
 from ..workers import Pool, WorkerFailed
 from .child import Child
 from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
-from .facts import Advice, Built, Form, ModelFacts, Saved
 from .overview import form_of
 from .question import ModelQuestion
 from .recipe import ORIGINAL, Recipe

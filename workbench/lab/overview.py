@@ -12,11 +12,11 @@ from ..advisor import race
 from ..advisor.explain import short, times
 from ..contender import Contender
 from ..contract import Case
-from ..document import Verdict
 from ..measure.statistics import Ratio, median
+from ..records.model import Explanation, ModelFacts
+from ..records.verdict import Verdict
 from ..report import Report, Row
 from .entrants import EXTENDED, NO_SPIN
-from .facts import Explanation, ModelFacts
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}

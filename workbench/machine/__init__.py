@@ -9,7 +9,7 @@ import os
 import platform
 from pathlib import Path
 
-from ..document import Machine, Software
+from ..records.machine import Machine, Software
 from .cautions import hardware_warnings
 from .cpu import effective_cores, read_cpu
 from .cuda import VISIBLE_DEVICES

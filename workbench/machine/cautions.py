@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..document import Gpu, Machine, Software, Warning
+from ..records.machine import Gpu, Machine, Software
+from ..records.reason import Warning
 from .reasons import ABSENT, missing_capability
 from .software import PRECISION_VARIABLES
 

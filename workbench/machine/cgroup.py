@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..document import CoreLimit
+from ..records.machine import CoreLimit
 from .files import parse_int, read_int, read_text, shown
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"

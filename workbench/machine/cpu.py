@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..document import CoreLimit, Cpu, Isa
+from ..records.machine import CoreLimit, Cpu, Isa
 from . import cpuinfo, topology
 from .cgroup import cpu_quota
 from .files import parse_int, read_text

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ..document import CudaDriver, Reason
+from ..records.machine import CudaDriver
+from ..records.reason import Reason
 from .gpurow import normalise_bus_id
 from .reasons import CUDA_NO_DEVICE, cuda_reason, library_broken, library_missing
 from .system import container

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ..document import Gpu, Machine, Nvml, Reason
+from ..records.machine import Gpu, Machine, Nvml
+from ..records.reason import Reason
 from .cuda import VISIBLE_DEVICES, CudaAnswer, CudaDevice
 from .files import read_text
 from .gpurow import with_reasons

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..document import HostReading
+from ..records.machine import HostReading
 from .files import read_int, read_text
 from .load import allowed_cores
 from .memory import system_memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..document import Memory
+from ..records.machine import Memory
 from .cgroup import memory_limits
 from .files import parse_int, read_text
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ..document import Gpu, GpuReading, Nvml, Reason
+from ..records.machine import Gpu, GpuReading, Nvml
+from ..records.reason import Reason
 from .gpurow import with_reasons
 from .nvml_query import Query, connect
 from .nvml_row import Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from ..document import Reason
+from ..records.reason import Reason
 from .reasons import (
     NVML_ARGUMENT_VERSION_MISMATCH,
     NVML_DEPRECATED,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..document import Gpu, GpuProcess, GpuReading, Pcie
+from ..records.machine import Gpu, GpuProcess, GpuReading, Pcie
 from .memory import system_memory
 from .nvml_query import Call, Query
 from .owners import gpu_process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..document import GpuProcess
+from ..records.machine import GpuProcess
 from .files import read_text
 
 

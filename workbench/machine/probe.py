@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ..document import Gpu
+from ..records.machine import Gpu
 from . import cuda, nvml
 
 # Should the parent die first, a child that hangs in the driver must not stay for ever.

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from ..document import CudaDriver, Gpu, Nvml, Reason
+from ..records.machine import CudaDriver, Gpu, Nvml
+from ..records.reason import Reason
 from .cuda import LIBRARY as CUDA_LIBRARY
 from .cuda import CudaAnswer, loading_failure
 from .gpurow import with_reasons

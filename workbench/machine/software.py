@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..document import Package, Software
+from ..records.machine import Package, Software
 from . import stack_query
 from .helper import Ended, Helper
 

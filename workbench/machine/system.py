@@ -7,7 +7,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..document import Os
+from ..records.machine import Os
 from .files import read_text
 
 # Words in the paths of /proc/self/cgroup and what wrote them there.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from ..document import Cache
+from ..records.machine import Cache
 from .files import parse_cpulist, parse_int, read_int, read_text
 
 _CPUS = "sys/devices/system/cpu"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..document import Warning
+from ..records.reason import Warning
 from .cgroup import groups, stat_value
 from .files import parse_int, read_int, read_text
 from .load import LoadMeter, allowed_cores, disturbs

@@ -15,8 +15,8 @@ from . import agreement, prepare, samples, sessions
 def save(model: Path, folder: Path, form: Path, destination: Path) -> dict[str, Any]:
     """Write `form` (a file, or the name of one in `folder`) to `destination` in one piece.
 
-    Weights outside the file are embedded.  The fields of `workbench.lab.facts.Saved`; `difference`
-    is the largest relative error of an output against those of `form`.
+    Weights outside the file are embedded.  Returns the fields of `workbench.records.model.Saved`;
+    `difference` is the largest relative error of an output against those of `form`.
     """
     source = form if form.is_absolute() else folder / form
     if not source.is_file():

@@ -8,31 +8,25 @@ from __future__ import annotations
 
 import msgspec
 
-from .contract import Case, Work
+from ..contract import Case, Work
 from .document import (
     AccuracyResult,
     BatchAttempt,
     Ceilings,
     Clocks,
-    Crossover,
-    GpuReading,
-    HostReading,
     LargestBatch,
-    Machine,
     OperatorShare,
     Overhead,
-    Reason,
     SetupTimes,
-    Software,
     Telemetry,
     Tool,
     Trace,
-    Verdict,
     WarmUp,
-    Warning,
-    WhatIf,
 )
-from .lab.facts import Advice, Built, ModelFacts
+from .machine import GpuReading, HostReading, Machine, Software
+from .model import Advice, Built, ModelFacts
+from .reason import Reason, Warning
+from .verdict import Crossover, Verdict, WhatIf
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):

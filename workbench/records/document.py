@@ -9,33 +9,11 @@ from __future__ import annotations
 
 import msgspec
 
-from .advisor.facts import CaseCost as CaseCost
-from .advisor.facts import Crossover as Crossover
-from .advisor.facts import EqualPrecision as EqualPrecision
-from .advisor.facts import ObjectivePick as ObjectivePick
-from .advisor.facts import Payoff as Payoff
-from .advisor.facts import Verdict as Verdict
-from .advisor.facts import WhatIf as WhatIf
-from .contract import Case, OutputAccuracy, Work
-from .hardware import Cache as Cache
-from .hardware import CoreLimit as CoreLimit
-from .hardware import Cpu as Cpu
-from .hardware import CudaDriver as CudaDriver
-from .hardware import Gpu as Gpu
-from .hardware import GpuProcess as GpuProcess
-from .hardware import GpuReading as GpuReading
-from .hardware import HostReading as HostReading
-from .hardware import Isa as Isa
-from .hardware import Machine as Machine
-from .hardware import Memory as Memory
-from .hardware import Nvml as Nvml
-from .hardware import Os as Os
-from .hardware import Package as Package
-from .hardware import Pcie as Pcie
-from .hardware import Software as Software
-from .lab.facts import ModelReport
-from .records.reason import Reason as Reason
-from .records.reason import Warning as Warning
+from ..contract import Case, OutputAccuracy, Work
+from .machine import Machine, Software
+from .model import ModelReport
+from .reason import Reason, Warning
+from .verdict import Verdict
 
 SCHEMA_VERSION = 1
 

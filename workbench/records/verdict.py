@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..records.reason import Reason, Warning
+from .reason import Reason, Warning
 
 
 class EqualPrecision(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..records.reason import Reason
+from .reason import Reason
 
 
 class Port(msgspec.Struct, frozen=True):

@@ -1,13 +1,13 @@
 """The machine's half of the JSON document: what was detected, and the words for what is missing.
 
-Imported through `workbench.document`, which is the whole schema.
+Imported through `workbench.records.document`, which is the whole schema.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from .records.reason import Reason
+from .reason import Reason
 
 # ---------------------------------------------------------------- machine
 
