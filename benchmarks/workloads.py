@@ -20,10 +20,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # instead of this folder, where `workloads` would be this very file
 
 from benchmarks.straight import SCRIPTS  # noqa: E402
-from workbench import catalog, units  # noqa: E402
+from workbench import catalog  # noqa: E402
 from workbench.contract import Case, Setup  # noqa: E402
 from workbench.machine import effective_cores  # noqa: E402
 from workbench.measure.statistics import paired_ratio  # noqa: E402
+from workbench.text import units  # noqa: E402
 
 PAGE = ROOT / "docs" / "workloads.md"
 BEGIN, END = "<!-- written by make workloads -->", "<!-- end of it -->"

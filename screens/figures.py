@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench import sweeps, units
+from workbench import sweeps
 from workbench.advisor import race
 from workbench.contender import Contender
 from workbench.contract import Case, ParameterValue
@@ -16,6 +16,7 @@ from workbench.records.events import CaseDropped
 from workbench.records.machine import Machine
 from workbench.records.verdict import Verdict
 from workbench.report import Report, Row
+from workbench.text import units
 
 
 @dataclass(frozen=True)

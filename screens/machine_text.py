@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from textual.content import Content
 
-from workbench import units
 from workbench.export.ceilings import rows as ceiling_rows
 from workbench.records.document import Ceilings
 from workbench.records.machine import (
@@ -24,6 +23,7 @@ from workbench.records.machine import (
     Software,
 )
 from workbench.records.reason import Reason, Warning
+from workbench.text import units
 
 from . import drawing
 from .widgets.text import Fact, fact

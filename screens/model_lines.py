@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from textual.content import Content
 
-from workbench import units
 from workbench.contender import Contender
 from workbench.export.model import (
     RACED,
@@ -38,6 +37,7 @@ from workbench.measure.statistics import median
 from workbench.records.model import Explanation, ModelFacts
 from workbench.records.verdict import Verdict
 from workbench.report import Report, Row
+from workbench.text import units
 
 from . import drawing
 from .reasons import output_text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench import units
 from workbench.advisor.course import ended_text
 from workbench.advisor.crossover import sentence
 from workbench.records import events as ev
 from workbench.records.reason import Reason
+from workbench.text import units
 
 from .figures import Figures
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from textual.content import Content
 
-from workbench import units
 from workbench.contender import Contender
 from workbench.records.document import SetupTimes
 from workbench.records.verdict import Verdict
 from workbench.report import Row
+from workbench.text import units
 
 from . import drawing
 from .figures import Figures, choice_word, row_title

@@ -16,8 +16,8 @@ from textual.content import Content
 from textual.widgets import Footer
 from textual.worker import get_current_worker
 
-from workbench import units
 from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
+from workbench.text import units
 from workbench.watching import Look, looks
 
 from . import drawing

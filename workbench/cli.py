@@ -41,7 +41,7 @@ from .starting import (
     start,
     take_part,
 )
-from .streams import let_go, say
+from .text.output import let_go, say
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DEFAULT = click.core.ParameterSource.DEFAULT

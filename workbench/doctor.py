@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from . import units
 from .datasheets import shortfalls
 from .machine import hardware_warnings
 from .machine.nvml import Links
@@ -21,6 +20,7 @@ from .records.document import Ceilings
 from .records.machine import Gpu, Machine, Package, Software
 from .records.reason import Warning
 from .report import Report
+from .text import units
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # of memory, on the host and on each GPU

@@ -17,7 +17,7 @@ from .plan import RowPlan
 from .records import events as ev
 from .report import Report
 from .request import Request
-from .streams import beside_of, let_go, say
+from .text.output import beside_of, let_go, say
 
 
 def run_headless(

@@ -10,7 +10,7 @@ from .contract import kind_of
 from .planning.usage import UsageError, unknown
 from .records.reason import Warning
 from .request import check_device
-from .toml_file import TomlError, read
+from .text.toml_file import TomlError, read
 
 LEAST, MOST = 1e-6, 1e9  # per hour; beyond them it is a slip, and products leave the floats
 TABLE = "per_hour"

@@ -13,13 +13,13 @@ from .advisor.course import CUT_SHORT
 from .advisor.objective import OBJECTIVES
 from .advisor.whatif import alone
 from .contender import ENDED, ENERGY
-from .printable import printable_json
 from .records import events as ev
 from .records.document import BlockShape, Document, Measurement, SetupTimes
 from .records.model import ModelReport
 from .records.reason import Reason
 from .records.verdict import Course, Verdict
 from .report import Report
+from .text.sanitize import printable_json
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
 LONGEST_S = 1e8  # of a sample or a set-up

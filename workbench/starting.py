@@ -141,7 +141,7 @@ def check_output(option: str, path: Path | None) -> None:
     """Find out before the run, not after it, that its result cannot be written."""
     if path is None:
         return
-    from .streams import beside_of
+    from .text.output import beside_of
 
     try:
         if path.is_dir():

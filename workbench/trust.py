@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import units
 from .contender import Contender
 from .measure import statistics as stats
 from .records.machine import Machine
 from .records.reason import Warning
+from .text import units
 
 FEW_SAMPLES = 10
 WIDE = 0.05  # relative half-width of the median's interval

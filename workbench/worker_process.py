@@ -23,10 +23,10 @@ import psutil
 from . import catalog
 from .confine import confine
 from .contract import Case, is_simulated
-from .endings import tail
 from .guardian import RUN_ID_VARIABLE
 from .journal import runs_folder
 from .machine.software import PRECISION_VARIABLES
+from .process.exit_status import tail
 from .refusals import is_compiled
 
 HERE = Path(__file__).resolve().parent

@@ -22,7 +22,7 @@ import msgspec
 import psutil
 
 from .control import Control
-from .endings import ending
+from .process.exit_status import ending
 from .ranks import launch_of
 from .records.reason import Reason
 from .worker_process import HERE, WorkerKey, WorkerProcess, drop_compiled, group_members

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from workbench.contract import WorkloadError, is_cuda
-from workbench.endings import ending, tail
+from workbench.process.exit_status import ending, tail
 from workbench.ranks import BOOTSTRAP, Launch, launch_of
 
 from ._rank import JOIN_S

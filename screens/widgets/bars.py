@@ -6,8 +6,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 
-from workbench import units
 from workbench.lab.overview import name_of
+from workbench.text import units
 
 from .. import drawing
 from ..session import Session

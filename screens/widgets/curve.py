@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from textual.content import Content
 
-from workbench import units
 from workbench.contract import ParameterValue, kind_of
 from workbench.export.curves import LABEL, chart_lines, findings, marked, value_text
 from workbench.records.document import Curve, Sweep
+from workbench.text import units
 
 from .table import Column, Line, table_lines
 from .text import heading

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from workbench import units
 from workbench.contender import Contender
 from workbench.report import Row
+from workbench.text import units
 
 from .. import drawing
 from ..figures import Figures

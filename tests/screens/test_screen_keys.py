@@ -14,9 +14,9 @@ from screens import app as app_module
 from screens.app import WorkbenchApp
 from screens.feed import FeedError, ReplayFeed
 from screens.help import HelpScreen
-from workbench import units
 from workbench.records import events as ev
 from workbench.request import Request
+from workbench.text import units
 
 SIZE = (80, 24)
 

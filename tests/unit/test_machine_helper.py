@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from workbench.machine.helper import Ended, Helper
+from workbench.process.line_process import Ended, Helper
 
 
 def start(code: str) -> Helper:

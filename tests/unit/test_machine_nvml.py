@@ -18,9 +18,9 @@ from stub_driver import StubDriver, build, compiler
 
 from workbench.machine import probes
 from workbench.machine.gpurow import missing_fields
-from workbench.machine.helper import Ended
 from workbench.machine.memory import system_memory
 from workbench.machine.probes import NvmlProbe
+from workbench.process.line_process import Ended
 from workbench.records.machine import Gpu, Nvml
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")

@@ -20,12 +20,12 @@ from workbench.export.json import dump
 from workbench.export.log import line
 from workbench.export.text import run_text
 from workbench.measure.statistics import median
-from workbench.printable import printable_json
 from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.records.reason import Warning
 from workbench.replay import events_of, open_run, read_document
 from workbench.report import Report
+from workbench.text.sanitize import printable_json
 
 RUN = eventful()
 DOCUMENT = Report.of(RUN).document()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from workbench.advisor import scenarios
 from workbench.planning.scenario import Limits, Scenario, ScenarioError
-from workbench.toml_file import MOST_BYTES, TomlError, read, shown
+from workbench.text.toml_file import MOST_BYTES, TomlError, read, shown
 
 MINIMAL = """\
 # One of my own.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import units
+from workbench.text import units
 
 
 @pytest.mark.parametrize(

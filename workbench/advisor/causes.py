@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .. import units
 from ..contender import Contender
 from ..contract import Case
 from ..machine.isa import having, lacking
 from ..measure.statistics import median
 from ..records.document import Clocks, Roofline
 from ..refusals import REDUCED
+from ..text import units
 from . import race
 from .explain import COUNTED, Evidence, short, times
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from .. import units
 from ..contender import Contender
 from ..records.reason import Reason
 from ..records.verdict import Course, Departure
 from ..report import Row
+from ..text import units
 from . import race
 
 CUT_SHORT = "cancelled"

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from .. import units
 from ..contender import Contender
 from ..measure.statistics import Ratio, median, student_t_quantile
 from ..records.verdict import Crossover, CrossoverPoint
+from ..text import units
 from . import race
 from .objective import OF_A_STEP
 

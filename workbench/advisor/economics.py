@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from .. import units
 from ..contender import ENERGY, Contender
 from ..contract import kind_of
 from ..measure.statistics import Ratio, median
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, Departure, ObjectivePick, Verdict
+from ..text import units
 from . import race
 from .course import name_of, sent_away
 from .objective import HOUR_S, SECONDS

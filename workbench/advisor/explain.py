@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from .. import units
 from ..contender import Contender
 from ..contract import Case
 from ..measure.statistics import Ratio, median
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
 from ..report import Report, Row
+from ..text import units
 from . import race
 from .course import SENT_AWAY, is_cut_short
 from .limits import beyond_limits, uncounted

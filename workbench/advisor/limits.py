@@ -3,11 +3,11 @@ row counts cannot be read of it."""
 
 from __future__ import annotations
 
-from .. import units
 from ..contender import Contender
 from ..measure.statistics import quantile
 from ..planning.scenario import Scenario
 from ..report import Row
+from ..text import units
 from .objective import OF_A_STEP
 
 MIB = 1 << 20

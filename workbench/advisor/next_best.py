@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Set
 
-from .. import units
 from ..contender import Contender
 from ..measure.statistics import Ratio
 from ..records.verdict import LOOK_FOR_CROSSOVER
 from ..refusals import REDUCED
+from ..text import units
 from . import race
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
 from .explain import Evidence, as_sentence, better, short, times

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from .. import units
 from ..contender import Contender
 from ..measure.statistics import median
 from ..records.verdict import Departure, Payoff, Verdict
 from ..refusals import is_compiled
+from ..text import units
 from . import race
 from .course import name_of, sent_away
 

@@ -27,7 +27,7 @@ from ..records.machine import Machine
 from ..records.reason import Warning
 from ..replay import LONGEST_S
 from ..report import Report
-from ..toml_file import shown as clean  # what another machine wrote reaches the terminal
+from ..text.toml_file import shown as clean  # what another machine wrote reaches the terminal
 from .whatif import devices_by_name
 
 MOST_BYTES = 64 << 20

@@ -13,7 +13,7 @@ import msgspec
 
 from ..assets import path as asset
 from ..planning.scenario import Limits, Quick, Scenario, ScenarioError, Size
-from ..toml_file import Key, TomlError, TomlFile, read, shown
+from ..text.toml_file import Key, TomlError, TomlFile, read, shown
 from .objective import OBJECTIVES
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .. import units
 from ..contender import Block, Contender
 from ..machine.isa import lacking
 from ..measure import statistics as stats
@@ -13,6 +12,7 @@ from ..planning.scenario import Scenario
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..refusals import REDUCED, slower_precision
+from ..text import units
 from . import race
 from .course import name_of
 from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted

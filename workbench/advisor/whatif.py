@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .. import units
 from ..contender import Contender
 from ..measure import statistics as stats
 from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
+from ..text import units
 from .course import name_of
 from .objective import SINGLE_STEPS, START_UP_SPREAD
 from .race import RUN_TO_RUN, Z95

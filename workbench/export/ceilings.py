@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from .. import units
 from ..contract import PRECISIONS
 from ..datasheets import columns
 from ..records.document import Ceilings, DeviceCeilings
+from ..text import units
 from .tables import table
 
 LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte

@@ -6,8 +6,8 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from .. import units
 from ..records.document import Curve, Sweep, Value
+from ..text import units
 from .tables import table
 
 MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .. import units
 from ..advisor.crossover import sentence
 from ..advisor.explain import short
 from ..lab.overview import recommendation, row_of
@@ -11,6 +10,7 @@ from ..records import events as ev
 from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import Report, Row
+from ..text import units
 from .curves import value_text
 from .model import built_text, facts_lines, saved_lines
 from .text import gpu_line, rate_text

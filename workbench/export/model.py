@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from .. import units
 from ..advisor.explain import as_sentence
 from ..contender import Contender
 from ..lab.overview import (
@@ -30,6 +29,7 @@ from ..records.model import Built, Explanation, Form, ModelFacts, Port, Saved
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from ..report import Report
+from ..text import units
 from .tables import race_lines, table, wrapped
 
 TIMES = "Where the time of one run goes"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from .. import units
 from ..advisor.course import name_of
 from ..advisor.explain import short
 from ..contender import Contender
@@ -18,6 +17,7 @@ from ..records.document import LargestBatch, Trace
 from ..records.machine import CudaDriver, Gpu, Machine, Nvml, Software
 from ..records.verdict import Verdict
 from ..report import Report, Row
+from ..text import units
 from ..trust import trust_warnings
 from .advice import advice_text, costs_lines
 from .curves import sweep_text, value_text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .. import units
 from ..records.machine import GpuReading, HostReading, Machine
+from ..text import units
 from ..watching import Look
 from .text import gpu_line
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .. import units
 from ..advisor.explain import short, times
 from ..advisor.race import ratio_between, relative
 from ..contender import Contender
@@ -17,6 +16,7 @@ from ..machine.isa import X86, lacking
 from ..measure.statistics import median
 from ..records.machine import Cpu
 from ..records.model import Built, Explanation, ModelFacts, OperatorTimes
+from ..text import units
 from .overview import form_of
 
 CONVERSIONS = "quantise, dequantise"

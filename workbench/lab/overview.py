@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .. import units
 from ..advisor import race
 from ..advisor.explain import short, times
 from ..contender import Contender
@@ -16,6 +15,7 @@ from ..measure.statistics import Ratio, median
 from ..records.model import Explanation, ModelFacts
 from ..records.verdict import Verdict
 from ..report import Report, Row
+from ..text import units
 from .entrants import EXTENDED, NO_SPIN
 
 WORKLOAD = "model"

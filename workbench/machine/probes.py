@@ -14,12 +14,12 @@ from typing import TypeVar
 
 import msgspec
 
+from ..process.line_process import Ended, Helper
 from ..records.machine import CudaDriver, Gpu, Nvml
 from ..records.reason import Reason
 from .cuda import LIBRARY as CUDA_LIBRARY
 from .cuda import CudaAnswer, loading_failure
 from .gpurow import with_reasons
-from .helper import Ended, Helper
 from .nvml import Links, NvmlHeader
 
 NVML_LIBRARY = "libnvidia-ml.so.1"

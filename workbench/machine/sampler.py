@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from .helper import Ended
+from ..process.line_process import Ended
 from .nvml import Pulse
 from .probes import nvml_reason_of, start_probe
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from ..process.line_process import Ended, Helper
 from ..records.machine import Package, Software
 from . import stack_query
-from .helper import Ended, Helper
 
 _GREETING_LINES = 10
 _FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds

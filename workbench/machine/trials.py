@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from ..process.line_process import Ended, Helper
 from . import stack_trial
-from .helper import Ended, Helper
 
 DEADLINE_S = 120.0  # a CUDA build on a cold network disk takes most of a minute to import
 

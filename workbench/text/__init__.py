@@ -1,0 +1,1 @@
+"""Words and numbers as people read them, and files as they are read and written."""
