@@ -26,7 +26,7 @@ sys.path[0] = str(ROOT)
 import msgspec  # noqa: E402
 
 from workbench import control  # noqa: E402
-from workbench.advisor import race, scenarios  # noqa: E402
+from workbench.advisor import scenarios  # noqa: E402
 from workbench.advisor.limits import is_admissible  # noqa: E402
 from workbench.contract import kind_of  # noqa: E402
 from workbench.control import Control  # noqa: E402
@@ -36,6 +36,7 @@ from workbench.planning.scenario import Scenario  # noqa: E402
 from workbench.records.verdict import Verdict  # noqa: E402
 from workbench.report import Report  # noqa: E402
 from workbench.request import Request  # noqa: E402
+from workbench.stats import ratios  # noqa: E402
 
 KEPT = ROOT / "benchmarks" / ".advisor.jsonl"
 TABLE_S = 60.0  # of the six rows, of which each point gets its row's share, and beside it
@@ -128,7 +129,7 @@ def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:
     """One row of the table: the first advice against the truth, and the second beside it."""
     first, second = advice(place, rows), advice(place, rows)
     truth = exhaustive(place, rows)
-    best = race.ranking(truth)[0]
+    best = ratios.ranking(truth)[0]
     found: dict[str, Any] = {
         "scenario": place.scenario,
         "size": place.size,
@@ -147,7 +148,7 @@ def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:
     if leads(first):
         found["lead"] = _over(truth, first.runner_up, first.pick)
     if place.speed is not None:
-        bests = {kind: [c for c in race.ranking(truth) if device(c) == kind] for kind in DEVICES}
+        bests = {kind: [c for c in ratios.ranking(truth) if device(c) == kind] for kind in DEVICES}
         found["device_ratio"] = _over(truth, bests["cpu"][0], bests["gpu"][0])
     return found
 
@@ -164,7 +165,7 @@ def _over(truth: dict[str, dict[int, float]], one: str | None, other: str | None
     """Time of the one over that of the other; None where either is not among the valid ones."""
     if one not in truth or other not in truth:
         return None
-    return race.relative(truth[one], truth[other])
+    return ratios.relative(truth[one], truth[other])
 
 
 def table_of_six() -> dict[str, Any]:
@@ -187,7 +188,7 @@ def table_of_six() -> dict[str, Any]:
 
 # ------------------------------------------------------------------ report
 
-TIE = 1 + race.TOLERANCE
+TIE = 1 + ratios.TOLERANCE
 
 
 def right_device(row: dict[str, Any]) -> bool:

@@ -21,9 +21,9 @@ from typing import Any
 
 from screen import median_under_the_screen
 
-from workbench.advisor.race import RUN_TO_RUN
 from workbench.machine import effective_cores
-from workbench.measure.statistics import MIN_PAIRS, Ratio, blocked_interval, paired_ratio
+from workbench.stats.ratios import RUN_TO_RUN
+from workbench.stats.samples import MIN_PAIRS, Ratio, blocked_interval, paired_ratio
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "measurement.md"

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from workbench import journal
-from workbench.measure.statistics import median
 from workbench.records import events as ev
+from workbench.stats.samples import median
 
 SIZE = (40, 120)  # lines, columns
 DEADLINE_S = 120.0

@@ -23,7 +23,7 @@ from benchmarks.straight import SCRIPTS  # noqa: E402
 from workbench import catalog  # noqa: E402
 from workbench.contract import Case, Setup  # noqa: E402
 from workbench.machine import effective_cores  # noqa: E402
-from workbench.measure.statistics import paired_ratio  # noqa: E402
+from workbench.stats.samples import paired_ratio  # noqa: E402
 from workbench.text import units  # noqa: E402
 
 PAGE = ROOT / "docs" / "workloads.md"

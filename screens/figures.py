@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workbench import sweeps
-from workbench.advisor import race
 from workbench.contender import Contender
 from workbench.contract import Case, ParameterValue
 from workbench.export.curves import value_text
-from workbench.measure.statistics import MIN_PAIRS
 from workbench.records.document import CurvePoint, LargestBatch, Measurement, Sweep
 from workbench.records.events import CaseDropped
 from workbench.records.machine import Machine
 from workbench.records.verdict import Verdict
 from workbench.report import Report, Row
+from workbench.stats import ratios
+from workbench.stats.samples import MIN_PAIRS
 from workbench.text import units
 
 
@@ -53,7 +53,7 @@ class Figures:
         by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}  # as for a verdict
         if pick in by_id:
             return by_id[pick]
-        order = race.ranking({name: contender.rounds() for name, contender in by_id.items()})
+        order = ratios.ranking({name: contender.rounds() for name, contender in by_id.items()})
         return by_id[order[0]] if order else None
 
     def speed(self, contender: Contender, row: Row) -> float | None:
@@ -75,7 +75,7 @@ class Figures:
                 over = contender.ended or contender.dropped is not None
                 enough = over or len(fastest.keys() & rounds.keys()) >= MIN_PAIRS
                 if rounds and enough and row.is_apart(contender) == apart:
-                    found[contender.case.id] = race.relative(fastest, rounds)
+                    found[contender.case.id] = ratios.relative(fastest, rounds)
         return found
 
     # ------------------------------------------------------------ sweeps

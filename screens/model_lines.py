@@ -33,10 +33,10 @@ from workbench.lab.overview import (
     row_of,
     unprofiled,
 )
-from workbench.measure.statistics import median
 from workbench.records.model import Explanation, ModelFacts
 from workbench.records.verdict import Verdict
 from workbench.report import Report, Row
+from workbench.stats.samples import median
 from workbench.text import units
 
 from . import drawing

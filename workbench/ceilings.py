@@ -17,13 +17,13 @@ import msgspec
 from . import catalog, journal
 from .contender import Contender
 from .contract import Case, ParameterValue, kind_of
-from .measure.statistics import quantile
 from .plan import RowPlan
 from .planning.scenario import Scenario
 from .records.document import Ceilings, DeviceCeilings
 from .records.machine import Machine, Software
 from .refusals import most_ops_per_s
 from .report import Report
+from .stats.samples import quantile
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them

@@ -5,10 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from .advisor.objective import START_UP_SPREAD, block_value, fixed_parts_s
-from .advisor.race import Rounds
 from .contract import Case, Work, is_simulated
-from .measure import statistics as stats
 from .records import events as ev
 from .records.document import (
     AccuracyResult,
@@ -20,6 +17,9 @@ from .records.document import (
     WarmUp,
 )
 from .records.reason import Reason
+from .stats import samples as stats
+from .stats.objectives import START_UP_SPREAD, block_value, fixed_parts_s
+from .stats.ratios import Rounds
 
 ENERGY = "energy_j"  # the figure of a block that says what one step took
 ENDED = ("ok", "skipped", "failed", "cancelled")

@@ -12,19 +12,20 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from .advisor import crossover, next_size, race
+from .advisor import crossover, next_size
 from .advisor.crossover import Measured
 from .advisor.limits import is_admissible, uncounted
 from .contender import Contender
 from .context import RunContext
 from .contract import Case, WorkloadError
-from .measure.statistics import median
 from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
 from .plan import RowPlan, point_name
 from .planning.scenario import Size
 from .preparation import worker_key
 from .records import events as ev
 from .records.reason import Warning
+from .stats import ratios
+from .stats.samples import median
 from .worker_process import WorkerKey
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known
@@ -140,7 +141,7 @@ class Crossings:
             for c in found.contenders
             if c.blocks and c.state != "failed" and not found.is_apart(c) and uncounted(c) is None
         }
-        order = race.ranking({case: contender.rounds() for case, contender in known.items()})
+        order = ratios.ranking({case: contender.rounds() for case, contender in known.items()})
         room: dict[tuple[str, bool], int] = {}
         field = []
         for contender in (known[case] for case in order):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from .contender import ENERGY
 from .machine.host import package_energy_j
-from .measure.statistics import median
+from .stats.samples import median
 
 
 class EnergyMeter:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .advisor import race
 from .contender import Contender
-from .measure import statistics as stats
 from .records.document import Against, Ceilings, Clocks, Measurement, Throughput
 from .records.reason import Warning
 from .roofline import peak_fraction, roofline
+from .stats import ratios
+from .stats import samples as stats
 
 
 def measurement(
@@ -73,11 +73,11 @@ def against(contender: Contender, row: Sequence[Contender]) -> Against | None:
     rounds = {c.case.id: c.rounds() for c in row if c.blocks and c.state != "failed"}
     if not rounds.get(contender.case.id):  # not measured, or not in what counts
         return None
-    fastest = race.ranking(rounds)[0]
-    ratio = race.ratio_between(rounds[contender.case.id], rounds[fastest])
+    fastest = ratios.ranking(rounds)[0]
+    ratio = ratios.ratio_between(rounds[contender.case.id], rounds[fastest])
     if fastest == contender.case.id or ratio is None:
         return None
-    return Against(fastest, ratio.value, ratio.interval, ratio.word(race.TOLERANCE))
+    return Against(fastest, ratio.value, ratio.interval, ratio.word(ratios.TOLERANCE))
 
 
 def figures_of(contender: Contender, row: Sequence[Contender] = ()) -> dict[str, float]:
@@ -106,7 +106,7 @@ def scaling_efficiency(contender: Contender, row: Sequence[Contender]) -> float 
     ]
     if ranks == 1 or len(alone) != 1:
         return None
-    ratio = race.ratio_between(alone[0].rounds(), contender.rounds())
+    ratio = ratios.ratio_between(alone[0].rounds(), contender.rounds())
     resources = float(ranks)
     if contender.case.device_kind == "cpu":
         resources *= max(1, threads // ranks) / threads

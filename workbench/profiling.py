@@ -8,13 +8,13 @@ from .contender import Contender
 from .context import GRACE_S, RunContext
 from .contract import is_cuda
 from .export.trace import TraceFile
-from .measure import statistics as stats
 from .plan import RowPlan
 from .preparation import worker_key
 from .records import events as ev
 from .records.document import OperatorShare
 from .records.reason import Reason
 from .report import Report
+from .stats import samples as stats
 from .workers import WorkerFailed
 
 PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less

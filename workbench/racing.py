@@ -14,12 +14,12 @@ from .context import RunContext
 from .contract import Case
 from .control import Cancelled
 from .machine.watch import SystemWatch
-from .measure import statistics as stats
 from .pacing import Pace
 from .plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key
 from .records import events as ev
 from .records.reason import Reason
+from .stats import samples as stats
 from .trust import WIDE
 from .turns import Turns
 

@@ -10,7 +10,6 @@ import msgspec
 
 from . import journal
 from .advisor.course import CUT_SHORT
-from .advisor.objective import OBJECTIVES
 from .advisor.whatif import alone
 from .contender import ENDED, ENERGY
 from .records import events as ev
@@ -19,6 +18,7 @@ from .records.model import ModelReport
 from .records.reason import Reason
 from .records.verdict import Course, Verdict
 from .report import Report
+from .stats.objectives import OBJECTIVES
 from .text.sanitize import printable_json
 
 CHOICES = ("cpu", "gpu", "either", "unknown")

@@ -9,8 +9,8 @@ import msgspec
 
 from .contender import Contender
 from .contract import ParameterValue
-from .measure import statistics as stats
 from .records.document import Curve, CurvePoint, LeadChange, Sweep
+from .stats import samples as stats
 
 if TYPE_CHECKING:
     from .report import Row

@@ -12,11 +12,11 @@ import psutil
 
 from .machine.host import HostReader
 from .machine.sampler import GpuSampler
-from .measure import statistics as stats
 from .records import events as ev
 from .records.document import Telemetry
 from .records.machine import Gpu, GpuReading, HostReading, Machine
 from .records.reason import Warning
+from .stats import samples as stats
 
 HOST_EVERY_S = 0.5
 SLOWED = 0.02  # of the time measured on a GPU

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .contender import Contender
-from .measure import statistics as stats
 from .records.machine import Machine
 from .records.reason import Warning
+from .stats import samples as stats
 from .text import units
 
 FEW_SAMPLES = 10

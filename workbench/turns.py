@@ -10,13 +10,13 @@ import msgspec
 from . import refusals
 from .context import RunContext
 from .energy import EnergyMeter
-from .measure import statistics as stats
 from .pacing import Pace, settle_s
 from .plan import RowPlan
 from .preparation import Preparation, Runner
 from .records import events as ev
 from .records.document import Clocks
 from .records.reason import Reason
+from .stats import samples as stats
 from .workers import Answer, WorkerFailed
 
 

@@ -9,14 +9,14 @@ from statistics import median
 
 from recorded_scenarios import BUDGET_S, Entry, Scenario
 
-from workbench.advisor.objective import block_value, fixed_parts_s
 from workbench.contract import Work
-from workbench.measure.statistics import Ratio, paired_ratio
 from workbench.records import events as ev
 from workbench.records.document import SCHEMA_VERSION, AccuracyResult, Telemetry, Tool, WarmUp
 from workbench.records.machine import Machine, Software
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import EqualPrecision, Verdict
+from workbench.stats.objectives import block_value, fixed_parts_s
+from workbench.stats.samples import Ratio, paired_ratio
 
 ROUNDS = 8
 TOLERANCE = 1.05

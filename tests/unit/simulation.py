@@ -19,13 +19,13 @@ from builders import case, context, events, scenario
 from test_racing import Clock, Nothing, Workers
 
 from workbench import racing
-from workbench.advisor import race
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.plan import RowPlan, planned
 from workbench.records.verdict import Verdict
 from workbench.report import Report
 from workbench.request import Request
+from workbench.stats import ratios
 
 RIGHT = 1.05  # a pick within the tolerance of the best is right
 TIED = 1.10  # what is called a tie is no further apart
@@ -123,7 +123,7 @@ class NoisyWorkers(Workers):
     ) -> None:
         super().__init__(clock, steps_s, {})
         self.noise = noise
-        self.bias = {name: rng.gauss(0, race.RUN_TO_RUN / math.sqrt(2)) for name in self.steps_s}
+        self.bias = {name: rng.gauss(0, ratios.RUN_TO_RUN / math.sqrt(2)) for name in self.steps_s}
         self.had_a_turn: set[str] = set()
         self.common = noise.common(0.0)
 

@@ -14,7 +14,6 @@ from money import told, watts
 
 from workbench import refusals
 from workbench.advisor import economics, scenarios
-from workbench.advisor.objective import block_value
 from workbench.advisor.verdict import decide
 from workbench.contender import ENERGY
 from workbench.export.advice import advice_text
@@ -27,6 +26,7 @@ from workbench.records.verdict import Verdict
 from workbench.replay import events_of
 from workbench.report import Report
 from workbench.request import Request
+from workbench.stats.objectives import block_value
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
 RACED = {CPU: steady(0.010), CPU_B: steady(0.012), GPU: steady(0.001)}

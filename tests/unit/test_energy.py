@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import energy
-from workbench.advisor.objective import OBJECTIVES, block_value
 from workbench.contender import ENERGY
 from workbench.energy import EnergyMeter
 from workbench.lab.question import OBJECTIVES as ASKED
 from workbench.machine.host import package_energy_j
+from workbench.stats.objectives import OBJECTIVES, block_value
 
 
 def powercap(root: Path, **counters: int | None) -> Path:

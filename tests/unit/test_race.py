@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.advisor import race
-from workbench.measure.statistics import Ratio
+from workbench.stats import ratios
+from workbench.stats.samples import Ratio
 
 
 def calm(rng) -> float:
@@ -23,12 +23,12 @@ def bimodal(rng) -> float:
     return calm(rng) * (1.08 if rng.random() < 0.4 else 1.0)
 
 
-def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[race.Beaten]:
+def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[ratios.Beaten]:
     """Run a whole race on synthetic blocks under a common drift; returns who was dropped."""
     true = {f"c{i}": time for i, time in enumerate(true_times)}
     measured: dict[str, dict[int, float]] = {name: {} for name in true}
-    pairs = race.pair_count(len(true))
-    out: dict[str, race.Beaten] = {}
+    pairs = ratios.pair_count(len(true))
+    out: dict[str, ratios.Beaten] = {}
     for number in range(rounds):
         drift = float(np.exp(rng.normal(0, 0.1)))
         alive = [name for name in true if name not in out]
@@ -36,7 +36,7 @@ def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[race
             measured[name][number] = true[name] * drift * noise(rng)
         if number >= 2 and len(alive) > 1:
             seen = {name: measured[name] for name in alive}
-            out |= {b.case: b for b in race.beaten(seen, look=number - 1, pairs=pairs)}
+            out |= {b.case: b for b in ratios.beaten(seen, look=number - 1, pairs=pairs)}
     return list(out.values())
 
 
@@ -80,36 +80,36 @@ def test_a_small_true_difference_is_found_by_a_long_race() -> None:
 
 def test_nobody_is_dropped_before_three_rounds() -> None:
     two = {"a": {0: 1.0, 1: 1.0}, "b": {0: 9.0, 1: 9.0}}
-    assert race.beaten(two, look=1, pairs=1) == []
+    assert ratios.beaten(two, look=1, pairs=1) == []
 
 
 def test_errors_over_all_looks_and_pairs_sum_to_alpha() -> None:
     pairs = 10
-    spent = sum(pairs * (1 - race.confidence_at(look, pairs)) for look in range(1, 100_000))
-    assert spent == pytest.approx(race.ALPHA, rel=1e-4)
+    spent = sum(pairs * (1 - ratios.confidence_at(look, pairs)) for look in range(1, 100_000))
+    assert spent == pytest.approx(ratios.ALPHA, rel=1e-4)
 
 
 def test_each_look_and_each_further_pair_asks_for_more_confidence() -> None:
-    by_look = [race.confidence_at(look, 3) for look in range(1, 40)]
-    by_pairs = [race.confidence_at(2, pairs) for pairs in range(1, 40)]
+    by_look = [ratios.confidence_at(look, 3) for look in range(1, 40)]
+    by_pairs = [ratios.confidence_at(2, pairs) for pairs in range(1, 40)]
     assert by_look == sorted(set(by_look))
     assert by_pairs == sorted(set(by_pairs))
-    assert race.confidence_at(1, 0) == race.confidence_at(1, 1) == 0.975
-    assert [race.pair_count(n) for n in (1, 2, 5)] == [0, 1, 10]
+    assert ratios.confidence_at(1, 0) == ratios.confidence_at(1, 1) == 0.975
+    assert [ratios.pair_count(n) for n in (1, 2, 5)] == [0, 1, 10]
 
 
 def test_a_later_look_may_acquit_whom_an_earlier_one_would_have_dropped() -> None:
     two = {"a": {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}, "b": {0: 1.1, 1: 1.12, 2: 1.08, 3: 1.15}}
-    assert [b.case for b in race.beaten(two, look=1, pairs=1)] == ["b"]
-    assert race.beaten(two, look=20, pairs=10) == []
+    assert [b.case for b in ratios.beaten(two, look=1, pairs=1)] == ["b"]
+    assert ratios.beaten(two, look=20, pairs=10) == []
 
 
 def test_only_rounds_in_common_are_compared() -> None:
     gone = {"a": {0: 1.0, 1: 1.0, 2: 1.0}, "b": {3: 9.0, 4: 9.0, 5: 9.0}}
-    assert race.ratio_between(gone["a"], gone["b"]) is None
-    assert race.beaten(gone, look=4, pairs=1) == []
+    assert ratios.ratio_between(gone["a"], gone["b"]) is None
+    assert ratios.beaten(gone, look=4, pairs=1) == []
     partial = {"a": {0: 1.0, 1: 1.0, 2: 1.0, 9: 77.0}, "b": {0: 2.0, 1: 2.0, 2: 2.0, 8: 0.1}}
-    ratio = race.ratio_between(partial["b"], partial["a"])
+    ratio = ratios.ratio_between(partial["b"], partial["a"])
     assert (ratio.value, ratio.pairs) == (pytest.approx(2.0), 3)
 
 
@@ -117,7 +117,7 @@ def test_only_rounds_in_common_are_compared() -> None:
 def test_beaten_names_the_rival_that_shows_it_best(order: list[str]) -> None:
     times = {"fast": 1.0, "middle": 2.0, "slow": 4.0}
     rounds = {name: {r: times[name] * (1 + 0.001 * r) for r in range(6)} for name in order}
-    found = {b.case: b for b in race.beaten(rounds, look=4, pairs=3)}
+    found = {b.case: b for b in ratios.beaten(rounds, look=4, pairs=3)}
     assert set(found) == {"middle", "slow"}
     assert found["slow"].by == "fast"
     assert found["slow"].ratio.value == pytest.approx(4.0)
@@ -129,7 +129,7 @@ def test_ranking_compares_in_common_rounds_not_across_drift() -> None:
         "early": {0: 0.6, 1: 0.6, 2: 0.6},
         "late": {0: 0.5, 1: 0.5, 2: 0.5, 3: 1.0, 4: 1.0, 5: 1.0, 6: 1.0},
     }
-    assert race.ranking(rounds) == ["late", "early"]
+    assert ratios.ranking(rounds) == ["late", "early"]
 
 
 def test_one_that_left_early_does_not_decide_between_those_that_stayed() -> None:
@@ -139,32 +139,32 @@ def test_one_that_left_early_does_not_decide_between_those_that_stayed() -> None
         "good": {**dict.fromkeys(range(3), 1.3), **dict.fromkeys(range(3, 12), 1.0)},
         "fair": dict.fromkeys(range(12), 1.1),
     }
-    assert race.ranking(rounds) == ["good", "fair", "gone"]
+    assert ratios.ranking(rounds) == ["good", "fair", "gone"]
 
 
 def test_ranking_of_nothing_is_empty() -> None:
-    assert race.ranking({"a": {}}) == []
+    assert ratios.ranking({"a": {}}) == []
 
 
 def test_ranking_leaves_out_who_was_never_measured() -> None:
-    assert race.ranking({"a": {}, "b": {0: 2.0}, "c": {0: 1.0}}) == ["c", "b"]
+    assert ratios.ranking({"a": {}, "b": {0: 2.0}, "c": {0: 1.0}}) == ["c", "b"]
 
 
 def test_ranking_with_too_few_common_rounds_falls_back_on_their_median() -> None:
     # `brief` left after two rounds, both in a slow hour: against its rival it was the faster.
     rounds = {"brief": {0: 4.0, 1: 4.4}, "long": {0: 5.0, 1: 5.5, 2: 1.0, 3: 1.0, 4: 1.0}}
-    assert race.ranking(rounds) == ["brief", "long"]
+    assert ratios.ranking(rounds) == ["brief", "long"]
 
 
 def test_ranking_without_any_common_round_compares_medians() -> None:
-    assert race.ranking({"a": {0: 2.0}, "b": {1: 1.0, 2: 1.0, 3: 1.0}}) == ["b", "a"]
+    assert ratios.ranking({"a": {0: 2.0}, "b": {1: 1.0, 2: 1.0, 3: 1.0}}) == ["b", "a"]
 
 
 @given(st.permutations(["a", "b", "c", "d"]), st.floats(1.05, 10))
 def test_ranking_does_not_know_the_order_of_the_plan(order, step: float) -> None:
     times = {name: step**i for i, name in enumerate("abcd")}
     rounds = {name: {r: times[name] * (1 + r / 10) for r in range(5)} for name in order}
-    assert race.ranking(rounds) == ["a", "b", "c", "d"]
+    assert ratios.ranking(rounds) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ def test_ranking_does_not_know_the_order_of_the_plan(order, step: float) -> None
 )
 def test_ties_and_settled_ratios(low: float, high: float, tie: bool, settled: bool) -> None:
     ratio = Ratio((low * high) ** 0.5, low, high, 5)
-    assert race.is_tie(ratio) is tie
-    assert race.settled(ratio) is settled
+    assert ratios.is_tie(ratio) is tie
+    assert ratios.settled(ratio) is settled
 
 
 def test_no_ratio_settles_nothing() -> None:
-    assert not race.settled(None)
+    assert not ratios.settled(None)
 
 
 def test_who_was_beaten_never_ranks_above_who_beat_it() -> None:
@@ -194,7 +194,7 @@ def test_who_was_beaten_never_ranks_above_who_beat_it() -> None:
         "bf16": {0: 0.00290, 1: 0.00289, 2: 0.00289},
         "nhwc": {0: 0.00269, 1: 0.00268, 2: 0.00269, 3: 0.00268, 4: 0.00269},
     }
-    assert race.ranking(rounds) == ["nhwc", "bf16", "fp32"]
+    assert ratios.ranking(rounds) == ["nhwc", "bf16", "fp32"]
 
 
 @given(st.permutations(["a", "b", "c", "d"]))
@@ -205,35 +205,35 @@ def test_the_ranking_does_not_hang_on_the_order_of_the_contenders(order: list[st
         case: {r: speed[case] * drift[r] for r in range(5 - position)}
         for position, case in enumerate(order)
     }
-    assert race.ranking(rounds) == ["a", "b", "c", "d"]
+    assert ratios.ranking(rounds) == ["a", "b", "c", "d"]
 
 
-def started(values: list[float], spread: float) -> race.Rounds:
-    rounds = race.Rounds(enumerate(values))
+def started(values: list[float], spread: float) -> ratios.Rounds:
+    rounds = ratios.Rounds(enumerate(values))
     rounds.spread = spread
     return rounds
 
 
 def test_what_was_seen_once_bounds_what_rounds_can_tell() -> None:
     one, other = started([1.2, 1.21, 1.19, 1.2], 0.1), started([1.0] * 4, 0.1)
-    ratio = race.ratio_between(one, other)
+    ratio = ratios.ratio_between(one, other)
     assert ratio.low < 1 < ratio.high < 2
-    assert race.is_close(ratio)
-    assert race.is_exhausted(ratio)
-    assert race.settled(race.decisive_ratio(one, other))
-    far = race.ratio_between(started([2.0] * 4, 0.1), other)
+    assert ratios.is_close(ratio)
+    assert ratios.is_exhausted(ratio)
+    assert ratios.settled(ratios.decisive_ratio(one, other))
+    far = ratios.ratio_between(started([2.0] * 4, 0.1), other)
     assert far.low > 1
-    assert not race.is_close(far)
+    assert not ratios.is_close(far)
     one.origin = other.origin = ("cpu", "torch")  # the same start-up: it cancels out
-    assert race.ratio_between(one, other).low > 1.1
-    plain = race.ratio_between(dict(one), dict(other))
+    assert ratios.ratio_between(one, other).low > 1.1
+    plain = ratios.ratio_between(dict(one), dict(other))
     assert plain.low > 1.1
-    assert not race.is_exhausted(plain)
+    assert not ratios.is_exhausted(plain)
 
 
 def test_looking_again_does_not_widen_what_was_seen_once() -> None:
     one, other = started([1.01, 1.0, 1.02, 1.01] * 5, 0.1), started([1.0] * 20, 0.1)
-    late = race.decisive_ratio(one, other)
-    assert race.is_exhausted(late)
-    assert race.settled(late)
-    assert race.is_close(late)
+    late = ratios.decisive_ratio(one, other)
+    assert ratios.is_exhausted(late)
+    assert ratios.settled(late)
+    assert ratios.is_close(late)

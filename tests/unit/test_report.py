@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from workbench.contract import Work
 from workbench.export.json import dump
-from workbench.measure import statistics as stats
 from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.replay import events_of
 from workbench.report import Report
+from workbench.stats import samples as stats
 
 CPU, GPU = case("cpu-a"), case("cuda:0-a")
 RUN = [

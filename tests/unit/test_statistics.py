@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.measure import statistics as stats
+from workbench.stats import samples as stats
 
 times = st.floats(1e-9, 1e3)
 samples = st.lists(times, min_size=1, max_size=60)

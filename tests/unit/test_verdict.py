@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from workbench.advisor.verdict import choose, decide
 from workbench.contract import Case
-from workbench.measure.statistics import Ratio
 from workbench.records.document import AccuracyResult
 from workbench.records.events import CaseFinished, CasePrepared, WarningRaised
 from workbench.records.machine import CudaDriver
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Verdict
 from workbench.report import Report
+from workbench.stats.samples import Ratio
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
 ROW = scenario()

@@ -8,11 +8,11 @@ from dataclasses import replace
 from ..contender import Contender
 from ..contract import Case
 from ..machine.isa import having, lacking
-from ..measure.statistics import median
 from ..records.document import Clocks, Roofline
 from ..refusals import REDUCED
+from ..stats import ratios
+from ..stats.samples import median
 from ..text import units
-from . import race
 from .explain import COUNTED, Evidence, short, times
 
 LAUNCH_BOUND = 0.8  # of the device's time per step, spent by the host on queueing the next
@@ -154,7 +154,7 @@ def _gain(pick: Contender, other: Contender) -> str | None:
     doubt."""
     if pick.objective in ("memory", "energy", "cost"):
         return None
-    ratio = race.ratio_between(other.rounds(), pick.rounds())
+    ratio = ratios.ratio_between(other.rounds(), pick.rounds())
     counted = COUNTED.get(pick.objective, "")
     told = ratio is not None and ratio.low > 1
     return f"{times(ratio)} faster{counted} than" if ratio is not None and told else None

@@ -9,8 +9,8 @@ from ..contender import Contender
 from ..records.reason import Reason
 from ..records.verdict import Course, Departure
 from ..report import Row
+from ..stats import ratios
 from ..text import units
-from . import race
 
 CUT_SHORT = "cancelled"
 SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed
@@ -33,7 +33,7 @@ def course(row: Row) -> Course | None:
         return None
     left = sorted((c for c in row.contenders if has_left(c)), key=_left_after)
     stayed = [c for c in row.contenders if not has_left(c)]
-    order = race.ranking({c.case.id: c.rounds() for c in stayed})
+    order = ratios.ranking({c.case.id: c.rounds() for c in stayed})
     seen = [block.round + 1 for c in row.contenders for block in c.blocks]
     return Course(
         rounds=row.rounds if not is_cut_short(row) else max(seen, default=0),

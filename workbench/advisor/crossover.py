@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from ..contender import Contender
-from ..measure.statistics import Ratio, median, student_t_quantile
 from ..records.verdict import Crossover, CrossoverPoint
+from ..stats import ratios as race
+from ..stats.objectives import OF_A_STEP
+from ..stats.samples import Ratio, median, student_t_quantile
 from ..text import units
-from . import race
-from .objective import OF_A_STEP
 
 MOST_POINTS = 12
 NEAR = 2.0  # ratios up to this say where the lead changes

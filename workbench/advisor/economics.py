@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..contender import ENERGY, Contender
 from ..contract import kind_of
-from ..measure.statistics import Ratio, median
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, Departure, ObjectivePick, Verdict
+from ..stats import ratios
+from ..stats.objectives import HOUR_S, SECONDS
+from ..stats.samples import Ratio, median
 from ..text import units
-from . import race
 from .course import name_of, sent_away
-from .objective import HOUR_S, SECONDS
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"
@@ -168,7 +168,7 @@ def _most_frugal(eligible: Sequence[Contender]) -> ObjectivePick:
 def _in_question(eligible: Sequence[Contender]) -> list[Contender]:
     """Whose energy has to be known to call one the most frugal: those that raced to the end, and
     the fastest of each device.  Those that left as slower are told, see `notes`."""
-    order = race.ranking({c.case.id: c.step_rounds() for c in eligible})
+    order = ratios.ranking({c.case.id: c.step_rounds() for c in eligible})
     fastest: dict[str, str] = {}
     for case, kind in ((c.case.id, c.case.device_kind) for c in eligible):
         if kind not in fastest or order.index(case) < order.index(fastest[kind]):
@@ -188,10 +188,10 @@ def _raced(
     value: Callable[[Contender], float | None],
     unit: str,
 ) -> ObjectivePick:
-    order = race.ranking(rounds)
+    order = ratios.ranking(rounds)
     by_id = {c.case.id: c for c in eligible}
     first, second = order[0], order[1] if len(order) > 1 else None
-    ratio: Ratio | None = race.ratio_between(rounds[second], rounds[first]) if second else None
+    ratio: Ratio | None = ratios.ratio_between(rounds[second], rounds[first]) if second else None
     return ObjectivePick(
         objective=name,
         pick=first,

@@ -14,7 +14,7 @@ from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
 from ..request import Request
-from . import race
+from ..stats import ratios
 from .course import name_of
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
@@ -135,7 +135,7 @@ def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) 
             rows.setdefault(found.measured.scenario, {})[found.measured.id] = found
     fastest = []
     for group in rows.values():  # contenders are compared in the rounds that they shared
-        first = race.ranking({name: found.contender.rounds() for name, found in group.items()})[0]
+        first = ratios.ranking({name: found.contender.rounds() for name, found in group.items()})[0]
         fastest.append(group[first])
     best = min(fastest, key=lambda found: _value(found)[0], default=None)
     if best is None:

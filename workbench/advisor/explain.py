@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from ..contender import Contender
 from ..contract import Case
-from ..measure.statistics import Ratio, median
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
 from ..report import Report, Row
+from ..stats import ratios
+from ..stats.samples import Ratio, median
 from ..text import units
-from . import race
 from .course import SENT_AWAY, is_cut_short
 from .limits import beyond_limits, uncounted
 
@@ -232,7 +232,7 @@ def _textbook(found: Evidence, ratio: Ratio) -> str:
         return ""
     faster = ratio if found.choice == "gpu" else ratio.inverse()
     simulated = any(contender.simulated for contender in found.row.contenders)
-    if faster.low > 1 + race.TOLERANCE and not doubts(found) and not simulated:
+    if faster.low > 1 + ratios.TOLERANCE and not doubts(found) and not simulated:
         return ", against the textbook's answer"
     return f"; the textbook says {textbook.upper()}, and this does not settle it"
 

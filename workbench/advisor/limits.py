@@ -4,11 +4,11 @@ row counts cannot be read of it."""
 from __future__ import annotations
 
 from ..contender import Contender
-from ..measure.statistics import quantile
 from ..planning.scenario import Scenario
 from ..report import Row
+from ..stats.objectives import OF_A_STEP
+from ..stats.samples import quantile
 from ..text import units
-from .objective import OF_A_STEP
 
 MIB = 1 << 20
 BEST = 0.10  # the quantile of its steps that must keep a limit for a second block

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator, Set
 
 from ..contender import Contender
-from ..measure.statistics import Ratio
 from ..records.verdict import LOOK_FOR_CROSSOVER
 from ..refusals import REDUCED
+from ..stats import ratios
+from ..stats.samples import Ratio
 from ..text import units
-from . import race
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
 from .explain import Evidence, as_sentence, better, short, times
 
@@ -82,7 +82,8 @@ def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
     """Whether more rounds, or the turns that did not fit, might change the answer."""
     # Where start-ups are what spreads a ratio, more rounds would not tell.
     device, lead = (
-        ratio is not None and race.is_exhausted(ratio) for ratio in (found.ratio, found.pick_ratio)
+        ratio is not None and ratios.is_exhausted(ratio)
+        for ratio in (found.ratio, found.pick_ratio)
     )
     if lead:
         codes = codes - {"pick_unsettled"}
@@ -128,7 +129,7 @@ def _for_precision(found: Evidence) -> Iterator[str]:
         return
     for other in found.over_limit:
         gain = _times_of(pick, other)
-        if gain > 1 + race.TOLERANCE and other.accuracy is not None:
+        if gain > 1 + ratios.TOLERANCE and other.accuracy is not None:
             yield (
                 f"{short(other.case)} is {gain:.2f}x {better(found.scenario)}: raise the error "
                 f"limit only if {units.share(other.accuracy.value)} is acceptable to the job"
@@ -151,7 +152,7 @@ def _for_accuracy(pick: Contender, found: Evidence) -> Iterator[str]:
         return
     exact: list[tuple[Ratio, Contender]] = []
     for other in found.eligible:
-        ratio = race.ratio_between(other.rounds(), pick.rounds())
+        ratio = ratios.ratio_between(other.rounds(), pick.rounds())
         found_error = other.accuracy
         if found_error is None or found_error.metric != accuracy.metric or ratio is None:
             continue
@@ -169,4 +170,4 @@ def _for_accuracy(pick: Contender, found: Evidence) -> Iterator[str]:
 def _times_of(pick: Contender, other: Contender) -> float:
     """Time of the pick over the other's, from however few rounds."""
     mine, others = pick.rounds(), other.rounds()
-    return race.relative(mine, others) if mine and others else 0.0
+    return ratios.relative(mine, others) if mine and others else 0.0

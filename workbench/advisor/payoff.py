@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..contender import Contender
-from ..measure.statistics import median
 from ..records.verdict import Departure, Payoff, Verdict
 from ..refusals import is_compiled
+from ..stats import ratios
+from ..stats.samples import median
 from ..text import units
-from . import race
 from .course import name_of, sent_away
 
 LEAST_S = 0.01  # a difference in fixed cost that nobody waits for
@@ -99,13 +99,13 @@ def payoff(one: Contender, other: Contender) -> Payoff | None:
     """
     if one is other or not (one.blocks and other.blocks) or _alike(one, other):
         return None
-    if one.fixed_s < other.fixed_s and race.relative(other.step_rounds(), one.step_rounds()) < 1:
+    if one.fixed_s < other.fixed_s and ratios.relative(other.step_rounds(), one.step_rounds()) < 1:
         one, other = other, one
     fixed, over_fixed = one.fixed_s, other.fixed_s
     rounds, over_rounds = one.step_rounds(), other.step_rounds()
     step = median(one.samples_s)
-    over_step = step * race.relative(over_rounds, rounds)
-    ratio = race.ratio_between(over_rounds, rounds)
+    over_step = step * ratios.relative(over_rounds, rounds)
+    ratio = ratios.ratio_between(over_rounds, rounds)
     steps = break_even(fixed, step, over_fixed, over_step)
     ci95 = None
     if steps and ratio is not None and ratio.low > 1:

@@ -13,8 +13,8 @@ import msgspec
 
 from ..assets import path as asset
 from ..planning.scenario import Limits, Quick, Scenario, ScenarioError, Size
+from ..stats.objectives import OBJECTIVES
 from ..text.toml_file import Key, TomlError, TomlFile, read, shown
-from .objective import OBJECTIVES
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
 _ABSENT = re.compile("Object missing required field `(.*)`")

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from ..contender import Block, Contender
 from ..machine.isa import lacking
-from ..measure import statistics as stats
 from ..planning.scenario import Scenario
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..refusals import REDUCED, slower_precision
+from ..stats import ratios
+from ..stats import samples as stats
+from ..stats.objectives import OF_A_STEP
 from ..text import units
-from . import race
 from .course import name_of
 from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
-from .objective import OF_A_STEP
 
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10
@@ -36,7 +36,7 @@ class Leaving:
 
     contender: Contender
     reason: Reason
-    beaten: race.Beaten | None = None
+    beaten: ratios.Beaten | None = None
 
 
 def groups(contenders: Iterable[Contender], scenario: Scenario) -> list[list[Contender]]:
@@ -78,7 +78,7 @@ def beaten(
     for group in groups(contenders, scenario):
         by_id = {contender.case.id: contender for contender in group}
         measured = {case: contender.rounds() for case, contender in by_id.items()}
-        for found in race.beaten(measured, look=look, pairs=race.pair_count(entrants)):
+        for found in ratios.beaten(measured, look=look, pairs=ratios.pair_count(entrants)):
             text = f"{found.ratio.value:.3g}x slower than {name_of(found.by)}"
             yield Leaving(by_id[found.case], Reason("beaten", text), found)
 
@@ -167,23 +167,23 @@ def far_slower(contenders: Sequence[Contender], scenario: Scenario) -> Iterator[
 def front(contenders: Iterable[Contender], scenario: Scenario) -> list[str]:
     """Case ids of the two that would be pick and runner-up by what is known."""
     able = [c for c in contenders if c.blocks and is_admissible(c, scenario)]
-    return race.ranking({c.case.id: c.rounds() for c in able})[:2]
+    return ratios.ranking({c.case.id: c.rounds() for c in able})[:2]
 
 
 def is_proven(contenders: Sequence[Contender], claims: int) -> bool:
     """Whether the best, and the best of the other kind of device or else the next, are told apart
     as surely as one of `claims` that shall hold together, or no longer get any better told."""
     known = {c.case.id: c for c in contenders if c.blocks}
-    order = race.ranking({case: contender.rounds() for case, contender in known.items()})
+    order = ratios.ranking({case: contender.rounds() for case, contender in known.items()})
     kinds = {case: known[case].case.device_kind for case in order}
     others = [case for case in order[1:] if kinds[case] != kinds[order[0]]] or order[1:]
     if not others:
         return True
     first, second = (known[case].rounds() for case in (order[0], others[0]))
-    ratio = race.ratio_between(second, first, 1 - race.ALPHA / claims)
+    ratio = ratios.ratio_between(second, first, 1 - ratios.ALPHA / claims)
     if ratio is None:
         return False
-    return ratio.low > 1 or ratio.pairs >= PATIENCE or race.is_exhausted(ratio)
+    return ratio.low > 1 or ratio.pairs >= PATIENCE or ratios.is_exhausted(ratio)
 
 
 def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
@@ -191,7 +191,7 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
     leaders = []
     for group in groups(contenders, scenario):
         measured = {contender.case.id: contender.rounds() for contender in group}
-        if not (order := race.ranking(measured)):
+        if not (order := ratios.ranking(measured)):
             return False  # of none is known what counts
         first, *others = order
         for other in others:
@@ -200,26 +200,26 @@ def is_decided(contenders: Sequence[Contender], scenario: Scenario) -> bool:
         if group[0].case.precision not in scenario.apart:
             leaders.append(measured[first])
     if len(leaders) == 2:
-        ratio = race.decisive_ratio(leaders[0], leaders[1])
-        if ratio is not None and ratio.pairs >= PATIENCE and race.is_close(ratio):
+        ratio = ratios.decisive_ratio(leaders[0], leaders[1])
+        if ratio is not None and ratio.pairs >= PATIENCE and ratios.is_close(ratio):
             return True
-        return race.settled(ratio)
+        return ratios.settled(ratio)
     return bool(contenders)
 
 
-def _is_no_better(other: race.Rounds, leader: race.Rounds) -> bool:
+def _is_no_better(other: ratios.Rounds, leader: ratios.Rounds) -> bool:
     """Whether the leader may be picked before `other`: they tie, or `other` is beyond doubt not
     ahead by more than the tolerance, however far it is behind."""
-    ratio = race.ratio_between(other, leader)
+    ratio = ratios.ratio_between(other, leader)
     if ratio is None:
         return False
-    if race.is_tie(ratio, patient=ratio.pairs < PATIENCE) or race.is_exhausted(ratio):
+    if ratios.is_tie(ratio, patient=ratio.pairs < PATIENCE) or ratios.is_exhausted(ratio):
         return True
-    decisive = race.decisive_ratio(other, leader)
+    decisive = ratios.decisive_ratio(other, leader)
     if ratio.pairs < ENOUGH_ROUNDS or decisive is None:
         return False
-    told = ratio.low > 1 or race.is_close(ratio)  # so that the verdict need not say it is not
-    return told and decisive.low >= 1 / (1 + race.TOLERANCE)
+    told = ratio.low > 1 or ratios.is_close(ratio)  # so that the verdict need not say it is not
+    return told and decisive.low >= 1 / (1 + ratios.TOLERANCE)
 
 
 def is_steady(contender: Contender, wanted: float = STEADY_WIDTH) -> bool:

@@ -10,13 +10,14 @@ from itertools import chain
 
 from ..contender import Contender
 from ..machine import no_gpu
-from ..measure.statistics import Ratio
 from ..planning.scenario import Scenario
 from ..records.reason import Warning
 from ..records.verdict import EqualPrecision, Verdict
 from ..report import Report, Row
+from ..stats import ratios
+from ..stats.samples import Ratio
 from ..trust import trust_warnings
-from . import economics, race
+from . import economics
 from .causes import causes
 from .course import SENT_AWAY, course
 from .explain import Evidence, reasons, short, times
@@ -32,7 +33,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     by_id = sorted(row.contenders, key=lambda contender: contender.case.id)  # ties go by id
     eligible = [c for c in by_id if is_admissible(c, scenario) and c.blocks]
     rounds = {c.case.id: c.rounds() for c in eligible}
-    order = race.ranking(rounds)
+    order = ratios.ranking(rounds)
     best_cpu = _first(order, eligible, "cpu")
     best_gpu = _first(order, eligible, "gpu")
     ratio = _ratio(best_cpu, best_gpu)
@@ -42,7 +43,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     pick_ratio = _ratio(runner_up, pick)
     decisive = None
     if best_cpu is not None and best_gpu is not None:
-        decisive = race.decisive_ratio(best_cpu.rounds(), best_gpu.rounds())
+        decisive = ratios.decisive_ratio(best_cpu.rounds(), best_gpu.rounds())
     choice = choose(decisive, has_cpu=best_cpu is not None, no_gpu=none_found)
     if (only := only_within(row, scenario)) is not None:
         choice = only
@@ -65,7 +66,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         pick=pick,
         runner_up=runner_up,
         pick_ratio=pick_ratio,
-        tie=race.is_close(pick_ratio),
+        tie=ratios.is_close(pick_ratio),
         absent=absent,
         decisive=decisive,
         eligible=eligible,
@@ -88,7 +89,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         runner_up=_id(runner_up),
         pick_ratio=pick_ratio.value if pick_ratio else None,
         pick_ratio_ci95=pick_ratio.interval if pick_ratio else None,
-        tie=race.is_close(pick_ratio),
+        tie=ratios.is_close(pick_ratio),
         equal_precision=equal_precision(row, scenario),
         basis=basis_of(row),
         crossover=None,
@@ -117,14 +118,14 @@ def unsettled(
     pick: Contender | None, runner_up: Contender | None, ratio: Ratio | None
 ) -> Iterator[Warning]:
     """The pick is the best seen; say so where the rounds do not tell it from the next."""
-    if pick is None or runner_up is None or race.is_close(ratio):
+    if pick is None or runner_up is None or ratios.is_close(ratio):
         return
     if ratio is None and runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
         return  # one block showed it far behind
     if ratio is None or ratio.low <= 1:
         found = "too few common rounds" if ratio is None else times(ratio)
         remedy = "give it a larger --budget"
-        if ratio is not None and race.is_exhausted(ratio):
+        if ratio is not None and ratios.is_exhausted(ratio):
             remedy = "start-ups differ by that much: see after how many steps each has paid off"
         yield Warning(
             code="pick_unsettled",
@@ -152,7 +153,7 @@ def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
     """`cpu`, `gpu`, `either` or `unknown` from the decisive ratio of CPU time to GPU time."""
     if ratio is None:
         return "cpu" if no_gpu and has_cpu else "unknown"
-    if race.is_close(ratio):
+    if ratios.is_close(ratio):
         return "either"
     if ratio.low > 1:
         return "gpu"
@@ -168,7 +169,7 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     present = {c.case.precision for c in row.contenders if c.blocks}
     for precision in (p for p in wanted if p in present):
         group = [c for c in row.contenders if c.case.precision == precision and c.blocks]
-        order = race.ranking({c.case.id: c.rounds() for c in group if c.state != "failed"})
+        order = ratios.ranking({c.case.id: c.rounds() for c in group if c.state != "failed"})
         cpu, gpu = _first(order, group, "cpu"), _first(order, group, "gpu")
         ratio = _ratio(cpu, gpu)
         found.append(
@@ -200,7 +201,7 @@ def _first(order: Sequence[str], group: Sequence[Contender], kind: str) -> Conte
 def _ratio(first: Contender | None, second: Contender | None) -> Ratio | None:
     if first is None or second is None:
         return None
-    return race.ratio_between(first.rounds(), second.rounds())
+    return ratios.ratio_between(first.rounds(), second.rounds())
 
 
 def _id(contender: Contender | None) -> str | None:

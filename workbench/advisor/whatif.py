@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import msgspec
 
 from ..contender import Contender
-from ..measure import statistics as stats
 from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
+from ..stats import samples as stats
+from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
+from ..stats.ratios import RUN_TO_RUN, Z95
 from ..text import units
 from .course import name_of
-from .objective import SINGLE_STEPS, START_UP_SPREAD
-from .race import RUN_TO_RUN, Z95
 
 TIMED = {  # objectives that count seconds, and what is added to a ratio of them
     "throughput": "",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ..advisor.crossover import sentence
 from ..advisor.explain import short
 from ..lab.overview import recommendation, row_of
-from ..measure.statistics import median
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import Report, Row
+from ..stats.samples import median
 from ..text import units
 from .curves import value_text
 from .model import built_text, facts_lines, saved_lines

@@ -24,11 +24,11 @@ from ..lab.overview import (
     unprofiled,
 )
 from ..machine import no_gpu
-from ..measure import statistics as stats
 from ..records.model import Built, Explanation, Form, ModelFacts, Port, Saved
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from ..report import Report
+from ..stats import samples as stats
 from ..text import units
 from .tables import race_lines, table, wrapped
 

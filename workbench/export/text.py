@@ -10,13 +10,13 @@ from ..advisor.explain import short
 from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
 from ..lab.overview import WORKLOAD
-from ..measure import statistics as stats
 from ..measurements import figures_of
 from ..planning.scenario import Scenario
 from ..records.document import LargestBatch, Trace
 from ..records.machine import CudaDriver, Gpu, Machine, Nvml, Software
 from ..records.verdict import Verdict
 from ..report import Report, Row
+from ..stats import samples as stats
 from ..text import units
 from ..trust import trust_warnings
 from .advice import advice_text, costs_lines

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..contender import Contender
-from ..measure.statistics import median
 from ..profiling import Profiling
 from ..records.model import Advice, Explanation, ModelFacts
 from ..records.verdict import Verdict
 from ..report import Report, Row
+from ..stats.samples import median
 from .explain import Evidence, explain
 from .lab import ModelLab
 from .overview import form_of, is_as_given, original

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..advisor.explain import short, times
-from ..advisor.race import ratio_between, relative
 from ..contender import Contender
 from ..machine.isa import X86, lacking
-from ..measure.statistics import median
 from ..records.machine import Cpu
 from ..records.model import Built, Explanation, ModelFacts, OperatorTimes
+from ..stats.ratios import ratio_between, relative
+from ..stats.samples import median
 from ..text import units
 from .overview import form_of
 

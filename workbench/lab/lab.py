@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from ..advisor import race
 from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..contender import Contender
 from ..contract import Case, is_cuda
@@ -24,6 +23,7 @@ from ..records import events as ev
 from ..records.machine import Machine
 from ..records.model import Advice, Built, Form, ModelFacts, Saved
 from ..request import Request
+from ..stats import ratios
 from ..workers import Pool, WorkerFailed
 from .child import Child
 from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
@@ -255,7 +255,7 @@ class ModelLab:
             return cases
         measured = [c for c in contenders if c.blocks and c.case.device == "cpu"]
         valid = {c.case.id: c for c in measured if is_admissible(c, self.scenario)}
-        order = race.ranking({case: c.rounds() for case, c in valid.items()})
+        order = ratios.ranking({case: c.rounds() for case, c in valid.items()})
         if not order or left_s < JOIN_LEAST_SHARE * self._request.budget:
             return []
         leader = valid[order[0]]
@@ -285,7 +285,7 @@ class ModelLab:
             for c in contenders
             if c.case.device == "cpu" and self._entrants[c.case.id].recipe == ORIGINAL
         }
-        return next(iter(race.ranking(given)), None)
+        return next(iter(ratios.ranking(given)), None)
 
     def _worth_mixing(self, measured: Sequence[Contender], leader: Contender) -> Contender | None:
         """The static form that would lead were it not too far off: of those about as near, the

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..advisor import race
 from ..advisor.explain import short, times
 from ..contender import Contender
 from ..contract import Case
-from ..measure.statistics import Ratio, median
 from ..records.model import Explanation, ModelFacts
 from ..records.verdict import Verdict
 from ..report import Report, Row
+from ..stats import ratios
+from ..stats.samples import Ratio, median
 from ..text import units
 from .entrants import EXTENDED, NO_SPIN
 
@@ -107,7 +107,7 @@ def original(row: Row, facts: ModelFacts, kind: str) -> Contender | None:
     """The fastest run of the model as given, on this kind of device if it ran there."""
     found = [c for c in row.contenders if c.blocks and is_as_given(c.case, facts)]
     alike = [c for c in found if c.case.device_kind == kind]
-    order = race.ranking({c.case.id: c.rounds() for c in alike or found})
+    order = ratios.ranking({c.case.id: c.rounds() for c in alike or found})
     return next((c for c in found if order and c.case.id == order[0]), None)
 
 
@@ -116,7 +116,7 @@ def entries(report: Report) -> list[Entry]:
     row, model = row_of(report), report.model
     if row is None or model is None:
         return []
-    order = race.ranking({c.case.id: c.rounds() for c in row.contenders if c.blocks})
+    order = ratios.ranking({c.case.id: c.rounds() for c in row.contenders if c.blocks})
     places = {case: number for number, case in enumerate(order)}
     sizes = {built.recipe: built.size_bytes for built in model.built}
     beside = original(row, model.facts, "cpu")
@@ -145,10 +145,10 @@ def ratio_of(beside: Contender | None, contender: Contender) -> tuple[float, Rat
     """The value of `beside` over the contender's, and with its interval where rounds allow."""
     if beside is None or not beside.rounds() or not contender.rounds():
         return None
-    ratio = race.ratio_between(beside.rounds(), contender.rounds())
+    ratio = ratios.ratio_between(beside.rounds(), contender.rounds())
     if ratio is not None:
         return ratio.value, ratio
-    return race.relative(beside.rounds(), contender.rounds()), None
+    return ratios.relative(beside.rounds(), contender.rounds()), None
 
 
 def _left(contender: Contender, row: Row, facts: ModelFacts) -> tuple[str, str]:

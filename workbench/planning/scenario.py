@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ..advisor.objective import Objective
+from ..stats.objectives import Objective
 
 Share = Annotated[float, msgspec.Meta(gt=0)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from ..measure.statistics import median, quantile
 from ..records.document import SetupTimes
+from .samples import median, quantile
 
 Objective = Literal[
     "throughput", "latency", "latency_p99", "time_to_result", "cost", "memory", "energy"

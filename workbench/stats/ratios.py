@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from ..measure.statistics import AMBIGUOUS, MIN_PAIRS, SAME, Ratio, median, paired_ratio
+from .samples import AMBIGUOUS, MIN_PAIRS, SAME, Ratio, median, paired_ratio
 
 ALPHA = 0.05
 # How far a ratio differs from run to run though each run repeats within itself: memory lies

@@ -1,0 +1,1 @@
+"""Numbers only: samples, intervals, paired ratios and the objectives that are compared."""
