@@ -29,8 +29,8 @@ import msgspec
 from mutations import EXTERNAL, mutate, seeds
 
 from workbench import catalog
-from workbench.lab.recipe import Recipe
 from workbench.records.model import ModelFacts
+from workbench.worker.recipe import Recipe
 from workbench.worker_process import WorkerKey, WorkerProcess
 from workloads.lab.child import Lab
 

@@ -34,9 +34,9 @@ from benchmarks import corpus  # noqa: E402
 from workbench.contract import Case, WorkloadError  # noqa: E402
 from workbench.lab.entrants import Entrant, Field, first, thread_counts  # noqa: E402
 from workbench.lab.question import MAX_ERROR  # noqa: E402
-from workbench.lab.recipe import CALIBRATIONS, ORIGINAL, SCOPES, Recipe  # noqa: E402
 from workbench.machine import detect  # noqa: E402
 from workbench.records.model import ModelFacts  # noqa: E402
+from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, SCOPES, Recipe  # noqa: E402
 from workloads._session import open_session  # noqa: E402
 from workloads.lab import agreement, samples  # noqa: E402
 from workloads.lab.child import Lab  # noqa: E402

@@ -362,7 +362,7 @@ def main() -> None:
 
 def fail(message: str, code: int) -> None:
     """One line on stderr, and out.  Of several ranks with the same mistake the first tells it."""
-    from .ranks import launch_of
+    from .worker.ranks import launch_of
 
     launch = launch_of(os.environ)
     if launch is None or launch.rank == 0 or code != USAGE:

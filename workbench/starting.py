@@ -59,8 +59,9 @@ def start(
 def take_part(request: Request) -> Request:
     """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
     return from here.  Everything but `run scaling` would measure the same machine at once."""
-    from . import machine, ranks
+    from . import machine
     from .machine.software import PRECISION_VARIABLES
+    from .worker import ranks
 
     launch = ranks.launch_of(os.environ)
     if launch is None:

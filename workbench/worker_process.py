@@ -28,8 +28,8 @@ from .journal import runs_folder
 from .machine.software import PRECISION_VARIABLES
 from .process.exit_status import tail
 from .refusals import is_compiled
+from .worker.ranks import BOOTSTRAP
 
-HERE = Path(__file__).resolve().parent
 CAN_FREEZE = hasattr(signal, "SIGSTOP")
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -100,12 +100,12 @@ class WorkerProcess:
         environment.update(
             {"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id, "TMPDIR": str(scratch)}
         )
-        module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker"
+        module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         with theirs:
             self.process = subprocess.Popen(
                 [
                     python,
-                    str(HERE / "bootstrap.py"),
+                    str(BOOTSTRAP),
                     module,
                     str(theirs.fileno()),
                     key.backend,

@@ -21,11 +21,12 @@ from typing import Any
 import msgspec
 import psutil
 
+from . import guardian
 from .control import Control
 from .process.exit_status import ending
-from .ranks import launch_of
 from .records.reason import Reason
-from .worker_process import HERE, WorkerKey, WorkerProcess, drop_compiled, group_members
+from .worker.ranks import launch_of
+from .worker_process import WorkerKey, WorkerProcess, drop_compiled, group_members
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
@@ -41,7 +42,7 @@ class Guardian:
 
     def __init__(self, run_id: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(HERE / "guardian.py"), run_id],
+            [sys.executable, "-I", "-S", guardian.__file__, run_id],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

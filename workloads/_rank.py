@@ -16,8 +16,8 @@ from datetime import timedelta
 from typing import Any
 
 from workbench.contract import Setup, decode_case, is_cuda
-from workbench.ranks import DESERTED
-from workbench.worker import describe
+from workbench.worker.ranks import DESERTED
+from workbench.worker.worker import describe
 
 JOIN_S = 300.0  # for all ranks to come together, as torch's own store has it
 PATIENCE = timedelta(days=1)  # of a collective: a frozen group must not run into a time-out

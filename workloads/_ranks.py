@@ -3,7 +3,7 @@
 The worker computes nothing itself.  It sends each rank one line per step, and the ranks meet in
 the all-reduce; so a rank that dies is seen by the worker even while the others hang in a
 collective, and a frozen group simply goes on later.  Ranks are children of the worker, or those
-that torchrun or srun started (`workbench.ranks`).  See docs/decisions/011.
+that torchrun or srun started (`workbench.worker.ranks`).  See docs/decisions/011.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from workbench.contract import WorkloadError, is_cuda
 from workbench.process.exit_status import ending, tail
-from workbench.ranks import BOOTSTRAP, Launch, launch_of
+from workbench.worker.ranks import BOOTSTRAP, Launch, launch_of
 
 from ._rank import JOIN_S
 

@@ -27,7 +27,7 @@ from workbench.contract import (
     WorkloadError,
     is_cuda,
 )
-from workbench.ranks import launch_of
+from workbench.worker.ranks import launch_of
 
 from . import _mlp, _ranks
 from ._network import mlp, mlp_multiplications

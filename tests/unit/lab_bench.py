@@ -15,12 +15,12 @@ from workbench.contract import Case
 from workbench.lab.child import CHILD
 from workbench.lab.lab import ModelLab
 from workbench.lab.question import ModelQuestion
-from workbench.lab.recipe import Recipe
 from workbench.plan import resolve
 from workbench.records import events as ev
 from workbench.records.model import Built
 from workbench.records.reason import Reason
 from workbench.request import Request
+from workbench.worker.recipe import Recipe
 from workbench.workers import Answer, WorkerFailed
 
 STATIC = "int8-static-u8s8"

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 import pytest
 
 from workbench.contract import Accuracy, DeviceTimer, Task
-from workbench.measure import block
+from workbench.worker import block
 
 
 class Clock:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from lab_builders import ARM, NO_VNNI, cpu, facts, field
 
 from workbench.lab.entrants import Entrant, first, neighbours, static_recipe, thread_counts
-from workbench.lab.recipe import ORIGINAL, Recipe
 from workbench.records.machine import Isa
+from workbench.worker.recipe import ORIGINAL, Recipe
 
 DEFAULT_STATIC = {
     "int8-static-u8s8",

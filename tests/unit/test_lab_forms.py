@@ -20,7 +20,7 @@ from lab_models import (
 )
 
 from workbench.contract import WorkloadError
-from workbench.lab.recipe import Recipe
+from workbench.worker.recipe import Recipe
 from workloads.lab import nodes, prepare, quantise, samples, sessions
 from workloads.lab.child import Lab
 

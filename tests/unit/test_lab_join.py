@@ -12,7 +12,7 @@ from lab_builders import accuracy, contender
 
 from workbench.contract import Case
 from workbench.lab import lab as labs
-from workbench.lab.recipe import Recipe
+from workbench.worker.recipe import Recipe
 
 # ------------------------------------------------------------------- joining
 

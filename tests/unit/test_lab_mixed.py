@@ -11,7 +11,7 @@ import pytest
 from lab_models import Graph, convolutional, error_of, folder_of, perceptron
 
 from workbench.contract import WorkloadError
-from workbench.lab.recipe import Recipe
+from workbench.worker.recipe import Recipe
 from workloads.lab import mixed, nodes
 from workloads.lab.child import Lab
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from workbench.ranks import Launch, complete, launch_of
+from workbench.worker.ranks import Launch, complete, launch_of
 from workbench.workers import _ranks_beside
 
 STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}

@@ -11,7 +11,7 @@ import pytest
 from builders import case, context, events, machine, scenario
 from test_racing import A, B, Clock, Nothing, Workers
 
-from workbench import ceiling_runs, worker
+from workbench import ceiling_runs
 from workbench.contract import Accuracy, Case, Setup, Task
 from workbench.plan import RowPlan, planned
 from workbench.preparation import BUDGET, Preparation, Runner, worker_key
@@ -20,7 +20,8 @@ from workbench.records.machine import Package, Software
 from workbench.records.reason import Reason
 from workbench.report import Report
 from workbench.request import Request
-from workbench.worker import Worker
+from workbench.worker import worker
+from workbench.worker.worker import Worker
 from workbench.worker_process import WorkerKey
 from workbench.workers import WorkerFailed
 

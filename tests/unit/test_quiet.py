@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from workbench import worker
-from workbench.measure.quiet import wait_until_quiet
+from workbench.worker import worker
+from workbench.worker.quiet import wait_until_quiet
 
 
 def test_it_returns_when_the_last_thread_has_stopped_spinning() -> None:

@@ -159,7 +159,7 @@ def test_a_launch_declares_whether_it_is_waited_for(wait: str) -> None:
 
 @pytest.mark.cuda
 def test_events_and_the_hosts_clock_agree_on_a_real_gpu() -> None:
-    from workbench.measure.block import time_sample
+    from workbench.worker.block import time_sample
 
     task = prepared(case_of("matmul", "cuda:0", n=4096))
     time_sample(task, 10, task.device_timer())

@@ -60,7 +60,7 @@ def test_a_backend_the_interpreter_lacks_is_skipped_with_the_remedy(cli, other_p
 
 
 def test_the_worker_modules_are_importable_without_this_environment() -> None:
-    code = "import sys; sys.argv=['x']; import workbench.worker; print(sorted(sys.modules))"
+    code = "import sys; sys.argv=['x']; import workbench.worker.worker; print(sorted(sys.modules))"
     root = Path(__file__).resolve().parents[2]
     shown = subprocess.run(
         [
@@ -75,4 +75,4 @@ def test_the_worker_modules_are_importable_without_this_environment() -> None:
         check=True,
     )
     assert "msgspec" not in shown.stdout
-    assert "workbench.worker" in shown.stdout
+    assert "workbench.worker.worker" in shown.stdout

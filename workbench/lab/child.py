@@ -17,10 +17,10 @@ from ..planning.usage import UsageError
 from ..records.model import Form, ModelFacts
 from ..records.reason import Reason
 from ..request import Request
+from ..worker.recipe import Recipe
 from ..worker_process import WorkerKey
 from ..workers import Pool, WorkerFailed
 from .question import ModelQuestion
-from .recipe import Recipe
 
 CHILD = WorkerKey("cpu", catalog.LAB)
 START_S = 60.0  # importing from a cold disk

@@ -14,7 +14,7 @@ from ..contract import is_cuda
 from ..machine.isa import X86, lacking, native
 from ..records.machine import Cpu
 from ..records.model import ModelFacts
-from .recipe import ORIGINAL, Recipe
+from ..worker.recipe import ORIGINAL, Recipe
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")

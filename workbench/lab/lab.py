@@ -24,12 +24,12 @@ from ..records.machine import Machine
 from ..records.model import Advice, Built, Form, ModelFacts, Saved
 from ..request import Request
 from ..stats import ratios
+from ..worker.recipe import ORIGINAL, Recipe
 from ..workers import Pool, WorkerFailed
 from .child import Child
 from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
 from .overview import form_of
 from .question import ModelQuestion
-from .recipe import ORIGINAL, Recipe
 
 BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
 JOIN_SHARE = 0.2  # of the budget that must be left for a new form

@@ -2,7 +2,7 @@
 
 Units are in the names, SI, numbers as numbers.  A value that is not known is `null`; what
 explains it stands in `unavailable{field: reason}` or in `reason`.  NaN and infinity never
-get this far: they are refused where they arise (see `workbench.worker`).
+get this far: they are refused where they arise (see `workbench.worker.worker`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The process in which a model that nobody has vouched for is read, run, prepared and quantised.
 
-It answers like a worker (`workbench.worker`): one operation a line, every failure an answer.
+It answers like a worker (`workbench.worker.worker`): one operation a line, every failure an answer.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workbench.lab.recipe import Recipe
-from workbench.worker import serve
+from workbench.worker.recipe import Recipe
+from workbench.worker.worker import serve
 
 from .._session import PROVIDERS
 from . import inspection

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
-from workbench.lab.recipe import Recipe
+from workbench.worker.recipe import Recipe
 
 from . import agreement, nodes, quantise, samples, sessions
 from .prepare import PREPARED

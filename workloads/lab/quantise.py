@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
-from workbench.lab.recipe import Recipe
+from workbench.worker.recipe import Recipe
 
 from . import nodes, sessions
 from .nodes import nodes_within

@@ -19,10 +19,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import catalog
-from .contract import Setup, Task, WorkloadError, decode_case, is_cuda
-from .measure.block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
-from .measure.quiet import wait_until_quiet
+from .. import catalog
+from ..contract import Setup, Task, WorkloadError, decode_case, is_cuda
+from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
+from .quiet import wait_until_quiet
 
 FIRST = "first"  # step, beside the phases of a preparation
 SCOUT_S = 0.02  # of a miniature: its steps take a millisecond where nothing is wrong

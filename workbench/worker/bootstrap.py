@@ -1,5 +1,6 @@
-"""Starts a worker under any interpreter: `PYTHON bootstrap.py workbench.worker FD BACKEND DEVICE`;
-or a rank of a data-parallel training: `workloads._rank` instead.
+"""Starts a worker under any interpreter: `PYTHON bootstrap.py MODULE ARGUMENT...`.
+
+MODULE is `workbench.worker.worker`, or `workloads._rank` for a rank of a data-parallel training.
 
 Only the two packages a worker needs become importable, by path.  Putting their parent folder
 on `sys.path` would also put this installation's torch and numpy in front of the interpreter's
@@ -11,7 +12,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parent.parent  # workbench/
 
 
 def expose(name: str, folder: Path) -> None:
@@ -27,6 +28,6 @@ def expose(name: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this script's own folder, whose file names are not for the world
-    expose("workbench", HERE)
-    expose("workloads", HERE.parent / "workloads")
+    expose("workbench", PACKAGE)
+    expose("workloads", PACKAGE.parent / "workloads")
     importlib.import_module(sys.argv[1]).main(sys.argv[2:])

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from .process.exit_status import ending, tail
+from ..process.exit_status import ending, tail
 
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
 DESERTED = 75  # exit code of a rank whose worker is gone without a goodbye

@@ -1,1 +1,0 @@
-"""Timing in a worker, and the statistics that every front end shares."""

@@ -1,0 +1,1 @@
+"""The process that measures: one backend on one device; standard library only."""
