@@ -27,7 +27,7 @@ print(" ".join(sorted(names)), file=sys.stderr)
 """
 PASS = """
 import time
-from workbench.machine.nvml import survey
+from workbench.machine.nvidia.nvml import survey
 began = time.perf_counter()
 rows = list(survey())
 print(len(rows) - 1, time.perf_counter() - began)

@@ -16,9 +16,9 @@ from textual.content import Content
 from textual.widgets import Footer
 from textual.worker import get_current_worker
 
+from workbench.machine.snapshots import Look, looks
 from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
 from workbench.text import units
-from workbench.watching import Look, looks
 
 from . import drawing
 from .machine_text import gpu_title, missing

@@ -170,7 +170,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     from . import machine
     from .export.doctor import doctor_text, private_words
     from .export.json import dump
-    from .machine.trials import try_packages
+    from .machine.packages.trials import try_packages
     from .records.document import SCHEMA_VERSION, Tool
 
     check_python(python)
@@ -217,7 +217,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     """
     from . import machine
     from .export.watching import header, line
-    from .watching import looks
+    from .machine.snapshots import looks
 
     found, _ = machine.detect()
     if not as_json and not plain and count is None and in_terminal():
@@ -251,10 +251,10 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     """
     from . import ceilings as kept
     from . import machine
-    from .datasheets import load as datasheets
     from .export.ceilings import ceilings_text
     from .export.json import dump
     from .headless import run_quietly
+    from .machine.datasheets import load as datasheets
     from .records.document import SCHEMA_VERSION, Tool
     from .request import check
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from .datasheets import shortfalls
 from .machine import hardware_warnings
-from .machine.nvml import Links
-from .machine.reasons import ABSENT
-from .machine.trials import Trial
+from .machine.datasheets import shortfalls
+from .machine.nvidia.driver_errors import ABSENT
+from .machine.nvidia.nvml import Links
+from .machine.packages.trials import Trial
 from .records.document import Ceilings
 from .records.machine import Gpu, Machine, Package, Software
 from .records.reason import Warning

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .contender import ENERGY
-from .machine.host import package_energy_j
+from .machine.host.readings import package_energy_j
 from .stats.samples import median
 
 

@@ -13,7 +13,7 @@ from .contender import Contender
 from .context import RunContext
 from .contract import Case
 from .control import Cancelled
-from .machine.watch import SystemWatch
+from .machine.host.disturbance import SystemWatch
 from .pacing import Pace
 from .plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key

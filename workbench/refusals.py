@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from . import datasheets
 from .contract import Case, Workload, is_cuda
-from .machine.isa import bound_ops_per_s, lacking, native
+from .machine import datasheets
+from .machine.host.isa import bound_ops_per_s, lacking, native
 from .records.machine import Cpu, Machine, Software
 from .records.reason import Reason
 from .text import units

@@ -16,7 +16,7 @@ from .planning.usage import UsageError
 from .request import NAME_PYTHON, Request, words
 
 if TYPE_CHECKING:
-    from .machine.nvml import Links
+    from .machine.nvidia.nvml import Links
     from .records.events import AnyEvent
     from .records.machine import Machine
     from .report import Report
@@ -60,7 +60,7 @@ def take_part(request: Request) -> Request:
     """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
     return from here.  Everything but `run scaling` would measure the same machine at once."""
     from . import machine
-    from .machine.software import PRECISION_VARIABLES
+    from .machine.packages.software import PRECISION_VARIABLES
     from .worker import ranks
 
     launch = ranks.launch_of(os.environ)
@@ -160,7 +160,7 @@ def check_output(option: str, path: Path | None) -> None:
 def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
     """The same product on every GPU in turns, and how the GPUs are linked."""
     from .headless import run_quietly
-    from .machine.probes import gpu_links
+    from .machine.nvidia.probe_client import gpu_links
     from .plan import resolve
 
     devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import psutil
 
-from .machine.host import HostReader
-from .machine.sampler import GpuSampler
+from .machine.host.readings import HostReader
+from .machine.nvidia.sampler import GpuSampler
 from .records import events as ev
 from .records.document import Telemetry
 from .records.machine import Gpu, GpuReading, HostReading, Machine

@@ -25,7 +25,7 @@ from .confine import confine
 from .contract import Case, is_simulated
 from .guardian import RUN_ID_VARIABLE
 from .journal import runs_folder
-from .machine.software import PRECISION_VARIABLES
+from .machine.packages.software import PRECISION_VARIABLES
 from .process.exit_status import tail
 from .refusals import is_compiled
 from .worker.ranks import BOOTSTRAP

@@ -15,8 +15,8 @@ sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 import stub_driver
 from stub_driver import StubDriver, build, compiler
 
-from workbench.machine.gpurow import missing_fields
-from workbench.machine.probes import NvmlProbe
+from workbench.machine.nvidia.gpu_fields import missing_fields
+from workbench.machine.nvidia.probe_client import NvmlProbe
 
 pytestmark = [
     pytest.mark.campaign,

@@ -14,8 +14,8 @@ sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from screens.hardware import accelerator_sections, sections
+from workbench.machine.snapshots import Look
 from workbench.records.machine import Machine, Software
-from workbench.watching import Look
 
 # name -> driver library, settings, what must be said of it
 SCENARIOS: dict[str, tuple[str, dict[str, str], str]] = {

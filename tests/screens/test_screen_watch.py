@@ -10,9 +10,9 @@ import recorded_machines
 from textual.pilot import Pilot
 
 from screens.watch import WatchApp
+from workbench.machine.snapshots import Look
 from workbench.records.machine import GpuReading, HostReading, Machine
 from workbench.records.reason import Reason
-from workbench.watching import Look
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from workbench import doctor
 from workbench.doctor import Check, Examination, examine, scrub
 from workbench.export.doctor import doctor_text
-from workbench.machine.nvml import Links
-from workbench.machine.trials import Trial
+from workbench.machine.nvidia.nvml import Links
+from workbench.machine.packages.trials import Trial
 from workbench.records.machine import (
     CudaDriver,
     Gpu,

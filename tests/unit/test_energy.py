@@ -13,7 +13,7 @@ from workbench import energy
 from workbench.contender import ENERGY
 from workbench.energy import EnergyMeter
 from workbench.lab.question import OBJECTIVES as ASKED
-from workbench.machine.host import package_energy_j
+from workbench.machine.host.readings import package_energy_j
 from workbench.stats.objectives import OBJECTIVES, block_value
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from workbench.machine import topology
-from workbench.machine.cgroup import cpu_quota
-from workbench.machine.cpu import read_cpu
-from workbench.machine.system import container
+from workbench.machine.host import topology
+from workbench.machine.host.cgroup import cpu_quota
+from workbench.machine.host.cpu import read_cpu
+from workbench.machine.host.system import container
 from workbench.records.machine import Cpu, Isa
 
 V2_MOUNT = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"

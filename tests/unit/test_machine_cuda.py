@@ -11,9 +11,9 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
-from workbench.machine import probes
-from workbench.machine.cuda import CudaAnswer, CudaDevice
-from workbench.machine.probes import CudaProbe
+from workbench.machine.nvidia import probe_client
+from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
+from workbench.machine.nvidia.probe_client import CudaProbe
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
 
@@ -96,8 +96,8 @@ def test_a_library_without_the_api_is_broken(stub: StubDriver, tmp_path: Path) -
 def test_a_corrupt_library_is_told_from_a_missing_one(tmp_path: Path) -> None:
     broken = tmp_path / "libcuda.so.1"
     broken.write_bytes(b"not a library")
-    reason = probes.missing(str(broken), in_container=False)
+    reason = probe_client.missing(str(broken), in_container=False)
     assert reason is not None and reason.code == "library_broken"
-    absent = probes.missing("libcuda-of-nobody.so.1", in_container=True)
+    absent = probe_client.missing("libcuda-of-nobody.so.1", in_container=True)
     assert absent is not None and absent.code == "library_missing"
     assert "--gpus all" in str(absent.hint)

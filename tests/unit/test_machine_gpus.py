@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.machine.cuda import CudaAnswer, CudaDevice
-from workbench.machine.gpurow import with_reasons
-from workbench.machine.gpus import join, no_gpu, on_the_bus, without_driver
+from workbench.machine.nvidia.cuda_driver import CudaAnswer, CudaDevice
+from workbench.machine.nvidia.gpu_fields import with_reasons
+from workbench.machine.nvidia.gpus import join, no_gpu, on_the_bus, without_driver
 from workbench.records.machine import Cpu, CudaDriver, Gpu, Isa, Machine, Memory, Nvml, Os
 from workbench.records.reason import Reason
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.machine import host
-from workbench.machine.host import HostReader
+from workbench.machine.host import readings as host
+from workbench.machine.host.readings import HostReader
 
 
 def write(root: Path, files: dict[str, str]) -> None:

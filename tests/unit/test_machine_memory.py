@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.machine.memory import read_memory, system_memory
+from workbench.machine.host.memory import read_memory, system_memory
 
 MEMINFO = """MemTotal:       1000 kB
 MemFree:         300 kB

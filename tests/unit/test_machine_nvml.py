@@ -16,10 +16,10 @@ sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 import stub_driver
 from stub_driver import StubDriver, build, compiler
 
-from workbench.machine import probes
-from workbench.machine.gpurow import missing_fields
-from workbench.machine.memory import system_memory
-from workbench.machine.probes import NvmlProbe
+from workbench.machine.host.memory import system_memory
+from workbench.machine.nvidia import probe_client
+from workbench.machine.nvidia.gpu_fields import missing_fields
+from workbench.machine.nvidia.probe_client import NvmlProbe
 from workbench.process.line_process import Ended
 from workbench.records.machine import Gpu, Nvml
 
@@ -287,7 +287,7 @@ def test_rows_after_a_failure(
     def start(*arguments: str, environ: Any) -> Script:
         return next(waiting)
 
-    monkeypatch.setattr(probes, "start_probe", start)
+    monkeypatch.setattr(probe_client, "start_probe", start)
     _, gpus = NvmlProbe().collect()
     assert [gpu.name for gpu in gpus] == names
     unread = [gpu for gpu in gpus if gpu.name is None]
@@ -303,7 +303,7 @@ def test_an_interpreter_that_cannot_start_is_a_reason(monkeypatch: pytest.Monkey
 
 
 def test_how_the_gpus_are_linked(stub: StubDriver) -> None:
-    found = probes.gpu_links(stub.environ("nvml", NVML_STUB_GPUS="5"))
+    found = probe_client.gpu_links(stub.environ("nvml", NVML_STUB_GPUS="5"))
     assert found.reason is None
     assert found.matrix[0] == ["", "NVLink", "SYS", "SYS", "SYS"]
     assert found.matrix[2] == ["SYS", "SYS", "", "PIX+P2P", "SYS"]
@@ -311,9 +311,9 @@ def test_how_the_gpus_are_linked(stub: StubDriver) -> None:
 
 def test_links_that_cannot_be_asked(stub: StubDriver) -> None:
     refused = "nvmlDeviceGetP2PStatus=3;nvmlDeviceGetTopologyCommonAncestor=3"
-    found = probes.gpu_links(stub.environ("nvml", NVML_STUB_GPUS="2", NVML_STUB=refused))
+    found = probe_client.gpu_links(stub.environ("nvml", NVML_STUB_GPUS="2", NVML_STUB=refused))
     assert found.matrix == [["", "?"], ["?", ""]]
-    crashed = probes.gpu_links(stub.environ("nvml", NVML_STUB="nvmlInitWithFlags=segv"))
+    crashed = probe_client.gpu_links(stub.environ("nvml", NVML_STUB="nvmlInitWithFlags=segv"))
     assert crashed.reason is not None and crashed.reason.code == "nvml_crashed"
 
 

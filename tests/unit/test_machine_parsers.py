@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.machine import cgroup, cpuinfo, memory, topology
-from workbench.machine.cpu import slurm_limit, tightest
-from workbench.machine.files import parse_cpulist, parse_int, shown
-from workbench.machine.gpurow import normalise_bus_id
-from workbench.machine.nvml_row import clock_event_names
+from workbench.machine.host import cgroup, cpuinfo, memory, topology
+from workbench.machine.host.cpu import slurm_limit, tightest
+from workbench.machine.host.sysfs import parse_cpulist, parse_int, shown
+from workbench.machine.nvidia.gpu_fields import normalise_bus_id
+from workbench.machine.nvidia.nvml_fields import clock_event_names
 from workbench.records.machine import CoreLimit
 
 anything = st.text()

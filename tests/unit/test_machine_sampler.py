@@ -12,9 +12,9 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
-from workbench.machine import sampler
-from workbench.machine.nvml import Pulse
-from workbench.machine.sampler import GpuSampler
+from workbench.machine.nvidia import sampler
+from workbench.machine.nvidia.nvml import Pulse
+from workbench.machine.nvidia.sampler import GpuSampler
 from workbench.records.machine import GpuReading
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")

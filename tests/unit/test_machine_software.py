@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from workbench.machine import stack_query
-from workbench.machine.software import StackQuery, environment, shorten_home
-from workbench.machine.stack_query import onnxruntime_build, torch_build
+from workbench.machine.packages import stack_query
+from workbench.machine.packages.software import StackQuery, environment, shorten_home
+from workbench.machine.packages.stack_query import onnxruntime_build, torch_build
 
 TORCH = "from typing import Optional\n__version__ = '{}'\ncuda: Optional[str] = {}\nhip{}\nxpu{}\n"
 

@@ -6,9 +6,9 @@ import onnx
 import onnx.checker
 import pytest
 
-from workbench.machine import trials
-from workbench.machine.stack_trial import _cudnn, doubling_model
-from workbench.machine.trials import try_packages
+from workbench.machine.packages import trials
+from workbench.machine.packages.stack_trial import _cudnn, doubling_model
+from workbench.machine.packages.trials import try_packages
 
 
 def test_what_is_installed_here_computes_on_the_cpu() -> None:

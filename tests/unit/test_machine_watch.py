@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.machine import load
-from workbench.machine.procstat import parse_ticks
-from workbench.machine.watch import SystemWatch, parse_swapped
+from workbench.machine.host import load
+from workbench.machine.host.disturbance import SystemWatch, parse_swapped
+from workbench.machine.host.proc_stat import parse_ticks
 
 CGROUP = "sys/fs/cgroup/pod/cpu.stat"
 

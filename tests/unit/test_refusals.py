@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from workbench import catalog, refusals
 from workbench.contract import PRECISIONS, Case
-from workbench.machine.isa import bound_ops_per_s, lacking
+from workbench.machine.host.isa import bound_ops_per_s, lacking
 from workbench.records.machine import Cpu, Isa, Machine
 
 EVERY = dict.fromkeys(Isa.__struct_fields__, False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workbench.machine.nvml import Pulse
+from workbench.machine.nvidia.nvml import Pulse
 from workbench.records import events as ev
 from workbench.records.machine import Gpu, GpuProcess, GpuReading, HostReading, Pcie
 from workbench.records.reason import Reason

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from builders import machine
 
-from workbench import watching
 from workbench.export.watching import header, line
-from workbench.machine.nvml import Pulse
-from workbench.machine.sampler import SILENT_S
+from workbench.machine import snapshots
+from workbench.machine.nvidia.nvml import Pulse
+from workbench.machine.nvidia.sampler import SILENT_S
+from workbench.machine.snapshots import Look, looks
 from workbench.records.machine import GpuReading, HostReading
 from workbench.records.reason import Reason
-from workbench.watching import Look, looks
 
 LOST = Reason("nvml_crashed", "the process that asks NVML died of SIGSEGV")
 
@@ -43,13 +43,13 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
 ) -> None:
     early, late = GpuReading(0, power_w=100.0), GpuReading(0, power_w=200.0)
     Sampler.batches = [[Pulse(1.0, [early]), Pulse(2.0, [late])], [], [Pulse(3.0, [], LOST)]]
-    monkeypatch.setattr(watching, "GpuSampler", Sampler)
+    monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     slept: list[float] = []
     stream = looks(machine("cuda:0"), every_s=2.0, sleep=slept.append)
     first, second, third = islice(stream, 3)
     assert first.gpus == second.gpus == [late]
     assert (third.gpus, third.gap) == ([], LOST)
-    assert slept == [watching.FIRST_S, 2.0, 2.0]
+    assert slept == [snapshots.FIRST_S, 2.0, 2.0]
     stream.close()  # type: ignore[attr-defined]
     assert Sampler.closed
 
@@ -58,7 +58,7 @@ def test_gpus_are_read_often_enough_for_silence_to_mean_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Sampler.batches = [[]]
-    monkeypatch.setattr(watching, "GpuSampler", Sampler)
+    monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     next(looks(machine("cuda:0"), every_s=3600.0, sleep=lambda _: None))
     assert Sampler.asked_s < SILENT_S
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..contender import Contender
 from ..contract import Case
-from ..machine.isa import having, lacking
+from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
 from ..refusals import REDUCED
 from ..stats import ratios

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..machine.host import package_energy_j
+from ..machine.host.readings import package_energy_j
 from ..planning.scenario import Scenario
 from ..planning.usage import UsageError
 from ..request import Request

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..contender import Block, Contender
-from ..machine.isa import lacking
+from ..machine.host.isa import lacking
 from ..planning.scenario import Scenario
 from ..records.machine import Cpu
 from ..records.reason import Reason

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from ..contract import PRECISIONS
-from ..datasheets import columns
+from ..machine.datasheets import columns
 from ..records.document import Ceilings, DeviceCeilings
 from ..text import units
 from .tables import table

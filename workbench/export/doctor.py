@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from ..doctor import FAIL, OK, WARN, Check, Examination, Level
-from ..machine.nvml import Links
+from ..machine.nvidia.nvml import Links
 from ..records.machine import Machine
 from .tables import table, wrapped
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..machine.snapshots import Look
 from ..records.machine import GpuReading, HostReading, Machine
 from ..text import units
-from ..watching import Look
 from .text import gpu_line
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..contract import is_cuda
-from ..machine.isa import X86, lacking, native
+from ..machine.host.isa import X86, lacking, native
 from ..records.machine import Cpu
 from ..records.model import ModelFacts
 from ..worker.recipe import ORIGINAL, Recipe

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..advisor.explain import short, times
 from ..contender import Contender
-from ..machine.isa import X86, lacking
+from ..machine.host.isa import X86, lacking
 from ..records.machine import Cpu
 from ..records.model import Built, Explanation, ModelFacts, OperatorTimes
 from ..stats.ratios import ratio_between, relative

@@ -15,7 +15,7 @@ from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..contender import Contender
 from ..contract import Case, is_cuda
 from ..control import Control
-from ..machine.host import package_energy_j
+from ..machine.host.readings import package_energy_j
 from ..plan import RowPlan, gpu_devices
 from ..planning.usage import UsageError
 from ..preparation import worker_key

@@ -10,14 +10,14 @@ import platform
 from pathlib import Path
 
 from ..records.machine import Machine, Software
-from .cautions import hardware_warnings
-from .cpu import effective_cores, read_cpu
-from .cuda import VISIBLE_DEVICES
-from .gpus import join, no_gpu, without_driver
-from .memory import read_memory
-from .probes import DEADLINE_S, GpuProbes
-from .software import StackQuery
-from .system import read_os
+from .host.cpu import effective_cores, read_cpu
+from .host.memory import read_memory
+from .host.system import read_os
+from .nvidia.cuda_driver import VISIBLE_DEVICES
+from .nvidia.gpus import join, no_gpu, without_driver
+from .nvidia.probe_client import DEADLINE_S, GpuProbes
+from .packages.software import StackQuery
+from .warnings import hardware_warnings
 
 __all__ = ["detect", "effective_cores", "hardware_warnings", "no_gpu"]
 

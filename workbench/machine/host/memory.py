@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..records.machine import Memory
+from ...records.machine import Memory
 from .cgroup import memory_limits
-from .files import parse_int, read_text
+from .sysfs import parse_int, read_text
 
 _KIB = 1024  # /proc/meminfo says "kB" and means KiB
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..records.reason import Reason
+from ...records.reason import Reason
 
 NVML_INVALID_ARGUMENT = 2
 NVML_NOT_SUPPORTED = 3

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from ..process.line_process import Ended
+from ...process.line_process import Ended
 from .nvml import Pulse
-from .probes import nvml_reason_of, start_probe
+from .probe_client import nvml_reason_of, start_probe
 
 EVERY_S = 0.5  # NVML's calls serialise on the driver's lock (FACTS A2): more would disturb
 SILENT_S = 30.0  # a call on a lost GPU can hang; the first after boot takes seconds

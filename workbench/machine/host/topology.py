@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from ..records.machine import Cache
-from .files import parse_cpulist, parse_int, read_int, read_text
+from ...records.machine import Cache
+from .sysfs import parse_cpulist, parse_int, read_int, read_text
 
 _CPUS = "sys/devices/system/cpu"
 _KINDS = {"Data": "data", "Instruction": "instruction", "Unified": "unified"}

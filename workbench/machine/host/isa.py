@@ -10,7 +10,7 @@ it only ever raises the clock that is reckoned with.
 
 from __future__ import annotations
 
-from ..records.machine import Cpu, Isa
+from ...records.machine import Cpu, Isa
 
 X86 = ("x86_64", "AMD64", "i686")
 FASTEST_CLOCK_HZ = 6.5e9  # above any processor sold

@@ -8,9 +8,9 @@ from functools import cache
 
 import msgspec
 
-from . import assets
-from .records.document import Ceilings, DeviceCeilings
-from .text import units
+from .. import assets
+from ..records.document import Ceilings, DeviceCeilings
+from ..text import units
 
 # Far below what such a card reaches: an H200 gave 80 % of its BF16 peak and 90 % of its bandwidth
 # (FACTS, GPU.md), so half of either is a fault and not a matter of tuning.

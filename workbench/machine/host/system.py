@@ -7,8 +7,8 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..records.machine import Os
-from .files import read_text
+from ...records.machine import Os
+from .sysfs import read_text
 
 # Words in the paths of /proc/self/cgroup and what wrote them there.
 _CGROUP_WORDS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..records.machine import Isa
+from ...records.machine import Isa
 
 Block = dict[str, str]
 

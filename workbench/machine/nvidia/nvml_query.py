@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from ..records.reason import Reason
-from .reasons import (
+from ...records.reason import Reason
+from .driver_errors import (
     NVML_ARGUMENT_VERSION_MISMATCH,
     NVML_DEPRECATED,
     NVML_FUNCTION_NOT_FOUND,

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from ..records.machine import Gpu, GpuReading, Nvml
-from ..records.reason import Reason
-from .gpurow import with_reasons
+from ...records.machine import Gpu, GpuReading, Nvml
+from ...records.reason import Reason
+from ..host.system import container
+from .driver_errors import nvml_reason
+from .gpu_fields import with_reasons
+from .nvml_fields import Row
 from .nvml_query import Query, connect
-from .nvml_row import Row
-from .reasons import nvml_reason
-from .system import container
 
 _SLOW_EVERY = 4  # looks
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..records.reason import Warning
+from ...records.reason import Warning
 from .cgroup import groups, stat_value
-from .files import parse_int, read_int, read_text
 from .load import LoadMeter, allowed_cores, disturbs
-from .procstat import Ticks, parse_ticks
+from .proc_stat import Ticks, parse_ticks
+from .sysfs import parse_int, read_int, read_text
 
 GOOD_PART = 0.25  # of what others used: a program that took less is not worth naming
 STOLEN = 0.02  # of the time of our cores

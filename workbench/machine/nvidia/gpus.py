@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from ..records.machine import Gpu, Machine, Nvml
-from ..records.reason import Reason
-from .cuda import VISIBLE_DEVICES, CudaAnswer, CudaDevice
-from .files import read_text
-from .gpurow import with_reasons
-from .reasons import ABSENT
+from ...records.machine import Gpu, Machine, Nvml
+from ...records.reason import Reason
+from ..host.sysfs import read_text
+from .cuda_driver import VISIBLE_DEVICES, CudaAnswer, CudaDevice
+from .driver_errors import ABSENT
+from .gpu_fields import with_reasons
 
 GPU_WITHOUT_DRIVER = "gpu_without_driver"
 _NVIDIA_VENDOR = "0x10de"

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from ..records.machine import Gpu, Pcie
+from ...records.machine import Gpu, Pcie
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.I)
 _PCIE_FIELDS = tuple(f"pcie.{name}" for name in Pcie.__struct_fields__)

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ..records.machine import Gpu
-from . import cuda, nvml
+from ...records.machine import Gpu
+from . import cuda_driver, nvml
 
 # Should the parent die first, a child that hangs in the driver must not stay for ever.
 _ALONE_S = 120
@@ -27,7 +27,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     topic, *further = sys.argv[1:]
-    lines: Iterator[nvml.NvmlHeader | Gpu | nvml.Pulse | nvml.Links | cuda.CudaAnswer]
+    lines: Iterator[nvml.NvmlHeader | Gpu | nvml.Pulse | nvml.Links | cuda_driver.CudaAnswer]
     if topic == "nvml":
         lines = nvml.survey(int(further[0]) if further else 0)
     elif topic == "links":
@@ -35,7 +35,7 @@ def main() -> None:
     elif topic == "pulse":
         lines = nvml.pulses([int(index) for index in further[1:]], every_s=float(further[0]))
     else:
-        lines = iter((cuda.survey(),))
+        lines = iter((cuda_driver.survey(),))
     _rearm()
     for line in lines:
         answers.write(msgspec.json.encode(line) + b"\n")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from ..records.machine import CoreLimit, Cpu, Isa
+from ...records.machine import CoreLimit, Cpu, Isa
 from . import cpuinfo, topology
 from .cgroup import cpu_quota
-from .files import parse_int, read_text
+from .sysfs import parse_int, read_text
 
 _NOT_LINUX = "read from /proc and /sys, which only Linux has"
 

@@ -14,12 +14,12 @@ from typing import TypeVar
 
 import msgspec
 
-from ..process.line_process import Ended, Helper
-from ..records.machine import CudaDriver, Gpu, Nvml
-from ..records.reason import Reason
-from .cuda import LIBRARY as CUDA_LIBRARY
-from .cuda import CudaAnswer, loading_failure
-from .gpurow import with_reasons
+from ...process.line_process import Ended, Helper
+from ...records.machine import CudaDriver, Gpu, Nvml
+from ...records.reason import Reason
+from .cuda_driver import LIBRARY as CUDA_LIBRARY
+from .cuda_driver import CudaAnswer, loading_failure
+from .gpu_fields import with_reasons
 from .nvml import Links, NvmlHeader
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
@@ -29,7 +29,7 @@ DEADLINE_S = 30.0
 # The child finds modules exactly where we do, whatever was done to this process's path.
 _BOOT = (
     "import os, sys; sys.path[:] = sys.argv.pop(1).split(os.pathsep);"
-    "from workbench.machine.probe import main; main()"
+    "from workbench.machine.nvidia.probe import main; main()"
 )
 _ENDINGS = {"crashed": "crashed", "silent": "hung", "not_started": "not_started"}
 _LOST_GPU = "a lost GPU can do this: read the kernel log (`dmesg | grep -iE 'nvrm|xid'`), reboot"

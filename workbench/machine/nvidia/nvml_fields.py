@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..records.machine import Gpu, GpuProcess, GpuReading, Pcie
-from .memory import system_memory
+from ...records.machine import Gpu, GpuProcess, GpuReading, Pcie
+from ..host.memory import system_memory
+from .driver_errors import NVML_INVALID_ARGUMENT, NVML_NOT_SUPPORTED, nvml_text
 from .nvml_query import Call, Query
-from .owners import gpu_process
-from .reasons import NVML_INVALID_ARGUMENT, NVML_NOT_SUPPORTED, nvml_text
+from .process_owner import gpu_process
 
 _MW_PER_W = 1000
 _MJ_PER_J = 1000

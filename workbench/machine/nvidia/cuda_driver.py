@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from ..records.machine import CudaDriver
-from ..records.reason import Reason
-from .gpurow import normalise_bus_id
-from .reasons import CUDA_NO_DEVICE, cuda_reason, library_broken, library_missing
-from .system import container
+from ...records.machine import CudaDriver
+from ...records.reason import Reason
+from ..host.system import container
+from .driver_errors import CUDA_NO_DEVICE, cuda_reason, library_broken, library_missing
+from .gpu_fields import normalise_bus_id
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"

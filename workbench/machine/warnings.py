@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ..records.machine import Gpu, Machine, Software
 from ..records.reason import Warning
-from .reasons import ABSENT, missing_capability
-from .software import PRECISION_VARIABLES
+from .nvidia.driver_errors import ABSENT, missing_capability
+from .packages.software import PRECISION_VARIABLES
 
 # What a variable does to results -> those that do it; `{}` stands for NAME=VALUE.
 _VARIABLES = {

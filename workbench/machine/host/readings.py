@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..records.machine import HostReading
-from .files import read_int, read_text
+from ...records.machine import HostReading
 from .load import allowed_cores
 from .memory import system_memory
-from .procstat import Ticks, parse_ticks
+from .proc_stat import Ticks, parse_ticks
+from .sysfs import read_int, read_text
 
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 _UJ_PER_J = 1e6

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..records.machine import CoreLimit
-from .files import parse_int, read_int, read_text, shown
+from ...records.machine import CoreLimit
+from .sysfs import parse_int, read_int, read_text, shown
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
 _ESCAPE = re.compile(r"\\([0-7]{3})")

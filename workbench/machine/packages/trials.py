@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..process.line_process import Ended, Helper
+from ...process.line_process import Ended, Helper
 from . import stack_trial
 
 DEADLINE_S = 120.0  # a CUDA build on a cold network disk takes most of a minute to import

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .files import parse_int
+from .sysfs import parse_int
 
 
 class Ticks(NamedTuple):

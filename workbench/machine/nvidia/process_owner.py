@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..records.machine import GpuProcess
-from .files import read_text
+from ...records.machine import GpuProcess
+from ..host.sysfs import read_text
 
 
 def gpu_process(pid: int, used_memory_bytes: int | None, root: Path = Path("/")) -> GpuProcess:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..process.line_process import Ended, Helper
-from ..records.machine import Package, Software
+from ...process.line_process import Ended, Helper
+from ...records.machine import Package, Software
 from . import stack_query
 
 _GREETING_LINES = 10

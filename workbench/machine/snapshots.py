@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from .machine.host import HostReader
-from .machine.sampler import GpuSampler
-from .records.machine import GpuReading, HostReading, Machine
-from .records.reason import Reason
+from ..records.machine import GpuReading, HostReading, Machine
+from ..records.reason import Reason
+from .host.readings import HostReader
+from .nvidia.sampler import GpuSampler
 
 FIRST_S = 0.2  # a share of use needs two readings
 GPUS_AT_MOST_S = 5.0  # between readings: the process that takes them is given up when it is silent

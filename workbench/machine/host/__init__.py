@@ -1,0 +1,1 @@
+"""The computer itself: processor, memory, load, cgroup, and what disturbs a measurement."""

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs through NVML and the CUDA driver, every absence explained."""

@@ -1,0 +1,1 @@
+"""What is installed, and whether it works: versions, builds and short trials."""
