@@ -34,7 +34,7 @@ from workbench.engine import Engine  # noqa: E402
 from workbench.plan import resolve  # noqa: E402
 from workbench.planning.scenario import Scenario  # noqa: E402
 from workbench.records.verdict import Verdict  # noqa: E402
-from workbench.report import Report  # noqa: E402
+from workbench.report.report import Report  # noqa: E402
 from workbench.request import Request  # noqa: E402
 from workbench.stats import ratios  # noqa: E402
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from workbench import journal
 from workbench.records import events as ev
+from workbench.report import journal
 from workbench.stats.samples import median
 
 SIZE = (40, 120)  # lines, columns

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from workbench import sweeps
 from workbench.advisor import crossover, economics, payoff, whatif
 from workbench.records.verdict import Verdict
-from workbench.report import Report, Row
+from workbench.report import sweeps
+from workbench.report.report import Report, Row
 
 from .widgets.curve import curve_lines, curve_marks
 from .widgets.table import Column, Line, table_lines

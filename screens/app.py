@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from workbench.records.events import AnyEvent, RacePlanned
-from workbench.report import Report
+from workbench.report.report import Report
 from workbench.request import Request
 
 from .advisor import AdvisorScreen

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from workbench.report import Row
+from workbench.report.report import Row
 
 from .advice import crossover_lines, yardstick_lines
 from .base import ViewScreen

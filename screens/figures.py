@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench import sweeps
-from workbench.contender import Contender
 from workbench.contract import Case, ParameterValue
 from workbench.export.curves import value_text
 from workbench.records.document import CurvePoint, LargestBatch, Measurement, Sweep
 from workbench.records.events import CaseDropped
 from workbench.records.machine import Machine
 from workbench.records.verdict import Verdict
-from workbench.report import Report, Row
+from workbench.report import sweeps
+from workbench.report.candidate import Contender
+from workbench.report.report import Report, Row
 from workbench.stats import ratios
 from workbench.stats.samples import MIN_PAIRS
 from workbench.text import units

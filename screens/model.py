@@ -6,8 +6,8 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
 
-from workbench.contender import Contender
 from workbench.lab.overview import Entry, entries, row_of
+from workbench.report.candidate import Contender
 
 from .base import ViewScreen
 from .detail import DetailScreen

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from textual.content import Content
 
-from workbench.contender import Contender
 from workbench.export.model import (
     RACED,
     TIMES,
@@ -35,7 +34,8 @@ from workbench.lab.overview import (
 )
 from workbench.records.model import Explanation, ModelFacts
 from workbench.records.verdict import Verdict
-from workbench.report import Report, Row
+from workbench.report.candidate import Contender
+from workbench.report.report import Report, Row
 from workbench.stats.samples import median
 from workbench.text import units
 

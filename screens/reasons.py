@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from workbench.contender import Contender
 from workbench.contract import OutputAccuracy
 from workbench.lab.overview import brief, error_text, recommendation, row_of
 from workbench.records.document import BatchAttempt, LargestBatch, Measurement, Telemetry, Trace
 from workbench.records.verdict import EqualPrecision, Verdict
-from workbench.report import Report, Row
+from workbench.report.candidate import Contender
+from workbench.report.report import Report, Row
 from workbench.text import units
 
 from .advice import advice_facts

@@ -9,9 +9,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from workbench.contender import Contender
 from workbench.records.document import Sweep
-from workbench.report import Row
+from workbench.report.candidate import Contender
+from workbench.report.report import Row
 
 from .base import ViewScreen
 from .detail import DetailScreen

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from workbench.lab.overview import row_of
 from workbench.records.events import AnyEvent
-from workbench.report import Report
+from workbench.report.report import Report
 
 from .figures import Figures
 from .narrate import LogLine, narrate

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from workbench.contender import Contender
 from workbench.contract import Case
 from workbench.records.document import LargestBatch
 from workbench.records.verdict import Verdict
-from workbench.report import Row
+from workbench.report.candidate import Contender
+from workbench.report.report import Row
 from workbench.text import units
 
 from .figures import Figures, choice_word

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from textual.content import Content
 
-from workbench.contender import Contender
 from workbench.records.document import SetupTimes
 from workbench.records.verdict import Verdict
-from workbench.report import Row
+from workbench.report.candidate import Contender
+from workbench.report.report import Row
 from workbench.text import units
 
 from . import drawing

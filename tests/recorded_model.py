@@ -18,7 +18,7 @@ from workbench.records.document import AccuracyResult, OperatorShare, SetupTimes
 from workbench.records.machine import Machine, Software
 from workbench.records.model import Advice, Built, Form, ModelFacts, Port, Saved
 from workbench.records.reason import Reason
-from workbench.report import Report
+from workbench.report.report import Report
 
 FILE = "mobilenet_v2.onnx"
 LIMIT = 0.02

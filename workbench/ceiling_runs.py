@@ -11,7 +11,7 @@ from .plan import RowPlan, gpu_devices
 from .preparation import BUDGET, START_DEADLINE_S, worker_key
 from .records.document import Ceilings
 from .records.machine import Machine
-from .report import Report
+from .report.report import Report
 from .request import Request
 from .workers import WorkerFailed
 

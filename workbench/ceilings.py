@@ -14,15 +14,16 @@ from pathlib import Path
 
 import msgspec
 
-from . import catalog, journal
-from .contender import Contender
+from . import catalog
 from .contract import Case, ParameterValue, kind_of
 from .plan import RowPlan
 from .planning.scenario import Scenario
 from .records.document import Ceilings, DeviceCeilings
 from .records.machine import Machine, Software
 from .refusals import most_ops_per_s
-from .report import Report
+from .report import journal
+from .report.candidate import Contender
+from .report.report import Report
 from .stats.samples import quantile
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"

@@ -18,7 +18,6 @@ import msgspec
 
 from . import __version__, catalog
 from .contract import WorkloadError
-from .journal import JournalError
 from .options import (
     examples,
     json_option,
@@ -31,6 +30,7 @@ from .outcome import CUT_SHORT, FAILED, USAGE
 from .planning.scenario import ScenarioError
 from .planning.usage import UsageError
 from .records.events import encode
+from .report.journal import JournalError
 from .request import Request
 from .starting import (
     all_gpus_report,
@@ -320,8 +320,8 @@ def open_(run: str, as_json: bool, plain: bool) -> None:
     """Show an earlier run: a JSON document, a journal, the id of a run, or `last`."""
     from .export.json import dump
     from .export.text import run_text
-    from .replay import open_run
-    from .report import Report
+    from .report.replay import open_run
+    from .report.report import Report
 
     events = open_run(run)
     if not as_json and not plain and in_terminal():

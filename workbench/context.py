@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .control import Control
 from .overhead import OverheadMeter
 from .records import events as ev
-from .report import Report
+from .report.report import Report
 from .request import Request, fake_devices
 from .telemetry import MachineTelemetry
 from .workers import Pool

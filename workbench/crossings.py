@@ -15,7 +15,6 @@ import msgspec
 from .advisor import crossover, next_size
 from .advisor.crossover import Measured
 from .advisor.limits import is_admissible, uncounted
-from .contender import Contender
 from .context import RunContext
 from .contract import Case, WorkloadError
 from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
@@ -24,6 +23,7 @@ from .planning.scenario import Size
 from .preparation import worker_key
 from .records import events as ev
 from .records.reason import Warning
+from .report.candidate import Contender
 from .stats import ratios
 from .stats.samples import median
 from .worker_process import WorkerKey

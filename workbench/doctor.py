@@ -19,7 +19,7 @@ from .machine.packages.trials import Trial
 from .records.document import Ceilings
 from .records.machine import Gpu, Machine, Package, Software
 from .records.reason import Warning
-from .report import Report
+from .report.report import Report
 from .text import units
 
 OK, WARN, FAIL = "ok", "warn", "fail"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .contender import ENERGY
 from .machine.host.readings import package_energy_j
+from .report.candidate import ENERGY
 from .stats.samples import median
 
 

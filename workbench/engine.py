@@ -21,7 +21,6 @@ from .crossings import Crossings
 from .devices import detected, may_know_more, with_those_of_torch
 from .export.trace import TraceFile
 from .fitting import Fitting, check_alone
-from .journal import new_run_id
 from .lab import conclusion
 from .lab.child import Refused
 from .lab.lab import ModelLab
@@ -38,7 +37,8 @@ from .records import events as ev
 from .records.document import SCHEMA_VERSION, Ceilings, Overhead, Tool, Trace
 from .records.machine import Machine
 from .records.reason import Reason, Warning
-from .report import Report
+from .report.journal import new_run_id
+from .report.report import Report
 from .request import Request
 from .staff import make_pool
 from .stream import EventStream

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import journal
 from .context import Listener
 from .control import Control
 from .engine import Engine
@@ -15,7 +14,8 @@ from .export.text import run_text
 from .outcome import CUT_SHORT, FAILED
 from .plan import RowPlan
 from .records import events as ev
-from .report import Report
+from .report import journal
+from .report.report import Report
 from .request import Request
 from .text.output import beside_of, let_go, say
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .report import Report
+    from .report.report import Report
     from .request import Request
 
 OK, FAILED, USAGE, UNTRUSTED, CUT_SHORT = 0, 1, 2, 3, 130

@@ -16,7 +16,6 @@ import msgspec
 
 from . import catalog, values
 from .advisor.chosen import by_default, check_countable
-from .contender import Contender
 from .contract import Case, Host, ParameterValue, Workload
 from .planning.scenario import Scenario
 from .planning.usage import UsageError, unknown
@@ -24,6 +23,7 @@ from .prices import given_prices
 from .records import events as ev
 from .records.machine import Machine
 from .records.verdict import WhatIf
+from .report.candidate import Contender
 from .request import Request, check, check_batches
 from .threads import thread_counts
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .contender import Contender
 from .context import GRACE_S, RunContext
 from .contract import is_cuda
 from .export.trace import TraceFile
@@ -13,7 +12,8 @@ from .preparation import worker_key
 from .records import events as ev
 from .records.document import OperatorShare
 from .records.reason import Reason
-from .report import Report
+from .report.candidate import Contender
+from .report.report import Report
 from .stats import samples as stats
 from .workers import WorkerFailed
 

@@ -9,7 +9,6 @@ from itertools import zip_longest
 from . import refusals
 from .advisor import standings
 from .advisor.crossover import MOST_POINTS
-from .contender import Contender
 from .context import RunContext
 from .contract import Case
 from .control import Cancelled
@@ -19,8 +18,9 @@ from .plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key
 from .records import events as ev
 from .records.reason import Reason
+from .report.candidate import Contender
+from .report.warnings import WIDE
 from .stats import samples as stats
-from .trust import WIDE
 from .turns import Turns
 
 ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a contender, for clocks wander from second to second

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .machine.nvidia.nvml import Links
     from .records.events import AnyEvent
     from .records.machine import Machine
-    from .report import Report
+    from .report.report import Report
 
 ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it
 
@@ -97,7 +97,7 @@ def show_live(request: Request, output: Path | None) -> int:
     from screens.feed import EngineFeed  # noqa: TID251
 
     from .headless import save
-    from .journal import is_kept
+    from .report.journal import is_kept
 
     def engine(asked: Request) -> EngineFeed:
         argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]

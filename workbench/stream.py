@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from .context import Listener
 from .control import Control
-from .journal import Journal, no_journal, runs_folder
 from .records import events as ev
 from .records.reason import Warning
-from .report import Report
+from .report.journal import Journal, no_journal, runs_folder
+from .report.report import Report
 
 
 class EventStream:

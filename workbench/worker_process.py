@@ -24,10 +24,10 @@ from . import catalog
 from .confine import confine
 from .contract import Case, is_simulated
 from .guardian import RUN_ID_VARIABLE
-from .journal import runs_folder
 from .machine.packages.software import PRECISION_VARIABLES
 from .process.exit_status import tail
 from .refusals import is_compiled
+from .report.journal import runs_folder
 from .worker.ranks import BOOTSTRAP
 
 CAN_FREEZE = hasattr(signal, "SIGSTOP")

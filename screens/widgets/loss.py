@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from workbench.contender import Contender
-from workbench.report import Row
+from workbench.report.candidate import Contender
+from workbench.report.report import Row
 from workbench.text import units
 
 from .. import drawing

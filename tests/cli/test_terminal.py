@@ -18,8 +18,8 @@ import psutil
 import pytest
 from support import Cli, marked
 
-from workbench import journal
 from workbench.records import events as ev
+from workbench.report import journal
 
 SPIN = ("run", "spin", "--budget", "40", "--set", "ms=1000", "--set", "trouble=forks")
 

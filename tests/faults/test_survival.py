@@ -13,10 +13,10 @@ import onnx_models
 import psutil
 import pytest
 
-from workbench import journal
 from workbench.records import events as ev
 from workbench.records.document import Document
-from workbench.report import Report
+from workbench.report import journal
+from workbench.report.report import Report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
 

@@ -18,7 +18,7 @@ from workbench.records import events as ev
 from workbench.records.document import BatchAttempt, LargestBatch, OperatorShare, Trace
 from workbench.records.reason import Reason
 from workbench.records.verdict import WhatIf
-from workbench.report import Report
+from workbench.report.report import Report
 
 SIZES = (64, 4096, 512, 128, 1024, 256, 2048)  # coarse to fine, as the engine goes
 PRICES = {"cpu": 0.1, "gpu": 2.99}

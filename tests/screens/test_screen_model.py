@@ -19,8 +19,8 @@ from workbench.export.json import dump
 from workbench.lab.question import ModelQuestion
 from workbench.records import events as ev
 from workbench.records.reason import Reason
-from workbench.replay import open_run
-from workbench.report import Report
+from workbench.report.replay import open_run
+from workbench.report.report import Report
 from workbench.request import Request
 
 SIZE = (80, 24)

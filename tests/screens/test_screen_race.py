@@ -10,8 +10,8 @@ from screens.figures import Figures
 from screens.narrate import LogLine, narrate
 from screens.widgets.log import log_lines
 from workbench.records import events as ev
-from workbench.replay import events_of
-from workbench.report import Report
+from workbench.report.replay import events_of
+from workbench.report.report import Report
 
 
 def told(events: list[ev.AnyEvent]) -> list[LogLine]:

@@ -9,9 +9,9 @@ import recorded_runs
 from screens.figures import Figures, short_cpu
 from screens.session import Failure, Session
 from screens.summary import summary
-from workbench.contender import Block
 from workbench.records import events as ev
-from workbench.report import Report
+from workbench.report.candidate import Block
+from workbench.report.report import Report
 
 
 class Clock:
@@ -110,7 +110,7 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
 
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
     """A JSON document carries later losses on blocks without samples."""
-    from workbench.replay import events_of
+    from workbench.report.replay import events_of
 
     original = Report.of(recorded.h200())
     again = Report.of(list(events_of(original.document())))

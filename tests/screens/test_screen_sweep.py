@@ -10,7 +10,7 @@ from stage import held, press, replayed, settle, text
 
 from screens.figures import Figures
 from screens.widgets.curve import curve_lines, curve_marks
-from workbench.report import Report, Row
+from workbench.report.report import Report, Row
 
 SIZE = (80, 24)
 

@@ -41,7 +41,7 @@ from workbench.records.machine import (
 from workbench.records.model import Advice
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Crossover, CrossoverPoint
-from workbench.report import Report
+from workbench.report.report import Report
 from workbench.request import Request
 from workbench.telemetry import MachineTelemetry
 

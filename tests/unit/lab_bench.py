@@ -10,7 +10,6 @@ import builders
 import msgspec
 from lab_builders import answer, contender, cpu
 
-from workbench.contender import Contender
 from workbench.contract import Case
 from workbench.lab.child import CHILD
 from workbench.lab.lab import ModelLab
@@ -19,6 +18,7 @@ from workbench.plan import resolve
 from workbench.records import events as ev
 from workbench.records.model import Built
 from workbench.records.reason import Reason
+from workbench.report.candidate import Contender
 from workbench.request import Request
 from workbench.worker.recipe import Recipe
 from workbench.workers import Answer, WorkerFailed

@@ -9,12 +9,12 @@ from typing import Any
 import builders
 import msgspec
 
-from workbench.contender import Block, Contender
 from workbench.contract import Case, OutputAccuracy, Work
 from workbench.lab.entrants import Field
 from workbench.records.document import AccuracyResult, OperatorShare
 from workbench.records.machine import Cpu, Isa
 from workbench.records.model import Built, ModelFacts
+from workbench.report.candidate import Block, Contender
 
 VNNI = Isa(avx2=True, avx512f=True, avx512_vnni=True, avx_vnni=False, amx_int8=False)
 NO_VNNI = Isa(avx2=True, avx512f=False, avx512_vnni=False, avx_vnni=False, amx_int8=False)

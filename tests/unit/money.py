@@ -11,7 +11,7 @@ from workbench.contract import Case
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.document import SetupTimes, Telemetry
-from workbench.report import Report
+from workbench.report.report import Report
 
 
 def told(

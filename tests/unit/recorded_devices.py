@@ -14,7 +14,7 @@ from workbench.plan import resolve
 from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.records.verdict import WhatIf
-from workbench.report import Report
+from workbench.report.report import Report
 from workbench.request import Request
 
 H200 = "NVIDIA H200"

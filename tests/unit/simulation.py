@@ -23,7 +23,7 @@ from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.plan import RowPlan, planned
 from workbench.records.verdict import Verdict
-from workbench.report import Report
+from workbench.report.report import Report
 from workbench.request import Request
 from workbench.stats import ratios
 

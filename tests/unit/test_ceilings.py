@@ -12,7 +12,7 @@ from workbench.contract import Case, Work
 from workbench.export.ceilings import ceilings_text
 from workbench.records import events as ev
 from workbench.records.machine import Cache, Package, Software
-from workbench.report import Report
+from workbench.report.report import Report
 
 LLC = Cache(3, "unified", 1 << 25, 1)
 HERE = msgspec.structs.replace(machine(), cpu=msgspec.structs.replace(machine().cpu, caches=[LLC]))

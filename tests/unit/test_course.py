@@ -16,8 +16,8 @@ from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.reason import Reason
 from workbench.records.verdict import Course
-from workbench.replay import events_of
-from workbench.report import Report
+from workbench.report.replay import events_of
+from workbench.report.report import Report
 from workbench.request import Request
 
 FAST, SLOW, LATE, BROKEN = (case(f"cpu-{name}") for name in ("a", "b", "late", "broken"))

@@ -18,7 +18,7 @@ from workbench.preparation import BUDGET
 from workbench.records import events as ev
 from workbench.records.document import AccuracyResult
 from workbench.records.reason import Warning
-from workbench.report import Report
+from workbench.report.report import Report
 from workbench.request import Request
 
 CPU = Case("work", "cpu", "torch", "fp32", threads=8, batch=2)

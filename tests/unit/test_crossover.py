@@ -12,11 +12,11 @@ import pytest
 
 from workbench.advisor.crossover import GAP, MOST_POINTS, Measured, conclude, find_change, sentence
 from workbench.advisor.next_size import entrants, next_value
-from workbench.contender import Block, Contender
 from workbench.contract import Case, Work
 from workbench.planning.scenario import Size
 from workbench.records.document import SetupTimes
 from workbench.records.verdict import Crossover
+from workbench.report.candidate import Block, Contender
 
 SIZE = Size("batch", 1, 1024)
 CPU = Case("work", "cpu", "torch", "fp32", threads=8)

@@ -29,7 +29,7 @@ from workbench.records.machine import (
     Software,
 )
 from workbench.records.reason import Reason
-from workbench.report import Report
+from workbench.report.report import Report
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"

@@ -15,7 +15,6 @@ from money import told, watts
 from workbench import refusals
 from workbench.advisor import economics, scenarios
 from workbench.advisor.verdict import decide
-from workbench.contender import ENERGY
 from workbench.export.advice import advice_text
 from workbench.plan import fill_cases, planned, resolve
 from workbench.planning.usage import UsageError
@@ -23,8 +22,9 @@ from workbench.prices import LEAST, MOST, given_prices, price_of, unused_prices
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
-from workbench.replay import events_of
-from workbench.report import Report
+from workbench.report.candidate import ENERGY
+from workbench.report.replay import events_of
+from workbench.report.report import Report
 from workbench.request import Request
 from workbench.stats.objectives import block_value
 

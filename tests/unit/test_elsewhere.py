@@ -22,8 +22,8 @@ from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import WhatIf
-from workbench.replay import events_of
-from workbench.report import Report
+from workbench.report.replay import events_of
+from workbench.report.report import Report
 from workbench.request import Request
 
 pytestmark = pytest.mark.usefixtures("recordings_folder")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import energy
-from workbench.contender import ENERGY
 from workbench.energy import EnergyMeter
 from workbench.lab.question import OBJECTIVES as ASKED
 from workbench.machine.host.readings import package_energy_j
+from workbench.report.candidate import ENERGY
 from workbench.stats.objectives import OBJECTIVES, block_value
 
 

@@ -37,8 +37,8 @@ from workbench.records.document import SetupTimes
 from workbench.records.machine import Isa
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
-from workbench.replay import events_of
-from workbench.report import Report
+from workbench.report.replay import events_of
+from workbench.report.report import Report
 
 # ------------------------------------------------------- every branch's words
 

@@ -18,7 +18,7 @@ from workbench.export.text import run_text
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.reason import Reason
-from workbench.report import Report
+from workbench.report.report import Report
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text()

@@ -14,8 +14,8 @@ from workbench.lab.overview import brief, compared, entries, error_text, recomme
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.model import Port, Saved
-from workbench.replay import events_of
-from workbench.report import Report
+from workbench.report.replay import events_of
+from workbench.report.report import Report
 
 MACHINE = machine(), Software("3.11", "python", {}, {})
 RUN = recorded_model.done(*MACHINE)

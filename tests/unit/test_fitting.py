@@ -17,7 +17,7 @@ from workbench.records import events as ev
 from workbench.records.document import LargestBatch
 from workbench.records.machine import GpuProcess
 from workbench.records.reason import Reason
-from workbench.report import Report
+from workbench.report.report import Report
 from workbench.workers import Answer, WorkerFailed
 
 CASE = Case("job", "cpu", "torch", "fp32", threads=1, batch=8)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from builders import eventful
 
-from workbench import journal
 from workbench.headless import EventWriter, log_writer, save
 from workbench.outcome import CUT_SHORT, FAILED, OK
 from workbench.planning.usage import UsageError
-from workbench.report import Report
+from workbench.report import journal
+from workbench.report.report import Report
 from workbench.starting import check_output
 
 FULL = Path("/dev/full")  # every write: no space left on device

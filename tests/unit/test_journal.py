@@ -13,11 +13,11 @@ from builders import case, events, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import journal
 from workbench.control import Control
 from workbench.records import events as ev
-from workbench.replay import open_run, read_document
-from workbench.report import Report
+from workbench.report import journal
+from workbench.report.replay import open_run, read_document
+from workbench.report.report import Report
 from workbench.stream import EventStream
 
 RUN = events({case("cpu-a"): steady(1.0)})

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab_builders import NO_VNNI, accuracy, built, case, contender, cpu, facts
 
-from workbench.contender import ENERGY
 from workbench.lab.explain import CONVERSIONS, Evidence, Profile, explain, stands_for
+from workbench.report.candidate import ENERGY
 
 FP32 = contender(case(), 1e-3, {"Conv": 8e-4, "Relu": 5e-5})
 STATIC = "int8-static-u8s8"

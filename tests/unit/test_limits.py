@@ -13,7 +13,7 @@ from workbench.planning.scenario import Limits, Scenario
 from workbench.preparation import worker_key
 from workbench.records import events as ev
 from workbench.records.reason import Reason
-from workbench.report import Report
+from workbench.report.report import Report
 
 A, B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
 SLOW = scenario(limits=Limits(latency_ms=1500.0))

@@ -18,7 +18,7 @@ from workbench.preparation import BUDGET, Preparation, Runner, worker_key
 from workbench.records import events as ev
 from workbench.records.machine import Package, Software
 from workbench.records.reason import Reason
-from workbench.report import Report
+from workbench.report.report import Report
 from workbench.request import Request
 from workbench.worker import worker
 from workbench.worker.worker import Worker

@@ -19,7 +19,7 @@ from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.document import SetupTimes
 from workbench.records.reason import Warning
-from workbench.replay import events_of
+from workbench.report.replay import events_of
 from workbench.request import Request
 
 pytestmark = pytest.mark.usefixtures("recordings_folder")

@@ -12,17 +12,17 @@ from builders import case, eventful, events, scenario, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import journal
 from workbench.advisor.verdict import decide
-from workbench.contender import ENERGY
 from workbench.export.json import dump
 from workbench.export.log import line
 from workbench.export.text import run_text
 from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.records.reason import Warning
-from workbench.replay import events_of, open_run, read_document
-from workbench.report import Report
+from workbench.report import journal
+from workbench.report.candidate import ENERGY
+from workbench.report.replay import events_of, open_run, read_document
+from workbench.report.report import Report
 from workbench.stats.objectives import OBJECTIVES
 from workbench.stats.samples import median
 from workbench.text.sanitize import printable_json

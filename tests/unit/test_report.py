@@ -17,8 +17,8 @@ from workbench.contract import Work
 from workbench.export.json import dump
 from workbench.records import events as ev
 from workbench.records.document import Document
-from workbench.replay import events_of
-from workbench.report import Report
+from workbench.report.replay import events_of
+from workbench.report.report import Report
 from workbench.stats import samples as stats
 
 CPU, GPU = case("cpu-a"), case("cuda:0-a")

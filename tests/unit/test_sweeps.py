@@ -15,9 +15,9 @@ from workbench.export.curves import LABEL, chart_lines, sweep_text
 from workbench.export.text import run_text
 from workbench.records import events as ev
 from workbench.records.reason import Reason
-from workbench.replay import events_of
-from workbench.report import Report
-from workbench.sweeps import sweeps
+from workbench.report.replay import events_of
+from workbench.report.report import Report
+from workbench.report.sweeps import sweeps
 
 
 def run_over(

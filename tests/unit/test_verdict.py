@@ -17,7 +17,7 @@ from workbench.records.events import CaseFinished, CasePrepared, WarningRaised
 from workbench.records.machine import CudaDriver
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Verdict
-from workbench.report import Report
+from workbench.report.report import Report
 from workbench.stats.samples import Ratio
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")

@@ -14,7 +14,7 @@ from workbench.records import events as ev
 from workbench.records.document import Clocks
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Verdict
-from workbench.report import Report
+from workbench.report.report import Report
 
 CPU, CPU_B, GPU, GPU_B = case("cpu-a"), case("cpu-b"), case("cuda:0-a"), case("cuda:0-b")
 LOW = case("cpu-a", "bf16")

@@ -13,8 +13,8 @@ from workbench.control import Control
 from workbench.engine import Engine
 from workbench.plan import RowPlan
 from workbench.planning.scenario import Scenario, Size
-from workbench.replay import events_of
-from workbench.report import Report
+from workbench.report.replay import events_of
+from workbench.report.report import Report
 from workbench.request import Request
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..contender import Contender
 from ..contract import Case
 from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
 from ..refusals import REDUCED
+from ..report.candidate import Contender
 from ..stats import ratios
 from ..stats.samples import median
 from ..text import units

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ..contender import Contender
 from ..records.reason import Reason
 from ..records.verdict import Course, Departure
-from ..report import Row
+from ..report.candidate import Contender
+from ..report.report import Row
 from ..stats import ratios
 from ..text import units
 

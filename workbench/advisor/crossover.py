@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from ..contender import Contender
 from ..records.verdict import Crossover, CrossoverPoint
+from ..report.candidate import Contender
 from ..stats import ratios as race
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import Ratio, median, student_t_quantile

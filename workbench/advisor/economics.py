@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ..contender import ENERGY, Contender
 from ..contract import kind_of
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, Departure, ObjectivePick, Verdict
+from ..report.candidate import ENERGY, Contender
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.samples import Ratio, median

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..contender import Contender
 from ..contract import Case
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
-from ..report import Report, Row
+from ..report.candidate import Contender
+from ..report.report import Report, Row
 from ..stats import ratios
 from ..stats.samples import Ratio, median
 from ..text import units

@@ -3,9 +3,9 @@ row counts cannot be read of it."""
 
 from __future__ import annotations
 
-from ..contender import Contender
 from ..planning.scenario import Scenario
-from ..report import Row
+from ..report.candidate import Contender
+from ..report.report import Row
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import quantile
 from ..text import units

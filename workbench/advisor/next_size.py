@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise, zip_longest
 
-from ..contender import Contender
 from ..planning.scenario import Size
+from ..report.candidate import Contender
 from .crossover import GAP, MOST_POINTS, Measured, find_change, leaders
 
 CLOSE = 1.2  # sizes nearer than this are one as far as a reader is concerned

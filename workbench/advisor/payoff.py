@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..contender import Contender
 from ..records.verdict import Departure, Payoff, Verdict
 from ..refusals import is_compiled
+from ..report.candidate import Contender
 from ..stats import ratios
 from ..stats.samples import median
 from ..text import units

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import msgspec
 
-from .. import journal, replay
 from ..assets import path as asset
 from ..contract import is_simulated
 from ..planning.usage import UsageError
 from ..records.document import Document, Measurement
 from ..records.machine import Machine
 from ..records.reason import Warning
-from ..replay import LONGEST_S
-from ..report import Report
+from ..report import journal, replay
+from ..report.replay import LONGEST_S
+from ..report.report import Report
 from ..text.toml_file import shown as clean  # what another machine wrote reaches the terminal
 from .whatif import devices_by_name
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..contender import Block, Contender
 from ..machine.host.isa import lacking
 from ..planning.scenario import Scenario
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..refusals import REDUCED, slower_precision
+from ..report.candidate import Block, Contender
 from ..stats import ratios
 from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from ..contender import Contender
 from ..machine import no_gpu
 from ..planning.scenario import Scenario
 from ..records.reason import Warning
 from ..records.verdict import EqualPrecision, Verdict
-from ..report import Report, Row
+from ..report.candidate import Contender
+from ..report.report import Report, Row
+from ..report.warnings import trust_warnings
 from ..stats import ratios
 from ..stats.samples import Ratio
-from ..trust import trust_warnings
 from . import economics
 from .causes import causes
 from .course import SENT_AWAY, course

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..contender import Contender
 from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
+from ..report.candidate import Contender
 from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
 from ..stats.ratios import RUN_TO_RUN, Z95

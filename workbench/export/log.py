@@ -8,7 +8,7 @@ from ..lab.overview import recommendation, row_of
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.reason import Warning
-from ..report import Report, Row
+from ..report.report import Report, Row
 from ..stats.samples import median
 from ..text import units
 from .curves import value_text

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from ..advisor.explain import as_sentence
-from ..contender import Contender
 from ..lab.overview import (
     LESS,
     Entry,
@@ -27,7 +26,8 @@ from ..machine import no_gpu
 from ..records.model import Built, Explanation, Form, ModelFacts, Port, Saved
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
-from ..report import Report
+from ..report.candidate import Contender
+from ..report.report import Report
 from ..stats import samples as stats
 from ..text import units
 from .tables import race_lines, table, wrapped

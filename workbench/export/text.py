@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..advisor.course import name_of
 from ..advisor.explain import short
-from ..contender import Contender
 from ..contract import Parameter, Workload, WorkloadError
 from ..lab.overview import WORKLOAD
-from ..measurements import figures_of
 from ..planning.scenario import Scenario
 from ..records.document import LargestBatch, Trace
 from ..records.machine import CudaDriver, Gpu, Machine, Nvml, Software
 from ..records.verdict import Verdict
-from ..report import Report, Row
+from ..report.candidate import Contender
+from ..report.measurements import figures_of
+from ..report.report import Report, Row
+from ..report.warnings import trust_warnings
 from ..stats import samples as stats
 from ..text import units
-from ..trust import trust_warnings
 from .advice import advice_text, costs_lines
 from .curves import sweep_text, value_text
 from .model import model_text

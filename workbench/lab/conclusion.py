@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..contender import Contender
 from ..profiling import Profiling
 from ..records.model import Advice, Explanation, ModelFacts
 from ..records.verdict import Verdict
-from ..report import Report, Row
+from ..report.candidate import Contender
+from ..report.report import Report, Row
 from ..stats.samples import median
 from .explain import Evidence, explain
 from .lab import ModelLab

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..advisor.explain import short, times
-from ..contender import Contender
 from ..machine.host.isa import X86, lacking
 from ..records.machine import Cpu
 from ..records.model import Built, Explanation, ModelFacts, OperatorTimes
+from ..report.candidate import Contender
 from ..stats.ratios import ratio_between, relative
 from ..stats.samples import median
 from ..text import units

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from ..advisor.limits import exceeds_error_limit, is_admissible
-from ..contender import Contender
 from ..contract import Case, is_cuda
 from ..control import Control
 from ..machine.host.readings import package_energy_j
@@ -22,6 +21,7 @@ from ..preparation import worker_key
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.model import Advice, Built, Form, ModelFacts, Saved
+from ..report.candidate import Contender
 from ..request import Request
 from ..stats import ratios
 from ..worker.recipe import ORIGINAL, Recipe

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..advisor.explain import short, times
-from ..contender import Contender
 from ..contract import Case
 from ..records.model import Explanation, ModelFacts
 from ..records.verdict import Verdict
-from ..report import Report, Row
+from ..report.candidate import Contender
+from ..report.report import Report, Row
 from ..stats import ratios
 from ..stats.samples import Ratio, median
 from ..text import units

@@ -1,7 +1,7 @@
 """The facts a run consists of, in the order they happened; the journal is a list of them.
 
 Every event carries `at_s`, seconds since the run began (monotonic).  Whatever the screens
-or the JSON document show follows from these alone (`workbench.report.Report.apply`).
+or the JSON document show follows from these alone (`workbench.report.report.Report.apply`).
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from .contract import Case, Work, is_simulated
-from .records import events as ev
-from .records.document import (
+from ..contract import Case, Work, is_simulated
+from ..records import events as ev
+from ..records.document import (
     AccuracyResult,
     BlockShape,
     Clocks,
@@ -16,10 +16,10 @@ from .records.document import (
     Telemetry,
     WarmUp,
 )
-from .records.reason import Reason
-from .stats import samples as stats
-from .stats.objectives import START_UP_SPREAD, block_value, fixed_parts_s
-from .stats.ratios import Rounds
+from ..records.reason import Reason
+from ..stats import samples as stats
+from ..stats.objectives import START_UP_SPREAD, block_value, fixed_parts_s
+from ..stats.ratios import Rounds
 
 ENERGY = "energy_j"  # the figure of a block that says what one step took
 ENDED = ("ok", "skipped", "failed", "cancelled")

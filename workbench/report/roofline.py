@@ -6,8 +6,8 @@ arithmetic intensity (Williams, Waterman and Patterson 2009).  Here both roofs a
 
 from __future__ import annotations
 
-from .contender import Contender
-from .records.document import Ceilings, DeviceCeilings, Roofline
+from ..records.document import Ceilings, DeviceCeilings, Roofline
+from .candidate import Contender
 
 
 def device_ceilings(contender: Contender, ceilings: Ceilings | None) -> DeviceCeilings | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .contender import Contender
-from .contract import ParameterValue
-from .records.document import Curve, CurvePoint, LeadChange, Sweep
-from .stats import samples as stats
+from ..contract import ParameterValue
+from ..records.document import Curve, CurvePoint, LeadChange, Sweep
+from ..stats import samples as stats
+from .candidate import Contender
 
 if TYPE_CHECKING:
     from .report import Row

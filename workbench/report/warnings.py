@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .contender import Contender
-from .records.machine import Machine
-from .records.reason import Warning
-from .stats import samples as stats
-from .text import units
+from ..records.machine import Machine
+from ..records.reason import Warning
+from ..stats import samples as stats
+from ..text import units
+from .candidate import Contender
 
 FEW_SAMPLES = 10
 WIDE = 0.05  # relative half-width of the median's interval

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from .records import events as ev
-from .records.document import SCHEMA_VERSION
-from .records.reason import Warning
-from .text.sanitize import printable_json
+from ..records import events as ev
+from ..records.document import SCHEMA_VERSION
+from ..records.reason import Warning
+from ..text.sanitize import printable_json
 
 
 class JournalError(Exception):

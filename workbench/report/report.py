@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from .contender import Block, Contender
-from .contract import Case, Work
-from .measurements import measurement
-from .prices import price_of
-from .records import events as ev
-from .records.document import (
+from ..contract import Case, Work
+from ..prices import price_of
+from ..records import events as ev
+from ..records.document import (
     SCHEMA_VERSION,
     Ceilings,
     Document,
@@ -26,12 +24,14 @@ from .records.document import (
     Sweep,
     Trace,
 )
-from .records.machine import GpuReading, HostReading, Machine, Software
-from .records.model import ModelReport
-from .records.reason import Warning
-from .records.verdict import Verdict
+from ..records.machine import GpuReading, HostReading, Machine, Software
+from ..records.model import ModelReport
+from ..records.reason import Warning
+from ..records.verdict import Verdict
+from .candidate import Block, Contender
+from .measurements import measurement
 from .sweeps import sweeps
-from .trust import trust_warnings
+from .warnings import trust_warnings
 
 
 @dataclass

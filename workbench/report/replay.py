@@ -8,18 +8,18 @@ from pathlib import Path
 
 import msgspec
 
+from ..advisor.course import CUT_SHORT
+from ..advisor.whatif import alone
+from ..records import events as ev
+from ..records.document import BlockShape, Document, Measurement, SetupTimes
+from ..records.model import ModelReport
+from ..records.reason import Reason
+from ..records.verdict import Course, Verdict
+from ..stats.objectives import OBJECTIVES
+from ..text.sanitize import printable_json
 from . import journal
-from .advisor.course import CUT_SHORT
-from .advisor.whatif import alone
-from .contender import ENDED, ENERGY
-from .records import events as ev
-from .records.document import BlockShape, Document, Measurement, SetupTimes
-from .records.model import ModelReport
-from .records.reason import Reason
-from .records.verdict import Course, Verdict
+from .candidate import ENDED, ENERGY
 from .report import Report
-from .stats.objectives import OBJECTIVES
-from .text.sanitize import printable_json
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
 LONGEST_S = 1e8  # of a sample or a set-up

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .contender import Contender
-from .records.document import Against, Ceilings, Clocks, Measurement, Throughput
-from .records.reason import Warning
+from ..records.document import Against, Ceilings, Clocks, Measurement, Throughput
+from ..records.reason import Warning
+from ..stats import ratios
+from ..stats import samples as stats
+from .candidate import Contender
 from .roofline import peak_fraction, roofline
-from .stats import ratios
-from .stats import samples as stats
 
 
 def measurement(
