@@ -33,8 +33,8 @@ import msgspec  # noqa: E402
 from benchmarks import corpus  # noqa: E402
 from workbench.contract import Case, WorkloadError  # noqa: E402
 from workbench.lab.entrants import Entrant, Field, first, thread_counts  # noqa: E402
-from workbench.lab.question import MAX_ERROR  # noqa: E402
 from workbench.machine import detect  # noqa: E402
+from workbench.planning.model_question import MAX_ERROR  # noqa: E402
 from workbench.records.model import ModelFacts  # noqa: E402
 from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, SCOPES, Recipe  # noqa: E402
 from workloads._session import open_session  # noqa: E402

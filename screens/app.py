@@ -18,9 +18,9 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.report import Report
-from workbench.request import Request
 
 from .advisor import AdvisorScreen
 from .base import ReportChanged, ViewScreen

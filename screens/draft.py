@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from workbench import catalog
-from workbench.advisor import scenarios
 from workbench.contract import BACKENDS, PRECISIONS, Parameter, Workload, WorkloadError
-from workbench.plan import RowPlan, fill_cases, resolve
+from workbench.planning import scenarios
+from workbench.planning.plan import RowPlan, fill_cases, resolve
+from workbench.planning.request import Request, fake_devices, whole_numbers, words
 from workbench.planning.scenario import ScenarioError
 from workbench.planning.usage import UsageError
 from workbench.records.machine import Machine
-from workbench.request import Request, fake_devices, whole_numbers, words
 
 SCENARIOS = ""  # where else the name of a workload stands
 OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")  # kept as given

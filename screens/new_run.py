@@ -15,8 +15,8 @@ from textual.widgets import Input, Static
 
 from workbench import catalog
 from workbench.contract import WorkloadError
+from workbench.planning.request import Request
 from workbench.records.machine import Machine
-from workbench.request import Request
 
 from .draft import SCENARIOS, Checked, Draft, Field
 from .widgets.keybar import KeyBar

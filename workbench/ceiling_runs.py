@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import ceilings, refusals
+from . import ceilings
 from .context import RunContext
 from .contract import is_simulated
-from .plan import RowPlan, gpu_devices
+from .planning import admission
+from .planning.plan import RowPlan, gpu_devices
+from .planning.request import Request
 from .preparation import BUDGET, START_DEADLINE_S, worker_key
 from .records.document import Ceilings
 from .records.machine import Machine
 from .report.report import Report
-from .request import Request
 from .workers import WorkerFailed
 
 FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
@@ -58,7 +59,7 @@ def start_workers(
         worker_key(case)
         for row in rows
         for case in row.cases
-        if refusals.beforehand(case, row.workload, machine, software) is None
+        if admission.beforehand(case, row.workload, machine, software) is None
     )
     for key in needed:
         left_s = max(0.0, context.end_s - context.control.now())

@@ -16,11 +16,11 @@ import msgspec
 
 from . import catalog
 from .contract import Case, ParameterValue, kind_of
-from .plan import RowPlan
+from .planning.admission import most_ops_per_s
+from .planning.plan import RowPlan
 from .planning.scenario import Scenario
 from .records.document import Ceilings, DeviceCeilings
 from .records.machine import Machine, Software
-from .refusals import most_ops_per_s
 from .report import journal
 from .report.candidate import Contender
 from .report.report import Report

@@ -27,11 +27,11 @@ from .options import (
     scenario_options,
 )
 from .outcome import CUT_SHORT, FAILED, USAGE
+from .planning.request import Request
 from .planning.scenario import ScenarioError
 from .planning.usage import UsageError
 from .records.events import encode
 from .report.journal import JournalError
-from .request import Request
 from .starting import (
     all_gpus_report,
     check_python,
@@ -255,8 +255,8 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     from .export.json import dump
     from .headless import run_quietly
     from .machine.datasheets import load as datasheets
+    from .planning.request import check
     from .records.document import SCHEMA_VERSION, Tool
-    from .request import check
 
     check_python(options["python"])
     threads = options.pop("threads")
@@ -288,9 +288,9 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
 @json_option
 def list_(file: str | None, as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""
-    from .advisor import scenarios
     from .export.json import dump
     from .export.text import catalogue_text
+    from .planning import scenarios
 
     rows, _ = scenarios.load_with(file)
     usable, broken = catalog.load_all()

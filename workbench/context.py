@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from .control import Control
 from .overhead import OverheadMeter
+from .planning.request import Request, fake_devices
 from .records import events as ev
 from .report.report import Report
-from .request import Request, fake_devices
 from .telemetry import MachineTelemetry
 from .workers import Pool
 

@@ -18,7 +18,7 @@ from .advisor.limits import is_admissible, uncounted
 from .context import RunContext
 from .contract import Case, WorkloadError
 from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
-from .plan import RowPlan, point_name
+from .planning.plan import RowPlan, point_name
 from .planning.scenario import Size
 from .preparation import worker_key
 from .records import events as ev

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from .machine import detect
-from .plan import RowPlan
+from .planning.plan import RowPlan
+from .planning.request import NAME_PYTHON, Request, fake_devices
 from .planning.usage import UsageError
 from .records.machine import Gpu, Machine, Software
-from .request import NAME_PYTHON, Request, fake_devices
 from .worker_process import WorkerKey
 from .workers import Pool, WorkerFailed
 

@@ -24,13 +24,15 @@ from .fitting import Fitting, check_alone
 from .lab import conclusion
 from .lab.child import Refused
 from .lab.lab import ModelLab
-from .lab.question import ModelQuestion
 from .machine import hardware_warnings
 from .outcome import exit_code
 from .overhead import OverheadMeter
-from .plan import RowPlan, fill_cases, planned
+from .planning.model_question import ModelQuestion
+from .planning.plan import RowPlan, fill_cases, planned
+from .planning.prices import unused_prices
+from .planning.request import Request
+from .planning.threads import fewer_threads
 from .planning.usage import UsageError
-from .prices import unused_prices
 from .profiling import PROFILED_STEPS, Profiling, why_unprofiled
 from .racing import Race
 from .records import events as ev
@@ -39,11 +41,9 @@ from .records.machine import Machine
 from .records.reason import Reason, Warning
 from .report.journal import new_run_id
 from .report.report import Report
-from .request import Request
 from .staff import make_pool
 from .stream import EventStream
 from .telemetry import MachineTelemetry
-from .threads import fewer_threads
 from .workers import Pool
 
 PROFILE_SHARE = 0.25  # of a row's time, with --trace

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from .context import SLACK_S, RunContext
 from .contract import Case
-from .plan import RowPlan
+from .planning.plan import RowPlan
 from .planning.usage import UsageError
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
 from .records import events as ev

@@ -12,11 +12,11 @@ from .export.json import dump
 from .export.log import line
 from .export.text import run_text
 from .outcome import CUT_SHORT, FAILED
-from .plan import RowPlan
+from .planning.plan import RowPlan
+from .planning.request import Request
 from .records import events as ev
 from .report import journal
 from .report.report import Report
-from .request import Request
 from .text.output import beside_of, let_go, say
 
 

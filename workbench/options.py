@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from .lab.question import OBJECTIVES, ModelQuestion
+from .planning.model_question import OBJECTIVES, ModelQuestion
+from .planning.request import whole_numbers
 from .planning.usage import UsageError
-from .request import whole_numbers
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from .contract import is_cuda
-from .plan import RowPlan
+from .planning.plan import RowPlan
 from .preparation import Runner
 from .stats.samples import MIN_PAIRS
 from .worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from . import refusals
 from .context import GRACE_S, RunContext
 from .contract import DEFAULT_CACHE_BYTES, Case
-from .plan import RowPlan
+from .planning import admission
+from .planning.plan import RowPlan
 from .planning.scenario import Scenario
 from .records import events as ev
 from .records.document import AccuracyResult, SetupTimes, WarmUp
@@ -102,15 +102,15 @@ class Preparation:
             return self._leave(runner, BUDGET)
         machine, software = self._report.machine, self._report.software
         price = self._report.contenders[runner.case.id].price_per_hour
-        refusal = refusals.unpriced(runner.case, self._scenario.objective, price)
-        refusal = refusal or refusals.too_long_to_compile(runner.case, left)
+        refusal = admission.unpriced(runner.case, self._scenario.objective, price)
+        refusal = refusal or admission.too_long_to_compile(runner.case, left)
         if machine is not None and refusal is None:
             held = sum(
                 self._report.contenders[case.id].work.memory_bytes
                 for case, _ in self._held()
                 if case.device == runner.case.device and case != runner.case
             )
-            refusal = refusals.beforehand(
+            refusal = admission.beforehand(
                 runner.case, self._plan.workload, machine, software, held_bytes=held
             )
         if refusal is not None:
@@ -139,7 +139,7 @@ class Preparation:
         except WorkerFailed as failure:
             self.fail(runner, failure)
             return False
-        if not refusals.is_compiled(runner.case):
+        if not admission.is_compiled(runner.case):
             self.longest_s = max(self.longest_s, self._control.now() - began_s)
         return self._take_preparation(runner, answer.result)
 
@@ -176,7 +176,7 @@ class Preparation:
         """Try a reduced precision small before it is prepared: emulated, it is 200x slower.  Never
         in a worker of its own, whose memory is told only of the first case it sees."""
         cpu = self._report.machine.cpu if self._report.machine else None
-        pair = refusals.scouting(runner.case, self._plan.workload, cpu)
+        pair = admission.scouting(runner.case, self._plan.workload, cpu)
         if pair is None or runner.case.id in self._scouted:
             return None
         self._scouted.add(runner.case.id)
@@ -189,7 +189,7 @@ class Preparation:
         answer = self._pool.ask(key, deadline, op="scout", case=small, beside=like, seed=self._seed)
         factor = answer.result["case_s"] / answer.result["beside_s"]
         where = f"in {small.id.partition('/')[0]}"
-        return refusals.slower_precision(runner.case, factor, where, cpu)
+        return admission.slower_precision(runner.case, factor, where, cpu)
 
     def _take_preparation(self, runner: Runner, result: dict[str, Any]) -> bool:
         warmed = result["warmup"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from .context import GRACE_S, RunContext
 from .contract import is_cuda
 from .export.trace import TraceFile
-from .plan import RowPlan
+from .planning.plan import RowPlan
 from .preparation import worker_key
 from .records import events as ev
 from .records.document import OperatorShare

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from . import refusals
 from .advisor import standings
 from .advisor.crossover import MOST_POINTS
 from .context import RunContext
@@ -14,7 +13,8 @@ from .contract import Case
 from .control import Cancelled
 from .machine.host.disturbance import SystemWatch
 from .pacing import Pace
-from .plan import RowPlan
+from .planning import admission
+from .planning.plan import RowPlan
 from .preparation import BUDGET, Preparation, Runner, worker_key
 from .records import events as ev
 from .records.reason import Reason
@@ -36,7 +36,7 @@ def in_turns(cases: Iterable[Case]) -> list[Case]:
     for case in cases:
         of_kind.setdefault(case.device_kind, []).append(case)
     mixed = [case for rank in zip_longest(*of_kind.values()) for case in rank if case is not None]
-    return sorted(mixed, key=refusals.is_compiled)
+    return sorted(mixed, key=admission.is_compiled)
 
 
 class Race:
@@ -81,7 +81,7 @@ class Race:
 
     def run(self) -> None:
         # What is compiled comes last: should it take too long, the others are ready.
-        cases = sorted(self._plan.cases, key=refusals.is_compiled)
+        cases = sorted(self._plan.cases, key=admission.is_compiled)
         apart: list[Case] = []
         if self._decide and not all(map(self._is_apart, cases)):
             # What cannot be picked gets the time that the decision leaves.
@@ -178,7 +178,7 @@ class Race:
         """Those whose precision is only emulated here wait for the others to be decided: preparing
         one can take a hundred times as long, and its end is that of all in its worker."""
         cpu = self._report.machine.cpu if self._report.machine else None
-        risky = [case for case in cases if refusals.scouting(case, self._plan.workload, cpu)]
+        risky = [case for case in cases if admission.scouting(case, self._plan.workload, cpu)]
         if not self._decide or len(risky) == len(cases):
             risky = []
         # Of each kind of device the first comes first, should the time end before all are ready.

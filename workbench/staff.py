@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 
 from .control import Control
+from .planning.request import Request
 from .records import events as ev
 from .records.machine import Machine
 from .records.reason import Reason, Warning
-from .request import Request
 from .worker_process import WorkerKey
 from .workers import Pool
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .planning.request import NAME_PYTHON, Request, words
 from .planning.usage import UsageError
-from .request import NAME_PYTHON, Request, words
 
 if TYPE_CHECKING:
     from .machine.nvidia.nvml import Links
@@ -28,8 +28,8 @@ def start(
     options: dict[str, Any], scenarios: tuple[str, ...] = (), workloads: tuple[str, ...] = ()
 ) -> None:
     """Check the request and run it with the front end that fits; exits the process."""
-    from .advisor import scenarios as rows_of
-    from .plan import resolve
+    from .planning import scenarios as rows_of
+    from .planning.plan import resolve
 
     as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
     plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
@@ -161,7 +161,7 @@ def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
     """The same product on every GPU in turns, and how the GPUs are linked."""
     from .headless import run_quietly
     from .machine.nvidia.probe_client import gpu_links
-    from .plan import resolve
+    from .planning.plan import resolve
 
     devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)
     if not devices:

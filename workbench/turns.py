@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 import msgspec
 
-from . import refusals
 from .context import RunContext
 from .energy import EnergyMeter
 from .pacing import Pace, settle_s
-from .plan import RowPlan
+from .planning import admission
+from .planning.plan import RowPlan
 from .preparation import Preparation, Runner
 from .records import events as ev
 from .records.document import Clocks
@@ -91,7 +91,7 @@ class Turns:
         if machine is None or not contender.work.flops:
             return None
         rate = contender.work.flops / stats.median(contender.samples_s)
-        return refusals.impossible_rate(
+        return admission.impossible_rate(
             runner.case,
             rate,
             machine,

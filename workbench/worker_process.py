@@ -25,8 +25,8 @@ from .confine import confine
 from .contract import Case, is_simulated
 from .guardian import RUN_ID_VARIABLE
 from .machine.packages.software import PRECISION_VARIABLES
+from .planning.admission import is_compiled
 from .process.exit_status import tail
-from .refusals import is_compiled
 from .report.journal import runs_folder
 from .worker.ranks import BOOTSTRAP
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.advisor import scenarios
+from workbench.planning import scenarios
 from workbench.planning.scenario import Limits, Scenario
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "advisor.md"

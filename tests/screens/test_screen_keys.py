@@ -14,8 +14,8 @@ from screens import app as app_module
 from screens.app import WorkbenchApp
 from screens.feed import FeedError, ReplayFeed
 from screens.help import HelpScreen
+from workbench.planning.request import Request
 from workbench.records import events as ev
-from workbench.request import Request
 from workbench.text import units
 
 SIZE = (80, 24)

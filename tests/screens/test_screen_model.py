@@ -16,12 +16,12 @@ from textual.pilot import Pilot
 from screens.app import WorkbenchApp
 from screens.detail import DetailScreen
 from workbench.export.json import dump
-from workbench.lab.question import ModelQuestion
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.replay import open_run
 from workbench.report.report import Report
-from workbench.request import Request
 
 SIZE = (80, 24)
 ON = recorded_machines.cpu_server()

@@ -16,9 +16,9 @@ from screens.feed import ReplayFeed
 from screens.new_run import NewRunScreen
 from screens.widgets.table import Table
 from workbench import catalog
-from workbench.advisor import scenarios
 from workbench.contract import Parameter
-from workbench.request import Request
+from workbench.planning import scenarios
+from workbench.planning.request import Request
 
 SIZE = (80, 24)
 Started = list[list[str]]

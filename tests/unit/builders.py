@@ -12,6 +12,7 @@ from workbench.advisor.verdict import decide
 from workbench.context import Listener, RunContext
 from workbench.contract import Case, Work
 from workbench.overhead import OverheadMeter
+from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.document import (
@@ -42,7 +43,6 @@ from workbench.records.model import Advice
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Crossover, CrossoverPoint
 from workbench.report.report import Report
-from workbench.request import Request
 from workbench.telemetry import MachineTelemetry
 
 CROSSOVER = Crossover(

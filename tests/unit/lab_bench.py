@@ -13,13 +13,13 @@ from lab_builders import answer, contender, cpu
 from workbench.contract import Case
 from workbench.lab.child import CHILD
 from workbench.lab.lab import ModelLab
-from workbench.lab.question import ModelQuestion
-from workbench.plan import resolve
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.plan import resolve
+from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.model import Built
 from workbench.records.reason import Reason
 from workbench.report.candidate import Contender
-from workbench.request import Request
 from workbench.worker.recipe import Recipe
 from workbench.workers import Answer, WorkerFailed
 

@@ -7,15 +7,16 @@ from pathlib import Path
 import msgspec
 from builders import events, machine, scenario, steady
 
-from workbench.advisor import elsewhere, scenarios
+from workbench.advisor import elsewhere
 from workbench.contract import Case
 from workbench.export.json import dump
-from workbench.plan import resolve
+from workbench.planning import scenarios
+from workbench.planning.plan import resolve
+from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.records.verdict import WhatIf
 from workbench.report.report import Report
-from workbench.request import Request
 
 H200 = "NVIDIA H200"
 ROWS = scenarios.load()

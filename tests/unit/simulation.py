@@ -21,10 +21,10 @@ from test_racing import Clock, Nothing, Workers
 from workbench import racing
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.plan import RowPlan, planned
+from workbench.planning.plan import RowPlan, planned
+from workbench.planning.request import Request
 from workbench.records.verdict import Verdict
 from workbench.report.report import Report
-from workbench.request import Request
 from workbench.stats import ratios
 
 RIGHT = 1.05  # a pick within the tolerance of the best is right

@@ -12,13 +12,13 @@ from workbench.advisor.verdict import decide
 from workbench.control import Control
 from workbench.engine import Engine
 from workbench.export.text import run_text
+from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.reason import Reason
 from workbench.records.verdict import Course
 from workbench.report.replay import events_of
 from workbench.report.report import Report
-from workbench.request import Request
 
 FAST, SLOW, LATE, BROKEN = (case(f"cpu-{name}") for name in ("a", "b", "late", "broken"))
 BEATEN = Reason("beaten", "2x slower than cpu torch fp32 t8")

@@ -12,14 +12,14 @@ from workbench.advisor.verdict import decide
 from workbench.context import SLACK_S
 from workbench.contract import Case, Work
 from workbench.crossings import Crossings
-from workbench.plan import RowPlan, planned
+from workbench.planning.plan import RowPlan, planned
+from workbench.planning.request import Request
 from workbench.planning.scenario import Size
 from workbench.preparation import BUDGET
 from workbench.records import events as ev
 from workbench.records.document import AccuracyResult
 from workbench.records.reason import Warning
 from workbench.report.report import Report
-from workbench.request import Request
 
 CPU = Case("work", "cpu", "torch", "fp32", threads=8, batch=2)
 GPU = Case("work", "cuda:0", "torch", "fp32", batch=2)

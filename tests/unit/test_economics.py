@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from money import told, watts
 
-from workbench import refusals
-from workbench.advisor import economics, scenarios
+from workbench.advisor import economics
 from workbench.advisor.verdict import decide
 from workbench.export.advice import advice_text
-from workbench.plan import fill_cases, planned, resolve
+from workbench.planning import admission, scenarios
+from workbench.planning.plan import fill_cases, planned, resolve
+from workbench.planning.prices import LEAST, MOST, given_prices, price_of, unused_prices
+from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
-from workbench.prices import LEAST, MOST, given_prices, price_of, unused_prices
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
 from workbench.report.candidate import ENERGY
 from workbench.report.replay import events_of
 from workbench.report.report import Report
-from workbench.request import Request
 from workbench.stats.objectives import block_value
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
@@ -322,9 +322,9 @@ def test_a_row_may_count_cost() -> None:
 
 
 def test_who_has_no_price_is_not_raced_for_cost() -> None:
-    assert refusals.unpriced(GPU, "throughput", None) is None
-    assert refusals.unpriced(GPU, "cost", 1.0) is None
-    reason = refusals.unpriced(GPU, "cost", None)
+    assert admission.unpriced(GPU, "throughput", None) is None
+    assert admission.unpriced(GPU, "cost", 1.0) is None
+    reason = admission.unpriced(GPU, "cost", None)
     assert "add --price gpu=" in reason.message
 
 

@@ -16,7 +16,8 @@ from workbench.advisor.whatif import sentence
 from workbench.contract import Case
 from workbench.export.json import dump
 from workbench.export.text import run_text
-from workbench.plan import resolve
+from workbench.planning.plan import resolve
+from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.document import Document
@@ -24,7 +25,6 @@ from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import WhatIf
 from workbench.report.replay import events_of
 from workbench.report.report import Report
-from workbench.request import Request
 
 pytestmark = pytest.mark.usefixtures("recordings_folder")
 
@@ -306,7 +306,7 @@ def test_the_text_of_a_run_has_a_line_for_each() -> None:
 
 
 def test_a_model_of_ones_own_has_no_recordings() -> None:
-    from workbench.lab.question import ModelQuestion
+    from workbench.planning.model_question import ModelQuestion
 
     request = Request(model=ModelQuestion(file="m.onnx"), what_if=("h200",))
     with pytest.raises(UsageError, match="--what-if"):

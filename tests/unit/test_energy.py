@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from workbench import energy
 from workbench.energy import EnergyMeter
-from workbench.lab.question import OBJECTIVES as ASKED
 from workbench.machine.host.readings import package_energy_j
+from workbench.planning.model_question import OBJECTIVES as ASKED
 from workbench.report.candidate import ENERGY
 from workbench.stats.objectives import OBJECTIVES, block_value
 

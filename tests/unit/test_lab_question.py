@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import cli
-from workbench.advisor import scenarios
-from workbench.lab.question import OBJECTIVES, ModelQuestion
-from workbench.plan import resolve
+from workbench.planning import scenarios
+from workbench.planning.model_question import OBJECTIVES, ModelQuestion
+from workbench.planning.plan import resolve
+from workbench.planning.request import Request, check
 from workbench.planning.usage import UsageError
-from workbench.request import Request, check
 
 
 def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:

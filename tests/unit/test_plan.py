@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import catalog
-from workbench.advisor import scenarios
 from workbench.contract import Variant
-from workbench.plan import fill_cases, parse_settings, planned, resolve
+from workbench.planning import scenarios
+from workbench.planning.plan import fill_cases, parse_settings, planned, resolve
+from workbench.planning.request import Request
 from workbench.planning.scenario import Limits
+from workbench.planning.threads import fewer_threads
 from workbench.planning.usage import UsageError
 from workbench.records.machine import GpuProcess
-from workbench.request import Request
-from workbench.threads import fewer_threads
 
 SHIPPED = scenarios.load()
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
@@ -98,7 +98,7 @@ def test_cost_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_energy_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     row = msgspec.structs.replace(SHIPPED["branching"], objective="energy")
-    counter = "workbench.advisor.chosen.package_energy_j"
+    counter = "workbench.planning.defaults.package_energy_j"
     monkeypatch.setattr(counter, lambda: (None, "there is no counter"))
     with pytest.raises(UsageError, match="branching counts energy: there is no counter"):
         resolve(Request(), {"branching": row})

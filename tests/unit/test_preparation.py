@@ -13,13 +13,13 @@ from test_racing import A, B, Clock, Nothing, Workers
 
 from workbench import ceiling_runs
 from workbench.contract import Accuracy, Case, Setup, Task
-from workbench.plan import RowPlan, planned
+from workbench.planning.plan import RowPlan, planned
+from workbench.planning.request import Request
 from workbench.preparation import BUDGET, Preparation, Runner, worker_key
 from workbench.records import events as ev
 from workbench.records.machine import Package, Software
 from workbench.records.reason import Reason
 from workbench.report.report import Report
-from workbench.request import Request
 from workbench.worker import worker
 from workbench.worker.worker import Worker
 from workbench.worker_process import WorkerKey

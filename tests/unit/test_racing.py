@@ -12,13 +12,13 @@ from builders import case, context, events, scenario
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Task, Work, Workload
 from workbench.control import Cancelled
-from workbench.plan import RowPlan, planned
+from workbench.planning.plan import RowPlan, planned
+from workbench.planning.request import Request
 from workbench.racing import MOST_ROUNDS, Race
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.candidate import Contender
 from workbench.report.report import Report
-from workbench.request import Request
 from workbench.worker_process import WorkerKey
 from workbench.workers import Answer, WorkerFailed
 

@@ -12,7 +12,7 @@ from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.control import Cancelled
 from workbench.pacing import BLOCK_S, GPU_SETTLE_S, OVERDRAFT, SHORTEST_BLOCK_S, Pace
-from workbench.plan import RowPlan
+from workbench.planning.plan import RowPlan
 from workbench.preparation import BUDGET, Runner, worker_key
 from workbench.racing import APART_ROUNDS
 from workbench.records import events as ev

@@ -14,13 +14,13 @@ from workbench.advisor import elsewhere, recordings
 from workbench.advisor.recordings import Recording, folders, load, named
 from workbench.advisor.whatif import sentence
 from workbench.export.json import dump
-from workbench.plan import resolve
+from workbench.planning.plan import resolve
+from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.document import SetupTimes
 from workbench.records.reason import Warning
 from workbench.report.replay import events_of
-from workbench.request import Request
 
 pytestmark = pytest.mark.usefixtures("recordings_folder")
 

@@ -8,9 +8,10 @@ from builders import case, machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import catalog, refusals
+from workbench import catalog
 from workbench.contract import PRECISIONS, Case
 from workbench.machine.host.isa import bound_ops_per_s, lacking
+from workbench.planning import admission
 from workbench.records.machine import Cpu, Isa, Machine
 
 EVERY = dict.fromkeys(Isa.__struct_fields__, False)
@@ -76,8 +77,8 @@ def test_a_rate_beyond_the_bound_is_an_error_and_one_below_is_none() -> None:
     here = msgspec.structs.replace(machine(), cpu=cpu(mhz=3000))
     fp32 = case("cpu-a")
     bound = bound_ops_per_s("fp32", here.cpu, fp32.threads)
-    assert refusals.impossible_rate(fp32, bound, here) is None
-    found = refusals.impossible_rate(fp32, 1.01 * bound, here)
+    assert admission.impossible_rate(fp32, bound, here) is None
+    found = admission.impossible_rate(fp32, 1.01 * bound, here)
     assert found.code == "impossible_rate"
     assert "8 cores" in found.message
 
@@ -89,44 +90,44 @@ def with_card(name: str) -> Machine:
 
 def test_a_listed_gpu_cannot_exceed_its_datasheet_by_more_than_a_quarter() -> None:
     here, bf16 = with_card("NVIDIA H200"), case("cuda:0-a", "bf16")
-    assert refusals.impossible_rate(bf16, 1.08 * 989e12, here) is None  # at its highest clock
-    found = refusals.impossible_rate(bf16, 50e15, here)
+    assert admission.impossible_rate(bf16, 1.08 * 989e12, here) is None  # at its highest clock
+    found = admission.impossible_rate(bf16, 50e15, here)
     assert found.code == "impossible_rate"
     assert found.message == (
         "50.0 PFLOP/s is beyond the 1.24 PFLOP/s that cuda:0 can reach in bf16, by the datasheet "
         "and a quarter"
     )
-    assert refusals.impossible_rate(bf16, 8 * 989e12, here, ranks=8) is None
-    assert refusals.impossible_rate(bf16, 2 * 989e12, here, convolves=True) is None
-    assert refusals.impossible_rate(bf16, 50e15, here, convolves=True) is not None
+    assert admission.impossible_rate(bf16, 8 * 989e12, here, ranks=8) is None
+    assert admission.impossible_rate(bf16, 2 * 989e12, here, convolves=True) is None
+    assert admission.impossible_rate(bf16, 50e15, here, convolves=True) is not None
 
 
 def test_of_a_gpu_or_precision_that_is_not_listed_no_bound_is_known() -> None:
     bf16, fp8 = case("cuda:0-a", "bf16"), case("cuda:0-a", "fp8")
-    assert refusals.impossible_rate(bf16, 1e30, with_card("NVIDIA Unheard-of")) is None
-    assert refusals.impossible_rate(fp8, 1e30, with_card("NVIDIA H200")) is None
+    assert admission.impossible_rate(bf16, 1e30, with_card("NVIDIA Unheard-of")) is None
+    assert admission.impossible_rate(fp8, 1e30, with_card("NVIDIA H200")) is None
 
 
 def test_a_reduced_precision_that_loses_is_told_with_the_missing_extension() -> None:
     fp16 = case("cpu-a", "fp16")
-    found = refusals.slower_precision(fp16, 212.4, "in matmul[n=256]", cpu())
+    found = admission.slower_precision(fp16, 212.4, "in matmul[n=256]", cpu())
     assert found.code == "slower_precision"
     assert found.message == (
         "fp16 is 212x slower than fp32 in matmul[n=256]: this CPU has no AVX512-FP16"
     )
-    native = refusals.slower_precision(fp16, 5, "here", cpu(avx512_fp16=True))
+    native = admission.slower_precision(fp16, 5, "here", cpu(avx512_fp16=True))
     assert native.message == "fp16 is 5x slower than fp32 here"
-    assert refusals.slower_precision(fp16, 2.9, "here", cpu()) is None
+    assert admission.slower_precision(fp16, 2.9, "here", cpu()) is None
 
 
 def test_scouting_is_for_reduced_precisions_on_a_cpu() -> None:
     matmul = catalog.load("matmul")
     large = Case("matmul", "cpu", "torch", "fp16", threads=2, params=matmul.values({"n": 4096}))
-    small, like = refusals.scouting(large, matmul, None)
+    small, like = admission.scouting(large, matmul, None)
     assert small.params["n"] < 1024
     assert (small.precision, like.precision) == ("fp16", "fp32")
     assert small.params == like.params
     on_gpu = Case("matmul", "cuda:0", "torch", "fp16", params=matmul.values({"n": 4096}))
-    assert refusals.scouting(on_gpu, matmul, None) is None
+    assert admission.scouting(on_gpu, matmul, None) is None
     native = msgspec.structs.replace(machine().cpu, isa=Isa(avx512_fp16=True))
-    assert refusals.scouting(large, matmul, native) is None
+    assert admission.scouting(large, matmul, native) is None

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from workbench import cli
 from workbench.contract import Parameter
-from workbench.lab.question import ModelQuestion
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.request import Request, check, check_device, fake_devices, whole_numbers
+from workbench.planning.request import words as apart
 from workbench.planning.usage import UsageError
-from workbench.request import Request, check, check_device, fake_devices, whole_numbers
-from workbench.request import words as apart
 
 MODEL = ModelQuestion(file="m.onnx")
 
@@ -146,7 +146,7 @@ def test_lists_with_commas_are_taken_apart() -> None:
         raise UsageError("far enough")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workbench.plan.resolve", record)
+        patch.setattr("workbench.planning.plan.resolve", record)
         with pytest.raises(UsageError, match="far enough"):
             cli.cli.main(
                 [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workbench.advisor import scenarios
+from workbench.planning import scenarios
 from workbench.planning.scenario import Limits, Scenario, ScenarioError
 from workbench.text.toml_file import MOST_BYTES, TomlError, read, shown
 

@@ -9,12 +9,12 @@ import pytest
 from builders import machine
 
 from workbench import catalog
-from workbench.advisor import scenarios
 from workbench.assets import path as asset
 from workbench.contract import PRECISIONS
-from workbench.plan import fill_cases, resolve
+from workbench.planning import scenarios
+from workbench.planning.plan import fill_cases, resolve
+from workbench.planning.request import Request
 from workbench.planning.scenario import Quick, Scenario
-from workbench.request import Request
 
 SHIPPED = scenarios.load()
 TABLE = [row for row in SHIPPED.values() if not row.on_request]

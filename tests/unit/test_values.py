@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.contract import Parameter
-from workbench.values import coarse_to_fine, numbers, parse
+from workbench.planning.number_lists import coarse_to_fine, numbers, parse
 
 
 @pytest.mark.parametrize(

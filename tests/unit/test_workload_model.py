@@ -14,11 +14,11 @@ import pytest
 from lab_builders import case
 
 from workbench import catalog, guardian
-from workbench.advisor import scenarios
 from workbench.contract import Setup, Task, WorkloadError
-from workbench.plan import resolve
+from workbench.planning import scenarios
+from workbench.planning.plan import resolve
+from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
-from workbench.request import Request
 from workloads import _session
 from workloads.lab import samples
 

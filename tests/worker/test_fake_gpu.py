@@ -11,11 +11,11 @@ from workbench import catalog, control
 from workbench.contract import ParameterValue
 from workbench.control import Control
 from workbench.engine import Engine
-from workbench.plan import RowPlan
+from workbench.planning.plan import RowPlan
+from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario, Size
 from workbench.report.replay import events_of
 from workbench.report.report import Report
-from workbench.request import Request
 
 
 def race(

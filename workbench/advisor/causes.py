@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ..contract import Case
 from ..machine.host.isa import having, lacking
+from ..planning.admission import REDUCED
 from ..records.document import Clocks, Roofline
-from ..refusals import REDUCED
 from ..report.candidate import Contender
 from ..stats import ratios
 from ..stats.samples import median

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..contract import Case, ParameterValue, Work, WorkloadError
-from ..plan import RowPlan, cases_on
+from ..planning.plan import RowPlan, cases_on
+from ..planning.request import Request
 from ..planning.usage import MOST_BATCH
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
 from ..report.candidate import Block, Contender
-from ..request import Request
 from ..stats import ratios
 from .course import name_of
 from .estimate import Estimate, Point, estimate

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Set
 
+from ..planning.admission import REDUCED
 from ..records.verdict import LOOK_FOR_CROSSOVER
-from ..refusals import REDUCED
 from ..report.candidate import Contender
 from ..stats import ratios
 from ..stats.samples import Ratio

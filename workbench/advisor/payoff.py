@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ..planning.admission import is_compiled
 from ..records.verdict import Departure, Payoff, Verdict
-from ..refusals import is_compiled
 from ..report.candidate import Contender
 from ..stats import ratios
 from ..stats.samples import median

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..machine.host.isa import lacking
+from ..planning.admission import REDUCED, slower_precision
 from ..planning.scenario import Scenario
 from ..records.machine import Cpu
 from ..records.reason import Reason
-from ..refusals import REDUCED, slower_precision
 from ..report.candidate import Block, Contender
 from ..stats import ratios
 from ..stats import samples as stats

@@ -13,14 +13,14 @@ import msgspec
 
 from .. import catalog
 from ..control import Control
+from ..planning.model_question import ModelQuestion
+from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..records.model import Form, ModelFacts
 from ..records.reason import Reason
-from ..request import Request
 from ..worker.recipe import Recipe
 from ..worker_process import WorkerKey
 from ..workers import Pool, WorkerFailed
-from .question import ModelQuestion
 
 CHILD = WorkerKey("cpu", catalog.LAB)
 START_S = 60.0  # importing from a cold disk

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..planning.model_question import ModelQuestion
 from ..profiling import Profiling
 from ..records.model import Advice, Explanation, ModelFacts
 from ..records.verdict import Verdict
@@ -14,7 +15,6 @@ from ..stats.samples import median
 from .explain import Evidence, explain
 from .lab import ModelLab
 from .overview import form_of, is_as_given, original
-from .question import ModelQuestion
 from .snippet import snippet
 
 MOST_EXPLAINED = 8

@@ -15,21 +15,21 @@ from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..contract import Case, is_cuda
 from ..control import Control
 from ..machine.host.readings import package_energy_j
-from ..plan import RowPlan, gpu_devices
+from ..planning.model_question import ModelQuestion
+from ..planning.plan import RowPlan, gpu_devices
+from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..preparation import worker_key
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.model import Advice, Built, Form, ModelFacts, Saved
 from ..report.candidate import Contender
-from ..request import Request
 from ..stats import ratios
 from ..worker.recipe import ORIGINAL, Recipe
 from ..workers import Pool, WorkerFailed
 from .child import Child
 from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
 from .overview import form_of
-from .question import ModelQuestion
 
 BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
 JOIN_SHARE = 0.2  # of the budget that must be left for a new form

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..contract import Case, Work
-from ..prices import price_of
+from ..planning.prices import price_of
 from ..records import events as ev
 from ..records.document import (
     SCHEMA_VERSION,

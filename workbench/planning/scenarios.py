@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from ..assets import path as asset
-from ..planning.scenario import Limits, Quick, Scenario, ScenarioError, Size
 from ..stats.objectives import OBJECTIVES
 from ..text.toml_file import Key, TomlError, TomlFile, read, shown
+from .scenario import Limits, Quick, Scenario, ScenarioError, Size
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
 _ABSENT = re.compile("Object missing required field `(.*)`")
@@ -32,7 +32,7 @@ def load(path: Path | None = None) -> dict[str, Scenario]:
     ScenarioError names the file, the line and what is wrong there; of a user's file also what
     contradicts itself or names what no workload has.
     """
-    from .contradictions import sound  # it needs the types of this module
+    from .scenario_checks import sound  # it needs the types of this module
 
     try:
         file = read(path or asset("scenarios.toml"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .contract import BACKENDS, PRECISIONS, is_simulated
-from .lab.question import ModelQuestion
-from .planning.usage import MOST_BATCH, MOST_THREADS, UsageError, unknown
-from .values import numbers
+from ..contract import BACKENDS, PRECISIONS, is_simulated
+from .model_question import ModelQuestion
+from .number_lists import numbers
+from .usage import MOST_BATCH, MOST_THREADS, UsageError, unknown
 
 DEFAULT_BUDGET_S = 60.0
 QUICK_BUDGET_S = 20.0

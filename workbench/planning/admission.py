@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .contract import Case, Workload, is_cuda
-from .machine import datasheets
-from .machine.host.isa import bound_ops_per_s, lacking, native
-from .records.machine import Cpu, Machine, Software
-from .records.reason import Reason
-from .text import units
+from ..contract import Case, Workload, is_cuda
+from ..machine import datasheets
+from ..machine.host.isa import bound_ops_per_s, lacking, native
+from ..records.machine import Cpu, Machine, Software
+from ..records.reason import Reason
+from ..text import units
 
 GPU_SHARE = 0.9  # of the free memory; the rest stays free for whoever else is there
 SLOWER_THAN_WORTH = 3.0  # times: a reduced precision this far behind FP32 is not raced on

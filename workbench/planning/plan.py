@@ -14,18 +14,19 @@ from typing import Protocol
 
 import msgspec
 
-from . import catalog, values
-from .advisor.chosen import by_default, check_countable
-from .contract import Case, Host, ParameterValue, Workload
-from .planning.scenario import Scenario
-from .planning.usage import UsageError, unknown
+from .. import catalog
+from ..contract import Case, Host, ParameterValue, Workload
+from ..records import events as ev
+from ..records.machine import Machine
+from ..records.verdict import WhatIf
+from ..report.candidate import Contender
+from . import number_lists
+from .defaults import by_default, check_countable
 from .prices import given_prices
-from .records import events as ev
-from .records.machine import Machine
-from .records.verdict import WhatIf
-from .report.candidate import Contender
 from .request import Request, check, check_batches
+from .scenario import Scenario
 from .threads import thread_counts
+from .usage import UsageError, unknown
 
 MOST_ROWS = 512
 MOST_CASES = 64  # of one row
@@ -183,7 +184,7 @@ def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
     if request.largest_batch and "batch" in several:
         raise UsageError("--largest-batch begins at one --batch, not at several")
     rows = []
-    for place in values.coarse_to_fine(given):
+    for place in number_lists.coarse_to_fine(given):
         point = {name: place[name] for name in several}
         batch = place.pop("batch", row.scenario.batch)
         scenario = msgspec.structs.replace(
@@ -226,7 +227,7 @@ def parse_settings(
         if name in found:
             raise UsageError(f"{name} is given twice; several values are {name}=64,128")
         try:
-            found[name] = values.parse(known[name], text)
+            found[name] = number_lists.parse(known[name], text)
         except ValueError as error:
             raise UsageError(str(error)) from None
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..planning.scenario import Scenario
+from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput", "memory", "energy")
 MAX_ERROR = 0.02  # relative, unless the user says otherwise

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .contract import kind_of
-from .planning.usage import UsageError, unknown
-from .records.reason import Warning
+from ..contract import kind_of
+from ..records.reason import Warning
+from ..text.toml_file import TomlError, read
 from .request import check_device
-from .text.toml_file import TomlError, read
+from .usage import UsageError, unknown
 
 LEAST, MOST = 1e-6, 1e9  # per hour; beyond them it is a slip, and products leave the floats
 TABLE = "per_hour"

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from .contract import Parameter, ParameterValue
+from ..contract import Parameter, ParameterValue
 
 MOST_VALUES = 64  # of one word
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .planning.scenario import Scenario
-from .planning.usage import UsageError
-from .records.machine import Machine
-from .records.reason import Warning
+from ..records.machine import Machine
+from ..records.reason import Warning
 from .request import Request
+from .scenario import Scenario
+from .usage import UsageError
 
 
 def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:

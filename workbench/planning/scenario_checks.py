@@ -9,9 +9,9 @@ import msgspec
 
 from .. import catalog
 from ..contract import Parameter, ParameterValue, Workload, WorkloadError
-from ..planning.scenario import Scenario, Size
-from ..planning.usage import MOST_BATCH, MOST_THREADS, unknown
 from ..text.toml_file import Key, TomlFile, shown
+from .scenario import Scenario, Size
+from .usage import MOST_BATCH, MOST_THREADS, unknown
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # no bracket: ids of points are `id[batch=4]`
 LONGEST = {"title": 60, "question": 200, "source": 200}

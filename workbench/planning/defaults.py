@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ..machine.host.readings import package_energy_j
-from ..planning.scenario import Scenario
-from ..planning.usage import UsageError
-from ..request import Request
+from .request import Request
+from .scenario import Scenario
+from .usage import UsageError
 
 
 def by_default(
