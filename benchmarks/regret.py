@@ -31,8 +31,8 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import msgspec  # noqa: E402
 
 from benchmarks import corpus  # noqa: E402
+from workbench.advisor.model.candidates import Entrant, Field, first, thread_counts  # noqa: E402
 from workbench.contract import Case, WorkloadError  # noqa: E402
-from workbench.lab.entrants import Entrant, Field, first, thread_counts  # noqa: E402
 from workbench.machine import detect  # noqa: E402
 from workbench.planning.model_question import MAX_ERROR  # noqa: E402
 from workbench.records.model import ModelFacts  # noqa: E402

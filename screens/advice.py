@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from workbench.advisor import crossover, economics, payoff, whatif
+from workbench.advisor import break_even, costs, crossover, whatif
 from workbench.records.verdict import Verdict
 from workbench.report import sweeps
 from workbench.report.report import Report, Row
@@ -29,22 +29,22 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     facts = []
     if verdict.crossover is not None:
         facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
-    for number, sentence in enumerate(payoff.sentences(verdict)):
+    for number, sentence in enumerate(break_even.sentences(verdict)):
         facts.append(fact(" " if number else "pays off", sentence))
     for number, found in enumerate(verdict.what_if):
         text = whatif.sentence(found, verdict.objective)
         facts.append(fact(" " if number else "what if", text, "dim" if found.missing else ""))
     # Most labels are narrower than `most frugal`, and so is their column.
-    yardsticks = economics.lines(verdict)
+    yardsticks = costs.lines(verdict)
     facts += [fact(name.removeprefix("most "), text) for name, text in yardsticks]
-    return facts + [fact(" ", sentence, "dim") for sentence in economics.notes(verdict)]
+    return facts + [fact(" ", sentence, "dim") for sentence in costs.notes(verdict)]
 
 
 def yardstick_lines(verdict: Verdict, width: int) -> list[Content]:
     """Fastest, cheapest and most frugal side by side; empty where only time was known."""
     lines = [
         Line(cells[0], {str(place): Content(text) for place, text in enumerate(cells)})
-        for cells in economics.rows(verdict)
+        for cells in costs.rows(verdict)
     ]
     return table_lines(_YARDSTICKS, lines, width) if lines else []
 

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
 
-from workbench.lab.overview import Entry, entries, row_of
+from workbench.advisor.model.overview import Entry, entries, row_of
 from workbench.report.candidate import Contender
 
 from .base import ViewScreen

@@ -7,16 +7,7 @@ from dataclasses import replace
 
 from textual.content import Content
 
-from workbench.export.model import (
-    RACED,
-    TIMES,
-    built_text,
-    facts_lines,
-    forms_lines,
-    left_out,
-    saved_lines,
-)
-from workbench.lab.overview import (
+from workbench.advisor.model.overview import (
     LESS,
     Entry,
     agreement,
@@ -31,6 +22,15 @@ from workbench.lab.overview import (
     recommendation,
     row_of,
     unprofiled,
+)
+from workbench.export.model import (
+    RACED,
+    TIMES,
+    built_text,
+    facts_lines,
+    forms_lines,
+    left_out,
+    saved_lines,
 )
 from workbench.records.model import Explanation, ModelFacts
 from workbench.records.verdict import Verdict

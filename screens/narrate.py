@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.advisor.course import ended_text
 from workbench.advisor.crossover import sentence
+from workbench.advisor.race_summary import ended_text
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.text import units

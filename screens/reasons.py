@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
+from workbench.advisor.model.overview import brief, error_text, recommendation, row_of
 from workbench.contract import OutputAccuracy
-from workbench.lab.overview import brief, error_text, recommendation, row_of
 from workbench.records.document import BatchAttempt, LargestBatch, Measurement, Telemetry, Trace
 from workbench.records.verdict import EqualPrecision, Verdict
 from workbench.report.candidate import Contender

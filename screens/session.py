@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from workbench.lab.overview import row_of
+from workbench.advisor.model.overview import row_of
 from workbench.records.events import AnyEvent
 from workbench.report.report import Report
 

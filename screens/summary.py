@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from textual.content import Content
 
+from workbench.advisor.model.overview import recommendation, row_of
 from workbench.export.curves import findings
-from workbench.lab.overview import recommendation, row_of
 
 from .figures import row_title
 from .session import Session

@@ -9,9 +9,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from workbench.advisor.model.explain import Evidence, explain
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, OutputAccuracy, Work
-from workbench.lab.explain import Evidence, explain
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.document import AccuracyResult, OperatorShare, SetupTimes, Tool, WarmUp

@@ -166,8 +166,8 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     Tries torch and ONNX Runtime on every device.  Exits 1 if something cannot work.
     """
     from . import ceilings as ceilings_of
-    from . import doctor as doctors
     from . import machine
+    from .advisor import doctor as doctors
     from .export.doctor import doctor_text, private_words
     from .export.json import dump
     from .machine.packages.trials import try_packages

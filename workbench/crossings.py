@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from .advisor import crossover, next_size
+from .advisor import crossover, crossover_search
 from .advisor.crossover import Measured
 from .advisor.limits import is_admissible, uncounted
 from .context import RunContext
@@ -114,9 +114,11 @@ class Crossings:
         able = [c for c in field if is_admissible(c, axis.row.scenario)]
         points = [Measured(axis.own, able)]
         try:
-            while (value := next_size.next_value(points, size, whole=axis.whole)) is not None:
+            while (
+                value := crossover_search.next_value(points, size, whole=axis.whole)
+            ) is not None:
                 self._control.check()
-                wanted = next_size.entrants(points, field, value)
+                wanted = crossover_search.entrants(points, field, value)
                 near, count = self._within_reach(axis, value, points, wanted, until_s)
                 if near != value or not count:
                     points.append(Measured(value, ()))  # out of reach
@@ -169,9 +171,12 @@ class Crossings:
             for count in range(len(wanted), min(LEAST_FIELD, len(wanted)) - 1, -1):
                 if self._cost_s(axis, value, wanted[:count]) <= AFFORDABLE * left_s:
                     return value, count
-            before, value = value, next_size.between(*sorted((value, nearest)), whole=axis.whole)
+            before, value = (
+                value,
+                crossover_search.between(*sorted((value, nearest)), whole=axis.whole),
+            )
             apart = max(value, nearest) / min(value, nearest)
-            if value == before or apart <= next_size.CLOSE:
+            if value == before or apart <= crossover_search.CLOSE:
                 return value, 0
 
     def _cost_s(self, axis: Axis, value: float, racing: Sequence[Contender]) -> float:

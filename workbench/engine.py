@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from . import __version__, catalog, ceiling_runs, ceilings
-from .advisor import elsewhere
+from .advisor import whatif_devices
 from .advisor.verdict import decide
 from .context import SLACK_S, Listener, RunContext
 from .contract import is_cuda
@@ -142,7 +142,7 @@ class Engine:
         return self._overhead.result(machine.cpu.effective_cores) if machine else None
 
     def _measure(self) -> None:
-        unusable = elsewhere.fill(self._rows, self._request) if self._request.what_if else []
+        unusable = whatif_devices.fill(self._rows, self._request) if self._request.what_if else []
         machine, software = detected(self._request)
         self._pool = make_pool(
             self._request,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from .advisor import standings
+from .advisor import elimination
 from .advisor.crossover import MOST_POINTS
 from .context import RunContext
 from .contract import Case
@@ -231,7 +231,7 @@ class Race:
     def _contenders(self) -> list[Contender]:
         return [self._report.contenders[runner.case.id] for runner in self._active]
 
-    def _drop(self, leaving: Iterable[standings.Leaving]) -> None:
+    def _drop(self, leaving: Iterable[elimination.Leaving]) -> None:
         entries = self._plan.entries
         kept = entries.yardstick(self._contenders()) if entries is not None else None
         for left in list(leaving):
@@ -260,17 +260,17 @@ class Race:
         """Send those away that cannot be picked any more; in a plain `run` reduced precisions far
         slower than FP32, and where the budget holds no more rounds of all, the far slower ones."""
         if self._decide:  # first, so that nobody is called slow beside one that cannot be picked
-            self._drop(standings.inadmissible(self._contenders(), self._scenario))
+            self._drop(elimination.inadmissible(self._contenders(), self._scenario))
         if rounds == 1:
             cpu = self._report.machine.cpu if self._report.machine else None
-            self._drop_but_second(standings.slower_precisions(self._contenders(), cpu))
+            self._drop_but_second(elimination.slower_precisions(self._contenders(), cpu))
             turn_s = {r.case.id: self._pace.turn_s(r, self._active) for r in self._active}
             left_s, known = self._pace.left_s(self._active, after=self._number), self._contenders()
-            self._drop(standings.hopeless(known, self._scenario, turn_s=turn_s, left_s=left_s))
+            self._drop(elimination.hopeless(known, self._scenario, turn_s=turn_s, left_s=left_s))
         if self._decide:
-            self._drop_but_second(standings.far_slower(self._contenders(), self._scenario))
+            self._drop_but_second(elimination.far_slower(self._contenders(), self._scenario))
             self._drop(
-                standings.beaten(
+                elimination.beaten(
                     self._contenders(),
                     self._scenario,
                     rounds=rounds,
@@ -284,11 +284,13 @@ class Race:
         known = [self._report.contenders[case.id] for case in self._plan.cases]
         return [c for c in known if c.blocks and self._is_apart(c.case) == apart]
 
-    def _drop_but_second(self, leaving: Iterable[standings.Leaving]) -> None:
+    def _drop_but_second(self, leaving: Iterable[elimination.Leaving]) -> None:
         """Not whoever may come in second, as long as its rounds fit: there is to be an interval of
         the lead over it."""
         going = {left.contender.case.id: left for left in leaving}
-        front = standings.front(self._entrants(), self._scenario) if self._decide and going else []
+        front = (
+            elimination.front(self._entrants(), self._scenario) if self._decide and going else []
+        )
         front += [case for case in self._plan.spared if case not in front]
         staying = [r for r in self._active if r.case.id in front or r.case.id not in going]
         if self._pace.fits(staying, after=self._number, rounds=stats.MIN_PAIRS - 1):
@@ -302,10 +304,10 @@ class Race:
         field = field or self._contenders()
         # Where nothing is to be decided, the figures themselves are what was asked for.
         if not self._decide:
-            steady = all(map(standings.is_steady, field))
-            return rounds >= ROUNDS_TO_MEASURE and steady and all(map(standings.repeats, field))
-        if rounds < stats.MIN_PAIRS or not standings.is_decided(field, self._scenario):
+            steady = all(map(elimination.is_steady, field))
+            return rounds >= ROUNDS_TO_MEASURE and steady and all(map(elimination.repeats, field))
+        if rounds < stats.MIN_PAIRS or not elimination.is_decided(field, self._scenario):
             return False
-        if self._plan.of is not None and not standings.is_proven(self._entrants(), MOST_POINTS):
+        if self._plan.of is not None and not elimination.is_proven(self._entrants(), MOST_POINTS):
             return False
-        return all(standings.is_steady(contender, WIDE) for contender in field)
+        return all(elimination.is_steady(contender, WIDE) for contender in field)

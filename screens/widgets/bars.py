@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 
-from workbench.lab.overview import name_of
+from workbench.advisor.model.overview import name_of
 from workbench.text import units
 
 from .. import drawing

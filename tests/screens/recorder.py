@@ -310,7 +310,7 @@ def reasons(
     pick: str,
     runner_up: str | None,
 ) -> list[str]:
-    """In the words of `workbench.advisor.explain`."""
+    """In the words of `workbench.advisor.reasons`."""
 
     def times(found: Ratio) -> str:
         return f"{found.value:.3g}x (95 %: {found.low:.3g}-{found.high:.3g})"

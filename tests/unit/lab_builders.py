@@ -9,8 +9,8 @@ from typing import Any
 import builders
 import msgspec
 
+from workbench.advisor.model.candidates import Field
 from workbench.contract import Case, OutputAccuracy, Work
-from workbench.lab.entrants import Field
 from workbench.records.document import AccuracyResult, OperatorShare
 from workbench.records.machine import Cpu, Isa
 from workbench.records.model import Built, ModelFacts

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from builders import events, machine, scenario, steady
 
-from workbench.advisor import elsewhere
+from workbench.advisor import whatif_devices
 from workbench.contract import Case
 from workbench.export.json import dump
 from workbench.planning import scenarios
@@ -70,6 +70,6 @@ def put(folder: Path, found: Document, name: str = "h200.json") -> None:
 def ask(*arguments: str, asked: str = "h200", **fields: object) -> WhatIf:
     request = Request(scenarios=("floating_point",), settings=arguments, what_if=(asked,), **fields)
     found = resolve(request, ROWS)
-    assert elsewhere.fill(found, request) == []
+    assert whatif_devices.fill(found, request) == []
     (answer,) = found[0].what_if
     return answer

@@ -7,7 +7,7 @@ import recorded_model
 from builders import case, eventful, events, machine, scenario, steady
 from verdicts import cut_short
 
-from workbench.advisor.course import course, course_text
+from workbench.advisor.race_summary import course, course_text
 from workbench.advisor.verdict import decide
 from workbench.control import Control
 from workbench.engine import Engine

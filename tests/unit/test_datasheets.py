@@ -6,8 +6,8 @@ import msgspec
 from builders import ceilings as build_ceilings
 from builders import machine
 
+from workbench.advisor.doctor import examine
 from workbench.contract import PRECISIONS
-from workbench.doctor import examine
 from workbench.export.ceilings import ceilings_text
 from workbench.machine import datasheets
 from workbench.records.document import Ceilings

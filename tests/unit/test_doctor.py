@@ -12,8 +12,8 @@ from builders import machine as build_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import doctor
-from workbench.doctor import Check, Examination, examine, scrub
+from workbench.advisor import doctor
+from workbench.advisor.doctor import Check, Examination, examine, scrub
 from workbench.export.doctor import doctor_text
 from workbench.machine.nvidia.nvml import Links
 from workbench.machine.packages.trials import Trial

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from money import told, watts
 
-from workbench.advisor import economics
+from workbench.advisor import costs as economics
 from workbench.advisor.verdict import decide
 from workbench.export.advice import advice_text
 from workbench.planning import admission, scenarios

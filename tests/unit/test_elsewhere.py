@@ -9,7 +9,7 @@ import pytest
 from builders import events, report, scenario, steady
 from recorded_devices import H200, ROWS, ask, document, matmul, put, rows
 
-from workbench.advisor import elsewhere
+from workbench.advisor import whatif_devices
 from workbench.advisor.recordings import load
 from workbench.advisor.verdict import decide
 from workbench.advisor.whatif import sentence
@@ -81,7 +81,7 @@ def ask_as(objective: str) -> WhatIf:
     request = Request(scenarios=("floating_point",), what_if=("h200",))
     (row,) = resolve(request, ROWS)
     row.scenario = msgspec.structs.replace(row.scenario, objective=objective)
-    elsewhere.fill([row], request)
+    whatif_devices.fill([row], request)
     return row.what_if[0]
 
 

@@ -7,10 +7,17 @@ import pytest
 import recorded_model
 from builders import machine
 
+from workbench.advisor.model.overview import (
+    brief,
+    compared,
+    entries,
+    error_text,
+    recommendation,
+    row_of,
+)
 from workbench.export.log import line
 from workbench.export.model import facts_lines, forms_lines, model_text, saved_lines
 from workbench.export.text import run_text
-from workbench.lab.overview import brief, compared, entries, error_text, recommendation, row_of
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.model import Port, Saved

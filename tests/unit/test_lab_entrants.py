@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab_builders import ARM, NO_VNNI, cpu, facts, field
 
-from workbench.lab.entrants import Entrant, first, neighbours, static_recipe, thread_counts
+from workbench.advisor.model.candidates import (
+    Entrant,
+    first,
+    neighbours,
+    static_recipe,
+    thread_counts,
+)
 from workbench.records.machine import Isa
 from workbench.worker.recipe import ORIGINAL, Recipe
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab_builders import NO_VNNI, accuracy, built, case, contender, cpu, facts
 
-from workbench.lab.explain import CONVERSIONS, Evidence, Profile, explain, stands_for
+from workbench.advisor.model.explain import CONVERSIONS, Evidence, Profile, explain, stands_for
 from workbench.report.candidate import ENERGY
 
 FP32 = contender(case(), 1e-3, {"Conv": 8e-4, "Relu": 5e-5})

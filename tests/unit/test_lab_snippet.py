@@ -7,8 +7,8 @@ import ast
 import pytest
 from lab_builders import case, facts
 
+from workbench.advisor.model.snippet import snippet
 from workbench.lab.conclusion import weak_evidence
-from workbench.lab.snippet import snippet
 
 CPU = "CPUExecutionProvider"
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from builders import case, events, scenario, steady
 
-from workbench.advisor import standings
+from workbench.advisor import elimination
 from workbench.advisor.limits import MIB, beyond_limits
 from workbench.advisor.verdict import decide
 from workbench.planning.scenario import Limits, Scenario
@@ -31,7 +31,7 @@ def measured(blocks, row: Scenario, *, peaks=None, **options) -> Report:
 
 
 def leaving(report: Report, row: Scenario) -> dict[str, Reason]:
-    found = standings.inadmissible(report.contenders.values(), row)
+    found = elimination.inadmissible(report.contenders.values(), row)
     return {left.contender.case.id: left.reason for left in found}
 
 

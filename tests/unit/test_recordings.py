@@ -10,7 +10,7 @@ import pytest
 from builders import machine
 from recorded_devices import H200, ROWS, ask, document, matmul, put
 
-from workbench.advisor import elsewhere, recordings
+from workbench.advisor import recordings, whatif_devices
 from workbench.advisor.recordings import Recording, folders, load, named
 from workbench.advisor.whatif import sentence
 from workbench.export.json import dump
@@ -132,7 +132,7 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(recordings_folder: Path)
     told += msgspec.structs.astuple(unusable)
     request = Request(scenarios=("floating_point",), what_if=("h200",))
     (row,) = resolve(request, ROWS)
-    elsewhere.fill([row], request)
+    whatif_devices.fill([row], request)
     told.append(sentence(row.what_if[0], "throughput"))
     assert all(text is None or text.isprintable() for text in told)
 

@@ -13,7 +13,7 @@ from ..report.candidate import Contender
 from ..stats import ratios
 from ..stats.samples import median
 from ..text import units
-from .explain import COUNTED, Evidence, short, times
+from .reasons import COUNTED, Evidence, short, times
 
 LAUNCH_BOUND = 0.8  # of the device's time per step, spent by the host on queueing the next
 WAITING = 0.25  # of an epoch without a batch: the loaders limit it

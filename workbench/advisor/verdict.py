@@ -17,13 +17,13 @@ from ..report.report import Report, Row
 from ..report.warnings import trust_warnings
 from ..stats import ratios
 from ..stats.samples import Ratio
-from . import economics
+from . import costs
+from .break_even import payoffs
 from .causes import causes
-from .course import SENT_AWAY, course
-from .explain import Evidence, reasons, short, times
 from .limits import is_admissible, is_over_error_limit, only_within
-from .next_best import next_best
-from .payoff import payoffs
+from .next_step import next_best
+from .race_summary import SENT_AWAY, course
+from .reasons import Evidence, reasons, short, times
 from .whatif import compared
 
 
@@ -100,8 +100,8 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         next_best=next_best(evidence),
         race=course(row),
         payoffs=payoffs(eligible, order, best_gpu, best_cpu),
-        by_objective=economics.by_objective(eligible, row.plan.prices),
-        costs=economics.case_costs(eligible),
+        by_objective=costs.by_objective(eligible, row.plan.prices),
+        costs=costs.case_costs(eligible),
         prices=row.plan.prices,
         what_if=compared(row.plan.what_if, pick, machine),
     )

@@ -16,7 +16,7 @@ from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
 from ..stats.ratios import RUN_TO_RUN, Z95
 from ..text import units
-from .course import name_of
+from .race_summary import name_of
 
 TIMED = {  # objectives that count seconds, and what is added to a ratio of them
     "throughput": "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from ..advisor import crossover, economics, payoff, whatif
+from ..advisor import break_even, costs, crossover, whatif
 from ..records.verdict import Verdict
 from .tables import table, wrapped
 
@@ -12,7 +12,7 @@ from .tables import table, wrapped
 def advice_text(verdict: Verdict) -> str:
     """Indented lines; empty where the verdict says it all."""
     found = [] if verdict.crossover is None else [crossover.sentence(verdict.crossover)]
-    found += payoff.sentences(verdict)
+    found += break_even.sentences(verdict)
     found += [f"what if: {whatif.sentence(w, verdict.objective)}" for w in verdict.what_if]
     parts = [_wrapped(sentence) for sentence in found]
     parts += costs_lines(verdict)
@@ -21,11 +21,11 @@ def advice_text(verdict: Verdict) -> str:
 
 def costs_lines(verdict: Verdict) -> list[str]:
     """The table of yardsticks, why one of them has no pick, and what to know of the most frugal."""
-    rows = economics.rows(verdict)
+    rows = costs.rows(verdict)
     if not rows:
         return []
-    shown = textwrap.indent(table(economics.HEADER, rows, set()), "  ")
-    told = [*economics.unknowns(verdict), *economics.notes(verdict)]
+    shown = textwrap.indent(table(costs.HEADER, rows, set()), "  ")
+    told = [*costs.unknowns(verdict), *costs.notes(verdict)]
     return [shown, *map(_wrapped, told)]
 
 

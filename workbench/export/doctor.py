@@ -6,7 +6,7 @@ import getpass
 import textwrap
 from pathlib import Path
 
-from ..doctor import FAIL, OK, WARN, Check, Examination, Level
+from ..advisor.doctor import FAIL, OK, WARN, Check, Examination, Level
 from ..machine.nvidia.nvml import Links
 from ..records.machine import Machine
 from .tables import table, wrapped

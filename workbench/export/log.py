@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..advisor.crossover import sentence
-from ..advisor.explain import short
-from ..lab.overview import recommendation, row_of
+from ..advisor.model.overview import recommendation, row_of
+from ..advisor.reasons import short
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.reason import Warning

@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ..advisor.explain import as_sentence
-from ..lab.overview import (
+from ..advisor.model.overview import (
     LESS,
     Entry,
     agreement,
@@ -22,6 +21,7 @@ from ..lab.overview import (
     row_of,
     unprofiled,
 )
+from ..advisor.reasons import as_sentence
 from ..machine import no_gpu
 from ..records.model import Built, Explanation, Form, ModelFacts, Port, Saved
 from ..records.reason import Reason, Warning

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..advisor.course import course_text
+from ..advisor.race_summary import course_text
 from ..records.verdict import Verdict
 
 WIDTH = 100

@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..advisor.course import name_of
-from ..advisor.explain import short
+from ..advisor.model.overview import WORKLOAD
+from ..advisor.race_summary import name_of
+from ..advisor.reasons import short
 from ..contract import Parameter, Workload, WorkloadError
-from ..lab.overview import WORKLOAD
 from ..planning.scenario import Scenario
 from ..records.document import LargestBatch, Trace
 from ..records.machine import CudaDriver, Gpu, Machine, Nvml, Software

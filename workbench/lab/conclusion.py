@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..advisor.model.explain import Evidence, explain
+from ..advisor.model.overview import form_of, is_as_given, original
+from ..advisor.model.snippet import snippet
 from ..planning.model_question import ModelQuestion
 from ..profiling import Profiling
 from ..records.model import Advice, Explanation, ModelFacts
@@ -12,10 +15,7 @@ from ..records.verdict import Verdict
 from ..report.candidate import Contender
 from ..report.report import Report, Row
 from ..stats.samples import median
-from .explain import Evidence, explain
 from .lab import ModelLab
-from .overview import form_of, is_as_given, original
-from .snippet import snippet
 
 MOST_EXPLAINED = 8
 PROFILED_STEPS = 20

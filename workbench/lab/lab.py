@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from ..advisor.limits import exceeds_error_limit, is_admissible
+from ..advisor.model.candidates import Entrant, Field, convolves, first, neighbours, thread_counts
+from ..advisor.model.overview import form_of
 from ..contract import Case, is_cuda
 from ..control import Control
 from ..machine.host.readings import package_energy_j
@@ -28,8 +30,6 @@ from ..stats import ratios
 from ..worker.recipe import ORIGINAL, Recipe
 from ..workers import Pool, WorkerFailed
 from .child import Child
-from .entrants import Entrant, Field, convolves, first, neighbours, thread_counts
-from .overview import form_of
 
 BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
 JOIN_SHARE = 0.2  # of the budget that must be left for a new form

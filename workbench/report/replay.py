@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..advisor.course import CUT_SHORT
+from ..advisor.race_summary import CUT_SHORT
 from ..advisor.whatif import alone
 from ..records import events as ev
 from ..records.document import BlockShape, Document, Measurement, SetupTimes

@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..advisor.explain import short, times
-from ..contract import Case
-from ..records.model import Explanation, ModelFacts
-from ..records.verdict import Verdict
-from ..report.candidate import Contender
-from ..report.report import Report, Row
-from ..stats import ratios
-from ..stats.samples import Ratio, median
-from ..text import units
-from .entrants import EXTENDED, NO_SPIN
+from ...contract import Case
+from ...records.model import Explanation, ModelFacts
+from ...records.verdict import Verdict
+from ...report.candidate import Contender
+from ...report.report import Report, Row
+from ...stats import ratios
+from ...stats.samples import Ratio, median
+from ...text import units
+from ..reasons import short, times
+from .candidates import EXTENDED, NO_SPIN
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}

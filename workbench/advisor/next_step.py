@@ -12,7 +12,7 @@ from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
-from .explain import Evidence, as_sentence, better, short, times
+from .reasons import Evidence, as_sentence, better, short, times
 
 LARGEST_BATCH = 256
 BATCHES = 16  # times the batch that was raced, at the least

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..contract import is_cuda
-from ..machine.host.isa import X86, lacking, native
-from ..records.machine import Cpu
-from ..records.model import ModelFacts
-from ..worker.recipe import ORIGINAL, Recipe
+from ...contract import is_cuda
+from ...machine.host.isa import X86, lacking, native
+from ...records.machine import Cpu
+from ...records.model import ModelFacts
+from ...worker.recipe import ORIGINAL, Recipe
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")

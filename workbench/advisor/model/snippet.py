@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..contract import Case
-from ..records.model import ModelFacts
-from .entrants import BASIC, BFLOAT, EXTENDED, NO_SPIN
+from ...contract import Case
+from ...records.model import ModelFacts
+from .candidates import BASIC, BFLOAT, EXTENDED, NO_SPIN
 
 ENTRIES = {  # as `workloads._session` sets them
     NO_SPIN: ("session.intra_op.allow_spinning", "0"),

@@ -15,8 +15,8 @@ from ..stats import ratios
 from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units
-from .course import name_of
 from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
+from .race_summary import name_of
 
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10

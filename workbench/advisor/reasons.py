@@ -16,8 +16,8 @@ from ..report.report import Report, Row
 from ..stats import ratios
 from ..stats.samples import Ratio, median
 from ..text import units
-from .course import SENT_AWAY, is_cut_short
 from .limits import beyond_limits, uncounted
+from .race_summary import SENT_AWAY, is_cut_short
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..advisor.explain import short, times
-from ..machine.host.isa import X86, lacking
-from ..records.machine import Cpu
-from ..records.model import Built, Explanation, ModelFacts, OperatorTimes
-from ..report.candidate import Contender
-from ..stats.ratios import ratio_between, relative
-from ..stats.samples import median
-from ..text import units
+from ...machine.host.isa import X86, lacking
+from ...records.machine import Cpu
+from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
+from ...report.candidate import Contender
+from ...stats.ratios import ratio_between, relative
+from ...stats.samples import median
+from ...text import units
+from ..reasons import short, times
 from .overview import form_of
 
 CONVERSIONS = "quantise, dequantise"

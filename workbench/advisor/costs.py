@@ -16,7 +16,7 @@ from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.samples import Ratio, median
 from ..text import units
-from .course import name_of, sent_away
+from .race_summary import name_of, sent_away
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"

@@ -16,7 +16,7 @@ from ..report.candidate import Contender
 from ..stats import ratios
 from ..stats.samples import median
 from ..text import units
-from .course import name_of, sent_away
+from .race_summary import name_of, sent_away
 
 LEAST_S = 0.01  # a difference in fixed cost that nobody waits for
 NOISE = 0.1  # of a single observation; nearer than that, two fixed costs are the same

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from .machine import hardware_warnings
-from .machine.datasheets import shortfalls
-from .machine.nvidia.driver_errors import ABSENT
-from .machine.nvidia.nvml import Links
-from .machine.packages.trials import Trial
-from .records.document import Ceilings
-from .records.machine import Gpu, Machine, Package, Software
-from .records.reason import Warning
-from .report.report import Report
-from .text import units
+from ..machine import hardware_warnings
+from ..machine.datasheets import shortfalls
+from ..machine.nvidia.driver_errors import ABSENT
+from ..machine.nvidia.nvml import Links
+from ..machine.packages.trials import Trial
+from ..records.document import Ceilings
+from ..records.machine import Gpu, Machine, Package, Software
+from ..records.reason import Warning
+from ..report.report import Report
+from ..text import units
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE = 0.10  # of memory, on the host and on each GPU
