@@ -25,15 +25,15 @@ sys.path[0] = str(ROOT)
 
 import msgspec  # noqa: E402
 
-from workbench import control  # noqa: E402
 from workbench.advisor.limits import is_admissible  # noqa: E402
 from workbench.contract import kind_of  # noqa: E402
-from workbench.control import Control  # noqa: E402
 from workbench.engine import Engine  # noqa: E402
 from workbench.planning import scenarios  # noqa: E402
 from workbench.planning.plan import resolve  # noqa: E402
 from workbench.planning.request import Request  # noqa: E402
 from workbench.planning.scenario import Scenario  # noqa: E402
+from workbench.pool import control  # noqa: E402
+from workbench.pool.control import Control  # noqa: E402
 from workbench.records.verdict import Verdict  # noqa: E402
 from workbench.report.report import Report  # noqa: E402
 from workbench.stats import ratios  # noqa: E402

@@ -29,9 +29,9 @@ import msgspec
 from mutations import EXTERNAL, mutate, seeds
 
 from workbench import catalog
+from workbench.pool.worker_process import WorkerKey, WorkerProcess
 from workbench.records.model import ModelFacts
 from workbench.worker.recipe import Recipe
-from workbench.worker_process import WorkerKey, WorkerProcess
 from workloads.lab.child import Lab
 
 DEADLINE_S = 20.0

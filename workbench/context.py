@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from .control import Control
 from .overhead import OverheadMeter
 from .planning.request import Request, fake_devices
+from .pool.control import Control
+from .pool.pool import Pool
 from .records import events as ev
 from .report.report import Report
 from .telemetry import MachineTelemetry
-from .workers import Pool
 
 SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
 GRACE_S = 0.4  # of that, what a turn may run over before it is killed

@@ -11,9 +11,9 @@ from .machine import detect
 from .planning.plan import RowPlan
 from .planning.request import NAME_PYTHON, Request, fake_devices
 from .planning.usage import UsageError
+from .pool.pool import Pool, WorkerFailed
+from .pool.worker_process import WorkerKey
 from .records.machine import Gpu, Machine, Software
-from .worker_process import WorkerKey
-from .workers import Pool, WorkerFailed
 
 
 def detected(request: Request) -> tuple[Machine, Software]:

@@ -16,7 +16,6 @@ from .advisor import whatif_devices
 from .advisor.verdict import decide
 from .context import SLACK_S, Listener, RunContext
 from .contract import is_cuda
-from .control import Cancelled, Control
 from .crossings import Crossings
 from .devices import detected, may_know_more, with_those_of_torch
 from .export.trace import TraceFile
@@ -33,6 +32,9 @@ from .planning.prices import unused_prices
 from .planning.request import Request
 from .planning.threads import fewer_threads
 from .planning.usage import UsageError
+from .pool.control import Cancelled, Control
+from .pool.pool import Pool
+from .pool.pool_events import make_pool
 from .profiling import PROFILED_STEPS, Profiling, why_unprofiled
 from .racing import Race
 from .records import events as ev
@@ -41,10 +43,8 @@ from .records.machine import Machine
 from .records.reason import Reason, Warning
 from .report.journal import new_run_id
 from .report.report import Report
-from .staff import make_pool
 from .stream import EventStream
 from .telemetry import MachineTelemetry
-from .workers import Pool
 
 PROFILE_SHARE = 0.25  # of a row's time, with --trace
 CROSSOVER_SHARE = 0.5  # of the time, with --crossover; otherwise what the rows leave over

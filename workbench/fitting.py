@@ -13,12 +13,12 @@ from .context import SLACK_S, RunContext
 from .contract import Case
 from .planning.plan import RowPlan
 from .planning.usage import UsageError
+from .pool.pool import WorkerFailed
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
 from .records import events as ev
 from .records.document import BatchAttempt, LargestBatch
 from .records.machine import Machine
 from .records.reason import Reason
-from .workers import WorkerFailed
 
 CLOSE = 1.05  # the largest that fits is known to this factor
 MOST_BATCH = 1_000_000

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 from .context import Listener
-from .control import Control
 from .engine import Engine
 from .export.json import dump
 from .export.log import line
@@ -14,6 +13,7 @@ from .export.text import run_text
 from .outcome import CUT_SHORT, FAILED
 from .planning.plan import RowPlan
 from .planning.request import Request
+from .pool.control import Control
 from .records import events as ev
 from .report import journal
 from .report.report import Report

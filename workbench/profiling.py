@@ -8,6 +8,7 @@ from .context import GRACE_S, RunContext
 from .contract import is_cuda
 from .export.trace import TraceFile
 from .planning.plan import RowPlan
+from .pool.pool import WorkerFailed
 from .preparation import worker_key
 from .records import events as ev
 from .records.document import OperatorShare
@@ -15,7 +16,6 @@ from .records.reason import Reason
 from .report.candidate import Contender
 from .report.report import Report
 from .stats import samples as stats
-from .workers import WorkerFailed
 
 PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less
 PROFILE_DEADLINE_S = 20.0

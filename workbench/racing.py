@@ -10,11 +10,11 @@ from .advisor import elimination
 from .advisor.crossover import MOST_POINTS
 from .context import RunContext
 from .contract import Case
-from .control import Cancelled
 from .machine.host.disturbance import SystemWatch
 from .pacing import Pace
 from .planning import admission
 from .planning.plan import RowPlan
+from .pool.control import Cancelled
 from .preparation import BUDGET, Preparation, Runner, worker_key
 from .records import events as ev
 from .records.reason import Reason

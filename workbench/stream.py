@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .context import Listener
-from .control import Control
+from .pool.control import Control
 from .records import events as ev
 from .records.reason import Warning
 from .report.journal import Journal, no_journal, runs_folder

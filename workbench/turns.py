@@ -12,12 +12,12 @@ from .energy import EnergyMeter
 from .pacing import Pace, settle_s
 from .planning import admission
 from .planning.plan import RowPlan
+from .pool.pool import Answer, WorkerFailed
 from .preparation import Preparation, Runner
 from .records import events as ev
 from .records.document import Clocks
 from .records.reason import Reason
 from .stats import samples as stats
-from .workers import Answer, WorkerFailed
 
 
 class Turns:

@@ -16,12 +16,12 @@ from workbench.lab.lab import ModelLab
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.plan import resolve
 from workbench.planning.request import Request
+from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.model import Built
 from workbench.records.reason import Reason
 from workbench.report.candidate import Contender
 from workbench.worker.recipe import Recipe
-from workbench.workers import Answer, WorkerFailed
 
 STATIC = "int8-static-u8s8"
 PREPARED = {

@@ -9,10 +9,10 @@ from verdicts import cut_short
 
 from workbench.advisor.race_summary import course, course_text
 from workbench.advisor.verdict import decide
-from workbench.control import Control
 from workbench.engine import Engine
 from workbench.export.text import run_text
 from workbench.planning.request import Request
+from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.reason import Reason

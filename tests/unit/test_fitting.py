@@ -10,15 +10,15 @@ from builders import context, machine
 
 from workbench.context import SLACK_S
 from workbench.contract import Case
-from workbench.control import Cancelled
 from workbench.fitting import CLOSE, Fitting, check_alone
 from workbench.planning.usage import UsageError
+from workbench.pool.control import Cancelled
+from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.document import LargestBatch
 from workbench.records.machine import GpuProcess
 from workbench.records.reason import Reason
 from workbench.report.report import Report
-from workbench.workers import Answer, WorkerFailed
 
 CASE = Case("job", "cpu", "torch", "fp32", threads=1, batch=8)
 

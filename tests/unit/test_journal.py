@@ -13,7 +13,7 @@ from builders import case, events, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.control import Control
+from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.report import journal
 from workbench.report.replay import open_run, read_document

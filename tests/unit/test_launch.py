@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from workbench.pool.pool import _ranks_beside
 from workbench.worker.ranks import Launch, complete, launch_of
-from workbench.workers import _ranks_beside
 
 STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
 

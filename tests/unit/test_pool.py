@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import pytest
 from builders import case
 
-from workbench import workers
-from workbench.control import Cancelled
-from workbench.worker_process import WorkerKey, WorkerProcess
-from workbench.workers import Pool, WorkerFailed
+from workbench.pool import pool as workers
+from workbench.pool.control import Cancelled
+from workbench.pool.pool import Pool, WorkerFailed
+from workbench.pool.worker_process import WorkerKey, WorkerProcess
 
 PLAIN = case("cpu-a")
 COMPILED = replace(PLAIN, mode="compile")

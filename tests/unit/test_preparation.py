@@ -15,6 +15,8 @@ from workbench import ceiling_runs
 from workbench.contract import Accuracy, Case, Setup, Task
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
+from workbench.pool.pool import WorkerFailed
+from workbench.pool.worker_process import WorkerKey
 from workbench.preparation import BUDGET, Preparation, Runner, worker_key
 from workbench.records import events as ev
 from workbench.records.machine import Package, Software
@@ -22,8 +24,6 @@ from workbench.records.reason import Reason
 from workbench.report.report import Report
 from workbench.worker import worker
 from workbench.worker.worker import Worker
-from workbench.worker_process import WorkerKey
-from workbench.workers import WorkerFailed
 
 RUN_S = 60.0  # of which a second is kept back
 

@@ -10,14 +10,14 @@ from test_racing import A, B, C, Latecomers, Nothing, Workers, only, race, round
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.control import Cancelled
 from workbench.pacing import BLOCK_S, GPU_SETTLE_S, OVERDRAFT, SHORTEST_BLOCK_S, Pace
 from workbench.planning.plan import RowPlan
+from workbench.pool.control import Cancelled
+from workbench.pool.pool import WorkerFailed
 from workbench.preparation import BUDGET, Runner, worker_key
 from workbench.racing import APART_ROUNDS
 from workbench.records import events as ev
 from workbench.records.reason import Reason
-from workbench.workers import WorkerFailed
 
 
 def test_whoever_may_come_in_second_stays_until_its_interval_stands() -> None:

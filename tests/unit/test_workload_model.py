@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from lab_builders import case
 
-from workbench import catalog, guardian
+from workbench import catalog
 from workbench.contract import Setup, Task, WorkloadError
 from workbench.planning import scenarios
 from workbench.planning.plan import resolve
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
+from workbench.pool import guardian
 from workloads import _session
 from workloads.lab import samples
 

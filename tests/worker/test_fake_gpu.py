@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from support import WORKLOADS
 
-from workbench import catalog, control
+from workbench import catalog
 from workbench.contract import ParameterValue
-from workbench.control import Control
 from workbench.engine import Engine
 from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario, Size
+from workbench.pool import control
+from workbench.pool.control import Control
 from workbench.report.replay import events_of
 from workbench.report.report import Report
 

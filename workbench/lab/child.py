@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 
 from .. import catalog
-from ..control import Control
 from ..planning.model_question import ModelQuestion
 from ..planning.request import Request
 from ..planning.usage import UsageError
+from ..pool.control import Control
+from ..pool.pool import Pool, WorkerFailed
+from ..pool.worker_process import WorkerKey
 from ..records.model import Form, ModelFacts
 from ..records.reason import Reason
 from ..worker.recipe import Recipe
-from ..worker_process import WorkerKey
-from ..workers import Pool, WorkerFailed
 
 CHILD = WorkerKey("cpu", catalog.LAB)
 START_S = 60.0  # importing from a cold disk

@@ -15,12 +15,13 @@ from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..advisor.model.candidates import Entrant, Field, convolves, first, neighbours, thread_counts
 from ..advisor.model.overview import form_of
 from ..contract import Case, is_cuda
-from ..control import Control
 from ..machine.host.readings import package_energy_j
 from ..planning.model_question import ModelQuestion
 from ..planning.plan import RowPlan, gpu_devices
 from ..planning.request import Request
 from ..planning.usage import UsageError
+from ..pool.control import Control
+from ..pool.pool import Pool, WorkerFailed
 from ..preparation import worker_key
 from ..records import events as ev
 from ..records.machine import Machine
@@ -28,7 +29,6 @@ from ..records.model import Advice, Built, Form, ModelFacts, Saved
 from ..report.candidate import Contender
 from ..stats import ratios
 from ..worker.recipe import ORIGINAL, Recipe
-from ..workers import Pool, WorkerFailed
 from .child import Child
 
 BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from ..planning.request import Request
+from ..records import events as ev
+from ..records.machine import Machine
+from ..records.reason import Reason, Warning
 from .control import Control
-from .planning.request import Request
-from .records import events as ev
-from .records.machine import Machine
-from .records.reason import Reason, Warning
+from .pool import Pool
 from .worker_process import WorkerKey
-from .workers import Pool
 
 
 def make_pool(

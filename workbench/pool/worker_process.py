@@ -20,15 +20,15 @@ from typing import Any
 import msgspec
 import psutil
 
-from . import catalog
-from .confine import confine
-from .contract import Case, is_simulated
+from .. import catalog
+from ..contract import Case, is_simulated
+from ..machine.packages.software import PRECISION_VARIABLES
+from ..planning.admission import is_compiled
+from ..process.exit_status import tail
+from ..report.journal import runs_folder
+from ..worker.ranks import BOOTSTRAP
 from .guardian import RUN_ID_VARIABLE
-from .machine.packages.software import PRECISION_VARIABLES
-from .planning.admission import is_compiled
-from .process.exit_status import tail
-from .report.journal import runs_folder
-from .worker.ranks import BOOTSTRAP
+from .resource_limits import confine
 
 CAN_FREEZE = hasattr(signal, "SIGSTOP")
 THREAD_VARIABLES = (

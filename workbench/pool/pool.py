@@ -21,11 +21,11 @@ from typing import Any
 import msgspec
 import psutil
 
+from ..process.exit_status import ending
+from ..records.reason import Reason
+from ..worker.ranks import launch_of
 from . import guardian
 from .control import Control
-from .process.exit_status import ending
-from .records.reason import Reason
-from .worker.ranks import launch_of
 from .worker_process import WorkerKey, WorkerProcess, drop_compiled, group_members
 
 

@@ -1,0 +1,1 @@
+"""The worker processes of a run: start, ask, freeze and end them."""
