@@ -27,7 +27,7 @@ import msgspec  # noqa: E402
 
 from workbench.advisor.limits import is_admissible  # noqa: E402
 from workbench.contract import kind_of  # noqa: E402
-from workbench.engine import Engine  # noqa: E402
+from workbench.engine.engine import Engine  # noqa: E402
 from workbench.planning import scenarios  # noqa: E402
 from workbench.planning.plan import resolve  # noqa: E402
 from workbench.planning.request import Request  # noqa: E402

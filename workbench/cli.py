@@ -18,6 +18,7 @@ import msgspec
 
 from . import __version__, catalog
 from .contract import WorkloadError
+from .engine.exit_codes import CUT_SHORT, FAILED, USAGE
 from .options import (
     examples,
     json_option,
@@ -26,7 +27,6 @@ from .options import (
     run_options,
     scenario_options,
 )
-from .outcome import CUT_SHORT, FAILED, USAGE
 from .planning.request import Request
 from .planning.scenario import ScenarioError
 from .planning.usage import UsageError
@@ -165,9 +165,9 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
 
     Tries torch and ONNX Runtime on every device.  Exits 1 if something cannot work.
     """
-    from . import ceilings as ceilings_of
     from . import machine
     from .advisor import doctor as doctors
+    from .engine import ceilings as ceilings_of
     from .export.doctor import doctor_text, private_words
     from .export.json import dump
     from .machine.packages.trials import try_packages
@@ -249,8 +249,8 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     Measured once and kept until hardware, driver, packages or environment change; every result
     is then told as a fraction of it.
     """
-    from . import ceilings as kept
     from . import machine
+    from .engine import ceilings as kept
     from .export.ceilings import ceilings_text
     from .export.json import dump
     from .headless import run_quietly

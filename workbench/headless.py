@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .context import Listener
-from .engine import Engine
+from .engine.context import Listener
+from .engine.engine import Engine
+from .engine.exit_codes import CUT_SHORT, FAILED
 from .export.json import dump
 from .export.log import line
 from .export.text import run_text
-from .outcome import CUT_SHORT, FAILED
 from .planning.plan import RowPlan
 from .planning.request import Request
 from .pool.control import Control

@@ -9,9 +9,10 @@ import msgspec
 import recorded_model
 
 from workbench.advisor.verdict import decide
-from workbench.context import Listener, RunContext
 from workbench.contract import Case, Work
-from workbench.overhead import OverheadMeter
+from workbench.engine.context import Listener, RunContext
+from workbench.engine.overhead import OverheadMeter
+from workbench.engine.telemetry import MachineTelemetry
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
@@ -43,7 +44,6 @@ from workbench.records.model import Advice
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Crossover, CrossoverPoint
 from workbench.report.report import Report
-from workbench.telemetry import MachineTelemetry
 
 CROSSOVER = Crossover(
     parameter="n",

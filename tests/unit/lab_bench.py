@@ -11,8 +11,8 @@ import msgspec
 from lab_builders import answer, contender, cpu
 
 from workbench.contract import Case
-from workbench.lab.child import CHILD
-from workbench.lab.lab import ModelLab
+from workbench.engine.model_child import CHILD
+from workbench.engine.model_lab import ModelLab
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.plan import resolve
 from workbench.planning.request import Request

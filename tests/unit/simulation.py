@@ -18,9 +18,9 @@ from unittest.mock import patch
 from builders import case, context, events, scenario
 from test_racing import Clock, Nothing, Workers
 
-from workbench import racing
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
+from workbench.engine import race
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.records.verdict import Verdict
@@ -206,10 +206,10 @@ def run(
     report = Report.of(events({}, gpus=gpus)[:2])
     plan = RowPlan(row, Nothing(), list(steps_s))
     report.apply(planned(plan, Request(), 0.0))
-    with patch.object(racing, "SystemWatch", Undisturbed):
+    with patch.object(race, "SystemWatch", Undisturbed):
         pool = NoisyWorkers(clock, steps_s, noise, rng)
         shared = context(pool, clock, report)
-        racing.Race(plan, shared, until_s=budget_s, end_s=budget_s).run()
+        race.Race(plan, shared, until_s=budget_s, end_s=budget_s).run()
     return report, decide(report, row), clock
 
 

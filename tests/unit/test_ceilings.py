@@ -7,8 +7,8 @@ import pytest
 from builders import ceilings as sample
 from builders import events, machine, scenario
 
-from workbench import ceilings
 from workbench.contract import Case, Work
+from workbench.engine import ceilings
 from workbench.export.ceilings import ceilings_text
 from workbench.records import events as ev
 from workbench.records.machine import Cache, Package, Software

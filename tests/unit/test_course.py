@@ -9,7 +9,7 @@ from verdicts import cut_short
 
 from workbench.advisor.race_summary import course, course_text
 from workbench.advisor.verdict import decide
-from workbench.engine import Engine
+from workbench.engine.engine import Engine
 from workbench.export.text import run_text
 from workbench.planning.request import Request
 from workbench.pool.control import Control

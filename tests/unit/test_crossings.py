@@ -9,13 +9,13 @@ from builders import context, scenario
 from test_racing import Nothing
 
 from workbench.advisor.verdict import decide
-from workbench.context import SLACK_S
 from workbench.contract import Case, Work
-from workbench.crossings import Crossings
+from workbench.engine.context import SLACK_S
+from workbench.engine.crossovers import Crossings
+from workbench.engine.preparation import BUDGET
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.planning.scenario import Size
-from workbench.preparation import BUDGET
 from workbench.records import events as ev
 from workbench.records.document import AccuracyResult
 from workbench.records.reason import Warning

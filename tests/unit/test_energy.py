@@ -9,8 +9,8 @@ from builders import case, report, scenario, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import energy
-from workbench.energy import EnergyMeter
+from workbench.engine import energy
+from workbench.engine.energy import EnergyMeter
 from workbench.machine.host.readings import package_energy_j
 from workbench.planning.model_question import OBJECTIVES as ASKED
 from workbench.report.candidate import ENERGY

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from builders import context, machine
 
-from workbench.context import SLACK_S
 from workbench.contract import Case
-from workbench.fitting import CLOSE, Fitting, check_alone
+from workbench.engine.context import SLACK_S
+from workbench.engine.largest_batch import CLOSE, Fitting, check_alone
 from workbench.planning.usage import UsageError
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Answer, WorkerFailed

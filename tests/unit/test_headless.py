@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from builders import eventful
 
+from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
 from workbench.headless import EventWriter, log_writer, save
-from workbench.outcome import CUT_SHORT, FAILED, OK
 from workbench.planning.usage import UsageError
 from workbench.report import journal
 from workbench.report.report import Report

@@ -13,12 +13,12 @@ from builders import case, events, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workbench.engine.event_stream import EventStream
 from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.report import journal
 from workbench.report.replay import open_run, read_document
 from workbench.report.report import Report
-from workbench.stream import EventStream
 
 RUN = events({case("cpu-a"): steady(1.0)})
 LINES = [ev.encode(event) + b"\n" for event in RUN]

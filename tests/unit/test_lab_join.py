@@ -11,7 +11,7 @@ from lab_bench import STATIC, Bench, failure, form, label, labels
 from lab_builders import accuracy, contender
 
 from workbench.contract import Case
-from workbench.lab import lab as labs
+from workbench.engine import model_lab as labs
 from workbench.worker.recipe import Recipe
 
 # ------------------------------------------------------------------- joining

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from lab_bench import STATIC, Bench, failure, form, label, labels
 
-from workbench.lab import lab as labs
-from workbench.lab.child import NOT_USABLE, Refused
+from workbench.engine import model_lab as labs
+from workbench.engine.model_child import NOT_USABLE, Refused
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.model import Advice

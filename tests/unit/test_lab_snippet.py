@@ -8,7 +8,7 @@ import pytest
 from lab_builders import case, facts
 
 from workbench.advisor.model.snippet import snippet
-from workbench.lab.conclusion import weak_evidence
+from workbench.engine.model_conclusion import weak_evidence
 
 CPU = "CPUExecutionProvider"
 

@@ -9,8 +9,8 @@ from builders import case, events, scenario, steady
 from workbench.advisor import elimination
 from workbench.advisor.limits import MIB, beyond_limits
 from workbench.advisor.verdict import decide
+from workbench.engine.preparation import worker_key
 from workbench.planning.scenario import Limits, Scenario
-from workbench.preparation import worker_key
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.report import Report

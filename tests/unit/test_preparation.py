@@ -11,13 +11,13 @@ import pytest
 from builders import case, context, events, machine, scenario
 from test_racing import A, B, Clock, Nothing, Workers
 
-from workbench import ceiling_runs
 from workbench.contract import Accuracy, Case, Setup, Task
+from workbench.engine import ceiling_runs
+from workbench.engine.preparation import BUDGET, Preparation, Runner, worker_key
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.pool.pool import WorkerFailed
 from workbench.pool.worker_process import WorkerKey
-from workbench.preparation import BUDGET, Preparation, Runner, worker_key
 from workbench.records import events as ev
 from workbench.records.machine import Package, Software
 from workbench.records.reason import Reason

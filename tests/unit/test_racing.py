@@ -11,12 +11,12 @@ from builders import case, context, events, scenario
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Task, Work, Workload
+from workbench.engine.race import MOST_ROUNDS, Race
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey
-from workbench.racing import MOST_ROUNDS, Race
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.candidate import Contender

@@ -10,12 +10,12 @@ from test_racing import A, B, C, Latecomers, Nothing, Workers, only, race, round
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.pacing import BLOCK_S, GPU_SETTLE_S, OVERDRAFT, SHORTEST_BLOCK_S, Pace
+from workbench.engine.preparation import BUDGET, Runner, worker_key
+from workbench.engine.race import APART_ROUNDS
+from workbench.engine.schedule import BLOCK_S, GPU_SETTLE_S, OVERDRAFT, SHORTEST_BLOCK_S, Pace
 from workbench.planning.plan import RowPlan
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import WorkerFailed
-from workbench.preparation import BUDGET, Runner, worker_key
-from workbench.racing import APART_ROUNDS
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 

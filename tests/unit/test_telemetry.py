@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from workbench.engine.telemetry import MachineTelemetry
 from workbench.machine.nvidia.nvml import Pulse
 from workbench.records import events as ev
 from workbench.records.machine import Gpu, GpuProcess, GpuReading, HostReading, Pcie
 from workbench.records.reason import Reason
-from workbench.telemetry import MachineTelemetry
 
 CASE = "w/cuda:0/torch/fp32"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from workbench.export.trace import GAP_US, TraceFile
+from workbench.engine.trace import GAP_US, TraceFile
 
 EVENTS = [
     {"ph": "M", "name": "process_name", "pid": 77, "args": {"name": "python"}},

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from workbench import catalog, ceilings
+from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.engine import ceilings
 from workloads.transfer import MODES, WAYS, side_of
 
 TRANSFER = catalog.load("transfer")

@@ -9,7 +9,7 @@ from support import WORKLOADS
 
 from workbench import catalog
 from workbench.contract import ParameterValue
-from workbench.engine import Engine
+from workbench.engine.engine import Engine
 from workbench.planning.plan import RowPlan
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario, Size

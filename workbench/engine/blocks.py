@@ -7,17 +7,17 @@ from collections.abc import Collection
 
 import msgspec
 
+from ..planning import admission
+from ..planning.plan import RowPlan
+from ..pool.pool import Answer, WorkerFailed
+from ..records import events as ev
+from ..records.document import Clocks
+from ..records.reason import Reason
+from ..stats import samples as stats
 from .context import RunContext
 from .energy import EnergyMeter
-from .pacing import Pace, settle_s
-from .planning import admission
-from .planning.plan import RowPlan
-from .pool.pool import Answer, WorkerFailed
 from .preparation import Preparation, Runner
-from .records import events as ev
-from .records.document import Clocks
-from .records.reason import Reason
-from .stats import samples as stats
+from .schedule import Pace, settle_s
 
 
 class Turns:

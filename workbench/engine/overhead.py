@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-from .records.document import Overhead
+from ..records.document import Overhead
 
 
 class OverheadMeter:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ..pool.control import Control
+from ..records import events as ev
+from ..records.reason import Warning
+from ..report.journal import Journal, no_journal, runs_folder
+from ..report.report import Report
 from .context import Listener
-from .pool.control import Control
-from .records import events as ev
-from .records.reason import Warning
-from .report.journal import Journal, no_journal, runs_folder
-from .report.report import Report
 
 
 class EventStream:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ..planning.request import Request, fake_devices
+from ..pool.control import Control
+from ..pool.pool import Pool
+from ..records import events as ev
+from ..report.report import Report
 from .overhead import OverheadMeter
-from .planning.request import Request, fake_devices
-from .pool.control import Control
-from .pool.pool import Pool
-from .records import events as ev
-from .report.report import Report
 from .telemetry import MachineTelemetry
 
 SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document

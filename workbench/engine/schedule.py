@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from .contract import is_cuda
-from .planning.plan import RowPlan
+from ..contract import is_cuda
+from ..planning.plan import RowPlan
+from ..stats.samples import MIN_PAIRS
+from ..worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
 from .preparation import Runner
-from .stats.samples import MIN_PAIRS
-from .worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
 
 BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
 SHARED_BLOCK_S = 0.1  # where contenders share a worker, which need not be thawed for a turn

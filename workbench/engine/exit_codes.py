@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .planning.request import Request
-    from .report.report import Report
+    from ..planning.request import Request
+    from ..report.report import Report
 
 OK, FAILED, USAGE, UNTRUSTED, CUT_SHORT = 0, 1, 2, 3, 130
 

@@ -22,14 +22,14 @@ from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
-from ..preparation import worker_key
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.model import Advice, Built, Form, ModelFacts, Saved
 from ..report.candidate import Contender
 from ..stats import ratios
 from ..worker.recipe import ORIGINAL, Recipe
-from .child import Child
+from .model_child import Child
+from .preparation import worker_key
 
 BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
 JOIN_SHARE = 0.2  # of the budget that must be left for a new form

@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from .advisor import crossover, crossover_search
-from .advisor.crossover import Measured
-from .advisor.limits import is_admissible, uncounted
+from ..advisor import crossover, crossover_search
+from ..advisor.crossover import Measured
+from ..advisor.limits import is_admissible, uncounted
+from ..contract import Case, WorkloadError
+from ..planning.plan import RowPlan, point_name
+from ..planning.scenario import Size
+from ..pool.worker_process import WorkerKey
+from ..records import events as ev
+from ..records.reason import Warning
+from ..report.candidate import Contender
+from ..stats import ratios
+from ..stats.samples import median
 from .context import RunContext
-from .contract import Case, WorkloadError
-from .pacing import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
-from .planning.plan import RowPlan, point_name
-from .planning.scenario import Size
-from .pool.worker_process import WorkerKey
 from .preparation import worker_key
-from .records import events as ev
-from .records.reason import Warning
-from .report.candidate import Contender
-from .stats import ratios
-from .stats.samples import median
+from .schedule import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known
 FIELD = 4  # contenders of each kind of device that could be picked

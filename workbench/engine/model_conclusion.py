@@ -9,13 +9,13 @@ from ..advisor.model.explain import Evidence, explain
 from ..advisor.model.overview import form_of, is_as_given, original
 from ..advisor.model.snippet import snippet
 from ..planning.model_question import ModelQuestion
-from ..profiling import Profiling
 from ..records.model import Advice, Explanation, ModelFacts
 from ..records.verdict import Verdict
 from ..report.candidate import Contender
 from ..report.report import Report, Row
 from ..stats.samples import median
-from .lab import ModelLab
+from .model_lab import ModelLab
+from .profiling import Profiling
 
 MOST_EXPLAINED = 8
 PROFILED_STEPS = 20

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..contract import is_simulated
+from ..planning import admission
+from ..planning.plan import RowPlan, gpu_devices
+from ..planning.request import Request
+from ..pool.pool import WorkerFailed
+from ..records.document import Ceilings
+from ..records.machine import Machine
+from ..report.report import Report
 from . import ceilings
 from .context import RunContext
-from .contract import is_simulated
-from .planning import admission
-from .planning.plan import RowPlan, gpu_devices
-from .planning.request import Request
-from .pool.pool import WorkerFailed
 from .preparation import BUDGET, START_DEADLINE_S, worker_key
-from .records.document import Ceilings
-from .records.machine import Machine
-from .report.report import Report
 
 FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
 SHARE = 0.12  # of what the budget leaves once the workers are there

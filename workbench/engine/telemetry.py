@@ -10,13 +10,13 @@ from itertools import pairwise
 
 import psutil
 
-from .machine.host.readings import HostReader
-from .machine.nvidia.sampler import GpuSampler
-from .records import events as ev
-from .records.document import Telemetry
-from .records.machine import Gpu, GpuReading, HostReading, Machine
-from .records.reason import Warning
-from .stats import samples as stats
+from ..machine.host.readings import HostReader
+from ..machine.nvidia.sampler import GpuSampler
+from ..records import events as ev
+from ..records.document import Telemetry
+from ..records.machine import Gpu, GpuReading, HostReading, Machine
+from ..records.reason import Warning
+from ..stats import samples as stats
 
 HOST_EVERY_S = 0.5
 SLOWED = 0.02  # of the time measured on a GPU

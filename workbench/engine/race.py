@@ -6,22 +6,22 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from .advisor import elimination
-from .advisor.crossover import MOST_POINTS
+from ..advisor import elimination
+from ..advisor.crossover import MOST_POINTS
+from ..contract import Case
+from ..machine.host.disturbance import SystemWatch
+from ..planning import admission
+from ..planning.plan import RowPlan
+from ..pool.control import Cancelled
+from ..records import events as ev
+from ..records.reason import Reason
+from ..report.candidate import Contender
+from ..report.warnings import WIDE
+from ..stats import samples as stats
+from .blocks import Turns
 from .context import RunContext
-from .contract import Case
-from .machine.host.disturbance import SystemWatch
-from .pacing import Pace
-from .planning import admission
-from .planning.plan import RowPlan
-from .pool.control import Cancelled
 from .preparation import BUDGET, Preparation, Runner, worker_key
-from .records import events as ev
-from .records.reason import Reason
-from .report.candidate import Contender
-from .report.warnings import WIDE
-from .stats import samples as stats
-from .turns import Turns
+from .schedule import Pace
 
 ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a contender, for clocks wander from second to second
 MOST_ROUNDS = 40

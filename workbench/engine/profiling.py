@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..contract import is_cuda
+from ..planning.plan import RowPlan
+from ..pool.pool import WorkerFailed
+from ..records import events as ev
+from ..records.document import OperatorShare
+from ..records.reason import Reason
+from ..report.candidate import Contender
+from ..report.report import Report
+from ..stats import samples as stats
 from .context import GRACE_S, RunContext
-from .contract import is_cuda
-from .export.trace import TraceFile
-from .planning.plan import RowPlan
-from .pool.pool import WorkerFailed
 from .preparation import worker_key
-from .records import events as ev
-from .records.document import OperatorShare
-from .records.reason import Reason
-from .report.candidate import Contender
-from .report.report import Report
-from .stats import samples as stats
+from .trace import TraceFile
 
 PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less
 PROFILE_DEADLINE_S = 20.0

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from .machine import detect
-from .planning.plan import RowPlan
-from .planning.request import NAME_PYTHON, Request, fake_devices
-from .planning.usage import UsageError
-from .pool.pool import Pool, WorkerFailed
-from .pool.worker_process import WorkerKey
-from .records.machine import Gpu, Machine, Software
+from ..machine import detect
+from ..planning.plan import RowPlan
+from ..planning.request import NAME_PYTHON, Request, fake_devices
+from ..planning.usage import UsageError
+from ..pool.pool import Pool, WorkerFailed
+from ..pool.worker_process import WorkerKey
+from ..records.machine import Gpu, Machine, Software
 
 
 def detected(request: Request) -> tuple[Machine, Software]:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from .machine.host.readings import package_energy_j
-from .report.candidate import ENERGY
-from .stats.samples import median
+from ..machine.host.readings import package_energy_j
+from ..report.candidate import ENERGY
+from ..stats.samples import median
 
 
 class EnergyMeter:

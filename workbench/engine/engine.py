@@ -11,40 +11,40 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from . import __version__, catalog, ceiling_runs, ceilings
-from .advisor import whatif_devices
-from .advisor.verdict import decide
+from .. import __version__, catalog
+from ..advisor import whatif_devices
+from ..advisor.verdict import decide
+from ..contract import is_cuda
+from ..machine import hardware_warnings
+from ..planning.model_question import ModelQuestion
+from ..planning.plan import RowPlan, fill_cases, planned
+from ..planning.prices import unused_prices
+from ..planning.request import Request
+from ..planning.threads import fewer_threads
+from ..planning.usage import UsageError
+from ..pool.control import Cancelled, Control
+from ..pool.pool import Pool
+from ..pool.pool_events import make_pool
+from ..records import events as ev
+from ..records.document import SCHEMA_VERSION, Ceilings, Overhead, Tool, Trace
+from ..records.machine import Machine
+from ..records.reason import Reason, Warning
+from ..report.journal import new_run_id
+from ..report.report import Report
+from . import ceiling_runs, ceilings, model_conclusion
 from .context import SLACK_S, Listener, RunContext
-from .contract import is_cuda
-from .crossings import Crossings
+from .crossovers import Crossings
 from .devices import detected, may_know_more, with_those_of_torch
-from .export.trace import TraceFile
-from .fitting import Fitting, check_alone
-from .lab import conclusion
-from .lab.child import Refused
-from .lab.lab import ModelLab
-from .machine import hardware_warnings
-from .outcome import exit_code
+from .event_stream import EventStream
+from .exit_codes import exit_code
+from .largest_batch import Fitting, check_alone
+from .model_child import Refused
+from .model_lab import ModelLab
 from .overhead import OverheadMeter
-from .planning.model_question import ModelQuestion
-from .planning.plan import RowPlan, fill_cases, planned
-from .planning.prices import unused_prices
-from .planning.request import Request
-from .planning.threads import fewer_threads
-from .planning.usage import UsageError
-from .pool.control import Cancelled, Control
-from .pool.pool import Pool
-from .pool.pool_events import make_pool
 from .profiling import PROFILED_STEPS, Profiling, why_unprofiled
-from .racing import Race
-from .records import events as ev
-from .records.document import SCHEMA_VERSION, Ceilings, Overhead, Tool, Trace
-from .records.machine import Machine
-from .records.reason import Reason, Warning
-from .report.journal import new_run_id
-from .report.report import Report
-from .stream import EventStream
+from .race import Race
 from .telemetry import MachineTelemetry
+from .trace import TraceFile
 
 PROFILE_SHARE = 0.25  # of a row's time, with --trace
 CROSSOVER_SHARE = 0.5  # of the time, with --crossover; otherwise what the rows leave over
@@ -262,13 +262,13 @@ class Engine:
                 row,
                 race.holders,
                 context,
-                most_steps=PROFILED_STEPS if self._lab is None else conclusion.PROFILED_STEPS,
+                most_steps=PROFILED_STEPS if self._lab is None else model_conclusion.PROFILED_STEPS,
             )
             if self._request.trace is not None:
                 profiling.run(self._trace)
             if self._lab is not None and self._request.model is not None:
                 known = context.report.rows[row.scenario.id]
-                conclusion.conclude(
+                model_conclusion.conclude(
                     self._request.model, self._lab, known, context.report, profiling
                 )
 

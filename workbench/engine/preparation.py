@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..contract import DEFAULT_CACHE_BYTES, Case
+from ..planning import admission
+from ..planning.plan import RowPlan
+from ..planning.scenario import Scenario
+from ..pool.pool import WorkerFailed
+from ..pool.worker_process import WorkerKey
+from ..records import events as ev
+from ..records.document import AccuracyResult, SetupTimes, WarmUp
+from ..records.reason import Reason
 from .context import GRACE_S, RunContext
-from .contract import DEFAULT_CACHE_BYTES, Case
-from .planning import admission
-from .planning.plan import RowPlan
-from .planning.scenario import Scenario
-from .pool.pool import WorkerFailed
-from .pool.worker_process import WorkerKey
-from .records import events as ev
-from .records.document import AccuracyResult, SetupTimes, WarmUp
-from .records.reason import Reason
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute

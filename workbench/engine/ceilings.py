@@ -14,17 +14,17 @@ from pathlib import Path
 
 import msgspec
 
-from . import catalog
-from .contract import Case, ParameterValue, kind_of
-from .planning.admission import most_ops_per_s
-from .planning.plan import RowPlan
-from .planning.scenario import Scenario
-from .records.document import Ceilings, DeviceCeilings
-from .records.machine import Machine, Software
-from .report import journal
-from .report.candidate import Contender
-from .report.report import Report
-from .stats.samples import quantile
+from .. import catalog
+from ..contract import Case, ParameterValue, kind_of
+from ..planning.admission import most_ops_per_s
+from ..planning.plan import RowPlan
+from ..planning.scenario import Scenario
+from ..records.document import Ceilings, DeviceCeilings
+from ..records.machine import Machine, Software
+from ..report import journal
+from ..report.candidate import Contender
+from ..report.report import Report
+from ..stats.samples import quantile
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..contract import Case
+from ..planning.plan import RowPlan
+from ..planning.usage import UsageError
+from ..pool.pool import WorkerFailed
+from ..records import events as ev
+from ..records.document import BatchAttempt, LargestBatch
+from ..records.machine import Machine
+from ..records.reason import Reason
 from .context import SLACK_S, RunContext
-from .contract import Case
-from .planning.plan import RowPlan
-from .planning.usage import UsageError
-from .pool.pool import WorkerFailed
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
-from .records import events as ev
-from .records.document import BatchAttempt, LargestBatch
-from .records.machine import Machine
-from .records.reason import Reason
 
 CLOSE = 1.05  # the largest that fits is known to this factor
 MOST_BATCH = 1_000_000

@@ -1,0 +1,1 @@
+"""A run from start to end: detect, plan, race row by row, decide."""
