@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DETECT = [sys.executable, "-m", "workbench", "detect", "--json"]
 MODULES = """
 import sys
-from workbench.cli import cli
+from workbench.cli.main import cli
 cli.main(["detect", "--json"], standalone_mode=False)
 names = {n for n in sys.modules if n.partition(".")[0] not in ("workbench", "__main__")}
 print(" ".join(sorted(names)), file=sys.stderr)

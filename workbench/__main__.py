@@ -1,5 +1,5 @@
 """`python -m workbench` is the same as the console script."""
 
-from .cli import main
+from .cli.main import main
 
 main()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from builders import eventful
 
+from workbench.cli.headless import EventWriter, log_writer, save
+from workbench.cli.launch import check_output
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
-from workbench.headless import EventWriter, log_writer, save
 from workbench.planning.usage import UsageError
 from workbench.report import journal
 from workbench.report.report import Report
-from workbench.starting import check_output
 
 FULL = Path("/dev/full")  # every write: no space left on device
 RUN = eventful()

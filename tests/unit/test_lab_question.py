@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import cli
+from workbench.cli import main
 from workbench.planning import scenarios
 from workbench.planning.model_question import OBJECTIVES, ModelQuestion
 from workbench.planning.plan import resolve
@@ -22,8 +22,8 @@ def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Request:
         given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
         seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
 
-    monkeypatch.setattr(cli, "start", record)
-    cli.cli.main(arguments, standalone_mode=False)
+    monkeypatch.setattr(main, "start", record)
+    main.cli.main(arguments, standalone_mode=False)
     return seen[0]
 
 

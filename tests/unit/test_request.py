@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import cli
+from workbench.cli import main
 from workbench.contract import Parameter
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.request import Request, check, check_device, fake_devices, whole_numbers
@@ -78,8 +78,8 @@ def test_a_request_survives_its_own_command_line(request_: Request, monkeypatch)
         given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
         seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
 
-    monkeypatch.setattr(cli, "start", record)
-    cli.cli.main(request_.arguments(), standalone_mode=False)
+    monkeypatch.setattr(main, "start", record)
+    main.cli.main(request_.arguments(), standalone_mode=False)
     assert seen == [request_]
 
 
@@ -133,8 +133,8 @@ def test_any_request_survives_its_own_command_line(request_: Request, turned: bo
         seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "start", record)
-        cli.cli.main(request_.arguments(), standalone_mode=False)
+        patch.setattr(main, "start", record)
+        main.cli.main(request_.arguments(), standalone_mode=False)
     assert seen == [request_]
 
 
@@ -148,7 +148,7 @@ def test_lists_with_commas_are_taken_apart() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("workbench.planning.plan.resolve", record)
         with pytest.raises(UsageError, match="far enough"):
-            cli.cli.main(
+            main.cli.main(
                 [
                     "advise",
                     "--device",
@@ -183,10 +183,10 @@ def test_without_a_command_it_is_advise_with_all_its_options(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[dict] = []
-    monkeypatch.setattr(cli, "start", lambda options, **rest: asked.append({**options, **rest}))
+    monkeypatch.setattr(main, "start", lambda options, **rest: asked.append({**options, **rest}))
     given = ["--quick", "--price=cpu=0.1", "--what-if=h200", "--crossover", "--all", "--model=m"]
     for command in (given, ["advise", *given]):
-        cli.cli.main(command, standalone_mode=False)
+        main.cli.main(command, standalone_mode=False)
     plain, advise = asked
     assert plain == advise
     assert (plain["prices"], plain["all_scenarios"], plain["model"].file) == (
@@ -211,7 +211,7 @@ def test_without_a_command_it_is_advise_with_all_its_options(
 def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> None:
     name = option.partition("=")[0]
     with pytest.raises(UsageError, match=f"put {name} behind the command: workbench advise"):
-        cli.cli.main([option, "advise"], standalone_mode=False)
+        main.cli.main([option, "advise"], standalone_mode=False)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_options_that_exclude_each_other_are_told(given: Request, told: str) -> 
 
 def test_a_run_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="name a workload, or --all: bandwidth, "):
-        cli.cli.main(["run"], standalone_mode=False)
+        main.cli.main(["run"], standalone_mode=False)
 
 
 def test_the_seed_and_python_travel_too() -> None:

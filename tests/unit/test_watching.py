@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from builders import machine
 
-from workbench.export.watching import header, line
+from workbench.export.watch import header, line
 from workbench.machine import snapshots
 from workbench.machine.nvidia.nvml import Pulse
 from workbench.machine.nvidia.sampler import SILENT_S

@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .planning.request import NAME_PYTHON, Request, words
-from .planning.usage import UsageError
+from ..planning.request import NAME_PYTHON, Request, words
+from ..planning.usage import UsageError
 
 if TYPE_CHECKING:
-    from .machine.nvidia.nvml import Links
-    from .records.events import AnyEvent
-    from .records.machine import Machine
-    from .report.report import Report
+    from ..machine.nvidia.nvml import Links
+    from ..records.events import AnyEvent
+    from ..records.machine import Machine
+    from ..report.report import Report
 
 ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it
 
@@ -28,8 +28,8 @@ def start(
     options: dict[str, Any], scenarios: tuple[str, ...] = (), workloads: tuple[str, ...] = ()
 ) -> None:
     """Check the request and run it with the front end that fits; exits the process."""
-    from .planning import scenarios as rows_of
-    from .planning.plan import resolve
+    from ..planning import scenarios as rows_of
+    from ..planning.plan import resolve
 
     as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
     plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
@@ -59,9 +59,9 @@ def start(
 def take_part(request: Request) -> Request:
     """Under torchrun or srun: rank 0 goes on with one device, the others follow it and never
     return from here.  Everything but `run scaling` would measure the same machine at once."""
-    from . import machine
-    from .machine.packages.software import PRECISION_VARIABLES
-    from .worker import ranks
+    from .. import machine
+    from ..machine.packages.software import PRECISION_VARIABLES
+    from ..worker import ranks
 
     launch = ranks.launch_of(os.environ)
     if launch is None:
@@ -96,8 +96,8 @@ def show_live(request: Request, output: Path | None) -> int:
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
     from screens.feed import EngineFeed  # noqa: TID251
 
+    from ..report.journal import is_kept
     from .headless import save
-    from .report.journal import is_kept
 
     def engine(asked: Request) -> EngineFeed:
         argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
@@ -142,7 +142,7 @@ def check_output(option: str, path: Path | None) -> None:
     """Find out before the run, not after it, that its result cannot be written."""
     if path is None:
         return
-    from .text.output import beside_of
+    from ..text.output import beside_of
 
     try:
         if path.is_dir():
@@ -159,9 +159,9 @@ def check_output(option: str, path: Path | None) -> None:
 
 def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:
     """The same product on every GPU in turns, and how the GPUs are linked."""
+    from ..machine.nvidia.probe_client import gpu_links
+    from ..planning.plan import resolve
     from .headless import run_quietly
-    from .machine.nvidia.probe_client import gpu_links
-    from .planning.plan import resolve
 
     devices = tuple(gpu.device for gpu in found.gpus if gpu.device is not None)
     if not devices:

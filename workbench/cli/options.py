@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from .planning.model_question import OBJECTIVES, ModelQuestion
-from .planning.request import whole_numbers
-from .planning.usage import UsageError
+from ..planning.model_question import OBJECTIVES, ModelQuestion
+from ..planning.request import whole_numbers
+from ..planning.usage import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .engine.context import Listener
-from .engine.engine import Engine
-from .engine.exit_codes import CUT_SHORT, FAILED
-from .export.json import dump
-from .export.log import line
-from .export.text import run_text
-from .planning.plan import RowPlan
-from .planning.request import Request
-from .pool.control import Control
-from .records import events as ev
-from .report import journal
-from .report.report import Report
-from .text.output import beside_of, let_go, say
+from ..engine.context import Listener
+from ..engine.engine import Engine
+from ..engine.exit_codes import CUT_SHORT, FAILED
+from ..export.json import dump
+from ..export.log import line
+from ..export.text import run_text
+from ..planning.plan import RowPlan
+from ..planning.request import Request
+from ..pool.control import Control
+from ..records import events as ev
+from ..report import journal
+from ..report.report import Report
+from ..text.output import beside_of, let_go, say
 
 
 def run_headless(

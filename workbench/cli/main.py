@@ -16,23 +16,16 @@ from typing import Any
 import click
 import msgspec
 
-from . import __version__, catalog
-from .contract import WorkloadError
-from .engine.exit_codes import CUT_SHORT, FAILED, USAGE
-from .options import (
-    examples,
-    json_option,
-    model_options,
-    model_question,
-    run_options,
-    scenario_options,
-)
-from .planning.request import Request
-from .planning.scenario import ScenarioError
-from .planning.usage import UsageError
-from .records.events import encode
-from .report.journal import JournalError
-from .starting import (
+from .. import __version__, catalog
+from ..contract import WorkloadError
+from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
+from ..planning.request import Request
+from ..planning.scenario import ScenarioError
+from ..planning.usage import UsageError
+from ..records.events import encode
+from ..report.journal import JournalError
+from ..text.output import let_go, say
+from .launch import (
     all_gpus_report,
     check_python,
     in_terminal,
@@ -41,7 +34,14 @@ from .starting import (
     start,
     take_part,
 )
-from .text.output import let_go, say
+from .options import (
+    examples,
+    json_option,
+    model_options,
+    model_question,
+    run_options,
+    scenario_options,
+)
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DEFAULT = click.core.ParameterSource.DEFAULT
@@ -129,20 +129,20 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
 @json_option
 def detect(python: str | None, as_json: bool) -> None:
     """Show the hardware and software that a run would use."""
-    from . import machine
+    from .. import machine
 
     check_python(python)
     found, software = machine.detect(python)
     warnings = machine.hardware_warnings(found, software)
     if as_json:
-        from .export.json import dump
-        from .records.document import SCHEMA_VERSION, Tool
+        from ..export.json import dump
+        from ..records.document import SCHEMA_VERSION, Tool
 
         head = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, "detect")}
         click.echo(dump({**head, "machine": found, "software": software, "warnings": warnings}))
         return
-    from .export.log import warning_line
-    from .export.text import machine_text
+    from ..export.log import warning_line
+    from ..export.text import machine_text
 
     click.echo(machine_text(found, software))
     for warning in warnings:
@@ -165,13 +165,13 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
 
     Tries torch and ONNX Runtime on every device.  Exits 1 if something cannot work.
     """
-    from . import machine
-    from .advisor import doctor as doctors
-    from .engine import ceilings as ceilings_of
-    from .export.doctor import doctor_text, private_words
-    from .export.json import dump
-    from .machine.packages.trials import try_packages
-    from .records.document import SCHEMA_VERSION, Tool
+    from .. import machine
+    from ..advisor import doctor as doctors
+    from ..engine import ceilings as ceilings_of
+    from ..export.doctor import doctor_text, private_words
+    from ..export.json import dump
+    from ..machine.packages.trials import try_packages
+    from ..records.document import SCHEMA_VERSION, Tool
 
     check_python(python)
     found, software = machine.detect(python)
@@ -215,9 +215,9 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
 
     Ends with Ctrl-C or q.
     """
-    from . import machine
-    from .export.watching import header, line
-    from .machine.snapshots import looks
+    from .. import machine
+    from ..export.watch import header, line
+    from ..machine.snapshots import looks
 
     found, _ = machine.detect()
     if not as_json and not plain and count is None and in_terminal():
@@ -249,14 +249,14 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     Measured once and kept until hardware, driver, packages or environment change; every result
     is then told as a fraction of it.
     """
-    from . import machine
-    from .engine import ceilings as kept
-    from .export.ceilings import ceilings_text
-    from .export.json import dump
+    from .. import machine
+    from ..engine import ceilings as kept
+    from ..export.ceilings import ceilings_text
+    from ..export.json import dump
+    from ..machine.datasheets import load as datasheets
+    from ..planning.request import check
+    from ..records.document import SCHEMA_VERSION, Tool
     from .headless import run_quietly
-    from .machine.datasheets import load as datasheets
-    from .planning.request import check
-    from .records.document import SCHEMA_VERSION, Tool
 
     check_python(options["python"])
     threads = options.pop("threads")
@@ -288,9 +288,9 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
 @json_option
 def list_(file: str | None, as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""
-    from .export.json import dump
-    from .export.text import catalogue_text
-    from .planning import scenarios
+    from ..export.json import dump
+    from ..export.text import catalogue_text
+    from ..planning import scenarios
 
     rows, _ = scenarios.load_with(file)
     usable, broken = catalog.load_all()
@@ -318,10 +318,10 @@ def list_(file: str | None, as_json: bool) -> None:
 @click.option("--plain", is_flag=True, help="Text, even in a terminal.")
 def open_(run: str, as_json: bool, plain: bool) -> None:
     """Show an earlier run: a JSON document, a journal, the id of a run, or `last`."""
-    from .export.json import dump
-    from .export.text import run_text
-    from .report.replay import open_run
-    from .report.report import Report
+    from ..export.json import dump
+    from ..export.text import run_text
+    from ..report.replay import open_run
+    from ..report.report import Report
 
     events = open_run(run)
     if not as_json and not plain and in_terminal():
@@ -362,7 +362,7 @@ def main() -> None:
 
 def fail(message: str, code: int) -> None:
     """One line on stderr, and out.  Of several ranks with the same mistake the first tells it."""
-    from .worker.ranks import launch_of
+    from ..worker.ranks import launch_of
 
     launch = launch_of(os.environ)
     if launch is None or launch.rank == 0 or code != USAGE:

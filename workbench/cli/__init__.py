@@ -1,0 +1,1 @@
+"""The command line: a request in, an exit code out."""
