@@ -22,16 +22,16 @@ from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.report import Report
 
-from .advisor import AdvisorScreen
-from .base import ReportChanged, ViewScreen
-from .feed import CANCEL_S, Feed, FeedError
-from .hardware import HardwareScreen
-from .help import HelpScreen
-from .model import ModelScreen
-from .new_run import NewRunScreen
-from .run import RunScreen
-from .session import EXIT_CUT_SHORT, Failure, Session
-from .summary import summary
+from .pages.advisor import AdvisorScreen
+from .pages.base import ReportChanged, ViewScreen
+from .pages.hardware import HardwareScreen
+from .pages.help import HelpScreen
+from .pages.model import ModelScreen
+from .pages.new_run import NewRunScreen
+from .pages.run import RunScreen
+from .state.event_source import CANCEL_S, Feed, FeedError
+from .state.session import EXIT_CUT_SHORT, Failure, Session
+from .text.summary import summary
 from .theme import dress
 
 REPAINT_S = 0.25  # at most four repaints a second: the line may be slow

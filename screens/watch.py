@@ -20,10 +20,10 @@ from workbench.machine.snapshots import Look, looks
 from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
 from workbench.text import units
 
-from . import drawing
-from .machine_text import gpu_title, missing
+from .text import glyphs
+from .text.machine import gpu_title, missing
 from .theme import dress
-from .widgets.text import Drawn, Fact, facts_lines, heading, joined
+from .widgets.drawn import Drawn, Fact, facts_lines, heading, joined
 
 KEPT = 600  # looks: ten minutes at one a second
 VALUE_WIDTH = 22
@@ -163,7 +163,7 @@ class WatchApp(App[None]):
             # One cell a look, the newest at the right edge: the course moves and never stretches.
             shown = course[-room:] if room else []
             high = most or max(shown, default=1.0) or 1.0
-            line = drawing.sparkline(shown, len(shown), 0.0, high)
+            line = glyphs.sparkline(shown, len(shown), 0.0, high)
             value = text.ljust(VALUE_WIDTH)
             return Fact(name, Content.assemble(value, (line.rjust(room), style)))
 

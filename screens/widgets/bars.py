@@ -9,9 +9,9 @@ from textual.content import Content
 from workbench.advisor.model.overview import name_of
 from workbench.text import units
 
-from .. import drawing
-from ..session import Session
-from .text import Drawn
+from ..state.session import Session
+from ..text import glyphs
+from .drawn import Drawn
 
 MODES = (("hardware", "1 Hardware"), ("run", "2 Run"), ("advisor", "3 Advisor"))
 MODEL_MODE = ("model", "4 Model")  # of a run that is about one
@@ -125,7 +125,7 @@ def _progress(session: Session, width: int) -> Content:
     if not session.going or not budget:
         return Content(units.duration(elapsed) if elapsed else "")
     share = min(1.0, elapsed / budget)
-    drawn = drawing.gauge(share, max(8, width // 6))
+    drawn = glyphs.gauge(share, max(8, width // 6))
     left = f"  {units.clock(max(0.0, budget - elapsed))} left"
     whole = f" of {units.clock(budget)}" if width >= 100 else ""
     return Content.assemble((drawn, "$primary"), f" {share * 100:3.0f} %", left, whole)

@@ -8,7 +8,7 @@ from typing import Any
 from textual.content import Content
 from textual.screen import Screen
 
-from .text import Drawn
+from .drawn import Drawn
 
 GAP = 2
 

@@ -50,7 +50,7 @@ def test_an_engine_imports_no_backend_even_while_it_runs_them(environment) -> No
 
 def test_the_tui_process_imports_no_backend(environment) -> None:
     code = (
-        "import sys, screens.app, screens.feed, workbench.cli.main;"
+        "import sys, screens.app, screens.state.event_source, workbench.cli.main;"
         "print([n for n in ('torch', 'onnxruntime', 'onnx', 'numpy') if n in sys.modules])"
     )
     done = subprocess.run(

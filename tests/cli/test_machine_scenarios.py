@@ -13,7 +13,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
-from screens.hardware import accelerator_sections, sections
+from screens.pages.hardware import accelerator_sections, sections
 from workbench.machine.snapshots import Look
 from workbench.records.machine import Machine, Software
 

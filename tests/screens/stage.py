@@ -9,7 +9,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
-from screens.feed import FeedError, ReplayFeed
+from screens.state.event_source import FeedError, ReplayFeed
 from workbench.records import events as ev
 
 STILL_S = 0.035

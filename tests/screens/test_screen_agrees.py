@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from screens.app import WorkbenchApp
-from screens.feed import ReplayFeed
+from screens.state.event_source import ReplayFeed
 from workbench.export.json import dump
 from workbench.records import events as ev
 

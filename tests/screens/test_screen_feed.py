@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import recorded
 
-from screens.feed import EngineFeed, FeedError, ReplayFeed
+from screens.state.event_source import EngineFeed, FeedError, ReplayFeed
 from workbench.records import events as ev
 
 # A stand-in for the engine; each test says how it goes on.
@@ -149,8 +149,8 @@ async def test_closing_lets_a_child_write_its_partial_result(engine, tmp_path: P
 
 
 async def test_a_child_that_ignores_everything_is_killed_in_time(engine, monkeypatch) -> None:
-    monkeypatch.setattr("screens.feed.CANCEL_S", 0.3)
-    monkeypatch.setattr("screens.feed.TERMINATE_S", 0.3)
+    monkeypatch.setattr("screens.state.event_source.CANCEL_S", 0.3)
+    monkeypatch.setattr("screens.state.event_source.TERMINATE_S", 0.3)
     feed = engine(
         "signal.signal(15, signal.SIG_IGN)\n"
         "say(event='StatusChanged', at_s=1.5, status='deaf')\n"
@@ -197,7 +197,7 @@ async def test_a_paced_replay_can_be_paused_and_cancelled() -> None:
 def test_the_screens_import_no_backend() -> None:
     """The TUI process stays light: what it draws costs the measured contenders nothing."""
     code = (
-        "import sys, screens.app, screens.feed;"
+        "import sys, screens.app, screens.state.event_source;"
         "print(sorted({'torch', 'onnxruntime', 'onnx', 'pynvml'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

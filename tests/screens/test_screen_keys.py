@@ -12,8 +12,8 @@ from stage import HeldFeed, held, press, replayed, settle, text
 
 from screens import app as app_module
 from screens.app import WorkbenchApp
-from screens.feed import FeedError, ReplayFeed
-from screens.help import HelpScreen
+from screens.pages.help import HelpScreen
+from screens.state.event_source import FeedError, ReplayFeed
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.text import units

@@ -14,7 +14,7 @@ from stage import HeldFeed, held, press, replayed, settle, text
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
-from screens.detail import DetailScreen
+from screens.pages.detail import DetailScreen
 from workbench.export.json import dump
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.request import Request

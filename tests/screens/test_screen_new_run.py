@@ -11,9 +11,9 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
-from screens.draft import SCENARIOS, Draft
-from screens.feed import ReplayFeed
-from screens.new_run import NewRunScreen
+from screens.pages.new_run import NewRunScreen
+from screens.state.event_source import ReplayFeed
+from screens.state.run_form import SCENARIOS, Draft
 from screens.widgets.table import Table
 from workbench import catalog
 from workbench.contract import Parameter

@@ -6,9 +6,9 @@ import recorded
 import recorded_machines
 import recorded_model
 
-from screens.figures import Figures
-from screens.narrate import LogLine, narrate
-from screens.widgets.log import log_lines
+from screens.state.derived import Figures
+from screens.state.log_entries import LogLine, narrate
+from screens.text.log import log_lines
 from workbench.records import events as ev
 from workbench.report.replay import events_of
 from workbench.report.report import Report

@@ -6,9 +6,9 @@ import pytest
 import recorded
 import recorded_runs
 
-from screens.figures import Figures, short_cpu
-from screens.session import Failure, Session
-from screens.summary import summary
+from screens.state.derived import Figures, short_cpu
+from screens.state.session import Failure, Session
+from screens.text.summary import summary
 from workbench.records import events as ev
 from workbench.report.candidate import Block
 from workbench.report.report import Report

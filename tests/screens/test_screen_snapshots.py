@@ -18,7 +18,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
-from screens.feed import FeedError
+from screens.state.event_source import FeedError
 from workbench import catalog
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]

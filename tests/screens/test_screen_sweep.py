@@ -8,8 +8,8 @@ from recorded import h200
 from recorder import Recorder
 from stage import held, press, replayed, settle, text
 
-from screens.figures import Figures
-from screens.widgets.curve import curve_lines, curve_marks
+from screens.state.derived import Figures
+from screens.text.curve import curve_lines, curve_marks
 from workbench.report.report import Report, Row
 
 SIZE = (80, 24)

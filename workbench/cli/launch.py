@@ -94,7 +94,7 @@ def take_part(request: Request) -> Request:
 def show_live(request: Request, output: Path | None) -> int:
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
-    from screens.feed import EngineFeed  # noqa: TID251
+    from screens.state.event_source import EngineFeed  # noqa: TID251
 
     from ..report.journal import is_kept
     from .headless import save
@@ -114,7 +114,7 @@ def show_live(request: Request, output: Path | None) -> int:
 
 def show_replay(events: list[AnyEvent]) -> int:
     from screens.app import run_tui  # noqa: TID251
-    from screens.feed import ReplayFeed  # noqa: TID251
+    from screens.state.event_source import ReplayFeed  # noqa: TID251
 
     return run_tui(lambda _: ReplayFeed(events), replay=True)
 

@@ -10,7 +10,7 @@ from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.text import units
 
-from .figures import Figures
+from .derived import Figures
 
 
 @dataclass(frozen=True)

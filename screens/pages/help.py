@@ -9,9 +9,9 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from .widgets.keybar import KeyBar
-from .widgets.pane import Pane
-from .widgets.text import Drawn, fact, facts_lines, heading, joined
+from ..widgets.drawn import Drawn, fact, facts_lines, heading, joined
+from ..widgets.keybar import KeyBar
+from ..widgets.pane import Pane
 
 KEYS = (
     ("1 2 3", "hardware, the live race, the advisor's table"),

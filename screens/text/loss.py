@@ -8,9 +8,9 @@ from workbench.report.candidate import Contender
 from workbench.report.report import Row
 from workbench.text import units
 
-from .. import drawing
-from ..figures import Figures
-from ..styled import device_style
+from ..state.derived import Figures
+from . import glyphs
+from .styles import device_style
 
 WIDEST = 60
 STRETCH = 4  # cells per value at most, while the values are few
@@ -37,7 +37,7 @@ def loss_lines(row: Row, figures: Figures, width: int, most: int) -> list[Conten
     for contender, name in zip(shown, names, strict=True):
         first, last = units.significant(contender.loss[0]), units.significant(contender.loss[-1])
         cells = max(1, int(len(contender.loss) * scale))
-        curve = drawing.sparkline(contender.loss, cells, low, high)
+        curve = glyphs.sparkline(contender.loss, cells, low, high)
         style = device_style(contender.case)
         lines.append(
             Content.assemble(

@@ -13,10 +13,11 @@ from workbench.report.candidate import Contender
 from workbench.report.report import Row
 from workbench.text import units
 
-from . import drawing
-from .figures import Figures, choice_word, row_title
-from .session import Session
-from .styled import (
+from ..state.derived import Figures, choice_word, row_title
+from ..state.session import Session
+from ..widgets.table import Cell, Column, Line
+from . import glyphs
+from .styles import (
     basis_text,
     case_text,
     choice_style,
@@ -26,7 +27,6 @@ from .styled import (
     pick_texts,
     state_texts,
 )
-from .widgets.table import Cell, Column, Line
 
 # --------------------------------------------------------------- advisor
 
@@ -177,7 +177,7 @@ def speed_bar(share: float, style: str) -> Callable[[int], Content]:
 
     def draw(width: int) -> Content:
         return Content.assemble(
-            text, " ", (drawing.bar(share, max(1, width - len(text) - 1)), style)
+            text, " ", (glyphs.bar(share, max(1, width - len(text) - 1)), style)
         )
 
     return draw

@@ -11,11 +11,11 @@ from textual.content import Content
 from workbench.records.document import Ceilings
 from workbench.records.machine import HostReading, Machine, Software
 
-from . import machine_text as text
+from ..state.session import Session
+from ..text import machine as text
+from ..widgets.drawn import Drawn, Fact, facts_lines, heading, joined, label_width
+from ..widgets.pane import Pane
 from .base import ViewScreen
-from .session import Session
-from .widgets.pane import Pane
-from .widgets.text import Drawn, Fact, facts_lines, heading, joined, label_width
 
 TWO_COLUMNS = 110
 

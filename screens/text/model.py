@@ -39,14 +39,14 @@ from workbench.report.report import Report, Row
 from workbench.stats.samples import median
 from workbench.text import units
 
-from . import drawing
-from .reasons import output_text
-from .session import Session
-from .styled import device_style, marked, state_texts
+from ..state.session import Session
+from ..widgets.drawn import Fact, fact, heading
+from ..widgets.drawn import facts_lines as wrapped
+from ..widgets.table import Cell, Column, Line, table_lines
+from . import glyphs
+from .details import output_text
+from .styles import device_style, marked, state_texts
 from .tables import is_over, median_texts
-from .widgets.table import Cell, Column, Line, table_lines
-from .widgets.text import Fact, fact, heading
-from .widgets.text import facts_lines as wrapped
 
 INDENT = 10
 BAR = 24  # cells of the longest bar
@@ -102,7 +102,7 @@ def _entry_line(entry: Entry, row: Row, session: Session, facts: ModelFacts, mos
 
 
 def _bar(share: float, style: str) -> Callable[[int], Content]:
-    return lambda width: Content.styled(drawing.bar(share, width), style)
+    return lambda width: Content.styled(glyphs.bar(share, width), style)
 
 
 def error_texts(contender: Contender, facts: ModelFacts) -> list[Content]:
@@ -355,7 +355,7 @@ def _timed(seconds: float, longest: float, style: str) -> Callable[[int], Conten
     text = f"{units.duration(seconds, align=True):>7}"
 
     def draw(width: int) -> Content:
-        bar = drawing.bar(seconds / longest, max(1, width - len(text) - 1))
+        bar = glyphs.bar(seconds / longest, max(1, width - len(text) - 1))
         return Content.assemble(text, " ", (bar, style))
 
     return draw

@@ -13,14 +13,14 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
-from .session import Session
-from .widgets.bars import TopBars
-from .widgets.keybar import KeyBar
-from .widgets.pane import Pane
-from .widgets.text import Drawn, fact, facts_lines, joined
+from ..state.session import Session
+from ..widgets.bars import TopBars
+from ..widgets.drawn import Drawn, fact, facts_lines, joined
+from ..widgets.keybar import KeyBar
+from ..widgets.pane import Pane
 
 if TYPE_CHECKING:
-    from .app import WorkbenchApp
+    from ..app import WorkbenchApp
 
 FAILURE_LINES = 8
 

@@ -9,9 +9,9 @@ from workbench.records.verdict import Verdict
 from workbench.report import sweeps
 from workbench.report.report import Report, Row
 
-from .widgets.curve import curve_lines, curve_marks
-from .widgets.table import Column, Line, table_lines
-from .widgets.text import Fact, fact, facts_lines
+from ..widgets.drawn import Fact, fact, facts_lines
+from ..widgets.table import Column, Line, table_lines
+from .curve import curve_lines, curve_marks
 
 PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
 

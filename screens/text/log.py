@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from ..narrate import LogLine
-from ..styled import TONES
-from .text import Fact, facts_lines, heading, joined
+from ..state.log_entries import LogLine
+from ..widgets.drawn import Fact, facts_lines, heading, joined
+from .styles import TONES
 
 LABEL_WIDTH = 20  # "  41.2 s  discarded "
 

@@ -10,10 +10,10 @@ from textual.content import Content
 
 from workbench.report.report import Row
 
-from .advice import crossover_lines, yardstick_lines
-from .base import ViewScreen
-from .figures import row_title
-from .reasons import (
+from ..state.derived import row_title
+from ..state.session import Session
+from ..text.advice import crossover_lines, yardstick_lines
+from ..text.details import (
     INDENT,
     answer_facts,
     contender_facts,
@@ -22,12 +22,12 @@ from .reasons import (
     race_log,
     why_facts,
 )
-from .session import Session
-from .tables import detail_columns, detail_line
-from .widgets.log import log_lines
-from .widgets.pane import Pane
-from .widgets.table import Table
-from .widgets.text import Drawn, Fact, facts_lines, heading, joined
+from ..text.log import log_lines
+from ..text.tables import detail_columns, detail_line
+from ..widgets.drawn import Drawn, Fact, facts_lines, heading, joined
+from ..widgets.pane import Pane
+from ..widgets.table import Table
+from .base import ViewScreen
 
 
 class DetailScreen(ViewScreen):

@@ -12,14 +12,14 @@ from workbench.report.candidate import Contender
 from workbench.report.report import Report, Row
 from workbench.text import units
 
+from ..state.derived import Figures, choice_word, row_title
+from ..state.log_entries import LogLine, reason_text
+from ..state.session import Session
+from ..widgets.drawn import Fact, fact, facts_lines, heading
+from ..widgets.table import table_lines
 from .advice import advice_facts
-from .figures import Figures, choice_word, row_title
-from .narrate import LogLine, reason_text
-from .session import Session
-from .styled import case_text, choice_style, largest_text, pick_texts
+from .styles import case_text, choice_style, largest_text, pick_texts
 from .tables import accuracy_text, is_over, pending_texts, run_columns, run_line, setup_text
-from .widgets.table import table_lines
-from .widgets.text import Fact, fact, facts_lines, heading
 
 INDENT = 10
 TOP_OPERATORS = 8

@@ -25,8 +25,8 @@ from workbench.records.machine import (
 from workbench.records.reason import Reason, Warning
 from workbench.text import units
 
-from . import drawing
-from .widgets.text import Fact, fact
+from ..widgets.drawn import Fact, fact
+from . import glyphs
 
 BAR_WIDTH = 12
 
@@ -161,7 +161,7 @@ def instructions(isa: Isa, architecture: str) -> list[Content]:
 def used_bar(used: float, total: float, style: str) -> Content:
     share = used / total if total else 0.0
     return Content.assemble(
-        (drawing.gauge(share, BAR_WIDTH), style),
+        (glyphs.gauge(share, BAR_WIDTH), style),
         f" {units.size(used)} of {units.size(total)}, {units.percent(share)}",
     )
 

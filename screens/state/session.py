@@ -11,8 +11,8 @@ from workbench.advisor.model.overview import row_of
 from workbench.records.events import AnyEvent
 from workbench.report.report import Report
 
-from .figures import Figures
-from .narrate import LogLine, narrate
+from .derived import Figures
+from .log_entries import LogLine, narrate
 
 LOG_LINES = 500  # more than any terminal shows; the journal keeps everything
 

@@ -13,19 +13,19 @@ from workbench.records.document import Sweep
 from workbench.report.candidate import Contender
 from workbench.report.report import Row
 
+from ..state.derived import row_title
+from ..state.session import Session
+from ..text.curve import curve_lines, curve_marks
+from ..text.details import figures_text, race_log
+from ..text.log import log_tail
+from ..text.loss import loss_lines
+from ..text.styles import case_text
+from ..text.tables import run_columns, run_line
+from ..widgets.drawn import Drawn, heading, joined
+from ..widgets.filter import FilterBar
+from ..widgets.table import Table
 from .base import ViewScreen
 from .detail import DetailScreen
-from .figures import row_title
-from .reasons import figures_text, race_log
-from .session import Session
-from .styled import case_text
-from .tables import run_columns, run_line
-from .widgets.curve import curve_lines, curve_marks
-from .widgets.filter import FilterBar
-from .widgets.log import log_tail
-from .widgets.loss import loss_lines
-from .widgets.table import Table
-from .widgets.text import Drawn, heading, joined
 
 LINES_BESIDE_LOSS = 15
 LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both

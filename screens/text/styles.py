@@ -11,7 +11,7 @@ from workbench.report.candidate import Contender
 from workbench.report.report import Row
 from workbench.text import units
 
-from .figures import Figures, choice_word
+from ..state.derived import Figures, choice_word
 
 TONES = {"": "", "good": "$success", "warn": "$warning", "bad": "$error"}
 

@@ -9,13 +9,13 @@ from textual.content import Content
 from workbench.advisor.model.overview import Entry, entries, row_of
 from workbench.report.candidate import Contender
 
+from ..state.session import Session
+from ..text.model import answer_lines, code_lines, columns, entry_lines, head_lines, rest_lines
+from ..widgets.drawn import Drawn, joined
+from ..widgets.pane import Pane
+from ..widgets.table import Table
 from .base import ViewScreen
 from .detail import DetailScreen
-from .model_lines import answer_lines, code_lines, columns, entry_lines, head_lines, rest_lines
-from .session import Session
-from .widgets.pane import Pane
-from .widgets.table import Table
-from .widgets.text import Drawn, joined
 
 ROOMY_HEIGHT = 34
 SIDE_BY_SIDE = 150

@@ -18,10 +18,10 @@ from workbench.contract import WorkloadError
 from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
-from .draft import SCENARIOS, Checked, Draft, Field
-from .widgets.keybar import KeyBar
-from .widgets.table import Column, Line, Table, longest_that_fits
-from .widgets.text import Drawn, heading, joined
+from ..state.run_form import SCENARIOS, Checked, Draft, Field
+from ..widgets.drawn import Drawn, heading, joined
+from ..widgets.keybar import KeyBar
+from ..widgets.table import Column, Line, Table, longest_that_fits
 
 _COLUMNS = (Column("name", "Measure", maximum=24), Column("title", "", rank=1, minimum=24))
 

@@ -10,10 +10,10 @@ from textual.content import Content
 from workbench.advisor.model.overview import recommendation, row_of
 from workbench.export.curves import findings
 
-from .figures import row_title
-from .session import Session
+from ..state.derived import row_title
+from ..state.session import Session
+from ..widgets.table import table_lines
 from .tables import advisor_columns, advisor_line, has_gpu, run_columns, run_line
-from .widgets.table import table_lines
 
 
 def summary(session: Session, width: int) -> str:

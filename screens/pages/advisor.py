@@ -10,15 +10,15 @@ from textual.content import Content
 
 from workbench.report.report import Row
 
+from ..state.session import Session
+from ..text.details import answer_lines
+from ..text.tables import advisor_columns, advisor_line, has_gpu
+from ..widgets.drawn import Drawn, joined
+from ..widgets.filter import FilterBar
+from ..widgets.pane import Pane
+from ..widgets.table import Table
 from .base import ViewScreen
 from .detail import DetailScreen
-from .reasons import answer_lines
-from .session import Session
-from .tables import advisor_columns, advisor_line, has_gpu
-from .widgets.filter import FilterBar
-from .widgets.pane import Pane
-from .widgets.table import Table
-from .widgets.text import Drawn, joined
 
 ROOMY_HEIGHT = 34
 

@@ -1,0 +1,1 @@
+"""Lines of text for the screens: tables, curves, details."""
