@@ -61,10 +61,10 @@ def _layers(widths: Sequence[int]) -> Any:
 
 def digits_mlp(_: bytes) -> bytes:
     """Trained for a second on the real digits of assets/digits."""
-    from workloads import _digits
+    from workloads._shared import digits
 
     torch = seeded()
-    images, labels = (torch.from_numpy(array)[: _digits.TRAINING] for array in _digits.load())
+    images, labels = (torch.from_numpy(array)[: digits.TRAINING] for array in digits.load())
     net = _layers([64, 128, 64, 10])
     optimiser = torch.optim.Adam(net.parameters(), 3e-3)
     for _step in range(200):
@@ -373,7 +373,7 @@ def forest(_: bytes) -> bytes:
     """300 random trees of depth 8 at most."""
     import onnx
 
-    from workloads import _forest
+    from workloads._shared import forest as _forest
 
     model = onnx.load_model_from_string(_forest.ensemble(_forest.grow(300, 8, seed=0), batch=1))
     for operand in (*model.graph.input, *model.graph.output):

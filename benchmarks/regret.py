@@ -37,7 +37,7 @@ from workbench.machine import detect  # noqa: E402
 from workbench.planning.model_question import MAX_ERROR  # noqa: E402
 from workbench.records.model import ModelFacts  # noqa: E402
 from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, SCOPES, Recipe  # noqa: E402
-from workloads._session import open_session  # noqa: E402
+from workloads._shared.session import open_session  # noqa: E402
 from workloads.lab import agreement, samples  # noqa: E402
 from workloads.lab.child import Lab  # noqa: E402
 

@@ -17,7 +17,7 @@ LAB = "onnx"  # the backend of the model lab's child
 LAB_MODULE = "workloads.lab.child"
 ENV = "WORKBENCH_WORKLOADS"  # folders of further workloads, separated as in PATH
 BUILT_IN = Path(__file__).resolve().parent.parent / "workloads"
-UNLISTED = {"model": BUILT_IN / "_model.py"}  # whose cases `advise --model` plans
+UNLISTED = {"model": BUILT_IN / "lab" / "workload.py"}  # whose cases `advise --model` plans
 
 
 def files() -> dict[str, Path]:
@@ -77,8 +77,9 @@ def load_all() -> tuple[dict[str, Workload], dict[str, WorkloadError]]:
 
 
 def _module(name: str, file: Path):  # type: ignore[no-untyped-def]
-    if file.parent == BUILT_IN:
-        return importlib.import_module(f"workloads.{file.stem}")
+    if file.is_relative_to(BUILT_IN):
+        inside = file.relative_to(BUILT_IN).with_suffix("")
+        return importlib.import_module(".".join(("workloads", *inside.parts)))
     spec = importlib.util.spec_from_file_location(f"workbench_user_workload_{name}", file)
     assert spec is not None and spec.loader is not None  # noqa: S101 - it ends in .py
     module = importlib.util.module_from_spec(spec)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._torch import TorchTask, to_device
+from ._shared.torch_task import TorchTask, to_device
 
 ARRAYS = {"copy": 2, "triad": 3}
 SCALAR = 3.0

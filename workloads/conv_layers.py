@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._network import conv3x3, relative_error
-from ._torch import TorchTask, dtype_of, time_to_host, to_device
+from ._shared.network import conv3x3, relative_error
+from ._shared.torch_task import TorchTask, dtype_of, time_to_host, to_device
 
 if TYPE_CHECKING:
     import numpy as np

@@ -24,9 +24,9 @@ from workbench.contract import (
     WorkloadError,
 )
 
-from . import _pictures
-from ._network import cross_entropy, forward, untrained_convnet
-from ._torch import TorchTask, module, to_device
+from ._shared import pictures
+from ._shared.network import cross_entropy, forward, untrained_convnet
+from ._shared.torch_task import TorchTask, module, to_device
 
 MADE_UP = "generated"
 PHOTOGRAPHS = 48  # made up; every epoch cuts them anew
@@ -52,7 +52,7 @@ class DataLoading(Workload):
         Parameter("image", 224, "side of the pictures it trains on", 16, 1024, unit="px"),
         Parameter("batches", 32, "batches of an epoch", minimum=1, maximum=100_000),
         Parameter("images", MADE_UP, f"{MADE_UP}, or a folder of your own pictures"),
-        Parameter("format", "jpeg", "of the generated ones", choices=tuple(_pictures.ENCODERS)),
+        Parameter("format", "jpeg", "of the generated ones", choices=tuple(pictures.ENCODERS)),
         Parameter("loaders", 2, "processes that decode; 0: none", 0, MOST_LOADERS, tuning=True),
         Parameter("prefetch", 2, "batches ahead, each loader", 1, 16, tuning=True),
         Parameter("pinned", "no", "page-locked batches", choices=("no", "yes"), tuning=True),
@@ -97,11 +97,11 @@ class DataLoading(Workload):
             )
         _require_shared_memory(case)
         name = str(case.params["images"])
-        sources: Sequence[_pictures.Source]
+        sources: Sequence[pictures.Source]
         if name == MADE_UP:
-            sources = _pictures.encoded(PHOTOGRAPHS, str(case.params["format"]), setup.seed)
+            sources = pictures.encoded(PHOTOGRAPHS, str(case.params["format"]), setup.seed)
         else:
-            sources = _pictures.in_folder(name, setup.seed)
+            sources = pictures.in_folder(name, setup.seed)
         return Feeding(case, setup, sources)
 
 
@@ -140,17 +140,17 @@ class Feeding(TorchTask):
 
     waits = True  # for the loaders
 
-    def __init__(self, case: Case, setup: Setup, sources: Sequence[_pictures.Source]) -> None:
+    def __init__(self, case: Case, setup: Setup, sources: Sequence[pictures.Source]) -> None:
         import torch
 
         super().__init__(case)
         with setup.phase("build"):
             self.layers = untrained_convnet(setup.seed, CONVOLUTIONS)
             network = module(self.layers).to(memory_format=torch.channels_last)
-            scales = [torch.tensor(of).reshape(3, 1, 1) * 255 for of in _pictures.SCALES]
+            scales = [torch.tensor(of).reshape(3, 1, 1) * 255 for of in pictures.SCALES]
         self.network, self.mean, self.std = to_device(setup, case, network, *scales)
         self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
-        self.pictures = _pictures.Cuttings(sources, int(case.params["image"]), setup.seed)
+        self.pictures = pictures.Cuttings(sources, int(case.params["image"]), setup.seed)
         self.epoch = Epoch(case.batch or 1, int(case.params["batches"]))
         self.latest: Any = None
         self.marks: list[list[Any]] = []  # of each epoch since `activate`
@@ -208,7 +208,7 @@ class Feeding(TorchTask):
 
     def _received(self, found: Any) -> tuple[Any, Any]:
         if isinstance(found, str):
-            raise _pictures.bad_input(found)
+            raise pictures.bad_input(found)
         return found[0], found[1]
 
     def _train(self, pixels: Any, labels: Any) -> None:
@@ -254,13 +254,13 @@ class Feeding(TorchTask):
         samples = range(len(pixels))
         exact = np.stack([self.pictures.reference(sample) for sample in samples])
         due = [self.pictures.label(sample) for sample in samples]
-        inputs = _pictures.normalise(pixels.numpy())
+        inputs = pictures.normalise(pixels.numpy())
         expected = cross_entropy(forward(self.layers, inputs), np.array(due))
         error = max(
             float(np.abs(pixels.numpy() - exact).max()) / 255,
             abs(loss / expected - 1),
         )
-        limit = _pictures.EIGHT_BIT_LIMIT
+        limit = pictures.EIGHT_BIT_LIMIT
         reference = f"float64 resize and loss (NumPy) of {len(pixels)} pictures; 1 is white"
         return Accuracy("relative_error", error, reference, limit, error <= limit)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
 
-from . import _digits
-from ._network import Dense, Layer, mlp, mlp_multiplications
-from ._torch import TorchTask, module, to_device
-from ._training import ShuffledBatches, require_batch
+from ._shared import digits
+from ._shared.network import Dense, Layer, mlp, mlp_multiplications
+from ._shared.torch_task import TorchTask, module, to_device
+from ._shared.training import ShuffledBatches, require_batch
 
 SIDE = 28
 SIZES = (SIDE * SIDE, 128, 10)
@@ -47,7 +47,7 @@ class Digits(Workload):
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        require_batch(case, _digits.TRAINING, "training digits")
+        require_batch(case, digits.TRAINING, "training digits")
         return EndlessTraining(case, setup)
 
 
@@ -66,8 +66,8 @@ class DigitTraining(TorchTask):
         self.batch, self.seed = case.batch or 1, setup.seed
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
-            images, labels = _digits.load()
-            pictures = _digits.resample(images, SIDE).reshape(len(images), -1)
+            images, labels = digits.load()
+            pictures = digits.resample(images, SIDE).reshape(len(images), -1)
             on_host = torch.from_numpy(pictures), torch.from_numpy(labels)
         self.pictures, self.labels = to_device(setup, case, *on_host)
         self.latest: Any = None
@@ -80,7 +80,7 @@ class DigitTraining(TorchTask):
 
         self.network = module(self.layers).to(self.device)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
-        self.batches = ShuffledBatches(_digits.TRAINING, self.batch, self.seed, self.device)
+        self.batches = ShuffledBatches(digits.TRAINING, self.batch, self.seed, self.device)
 
     def train(self) -> None:
         """One optimiser step on the next batch."""
@@ -99,8 +99,8 @@ class DigitTraining(TorchTask):
         import torch
 
         with torch.inference_mode():
-            answers = self.network(self.pictures[_digits.TRAINING :]).argmax(dim=1)
-        return int((answers == self.labels[_digits.TRAINING :]).sum().item()) / len(answers)
+            answers = self.network(self.pictures[digits.TRAINING :]).argmax(dim=1)
+        return int((answers == self.labels[digits.TRAINING :]).sum().item()) / len(answers)
 
     def trained(self) -> list[Layer]:
         """The network as it is now, on the host."""
@@ -124,12 +124,12 @@ class EndlessTraining(DigitTraining):
         """Train for twenty epochs in batches of 64, whatever is timed; then start afresh."""
         timed, self.batch = self.batch, CHECKED_BATCH
         self.start()
-        for _ in range(EPOCHS * (_digits.TRAINING // CHECKED_BATCH)):
+        for _ in range(EPOCHS * (digits.TRAINING // CHECKED_BATCH)):
             self.train()
         accuracy = self.test_accuracy()
         self.batch = timed
         self.start()
-        reference = f"{len(self.labels) - _digits.TRAINING} unseen digits after {EPOCHS} epochs"
+        reference = f"{len(self.labels) - digits.TRAINING} unseen digits after {EPOCHS} epochs"
         passed = accuracy >= ACCURACY_FLOOR
         return Accuracy("test_accuracy", accuracy, reference, ACCURACY_FLOOR, passed)
 

@@ -16,9 +16,9 @@ from workbench.contract import (
     WorkloadError,
 )
 
-from . import _digits
-from ._network import forward
-from ._training import require_batch
+from ._shared import digits
+from ._shared.network import forward
+from ._shared.training import require_batch
 from .digits import DigitTraining, memory_bytes
 
 MOST_EPOCHS = 100
@@ -45,7 +45,7 @@ class DigitsToAccuracy(Workload):
         return Work(flops=None, bytes_moved=None, items=1, item="runs", memory_bytes=memory)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        require_batch(case, _digits.TRAINING, "training digits")
+        require_batch(case, digits.TRAINING, "training digits")
         return TrainingToAccuracy(case, setup)
 
 
@@ -62,7 +62,7 @@ class TrainingToAccuracy(DigitTraining):
     def step(self) -> None:
         self.start()
         for _ in range(MOST_EPOCHS):
-            for _ in range(_digits.TRAINING // self.batch):
+            for _ in range(digits.TRAINING // self.batch):
                 self.train()
             self.reached = self.test_accuracy()
             if self.reached >= self.target:
@@ -77,8 +77,8 @@ class TrainingToAccuracy(DigitTraining):
     def check(self) -> Accuracy:
         """Train once, and let NumPy try the trained weights in float64."""
         self.step()
-        answers = forward(self.trained(), self.pictures[_digits.TRAINING :].cpu().numpy())
-        labels = self.labels[_digits.TRAINING :].cpu().numpy()
+        answers = forward(self.trained(), self.pictures[digits.TRAINING :].cpu().numpy())
+        labels = self.labels[digits.TRAINING :].cpu().numpy()
         accuracy = float((answers.argmax(axis=1) == labels).mean())
         reference = f"{len(labels)} unseen digits, NumPy float64 with the trained weights"
         passed = accuracy >= self.target

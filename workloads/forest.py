@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._forest import FEATURES, Forest, check, ensemble, grow, nodes_on_paths
-from ._session import open_session
-from ._torch import TorchTask, time_to_host, to_device
+from ._shared.forest import FEATURES, Forest, check, ensemble, grow, nodes_on_paths
+from ._shared.session import open_session
+from ._shared.torch_task import TorchTask, time_to_host, to_device
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from workbench.contract import Case, Parameter
 
-from ._product import Product, Shape
+from ._shared.product import Product, Shape
 from .matmul import VARIANTS
 
 

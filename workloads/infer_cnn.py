@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
-from . import _digits, _inference
-from ._network import CONVOLUTIONS, convnet_multiplications, trained_convnet
+from ._shared import digits as _digits
+from ._shared import inference
+from ._shared.network import CONVOLUTIONS, convnet_multiplications, trained_convnet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +35,7 @@ class InferCnn(Workload):
     quick: ClassVar = {"image": 32}
     latency = True
     convolves = True
-    variants = _inference.VARIANTS
+    variants = inference.VARIANTS
 
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])
@@ -65,8 +66,8 @@ class InferCnn(Workload):
 
         inputs = list(pictures(digits[_digits.TRAINING :], input_count(image)))
         calibration = pictures(digits[: _digits.TRAINING], CALIBRATION_INPUTS)
-        network = _inference.Sequential(trained_convnet())
-        return _inference.prepare(case, setup, network, inputs, calibration)
+        network = inference.Sequential(trained_convnet())
+        return inference.prepare(case, setup, network, inputs, calibration)
 
 
 def input_count(image: int) -> int:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from . import _encoder, _inference
-from ._encoder import HEADS, HIDDEN, WIDTH
+from ._shared import encoder, inference
+from ._shared.encoder import HEADS, HIDDEN, WIDTH
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,17 +34,17 @@ class InferEncoder(Workload):
     default_batch = 1
     quick: ClassVar = {"tokens": 32}
     latency = True
-    variants = (*_inference.VARIANTS, Variant("cpu", "torch", "bf16"))
+    variants = (*inference.VARIANTS, Variant("cpu", "torch", "bf16"))
 
     def work(self, case: Case) -> Work:
         batch, tokens = case.batch or 1, int(case.params["tokens"])
-        weights = _encoder.parameters()
+        weights = encoder.parameters()
         size = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}[case.precision]
         embeddings = batch * tokens * WIDTH
         # Inputs in all, what one block holds at once, and its scores, which ONNX Runtime stores.
         held = INPUTS * embeddings + 2 * batch * tokens * HIDDEN + 2 * batch * HEADS * tokens**2
         return Work(
-            flops=2.0 * batch * _encoder.multiplications(tokens),
+            flops=2.0 * batch * encoder.multiplications(tokens),
             bytes_moved=float(size * weights + 4 * embeddings),
             items=batch,
             item="sequences",
@@ -68,9 +68,9 @@ class InferEncoder(Workload):
 
         inputs = [draw() for _ in range(INPUTS)]
         calibration = (draw() for _ in range(CALIBRATION_INPUTS))
-        network = _encoder.untrained(setup.seed)
+        network = encoder.untrained(setup.seed)
         checked = max(2, CHECKED_TOKENS // tokens)
-        return _inference.prepare(case, setup, network, inputs, calibration, checked)
+        return inference.prepare(case, setup, network, inputs, calibration, checked)
 
     def miniature(self, case: Case) -> Case | None:
         if case.precision != "bf16" or int(case.params["tokens"]) <= MINIATURE_TOKENS:

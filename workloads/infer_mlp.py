@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
-from . import _inference
-from ._network import CLASSES, mlp, mlp_multiplications
+from ._shared import inference
+from ._shared.network import CLASSES, mlp, mlp_multiplications
 
 FEATURES = 784
 INPUTS = 8
@@ -23,7 +23,7 @@ class InferMlp(Workload):
     parameters = (Parameter("width", 1024, "units of each hidden layer", 8, 16_384),)
     default_batch = 16
     quick: ClassVar = {"width": 512}
-    variants = _inference.VARIANTS
+    variants = inference.VARIANTS
 
     def work(self, case: Case) -> Work:
         batch, sizes = case.batch or 1, self._sizes(case)
@@ -47,8 +47,8 @@ class InferMlp(Workload):
             [rng.standard_normal(shape, dtype=np.float32) for _ in range(count)]
             for count in (INPUTS, CALIBRATION_INPUTS)
         )
-        network = _inference.Sequential(mlp(self._sizes(case), setup.seed))
-        return _inference.prepare(case, setup, network, inputs, calibration)
+        network = inference.Sequential(mlp(self._sizes(case), setup.seed))
+        return inference.prepare(case, setup, network, inputs, calibration)
 
     @staticmethod
     def _sizes(case: Case) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._torch import TorchTask
+from ._shared.torch_task import TorchTask
 
 
 class Launch(Workload):

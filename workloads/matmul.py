@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from workbench.contract import Case, Parameter, Variant
 
-from ._product import Product, Shape
+from ._shared.product import Product, Shape
 
 VARIANTS: tuple[Variant, ...] = (
     Variant("cpu", "numpy", "fp32"),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
 
-from ._product import NumpyProduct, Probe, TorchProduct
+from ._shared.product import NumpyProduct, Probe, TorchProduct
 from .matmul import Matmul
 
 OVERFLOW = 2  # times the last-level cache: what all sets of operands together take

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, WorkloadError
 
-from ._nodes import Node, bound, farthest, nodes, pages_by_node, usable
+from ._shared.nodes import Node, bound, farthest, nodes, pages_by_node, usable
 from .bandwidth import ARRAYS, BYTES, SCALAR, Bandwidth, elements_of
 
 if TYPE_CHECKING:

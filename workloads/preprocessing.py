@@ -20,10 +20,10 @@ from workbench.contract import (
     WorkloadError,
 )
 
-from . import _pictures
-from ._onnx import IR_VERSION
-from ._session import open_session
-from ._torch import TorchTask, to_device
+from ._shared import pictures
+from ._shared.onnx_model import IR_VERSION
+from ._shared.session import open_session
+from ._shared.torch_task import TorchTask, to_device
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,7 +90,7 @@ class Preprocessing(Workload):
         shape = (BATCHES, case.batch or 1, height, width, 3)
         photos = np.empty(shape, np.uint8)
         for batch in photos:
-            batch[0] = _pictures.photograph(rng, width, height)
+            batch[0] = pictures.photograph(rng, width, height)
             for place in range(1, len(batch)):  # the others are cheap: their content costs no time
                 batch[place] = np.roll(batch[place - 1], int(rng.integers(1, width)), axis=1)
         if case.backend == "numpy":
@@ -117,11 +117,11 @@ class ResizeTask(Task):
         image = int(self.case.params["image"])
         error = 0.0
         for which, place in ((0, 0), (BATCHES - 1, -1)):
-            exact = _pictures.resample(self.photos[which][place], image, image)[None]
-            difference = self.inputs(which)[place] - _pictures.normalise(exact)[0]
-            levels = np.abs(difference) * np.reshape(_pictures.STD, (3, 1, 1))
+            exact = pictures.resample(self.photos[which][place], image, image)[None]
+            difference = self.inputs(which)[place] - pictures.normalise(exact)[0]
+            levels = np.abs(difference) * np.reshape(pictures.STD, (3, 1, 1))
             error = max(error, float(levels.max()))
-        limit = _pictures.EIGHT_BIT_LIMIT if self.case.mode in EIGHT_BIT else FLOAT_LIMIT
+        limit = pictures.EIGHT_BIT_LIMIT if self.case.mode in EIGHT_BIT else FLOAT_LIMIT
         reference = "float64 resize (NumPy) of 2 photographs; 1 is white"
         return Accuracy("relative_error", error, reference, limit, error <= limit)
 
@@ -136,7 +136,7 @@ class PillowResize(ResizeTask):
         self.feeds = cycle(self.photos)
         image = int(case.params["image"])
         self.made = np.full((len(photos[0]), 3, image, image), np.nan, np.float32)
-        mean, std = (np.array(of, np.float32) for of in _pictures.SCALES)
+        mean, std = (np.array(of, np.float32) for of in pictures.SCALES)
         self.factor, self.shift = 1 / (255 * std), -mean / std
         self.threads = ThreadPoolExecutor(case.threads or 1)
 
@@ -194,7 +194,7 @@ def resize_graph(shape: Sequence[int], image: int) -> bytes:
     import onnx
     from onnx import helper, numpy_helper
 
-    mean, std = (np.array(of, np.float32).reshape(3, 1, 1) for of in _pictures.SCALES)
+    mean, std = (np.array(of, np.float32).reshape(3, 1, 1) for of in pictures.SCALES)
     constants = {
         "sizes": np.array([shape[0], 3, image, image]),
         "factor": 1 / (255 * std),
@@ -239,7 +239,7 @@ class TorchResize(TorchTask, ResizeTask):
             raise WorkloadError("torch resizes bytes on a CPU only", hint="leave out the mode")
         self.photos = list(photos)
         self.sources = [torch.from_numpy(batch) for batch in self.photos]
-        scales = [torch.tensor(of).reshape(3, 1, 1) * 255 for of in _pictures.SCALES]
+        scales = [torch.tensor(of).reshape(3, 1, 1) * 255 for of in pictures.SCALES]
         self.mean, self.std = to_device(setup, case, *scales)
         if case.mode == "resident":
             self.sources = to_device(setup, case, *self.sources)

@@ -29,10 +29,11 @@ from workbench.contract import (
 )
 from workbench.worker.ranks import launch_of
 
-from . import _mlp, _ranks
-from ._network import mlp, mlp_multiplications
-from ._replica import CHECKED, CLASSES, Replica, judge, sizes_of, world_of
-from ._torch import device_of
+from ._ranks import session as _ranks
+from ._ranks.replica import CHECKED, CLASSES, Replica, judge, sizes_of, world_of
+from ._shared import mlp_reference
+from ._shared.network import mlp, mlp_multiplications
+from ._shared.torch_task import device_of
 
 DEFAULT_BATCH = 960  # divides among 2, 3, 4, 5, 6, 8 ... 64 ranks
 MOST_CPU_RANKS = 8  # proposed; each is a process with a torch of its own
@@ -222,7 +223,7 @@ class DataParallel(Task):
 
         layers = mlp(sizes_of(self.case), self.seed)
         batch = self.case.batch or 1
-        data, labels = _mlp.samples(batch, sizes_of(self.case)[0], CLASSES, self.seed)
+        data, labels = mlp_reference.samples(batch, sizes_of(self.case)[0], CLASSES, self.seed)
         share = batch // self.world
         samples = min(share, max(1, CHECKED // self.world))
         rows = (np.arange(self.world)[:, None] * share + np.arange(samples)).ravel()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._torch import TorchTask, to_device
+from ._shared.torch_task import TorchTask, to_device
 
 HALVINGS = 30  # of each root: from a bracket of 2 to one of 2e-9
 BRACKET = (0.0, 2.0)  # holds every root, since 0 < target < 3

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
 
-from . import _digits
-from ._network import (
+from ._shared import digits
+from ._shared.network import (
     CONVOLUTIONS,
     convnet_multiplications,
     cross_entropy,
     forward,
     untrained_convnet,
 )
-from ._torch import module
-from ._training import IGNORED, VARIANTS, TrainingTask, compare, exact_gradient
+from ._shared.torch_task import module
+from ._shared.training import IGNORED, VARIANTS, TrainingTask, compare, exact_gradient
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +79,8 @@ class Pictures:
     """
 
     def __init__(self, batch: int, image: int, seed: int) -> None:
-        images, labels = _digits.load()
-        self.images, self.labels = images[: _digits.TRAINING], labels[: _digits.TRAINING]
+        images, labels = digits.load()
+        self.images, self.labels = images[: digits.TRAINING], labels[: digits.TRAINING]
         self.batch, self.image, self.seed = batch, image, seed
 
     def __getitem__(self, index: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -88,7 +88,7 @@ class Pictures:
 
         rng = np.random.default_rng((self.seed, index))
         chosen = rng.integers(0, len(self.images), self.batch)
-        return _digits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
+        return digits.photographs(self.images[chosen], self.image, rng), self.labels[chosen]
 
 
 class ConvNetTraining(TrainingTask):

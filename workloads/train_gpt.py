@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
 
-from ._torch import to_device
-from ._training import (
+from ._shared.torch_task import to_device
+from ._shared.training import (
     IGNORED,
     VARIANTS,
     ShuffledBatches,

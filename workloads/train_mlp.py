@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from . import _mlp
-from ._network import mlp, mlp_multiplications
-from ._torch import TorchTask, module
+from ._shared import mlp_reference
+from ._shared.network import mlp, mlp_multiplications
+from ._shared.torch_task import TorchTask, module
 
 SIZES = (100, 50, 10)
 LEARNING_RATE = 0.01
@@ -61,7 +61,7 @@ class MlpRun(TorchTask):
         self.steps = int(case.params["steps"])
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
-            data, labels = _mlp.samples(
+            data, labels = mlp_reference.samples(
                 int(case.params["samples"]), SIZES[0], SIZES[-1], setup.seed
             )
             self.data, self.labels = torch.from_numpy(data), torch.from_numpy(labels)
@@ -91,14 +91,14 @@ class MlpRun(TorchTask):
     def check(self) -> Accuracy:
         steps = min(CHECKED_STEPS, self.steps)
         losses = [float(loss.item()) for loss in self._train(steps)]
-        expected = _mlp.reference_losses(
+        expected = mlp_reference.reference_losses(
             self.layers,
             self.data.numpy(),
             self.labels.numpy(),
             lambda _, value, gradient: value - LEARNING_RATE * gradient,
             steps,
         )
-        error = _mlp.largest_deviation(losses, list(expected))
+        error = mlp_reference.largest_deviation(losses, list(expected))
         reference = f"NumPy float64 training, losses of the first {steps} steps"
         return Accuracy("relative_error", error, reference, LIMIT, error <= LIMIT)
 

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from . import _mlp
-from ._network import mlp, mlp_multiplications
-from ._torch import TorchTask, compiled, module, to_device
-from ._training import IGNORED
+from ._shared import mlp_reference
+from ._shared.network import mlp, mlp_multiplications
+from ._shared.torch_task import TorchTask, compiled, module, to_device
+from ._shared.training import IGNORED
 
 SIZES = (1000, 512, 256, 2)
 LEARNING_RATE = 0.001
@@ -70,7 +70,7 @@ class DeepMlpTraining(TorchTask):
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
             samples = int(case.params["samples"])
-            data, labels = _mlp.samples(samples, SIZES[0], SIZES[-1], setup.seed)
+            data, labels = mlp_reference.samples(samples, SIZES[0], SIZES[-1], setup.seed)
             on_host = torch.from_numpy(data), torch.from_numpy(labels)
         self.data, self.labels = to_device(setup, case, *on_host)
         self.latest: Any = None
@@ -122,8 +122,10 @@ class DeepMlpTraining(TorchTask):
         losses = [float(self._epoch(self.data, counted).item()) for _ in range(CHECKED_STEPS)]
         self._start()
         data, labels = (x[:CHECKED_SAMPLES].cpu().numpy() for x in (self.data, self.labels))
-        expected = _mlp.reference_losses(self.layers, data, labels, ReferenceAdam(), CHECKED_STEPS)
-        error = _mlp.largest_deviation(losses, list(expected))
+        expected = mlp_reference.reference_losses(
+            self.layers, data, labels, ReferenceAdam(), CHECKED_STEPS
+        )
+        error = mlp_reference.largest_deviation(losses, list(expected))
         reference = f"NumPy float64 training, losses of the first {CHECKED_STEPS} steps"
         return Accuracy("relative_error", error, reference, LIMIT, error <= LIMIT)
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload, WorkloadError
 
-from . import _digits
-from ._network import CLASSES, he
-from ._torch import to_device
-from ._training import (
+from ._shared import digits
+from ._shared.network import CLASSES, he
+from ._shared.torch_task import to_device
+from ._shared.training import (
     VARIANTS,
     ShuffledBatches,
     TrainingTask,
@@ -95,10 +95,10 @@ class ResnetTraining(TrainingTask):
         super().__init__(case)
         self.blocks, self.seed = int(case.params["blocks"]), setup.seed
         with setup.phase("build"):
-            images, labels = _digits.load()
-            chosen = np.arange(POOL) % _digits.TRAINING
+            images, labels = digits.load()
+            chosen = np.arange(POOL) % digits.TRAINING
             rng = np.random.default_rng(setup.seed)
-            self.pictures = torch.from_numpy(_digits.photographs(images[chosen], SIDE, rng))
+            self.pictures = torch.from_numpy(digits.photographs(images[chosen], SIDE, rng))
             self.labels = torch.from_numpy(labels[chosen])
             network = resnet(self.blocks, self.seed)
         self.pictures, self.labels = to_device(setup, case, self.pictures, self.labels)

@@ -19,8 +19,8 @@ from workbench.contract import (
     is_cuda,
 )
 
-from ._product import LIMITS, Probe, draw
-from ._torch import TorchTask, to_device
+from ._shared.product import LIMITS, Probe, draw
+from ._shared.torch_task import TorchTask, to_device
 from .bandwidth import BYTES, elements_of, random_array
 
 WAYS = {  # from where to where

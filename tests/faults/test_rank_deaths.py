@@ -27,7 +27,7 @@ def test_a_rank_killed_while_it_is_measured(live_engine) -> None:
     engine = live_engine(*RUN, "--device", "cpu")
     engine.until(ev.BlockMeasured)
     family = engine.family()
-    ranks = [p for p in family if "workloads._rank" in p.cmdline()]
+    ranks = [p for p in family if "workloads._ranks.rank" in p.cmdline()]
     assert len(ranks) == 2
     ranks[0].kill()
     finished = ended(engine)

@@ -10,8 +10,9 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workloads import _forest, sequential
-from workloads._forest import grow
+from workloads import sequential
+from workloads._shared import forest as _forest
+from workloads._shared.forest import grow
 
 FOREST, SEQUENTIAL = catalog.load("forest"), catalog.load("sequential")
 BACKENDS = ["numpy", "onnxruntime", "torch"]

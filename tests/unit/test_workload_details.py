@@ -11,8 +11,9 @@ from support import go_on, stop
 
 from workbench import assets
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workloads import _digits, _mlp, _network, _onnx
-from workloads._forest import grow
+from workloads._shared import digits as _digits
+from workloads._shared import mlp_reference, network, onnx_model
+from workloads._shared.forest import grow
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS
 from workloads.infer_cnn import WORKLOAD as INFER_CNN
@@ -49,14 +50,14 @@ def test_int8_of_the_trained_net_stays_within_two_percent(method: str, image: in
 def test_a_quantised_layer_is_really_there() -> None:
     import onnx
 
-    layers = _network.mlp((8, 16, 4), seed=0)
-    model = _onnx.graph(layers, (1, 8))
+    layers = network.mlp((8, 16, 4), seed=0)
+    model = onnx_model.graph(layers, (1, 8))
     inputs = [np.random.default_rng(0).standard_normal((1, 8), dtype=np.float32)]
     operators = {
         method: [
             node.op_type
             for node in onnx.load_model_from_string(
-                _onnx.quantise(model, method, inputs)
+                onnx_model.quantise(model, method, inputs)
             ).graph.node
         ]
         for method in ("dynamic", "static")
@@ -67,9 +68,9 @@ def test_a_quantised_layer_is_really_there() -> None:
 
 
 def test_a_model_that_quantisation_skipped_is_refused() -> None:
-    model = _onnx.graph(_network.mlp((8, 16, 4), seed=0), (1, 8))
+    model = onnx_model.graph(network.mlp((8, 16, 4), seed=0), (1, 8))
     with pytest.raises(WorkloadError) as caught:
-        _onnx._require_quantised(model, "static")
+        onnx_model._require_quantised(model, "static")
     assert caught.value.code == "not_quantised"
 
 
@@ -134,7 +135,7 @@ def test_the_check_leaves_the_training_at_its_start() -> None:
     task = prepared(case)
     try:
         task.check()
-        initial = _network.untrained_convnet(0)[0]
+        initial = network.untrained_convnet(0)[0]
         assert np.array_equal(task.network[0].weight.detach().numpy(), initial.weight)
     finally:
         task.close()
@@ -196,9 +197,11 @@ def test_digits_start_again_after_their_epochs(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_reference_learns_as_gradient_descent_must() -> None:
-    data, labels = _mlp.samples(64, 6, 3, seed=1)
-    layers = _network.mlp((6, 5, 3), seed=1)
-    losses = list(_mlp.reference_losses(layers, data, labels, lambda _, v, g: v - 0.1 * g, 20))
+    data, labels = mlp_reference.samples(64, 6, 3, seed=1)
+    layers = network.mlp((6, 5, 3), seed=1)
+    losses = list(
+        mlp_reference.reference_losses(layers, data, labels, lambda _, v, g: v - 0.1 * g, 20)
+    )
     assert losses == sorted(losses, reverse=True)
 
 
@@ -217,7 +220,7 @@ def test_the_reference_convolution_agrees_with_torch() -> None:
     for stride, side in ((1, 7), (2, 7), (2, 8)):
         x, weight = rng.standard_normal((2, 3, side, side)), rng.standard_normal((4, 3, 3, 3))
         expected = torch.conv2d(*map(torch.from_numpy, (x, weight)), stride=stride, padding=1)
-        assert np.allclose(_network.conv3x3(x, weight, stride), expected.numpy())
+        assert np.allclose(network.conv3x3(x, weight, stride), expected.numpy())
 
 
 def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
@@ -300,7 +303,7 @@ def test_tf32_is_asked_for_by_one_interface_only(monkeypatch: pytest.MonkeyPatch
     """On torch 2.9 and above; before it, `allow_tf32` alone exists."""
     import torch
 
-    from workloads._torch import set_tf32
+    from workloads._shared.torch_task import set_tf32
 
     if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
         pytest.skip("an older torch")
@@ -325,7 +328,7 @@ def test_lower_precisions_differ_from_fp32_on_the_cpu_but_not_on_the_simulated_g
 def test_tensors_made_from_numpy_lie_where_torch_would_have_put_them() -> None:
     import torch
 
-    from workloads._torch import aligned
+    from workloads._shared.torch_task import aligned
 
     raw = np.zeros(64 + 4, dtype=np.float32)
     odd = raw[1:] if raw.ctypes.data % 64 == 0 else raw

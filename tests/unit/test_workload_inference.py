@@ -13,7 +13,8 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Profile, Setup, Task, WorkloadError
-from workloads import _encoder, _onnx, _torch
+from workloads._shared import encoder as _encoder
+from workloads._shared import onnx_model, torch_task
 
 TOKENS = 16
 
@@ -167,7 +168,7 @@ def test_every_dense_layer_of_the_encoder_is_quantised(method: str) -> None:
 
     shape = (1, 4, _encoder.WIDTH)
     inputs = [np.random.default_rng(0).standard_normal(shape, dtype=np.float32)]
-    model = _onnx.quantise(_encoder.untrained(0).graph(shape), method, inputs)
+    model = onnx_model.quantise(_encoder.untrained(0).graph(shape), method, inputs)
     stored = onnx.load_model_from_string(model).graph.initializer
     whole = sum(math.prod(w.dims) for w in stored if w.data_type in (onnx.TensorProto.INT8,))
     least = _encoder.parameters() - _encoder.WIDTH * 10
@@ -183,7 +184,7 @@ def test_bf16_of_the_encoder_differs_and_is_right() -> None:
 def test_weights_beyond_what_an_onnx_model_holds_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_onnx, "LARGEST_BYTES", 1000)
+    monkeypatch.setattr(onnx_model, "LARGEST_BYTES", 1000)
     with pytest.raises(WorkloadError, match="ONNX model") as caught:
         _encoder.untrained(0).graph((1, 4, _encoder.WIDTH))
     assert caught.value.hint
@@ -315,7 +316,7 @@ def test_a_gpus_operators_are_its_kernels_and_nothing_counts_twice() -> None:
 
     from torch.autograd import DeviceType
 
-    from workloads._profiling import _operators
+    from workloads._shared.profiling import _operators
 
     def row(key: str, kind: Any, device_us: float, annotation: bool = False) -> SimpleNamespace:
         return SimpleNamespace(
@@ -344,9 +345,9 @@ def test_a_gpus_operators_are_its_kernels_and_nothing_counts_twice() -> None:
 
 
 def test_a_profiler_that_saw_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workloads import _profiling
+    from workloads._shared import profiling
 
-    monkeypatch.setattr(_profiling, "_operators", lambda *_: [])
+    monkeypatch.setattr(profiling, "_operators", lambda *_: [])
     with pytest.raises(WorkloadError) as caught:
         prepared(case_of("infer_mlp", width=8)).profile(1)
     assert caught.value.code == "no_profiler"
@@ -360,4 +361,4 @@ def test_a_task_without_a_profiler_says_so() -> None:
 
 
 def test_every_torch_task_has_the_profiler() -> None:
-    assert _torch.TorchTask.profile is not Task.profile
+    assert torch_task.TorchTask.profile is not Task.profile

@@ -20,7 +20,7 @@ from workbench.planning.plan import resolve
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.pool import guardian
-from workloads import _session
+from workloads._shared import session
 from workloads.lab import samples
 
 # ----------------------------------------------------------------- catalogue
@@ -102,7 +102,7 @@ def test_inputs_are_taken_in_turn(files) -> None:
 
 
 def test_a_very_slow_form_is_checked_on_two_inputs(files, monkeypatch) -> None:
-    from workloads import _model
+    from workloads.lab import workload as _model
 
     monkeypatch.setattr(_model, "CHECKED_S", -1.0)
     assert "on 2 inputs" in prepared(files).check().reference
@@ -124,7 +124,7 @@ def test_its_profile_names_operators(files) -> None:
 
 
 def options(mode: str | None, threads: int | None = 3) -> Any:
-    return _session._options(case(mode=mode, threads=threads))
+    return session._options(case(mode=mode, threads=threads))
 
 
 def test_options_are_the_words_of_the_mode() -> None:
@@ -153,13 +153,13 @@ def test_options_are_the_words_of_the_mode() -> None:
     ],
 )
 def test_the_provider_of_a_case(mode: str | None, device: str, provider: str) -> None:
-    assert _session.provider_of(case(mode=mode, device=device)) == provider
+    assert session.provider_of(case(mode=mode, device=device)) == provider
 
 
 @pytest.mark.parametrize("mode", ["coreml", "migraphx"])
 def test_a_provider_that_is_not_there_is_not_replaced(files, mode: str) -> None:
     with pytest.raises(WorkloadError) as caught:
-        _session.open_session(files["model"], case(mode=mode), shared=True)
+        session.open_session(files["model"], case(mode=mode), shared=True)
     assert caught.value.code == "provider_fallback"
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workloads import _nodes, numa
-from workloads._nodes import Node
+from workloads import numa
+from workloads._shared import nodes
+from workloads._shared.nodes import Node
 
 NUMA = catalog.load("numa")
 HERE = sorted(os.sched_getaffinity(0))
@@ -31,7 +32,7 @@ def prepared(case: Case, seed: int = 0) -> Task:
 def machine(root: Path, *found: tuple[int, str, str, int]) -> Path:
     """A sysfs with nodes of (number, cores, distances, kB of memory)."""
     for number, cpus, distances, memory in found:
-        folder = root / _nodes.NODES / f"node{number}"
+        folder = root / nodes.NODES / f"node{number}"
         folder.mkdir(parents=True)
         (folder / "cpulist").write_text(f"{cpus}\n")
         (folder / "distance").write_text(f"{distances}\n")
@@ -41,7 +42,7 @@ def machine(root: Path, *found: tuple[int, str, str, int]) -> Path:
 
 def test_nodes_are_read_with_their_cores_and_distances(tmp_path: Path) -> None:
     machine(tmp_path, (0, "0-3,8-11", "10 21", 1000), (10, "4-7", "21 10", 1000))
-    near, far = _nodes.nodes(tmp_path)
+    near, far = nodes.nodes(tmp_path)
     assert (near.number, far.number) == (0, 10)
     assert near.cpus == {0, 1, 2, 3, 8, 9, 10, 11}
     assert near.distances == {0: 10, 10: 21}
@@ -54,25 +55,25 @@ def test_nodes_without_cores_or_memory_are_none_to_work_on(tmp_path: Path) -> No
         (1, "", "14 10 40", 1000),  # memory expansion
         (2, "2-3", "40 40 10", 0),
     )
-    assert [node.number for node in _nodes.nodes(tmp_path)] == [0]
+    assert [node.number for node in nodes.nodes(tmp_path)] == [0]
 
 
 @pytest.mark.parametrize("text", ["x", "0-", "10 y"])
 def test_a_node_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
     machine(tmp_path, (0, "0", "10", 1000))
     for name in ("cpulist", "distance"):
-        file = tmp_path / _nodes.NODES / "node0" / name
+        file = tmp_path / nodes.NODES / "node0" / name
         file.write_text(text)
-    assert _nodes.nodes(tmp_path) == []
+    assert nodes.nodes(tmp_path) == []
 
 
 def test_without_sysfs_there_are_no_nodes(tmp_path: Path) -> None:
-    assert _nodes.nodes(tmp_path) == []
+    assert nodes.nodes(tmp_path) == []
 
 
 def test_only_cores_that_are_ours_count() -> None:
     none_of_ours = Node(1, frozenset({9999}))
-    assert _nodes.usable([TWO[0], none_of_ours]) == [TWO[0]]
+    assert nodes.usable([TWO[0], none_of_ours]) == [TWO[0]]
 
 
 def test_far_is_the_node_with_the_longest_way(tmp_path: Path) -> None:
@@ -80,12 +81,12 @@ def test_far_is_the_node_with_the_longest_way(tmp_path: Path) -> None:
         tmp_path,
         *((n, str(n), d, 9) for n, d in enumerate(("10 12 32 30", "12 10 1 1", "1 1 1 1", "2 2"))),
     )
-    assert _nodes.farthest(_nodes.nodes(tmp_path)).number == 2
+    assert nodes.farthest(nodes.nodes(tmp_path)).number == 2
 
 
 def test_a_thread_comes_back_from_a_node_whatever_happens() -> None:
     before = os.sched_getaffinity(0)
-    with pytest.raises(ValueError, match="inside"), _nodes.bound(TWO[0]):
+    with pytest.raises(ValueError, match="inside"), nodes.bound(TWO[0]):
         assert os.sched_getaffinity(0) == {HERE[0]}
         raise ValueError("inside")
     assert os.sched_getaffinity(0) == before
@@ -98,10 +99,10 @@ def test_pages_are_those_of_the_mapping_that_holds_the_address(tmp_path: Path) -
         "7f0000000000 default anon=20 dirty=20 active=0 N0=2 N1=18 kernelpagesize_kB=4\n"
         "7fff00000000 default stack anon=1 N0=1\n"
     )
-    assert _nodes.pages_by_node(0x7F0000001000, maps) == {0: 2, 1: 18}
-    assert _nodes.pages_by_node(0x7FFF00000000, maps) == {0: 1}
-    assert _nodes.pages_by_node(0x10, maps) == {}
-    assert _nodes.pages_by_node(0x1000, tmp_path / "none") == {}
+    assert nodes.pages_by_node(0x7F0000001000, maps) == {0: 2, 1: 18}
+    assert nodes.pages_by_node(0x7FFF00000000, maps) == {0: 1}
+    assert nodes.pages_by_node(0x10, maps) == {}
+    assert nodes.pages_by_node(0x1000, tmp_path / "none") == {}
 
 
 # ---------------------------------------------------------------- the task

@@ -17,9 +17,9 @@ from PIL import Image
 
 from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
-from workloads import _pictures
 from workloads import data_loading as loading
 from workloads import preprocessing as resizing
+from workloads._shared import pictures as _pictures
 
 BATCHES = 3
 

@@ -9,7 +9,7 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workloads import _product
+from workloads._shared import product as _product
 
 GEMM = catalog.load("gemm")
 SHAPES = [(1, 1, 1, 1), (1, 1, 300, 200), (1, 40, 1, 30), (3, 5, 7, 9), (20, 32, 16, 64)]
@@ -159,7 +159,7 @@ def test_a_gpu_offers_a_precision_from_its_generation_on(
 ) -> None:
     import torch
 
-    from workloads._torch import device_of
+    from workloads._shared.torch_task import device_of
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

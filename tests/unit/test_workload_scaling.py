@@ -14,9 +14,9 @@ from support import go_on, stop
 
 from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
-from workloads import _ranks
-from workloads._network import mlp
-from workloads._replica import Replica, judge, sizes_of
+from workloads._ranks import session as _ranks
+from workloads._ranks.replica import Replica, judge, sizes_of
+from workloads._shared.network import mlp
 from workloads.scaling import DataParallel
 
 SCALING = catalog.load("scaling")

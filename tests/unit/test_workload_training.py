@@ -9,7 +9,8 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, ParameterValue, Setup, Task, WorkloadError
-from workloads import _digits, _network
+from workloads._shared import digits
+from workloads._shared import network as _network
 from workloads.train_gpt import SUCCESSORS, VOCABULARY, gpt, markov_chain
 from workloads.train_resnet import resnet
 
@@ -340,7 +341,7 @@ def test_the_weights_brought_back_answer_as_those_on_the_device() -> None:
 
     task = prepared(case_of("digits_to_accuracy"))
     task.step()
-    pictures = task.pictures[_digits.TRAINING :]
+    pictures = task.pictures[digits.TRAINING :]
     with torch.inference_mode():
         expected = task.network(pictures).numpy()
     assert np.allclose(_network.forward(task.trained(), pictures.numpy()), expected, atol=1e-4)

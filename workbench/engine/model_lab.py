@@ -242,7 +242,7 @@ class ModelLab:
     # ------------------------------------------------------------- the race
 
     def files(self, case: Case) -> Mapping[str, str]:
-        """What `workloads._model` needs to run `case`."""
+        """What `workloads.lab.workload` needs to run `case`."""
         return {
             "model": self._forms[form_of(case)],
             "folder": self._child.folder,

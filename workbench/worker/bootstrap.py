@@ -1,6 +1,6 @@
 """Starts a worker under any interpreter: `PYTHON bootstrap.py MODULE ARGUMENT...`.
 
-MODULE is `workbench.worker.worker`, or `workloads._rank` for a rank of a data-parallel training.
+MODULE is `workbench.worker.worker`, or `workloads._ranks.rank` for one rank of a training.
 
 Only the two packages a worker needs become importable, by path.  Putting their parent folder
 on `sys.path` would also put this installation's torch and numpy in front of the interpreter's

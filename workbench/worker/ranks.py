@@ -88,7 +88,7 @@ def follow(python: str | None, without: Iterable[str]) -> NoReturn:
     with tempfile.TemporaryFile() as log, ours:
         with theirs:
             rank = subprocess.Popen(
-                [path, str(BOOTSTRAP), "workloads._rank", str(theirs.fileno())],
+                [path, str(BOOTSTRAP), "workloads._ranks.rank", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

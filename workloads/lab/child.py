@@ -12,7 +12,7 @@ from typing import Any
 from workbench.worker.recipe import Recipe
 from workbench.worker.worker import serve
 
-from .._session import PROVIDERS
+from .._shared.session import PROVIDERS
 from . import inspection
 from .errors import clear_errors
 

@@ -8,7 +8,7 @@ from ...contract import Case
 from ...records.model import ModelFacts
 from .candidates import BASIC, BFLOAT, EXTENDED, NO_SPIN
 
-ENTRIES = {  # as `workloads._session` sets them
+ENTRIES = {  # as `workloads._shared.session` sets them
     NO_SPIN: ("session.intra_op.allow_spinning", "0"),
     BFLOAT: ("mlas.enable_gemm_fastmath_arm64_bfloat16", "1"),
 }

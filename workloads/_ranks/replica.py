@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Setup
 
-from . import _mlp
-from ._network import Layer, mlp, relative_error
-from ._torch import TorchTask, arithmetic, module, to_device
+from .._shared import mlp_reference
+from .._shared.network import Layer, mlp, relative_error
+from .._shared.torch_task import TorchTask, arithmetic, module, to_device
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ class Replica(TorchTask):
         sizes, share = sizes_of(case), (case.batch or 1) // world_of(case)
         with setup.phase("build"):
             self.layers = mlp(sizes, setup.seed)
-            data, labels = _mlp.samples(case.batch or 1, sizes[0], CLASSES, setup.seed)
+            data, labels = mlp_reference.samples(case.batch or 1, sizes[0], CLASSES, setup.seed)
             mine = slice(rank * share, (rank + 1) * share)
             on_host = torch.from_numpy(data[mine]), torch.from_numpy(labels[mine])
         self.network, self.data, self.labels = to_device(setup, case, module(self.layers), *on_host)
@@ -166,7 +166,7 @@ def judge(
         exact[parameter] = _some(gradient.ravel())
         return value
 
-    list(_mlp.reference_losses(layers, data, labels, keep, 1))
+    list(mlp_reference.reference_losses(layers, data, labels, keep, 1))
     expected = np.concatenate([exact[number] for number in sorted(exact)])
     found = np.frombuffer(base64.b64decode(trials[0]["gradient"]), np.float32)
     agree = len({trial["weights"] for trial in trials}) == 1

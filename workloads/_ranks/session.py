@@ -26,7 +26,7 @@ from workbench.contract import WorkloadError, is_cuda
 from workbench.process.exit_status import ending, tail
 from workbench.worker.ranks import BOOTSTRAP, Launch, launch_of
 
-from ._rank import JOIN_S
+from .rank import JOIN_S
 
 CAUSE_S = 2.0  # between an error that a dead rank causes and the news of its death
 GOODBYE_S = 0.5  # a worker that ends has one second
@@ -156,7 +156,7 @@ class Session:
         log = tempfile.TemporaryFile()  # noqa: SIM115 - unlinked from the start
         ours, theirs = socket.socketpair()
         number = str(theirs.fileno())
-        command = [sys.executable, str(BOOTSTRAP), "workloads._rank", number, address]
+        command = [sys.executable, str(BOOTSTRAP), "workloads._ranks.rank", number, address]
         with theirs:
             process = subprocess.Popen(
                 command,

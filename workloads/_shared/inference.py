@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
-from . import _profiling
-from ._network import Layer, forward, relative_error
-from ._onnx import graph, quantise
-from ._session import open_session
-from ._torch import TorchTask, compiled, dtype_of, module, time_to_host, to_device
+from . import profiling
+from .network import Layer, forward, relative_error
+from .onnx_model import graph, quantise
+from .session import open_session
+from .torch_task import TorchTask, compiled, dtype_of, module, time_to_host, to_device
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,7 +143,7 @@ class OnnxInference(InferenceTask):
         return self.session.run(None, {"input": batch})[0]
 
     def profile(self, steps: int) -> Profile:
-        return _profiling.by_onnxruntime(self.model, self.case, self.feeds, steps)
+        return profiling.by_onnxruntime(self.model, self.case, self.feeds, steps)
 
 
 class TorchInference(TorchTask, InferenceTask):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workbench.contract import Accuracy, Case, Setup, Task, Work, Workload, WorkloadError
 
-from ._torch import TorchTask, arithmetic, dtype_of, time_to_host, to_device
+from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
 
 if TYPE_CHECKING:
     import numpy as np

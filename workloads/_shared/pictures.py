@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
-from ._network import CLASSES
+from .network import CLASSES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._network import Dense, Layer, cross_entropy
+from .network import Dense, Layer, cross_entropy
 
 if TYPE_CHECKING:
     import numpy as np

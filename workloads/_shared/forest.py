@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from workbench.contract import Accuracy, WorkloadError
 
-from ._network import relative_error
-from ._onnx import IR_VERSION, OPSET
+from .network import relative_error
+from .onnx_model import IR_VERSION, OPSET
 
 if TYPE_CHECKING:
     import numpy as np

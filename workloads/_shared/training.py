@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Setup, Variant, WorkloadError
 
-from ._network import relative_error
-from ._torch import TorchTask, arithmetic, compiled, to_device
+from .network import relative_error
+from .torch_task import TorchTask, arithmetic, compiled, to_device
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant, Work, Workload
 
-from . import _profiling
-from ._session import open_session
-from .lab import agreement, samples
+from .._shared import profiling
+from .._shared.session import open_session
+from . import agreement, samples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +77,7 @@ class ModelTask(Task):
         return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs))
 
     def profile(self, steps: int) -> Profile:
-        return _profiling.by_onnxruntime(self.file, self.case, self.feeds, steps, shared=True)
+        return profiling.by_onnxruntime(self.file, self.case, self.feeds, steps, shared=True)
 
 
 WORKLOAD = Model()

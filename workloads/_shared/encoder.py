@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._network import CLASSES
-from ._onnx import GraphBuilder
+from .network import CLASSES
+from .onnx_model import GraphBuilder
 
 if TYPE_CHECKING:
     import numpy as np

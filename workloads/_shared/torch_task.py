@@ -17,8 +17,8 @@ from workbench.contract import (
     is_simulated,
 )
 
-from . import _profiling
-from ._network import Conv, Layer, Pool
+from . import profiling
+from .network import Conv, Layer, Pool
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # cases of one worker
@@ -111,7 +111,7 @@ class TorchTask(Task):
         synchronize(self.device)
 
     def profile(self, steps: int) -> Profile:
-        return _profiling.by_torch(self, steps)
+        return profiling.by_torch(self, steps)
 
     def device_timer(self) -> DeviceTimer | None:
         return CudaTimer(self.device) if self.device.type == "cuda" else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
-from ._network import Conv, Layer, Pool
+from .network import Conv, Layer, Pool
 
 if TYPE_CHECKING:
     import numpy as np

@@ -57,7 +57,7 @@ class Follower:
         """This rank's part in a case, ready to step; seconds of its phases, None if it has none."""
         import torch.distributed as dist
 
-        from ._replica import Replica
+        from .replica import Replica
 
         # Ranks without a part take part in this: a group is made by all together.
         group = dist.new_group(range(world), timeout=PATIENCE)

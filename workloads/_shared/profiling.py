@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Case, Operator, Profile, WorkloadError
 
-from ._session import CPU, open_session, provider_of
+from .session import CPU, open_session, provider_of
 
 if TYPE_CHECKING:
-    from ._torch import TorchTask
+    from .torch_task import TorchTask
 
 LONGEST = 20  # operators
 NODE_MARK = "_kernel_time"  # how ONNX Runtime names what a node's kernel took

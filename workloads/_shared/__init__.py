@@ -1,0 +1,1 @@
+"""What several workloads have in common; no file here is a workload."""
