@@ -89,6 +89,10 @@ class Case:
         return kind_of(self.device)
 
     @property
+    def is_compiled(self) -> bool:
+        return "compile" in (self.mode or "").split("+")
+
+    @property
     def process(self) -> tuple[str, str, int | None]:
         """What cases that share a worker process have in common: its device, its backend, and of
         NumPy the threads, which its BLAS reads once, when imported."""
@@ -384,3 +388,6 @@ class Workload(ABC):
 def decode_case(fields: Mapping[str, Any]) -> Case:
     """A case from its JSON object."""
     return Case(**fields)
+
+
+REDUCED = ("bf16", "fp16", "int8")

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from workbench.report.report import Row
+from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.details import answer_lines

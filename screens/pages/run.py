@@ -11,7 +11,7 @@ from textual.content import Content
 
 from workbench.records.document import Sweep
 from workbench.report.candidate import Contender
-from workbench.report.report import Row
+from workbench.report.row import Row
 
 from ..state.derived import row_title
 from ..state.session import Session

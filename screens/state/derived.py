@@ -13,7 +13,8 @@ from workbench.records.machine import Machine
 from workbench.records.verdict import Verdict
 from workbench.report import sweeps
 from workbench.report.candidate import Contender
-from workbench.report.report import Report, Row
+from workbench.report.report import Report
+from workbench.report.row import Row
 from workbench.stats import ratios
 from workbench.stats.samples import MIN_PAIRS
 from workbench.text import units

@@ -7,7 +7,8 @@ from textual.content import Content
 from workbench.advisor import break_even, costs, crossover, whatif
 from workbench.records.verdict import Verdict
 from workbench.report import sweeps
-from workbench.report.report import Report, Row
+from workbench.report.report import Report
+from workbench.report.row import Row
 
 from ..widgets.drawn import Fact, fact, facts_lines
 from ..widgets.table import Column, Line, table_lines

@@ -9,7 +9,8 @@ from workbench.contract import OutputAccuracy
 from workbench.records.document import BatchAttempt, LargestBatch, Measurement, Telemetry, Trace
 from workbench.records.verdict import EqualPrecision, Verdict
 from workbench.report.candidate import Contender
-from workbench.report.report import Report, Row
+from workbench.report.report import Report
+from workbench.report.row import Row
 from workbench.text import units
 
 from ..state.derived import Figures, choice_word, row_title

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 
 from workbench.report.candidate import Contender
-from workbench.report.report import Row
+from workbench.report.row import Row
 from workbench.text import units
 
 from ..state.derived import Figures

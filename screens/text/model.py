@@ -35,7 +35,8 @@ from workbench.export.model import (
 from workbench.records.model import Explanation, ModelFacts
 from workbench.records.verdict import Verdict
 from workbench.report.candidate import Contender
-from workbench.report.report import Report, Row
+from workbench.report.report import Report
+from workbench.report.row import Row
 from workbench.stats.samples import median
 from workbench.text import units
 

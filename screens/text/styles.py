@@ -8,7 +8,7 @@ from workbench.contract import Case
 from workbench.records.document import LargestBatch
 from workbench.records.verdict import Verdict
 from workbench.report.candidate import Contender
-from workbench.report.report import Row
+from workbench.report.row import Row
 from workbench.text import units
 
 from ..state.derived import Figures, choice_word

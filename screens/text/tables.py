@@ -10,7 +10,7 @@ from textual.content import Content
 from workbench.records.document import SetupTimes
 from workbench.records.verdict import Verdict
 from workbench.report.candidate import Contender
-from workbench.report.report import Row
+from workbench.report.row import Row
 from workbench.text import units
 
 from ..state.derived import Figures, choice_word, row_title

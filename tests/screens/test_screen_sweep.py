@@ -10,7 +10,8 @@ from stage import held, press, replayed, settle, text
 
 from screens.state.derived import Figures
 from screens.text.curve import curve_lines, curve_marks
-from workbench.report.report import Report, Row
+from workbench.report.report import Report
+from workbench.report.row import Row
 
 SIZE = (80, 24)
 

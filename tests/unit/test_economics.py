@@ -17,13 +17,13 @@ from workbench.advisor.verdict import decide
 from workbench.export.advice import advice_text
 from workbench.planning import admission, scenarios
 from workbench.planning.plan import fill_cases, planned, resolve
-from workbench.planning.prices import LEAST, MOST, given_prices, price_of, unused_prices
+from workbench.planning.prices import LEAST, MOST, given_prices, unused_prices
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
-from workbench.report.candidate import ENERGY
+from workbench.report.candidate import ENERGY, price_of
 from workbench.report.replay import events_of
 from workbench.report.report import Report
 from workbench.stats.objectives import block_value

@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..planning.admission import is_compiled
 from ..records.verdict import Departure, Payoff, Verdict
 from ..report.candidate import Contender
+from ..report.names import name_of
 from ..stats import ratios
 from ..stats.samples import median
 from ..text import units
-from .race_summary import name_of, sent_away
+from .race_summary import sent_away
 
 LEAST_S = 0.01  # a difference in fixed cost that nobody waits for
 NOISE = 0.1  # of a single observation; nearer than that, two fixed costs are the same
@@ -54,7 +54,7 @@ def _pairs(
     yield from _first(
         (one, other)
         for one in ranked
-        if is_compiled(one.case)
+        if one.case.is_compiled
         for other in ranked
         if other.case == replace(one.case, mode=_plain(one.case.mode))
     )

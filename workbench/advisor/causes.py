@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..contract import Case
+from ..contract import REDUCED, Case
 from ..machine.host.isa import having, lacking
-from ..planning.admission import REDUCED
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Contender
+from ..report.names import short
 from ..stats import ratios
 from ..stats.samples import median
 from ..text import units
-from .reasons import COUNTED, Evidence, short, times
+from ..text.units import times
+from .reasons import COUNTED, Evidence
 
 LAUNCH_BOUND = 0.8  # of the device's time per step, spent by the host on queueing the next
 WAITING = 0.25  # of an epoch without a batch: the loaders limit it
@@ -157,7 +158,11 @@ def _gain(pick: Contender, other: Contender) -> str | None:
     ratio = ratios.ratio_between(other.rounds(), pick.rounds())
     counted = COUNTED.get(pick.objective, "")
     told = ratio is not None and ratio.low > 1
-    return f"{times(ratio)} faster{counted} than" if ratio is not None and told else None
+    return (
+        f"{times(ratio.value, ratio.interval)} faster{counted} than"
+        if ratio is not None and told
+        else None
+    )
 
 
 def _isa(found: Evidence, case: Case) -> str:

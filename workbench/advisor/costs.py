@@ -12,11 +12,12 @@ from ..contract import kind_of
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, Departure, ObjectivePick, Verdict
 from ..report.candidate import ENERGY, Contender
+from ..report.names import name_of
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.samples import Ratio, median
 from ..text import units
-from .race_summary import name_of, sent_away
+from .race_summary import sent_away
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"

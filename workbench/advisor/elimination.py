@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..contract import REDUCED
 from ..machine.host.isa import lacking
-from ..planning.admission import REDUCED, slower_precision
+from ..planning.admission import slower_precision
 from ..planning.scenario import Scenario
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..report.candidate import Block, Contender
+from ..report.names import name_of
 from ..stats import ratios
 from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units
 from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
-from .race_summary import name_of
 
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10

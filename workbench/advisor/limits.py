@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ..planning.scenario import Scenario
 from ..report.candidate import Contender
-from ..report.report import Row
+from ..report.row import Row
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import quantile
 from ..text import units

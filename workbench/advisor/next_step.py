@@ -5,14 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Set
 
-from ..planning.admission import REDUCED
+from ..contract import REDUCED
 from ..records.verdict import LOOK_FOR_CROSSOVER
 from ..report.candidate import Contender
+from ..report.names import short
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
+from ..text.units import as_sentence, times
 from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
-from .reasons import Evidence, as_sentence, better, short, times
+from .reasons import Evidence, better
 
 LARGEST_BATCH = 256
 BATCHES = 16  # times the batch that was raced, at the least
@@ -161,9 +163,10 @@ def _for_accuracy(pick: Contender, found: Evidence) -> Iterator[str]:
     if exact:
         ratio, other = min(exact, key=lambda each: (each[0].value, each[1].case.id))
         error = units.figure(other.accuracy.value) if other.accuracy else ""
+        factor = times(ratio.value, ratio.interval)
         yield (
             f"should {units.share(accuracy.value)} of error be too much, {short(other.case)} has "
-            f"{error} and takes {times(ratio)} the {TAKEN.get(pick.objective, 'time')}"
+            f"{error} and takes {factor} the {TAKEN.get(pick.objective, 'time')}"
         )
 
 

@@ -7,12 +7,12 @@ from itertools import groupby
 
 from ..records.reason import Reason
 from ..records.verdict import Course, Departure
-from ..report.candidate import Contender
-from ..report.report import Row
+from ..report.candidate import CUT_SHORT, Contender
+from ..report.names import name_of
+from ..report.row import Row
 from ..stats import ratios
 from ..text import units
 
-CUT_SHORT = "cancelled"
 SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed
 ENDED = {
     "decided": "decided",
@@ -116,11 +116,6 @@ def _why(left: Departure) -> str:
     if left.ratio is None or left.beaten_by is None:
         return left.message
     return f"{units.ratio(left.ratio)} slower than {name_of(left.beaten_by)}"
-
-
-def name_of(case_id: str) -> str:
-    """A case id as a contender in words: `cpu torch bf16 t2`."""
-    return case_id.partition("/")[2].replace("/", " ")
 
 
 def ended_text(rounds: int, ended_by: str) -> str:

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..contract import Case
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
 from ..report.candidate import Contender
-from ..report.report import Report, Row
+from ..report.names import short
+from ..report.report import Report
+from ..report.row import Row
 from ..stats import ratios
 from ..stats.samples import Ratio, median
 from ..text import units
+from ..text.units import as_sentence, times
 from .limits import beyond_limits, uncounted
 from .race_summary import SENT_AWAY, is_cut_short
 
@@ -28,28 +30,10 @@ COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
     "energy": " in energy",
 }
 BETTER = {"memory": "lower", "energy": "lower", "cost": "lower"}  # where not faster
-DEVICES = ("cpu ", "cuda:", "fake:")
 MOST = 3  # sentences of a verdict
 # What a ratio of paired rounds does not show in its own interval; a wide median it does.
 WEAK = ("few_samples", "drifting")
 DATA = 1.0  # of a step: copying that takes longer is told beside the ratio of steps
-
-
-def short(case: Case) -> str:
-    """A contender in words: `cpu torch bf16 t2`."""
-    return case.label.replace("/", " ")
-
-
-def times(ratio: Ratio) -> str:
-    """`2.05x (95 %: 1.99-2.10)`."""
-    value, interval = units.ratio_parts(ratio.value, ratio.interval)
-    return f"{value} (95 %: {interval})"
-
-
-def as_sentence(text: str) -> str:
-    """With one full stop at its end, and a capital at its beginning unless that is a name."""
-    first = text[:1] if text.startswith(DEVICES) else text[:1].upper()
-    return f"{first}{text[1:].rstrip('.')}."
 
 
 @dataclass(frozen=True)
@@ -143,7 +127,7 @@ def _outcome(found: Evidence) -> str:
         return _within(found) if choice in NAMES else _why_unknown(found)
     counted = COUNTED.get(found.scenario.objective)
     noun = f"CPU over GPU{counted}" if counted else "CPU time over GPU time"
-    noun = f"{noun} is {times(ratio)}"
+    noun = f"{noun} is {times(ratio.value, ratio.interval)}"
     if choice == "either":
         return f"Too close to call: {noun}{_weak(found)}"
     if choice == "unknown":
@@ -178,7 +162,7 @@ def _winner(found: Evidence, ratio: Ratio) -> str:
     if found.best_gpu is not None and found.best_gpu.simulated:
         name, than = ("simulated GPU", "") if name == "GPU" else (name, " than a simulated GPU")
     how = "came out" if doubts(found) else "is"
-    return f"The {name} {how} {times(faster)} {better(found.scenario)}{than}"
+    return f"The {name} {how} {times(faster.value, faster.interval)} {better(found.scenario)}{than}"
 
 
 def better(scenario: Scenario) -> str:
@@ -218,11 +202,14 @@ def _lead(found: Evidence) -> str:
             why = runner_up.reason.message
             return f"{first} leads, and {next_} was sent away: {why}"
         return f"{first} is ahead of {next_}, in too few rounds for an interval"
+    measured = times(ratio.value, ratio.interval)
     if found.tie:
-        return f"{first} and {next_} are too close to call: {times(ratio)}{counted}"
+        return f"{first} and {next_} are too close to call: {measured}{counted}"
     if ratio.low <= 1:
-        return f"{first} is not told apart from {next_}: {times(ratio)}{counted}"
-    return f"{first} leads {next_} by {times(ratio)}{counted}"
+        return (
+            f"{first} is not told apart from {next_}: {times(ratio.value, ratio.interval)}{counted}"
+        )
+    return f"{first} leads {next_} by {times(ratio.value, ratio.interval)}{counted}"
 
 
 def _textbook(found: Evidence, ratio: Ratio) -> str:

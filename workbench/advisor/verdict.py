@@ -13,17 +13,20 @@ from ..planning.scenario import Scenario
 from ..records.reason import Warning
 from ..records.verdict import EqualPrecision, Verdict
 from ..report.candidate import Contender
-from ..report.report import Report, Row
+from ..report.names import short
+from ..report.report import Report
+from ..report.row import Row
 from ..report.warnings import trust_warnings
 from ..stats import ratios
 from ..stats.samples import Ratio
+from ..text.units import times
 from . import costs
 from .break_even import payoffs
 from .causes import causes
 from .limits import is_admissible, is_over_error_limit, only_within
 from .next_step import next_best
 from .race_summary import SENT_AWAY, course
-from .reasons import Evidence, reasons, short, times
+from .reasons import Evidence, reasons
 from .whatif import compared
 
 
@@ -123,7 +126,7 @@ def unsettled(
     if ratio is None and runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
         return  # one block showed it far behind
     if ratio is None or ratio.low <= 1:
-        found = "too few common rounds" if ratio is None else times(ratio)
+        found = "too few common rounds" if ratio is None else times(ratio.value, ratio.interval)
         remedy = "give it a larger --budget"
         if ratio is not None and ratios.is_exhausted(ratio):
             remedy = "start-ups differ by that much: see after how many steps each has paid off"

@@ -12,11 +12,11 @@ from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
 from ..report.candidate import Contender
+from ..report.names import name_of
 from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
 from ..stats.ratios import RUN_TO_RUN, Z95
 from ..text import units
-from .race_summary import name_of
 
 TIMED = {  # objectives that count seconds, and what is added to a ratio of them
     "throughput": "",

@@ -14,10 +14,10 @@ from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
 from ..report.candidate import Block, Contender
+from ..report.names import name_of
 from ..stats import ratios
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
-from .race_summary import name_of
 from .recordings import Recording, file_name, load, named, own_folder, shown
 from .whatif import TIMED, counted
 

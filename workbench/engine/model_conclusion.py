@@ -12,7 +12,8 @@ from ..planning.model_question import ModelQuestion
 from ..records.model import Advice, Explanation, ModelFacts
 from ..records.verdict import Verdict
 from ..report.candidate import Contender
-from ..report.report import Report, Row
+from ..report.report import Report
+from ..report.row import Row
 from ..stats.samples import median
 from .model_lab import ModelLab
 from .profiling import Profiling

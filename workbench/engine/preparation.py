@@ -139,7 +139,7 @@ class Preparation:
         except WorkerFailed as failure:
             self.fail(runner, failure)
             return False
-        if not admission.is_compiled(runner.case):
+        if not runner.case.is_compiled:
             self.longest_s = max(self.longest_s, self._control.now() - began_s)
         return self._take_preparation(runner, answer.result)
 

@@ -36,7 +36,7 @@ def in_turns(cases: Iterable[Case]) -> list[Case]:
     for case in cases:
         of_kind.setdefault(case.device_kind, []).append(case)
     mixed = [case for rank in zip_longest(*of_kind.values()) for case in rank if case is not None]
-    return sorted(mixed, key=admission.is_compiled)
+    return sorted(mixed, key=lambda case: case.is_compiled)
 
 
 class Race:
@@ -81,7 +81,7 @@ class Race:
 
     def run(self) -> None:
         # What is compiled comes last: should it take too long, the others are ready.
-        cases = sorted(self._plan.cases, key=admission.is_compiled)
+        cases = sorted(self._plan.cases, key=lambda case: case.is_compiled)
         apart: list[Case] = []
         if self._decide and not all(map(self._is_apart, cases)):
             # What cannot be picked gets the time that the decision leaves.

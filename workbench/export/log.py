@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ..advisor.crossover import sentence
 from ..advisor.model.overview import recommendation, row_of
-from ..advisor.reasons import short
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.reason import Warning
-from ..report.report import Report, Row
+from ..report.names import short
+from ..report.report import Report
+from ..report.row import Row
 from ..stats.samples import median
 from ..text import units
 from .curves import value_text

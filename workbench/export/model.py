@@ -21,7 +21,6 @@ from ..advisor.model.overview import (
     row_of,
     unprofiled,
 )
-from ..advisor.reasons import as_sentence
 from ..machine import no_gpu
 from ..records.model import Built, Explanation, Form, ModelFacts, Port, Saved
 from ..records.reason import Reason, Warning
@@ -30,6 +29,7 @@ from ..report.candidate import Contender
 from ..report.report import Report
 from ..stats import samples as stats
 from ..text import units
+from ..text.units import as_sentence
 from .tables import race_lines, table, wrapped
 
 TIMES = "Where the time of one run goes"

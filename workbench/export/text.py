@@ -6,8 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..advisor.model.overview import WORKLOAD
-from ..advisor.race_summary import name_of
-from ..advisor.reasons import short
 from ..contract import Parameter, Workload, WorkloadError
 from ..planning.scenario import Scenario
 from ..records.document import LargestBatch, Trace
@@ -15,7 +13,9 @@ from ..records.machine import CudaDriver, Gpu, Machine, Nvml, Software
 from ..records.verdict import Verdict
 from ..report.candidate import Contender
 from ..report.measurements import figures_of
-from ..report.report import Report, Row
+from ..report.names import name_of, short
+from ..report.report import Report
+from ..report.row import Row
 from ..report.warnings import trust_warnings
 from ..stats import samples as stats
 from ..text import units

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..contract import Case, Workload, is_cuda
+from ..contract import REDUCED, Case, Workload, is_cuda
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..records.machine import Cpu, Machine, Software
@@ -18,7 +18,6 @@ COMPILE_S = 30.0  # of a training step on two cores, with nothing in torch's cac
 # those of 1.83 GHz (132 multiprocessors, 4,096 operations a cycle), and NVML tells up to 1.98.
 BEYOND_DATASHEET = 1.25
 WINOGRAD = 4.0  # times fewer operations at most (Lavin and Gray 2016, arXiv:1509.09308)
-REDUCED = ("bf16", "fp16", "int8")
 
 
 def beforehand(
@@ -68,13 +67,9 @@ def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason
     return Reason("no_price", f"no price was given for {case.device}: {remedy}", remedy)
 
 
-def is_compiled(case: Case) -> bool:
-    return "compile" in (case.mode or "").split("+")
-
-
 def too_long_to_compile(case: Case, left_s: float) -> Reason | None:
     """Why a compiled contender does not fit into what its row has left."""
-    if not is_compiled(case) or left_s >= COMPILE_S:
+    if not case.is_compiled or left_s >= COMPILE_S:
         return None
     return Reason(
         "budget",

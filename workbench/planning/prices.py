@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..contract import kind_of
 from ..records.reason import Warning
 from ..text.toml_file import TomlError, read
 from .request import check_device
@@ -14,15 +13,6 @@ from .usage import UsageError, unknown
 
 LEAST, MOST = 1e-6, 1e9  # per hour; beyond them it is a slip, and products leave the floats
 TABLE = "per_hour"
-
-
-def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float | None:
-    """The price of `device` per hour: its own, else that of its kind; None if there is neither.
-
-    Of several `gpus` that share the work, as many times that.
-    """
-    price = prices.get(device, prices.get(kind_of(device)))
-    return price if price is None or device == "cpu" else price * gpus
 
 
 def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:

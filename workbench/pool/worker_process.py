@@ -23,7 +23,6 @@ import psutil
 from .. import catalog
 from ..contract import Case, is_simulated
 from ..machine.packages.software import PRECISION_VARIABLES
-from ..planning.admission import is_compiled
 from ..process.exit_status import tail
 from ..report.journal import runs_folder
 from ..worker.ranks import BOOTSTRAP
@@ -139,7 +138,7 @@ class WorkerProcess:
         """What it is asked now is about `case`, or the case of that id: torch compiles from the
         preparation on, and what is left over at the first turn."""
         if isinstance(case, Case):
-            self.compiling = is_compiled(case)
+            self.compiling = case.is_compiled
             if self.compiling:
                 self._fresh.add(case.id)
         else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..contract import Case, Work, is_simulated
+from ..contract import Case, Work, is_simulated, kind_of
 from ..records import events as ev
 from ..records.document import (
     AccuracyResult,
@@ -140,3 +141,15 @@ class Contender:
         """Items per second at the median step; None before the first sample."""
         samples = self.samples_s
         return self.work.items / stats.median(samples) if samples else None
+
+
+CUT_SHORT = "cancelled"
+
+
+def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float | None:
+    """The price of `device` per hour: its own, else that of its kind; None if there is neither.
+
+    Of several `gpus` that share the work, as many times that.
+    """
+    price = prices.get(device, prices.get(kind_of(device)))
+    return price if price is None or device == "cpu" else price * gpus

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from ..advisor.race_summary import CUT_SHORT
 from ..advisor.whatif import alone
 from ..records import events as ev
 from ..records.document import BlockShape, Document, Measurement, SetupTimes
@@ -18,7 +17,7 @@ from ..records.verdict import Course, Verdict
 from ..stats.objectives import OBJECTIVES
 from ..text.sanitize import printable_json
 from . import journal
-from .candidate import ENDED, ENERGY
+from .candidate import CUT_SHORT, ENDED, ENERGY
 from .report import Report
 
 CHOICES = ("cpu", "gpu", "either", "unknown")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..contract import Case, Work
-from ..planning.prices import price_of
 from ..records import events as ev
 from ..records.document import (
     SCHEMA_VERSION,
@@ -28,38 +27,11 @@ from ..records.machine import GpuReading, HostReading, Machine, Software
 from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
-from .candidate import Block, Contender
+from .candidate import Block, Contender, price_of
 from .measurements import measurement
+from .row import Row
 from .sweeps import sweeps
 from .warnings import trust_warnings
-
-
-@dataclass
-class Row:
-    """One scenario, or one workload of a plain `run`."""
-
-    plan: ev.RacePlanned
-    share_s: float | None = None
-    rounds: int = 0
-    ended_by: str | None = None  # as in `Course`; None: not yet
-    started: bool = False
-    verdict: Verdict | None = None
-    contenders: list[Contender] = field(default_factory=list)
-
-    @property
-    def sweep(self) -> str | None:
-        """What the row is a point of: a workload, or the scenario whose crossover is looked for."""
-        return (self.plan.of or self.plan.workload) if self.plan.point else None
-
-    def is_apart(self, contender: Contender) -> bool:
-        """Whether it races among its like only, FP64 say, and is never picked."""
-        return contender.case.precision in self.plan.apart
-
-    @property
-    def finished(self) -> bool:
-        return self.verdict is not None or (
-            self.started and all(contender.ended for contender in self.contenders)
-        )
 
 
 @dataclass

@@ -13,7 +13,7 @@ from ..stats import samples as stats
 from .candidate import Contender
 
 if TYPE_CHECKING:
-    from .report import Row
+    from .row import Row
 
 KNEE = 0.9  # of the best rate
 BARRED = ("error_limit", "limit", "not_counted")  # why a scenario may not pick a contender

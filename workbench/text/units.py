@@ -154,3 +154,18 @@ def named_parts(name: str, value: float) -> tuple[str, str]:
 
 def _plain(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else significant(value)
+
+
+DEVICES = ("cpu ", "cuda:", "fake:")
+
+
+def times(value: float, interval: Sequence[float]) -> str:
+    """`2.05x (95 %: 1.99-2.10)`."""
+    ratio, bounds = ratio_parts(value, interval)
+    return f"{ratio} (95 %: {bounds})"
+
+
+def as_sentence(text: str) -> str:
+    """With one full stop at its end, and a capital at its beginning unless that is a name."""
+    first = text[:1] if text.startswith(DEVICES) else text[:1].upper()
+    return f"{first}{text[1:].rstrip('.')}."

@@ -13,10 +13,11 @@ from ...machine.host.isa import X86, lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
 from ...report.candidate import Contender
+from ...report.names import short
 from ...stats.ratios import ratio_between, relative
 from ...stats.samples import median
 from ...text import units
-from ..reasons import short, times
+from ...text.units import times
 from .overview import form_of
 
 CONVERSIONS = "quantise, dequantise"
@@ -126,9 +127,10 @@ def _headline(contender: Contender, beside: Contender) -> str:
     better, worse = COMPARED.get(contender.objective, ("faster", "slower"))
     ratio = ratio_between(others, mine)
     if ratio is not None and ratio.low <= 1 <= ratio.high:
-        return f"{name} is not told apart from {other}: {times(ratio)}."
+        return f"{name} is not told apart from {other}: {times(ratio.value, ratio.interval)}."
     if ratio is not None:
-        told = times(ratio if ratio.low > 1 else ratio.inverse())
+        lead = ratio if ratio.low > 1 else ratio.inverse()
+        told = times(lead.value, lead.interval)
         return f"{name} is {told} {better if ratio.low > 1 else worse} than {other}."
     if not (mine and others):
         return f"{name} cannot be compared with {other}: what counts was not read."

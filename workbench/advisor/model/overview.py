@@ -11,11 +11,13 @@ from ...contract import Case
 from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
 from ...report.candidate import Contender
-from ...report.report import Report, Row
+from ...report.names import short
+from ...report.report import Report
+from ...report.row import Row
 from ...stats import ratios
 from ...stats.samples import Ratio, median
 from ...text import units
-from ..reasons import short, times
+from ...text.units import times
 from .candidates import EXTENDED, NO_SPIN
 
 WORKLOAD = "model"
@@ -197,9 +199,10 @@ def _ship(pick: Contender, row: Row, facts: ModelFacts) -> str:
     if ratio is None:
         gain = f"{found[0]:.2f}x {_better(row)} {given}, by one or two blocks only"
     elif ratio.low > 1:
-        gain = f"{times(ratio)} {_better(row)} {given}"
+        gain = f"{times(ratio.value, ratio.interval)} {_better(row)} {given}"
     else:
-        gain = f"the best seen, though not told apart from {given}: {times(ratio)}"
+        measured = times(ratio.value, ratio.interval)
+        gain = f"the best seen, though not told apart from {given}: {measured}"
     return f"Ship {form_of(pick.case)}{_ways(pick.case)}: {gain}{error}."
 
 
