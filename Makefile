@@ -19,6 +19,7 @@ lint: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache
 
 benchmark: $(VENV)/.ready
 	$(VENV)/bin/python benchmarks/campaign.py

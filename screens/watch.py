@@ -21,9 +21,10 @@ from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
 from workbench.text import units
 
 from .text import glyphs
+from .text.facts import Fact, facts_lines, heading, joined
 from .text.machine import gpu_title, missing
 from .theme import dress
-from .widgets.drawn import Drawn, Fact, facts_lines, heading, joined
+from .widgets.drawn import Drawn
 
 KEPT = 600  # looks: ten minutes at one a second
 VALUE_WIDTH = 22

@@ -12,8 +12,9 @@ from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.details import answer_lines
+from ..text.facts import joined
 from ..text.tables import advisor_columns, advisor_line, has_gpu
-from ..widgets.drawn import Drawn, joined
+from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
 from ..widgets.table import Table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, Protocol, cast
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,15 +14,20 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from ..state.session import Session
+from ..text.facts import fact, facts_lines, joined
 from ..widgets.bars import TopBars
-from ..widgets.drawn import Drawn, fact, facts_lines, joined
+from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar
 from ..widgets.pane import Pane
 
-if TYPE_CHECKING:
-    from ..app import WorkbenchApp
-
 FAILURE_LINES = 8
+
+
+class HasSession(Protocol):
+    """The application, as far as a screen needs it."""
+
+    @property
+    def session(self) -> Session: ...
 
 
 class ReportChanged(Message):
@@ -44,12 +49,8 @@ class ViewScreen(Screen[None]):
     ]
 
     @property
-    def workbench(self) -> WorkbenchApp:
-        return cast("WorkbenchApp", self.app)
-
-    @property
     def session(self) -> Session:
-        return self.workbench.session
+        return cast(HasSession, self.app).session
 
     def compose(self) -> ComposeResult:
         yield TopBars()

@@ -22,9 +22,10 @@ from ..text.details import (
     race_log,
     why_facts,
 )
+from ..text.facts import Fact, facts_lines, heading, joined
 from ..text.log import log_lines
 from ..text.tables import detail_columns, detail_line
-from ..widgets.drawn import Drawn, Fact, facts_lines, heading, joined
+from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import ViewScreen

@@ -13,7 +13,8 @@ from workbench.records.machine import HostReading, Machine, Software
 
 from ..state.session import Session
 from ..text import machine as text
-from ..widgets.drawn import Drawn, Fact, facts_lines, heading, joined, label_width
+from ..text.facts import Fact, facts_lines, heading, joined, label_width
+from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from .base import ViewScreen
 

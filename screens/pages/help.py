@@ -9,7 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from ..widgets.drawn import Drawn, fact, facts_lines, heading, joined
+from ..text.facts import fact, facts_lines, heading, joined
+from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar
 from ..widgets.pane import Pane
 

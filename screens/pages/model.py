@@ -10,8 +10,9 @@ from workbench.advisor.model.overview import Entry, entries, row_of
 from workbench.report.candidate import Contender
 
 from ..state.session import Session
+from ..text.facts import joined
 from ..text.model import answer_lines, code_lines, columns, entry_lines, head_lines, rest_lines
-from ..widgets.drawn import Drawn, joined
+from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
 from .base import ViewScreen

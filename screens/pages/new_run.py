@@ -19,9 +19,11 @@ from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
 from ..state.run_form import SCENARIOS, Checked, Draft, Field
-from ..widgets.drawn import Drawn, heading, joined
+from ..text.facts import heading, joined
+from ..text.table import Column, Line, longest_that_fits
+from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar
-from ..widgets.table import Column, Line, Table, longest_that_fits
+from ..widgets.table import Table
 
 _COLUMNS = (Column("name", "Measure", maximum=24), Column("title", "", rank=1, minimum=24))
 

@@ -17,11 +17,12 @@ from ..state.derived import row_title
 from ..state.session import Session
 from ..text.curve import curve_lines, curve_marks
 from ..text.details import figures_text, race_log
+from ..text.facts import heading, joined
 from ..text.log import log_tail
 from ..text.loss import loss_lines
 from ..text.styles import case_text
 from ..text.tables import run_columns, run_line
-from ..widgets.drawn import Drawn, heading, joined
+from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
 from .base import ViewScreen

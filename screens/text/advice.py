@@ -10,9 +10,9 @@ from workbench.report import sweeps
 from workbench.report.report import Report
 from workbench.report.row import Row
 
-from ..widgets.drawn import Fact, fact, facts_lines
-from ..widgets.table import Column, Line, table_lines
 from .curve import curve_lines, curve_marks
+from .facts import Fact, fact, facts_lines
+from .table import Column, Line, table_lines
 
 PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
 

@@ -13,8 +13,8 @@ from workbench.export.curves import LABEL, chart_lines, findings, marked, value_
 from workbench.records.document import Curve, Sweep
 from workbench.text import units
 
-from ..widgets.drawn import heading
-from ..widgets.table import Column, Line, table_lines
+from .facts import heading
+from .table import Column, Line, table_lines
 
 LEAST_HEIGHT = 6  # of a plot worth looking at
 AXIS_LINES = 2

@@ -16,10 +16,10 @@ from workbench.text import units
 from ..state.derived import Figures, choice_word, row_title
 from ..state.log_entries import LogLine, reason_text
 from ..state.session import Session
-from ..widgets.drawn import Fact, fact, facts_lines, heading
-from ..widgets.table import table_lines
 from .advice import advice_facts
+from .facts import Fact, fact, facts_lines, heading
 from .styles import case_text, choice_style, largest_text, pick_texts
+from .table import table_lines
 from .tables import accuracy_text, is_over, pending_texts, run_columns, run_line, setup_text
 
 INDENT = 10

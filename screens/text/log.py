@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from ..state.log_entries import LogLine
-from ..widgets.drawn import Fact, facts_lines, heading, joined
+from .facts import Fact, facts_lines, heading, joined
 from .styles import TONES
 
 LABEL_WIDTH = 20  # "  41.2 s  discarded "

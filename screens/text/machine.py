@@ -25,8 +25,8 @@ from workbench.records.machine import (
 from workbench.records.reason import Reason, Warning
 from workbench.text import units
 
-from ..widgets.drawn import Fact, fact
 from . import glyphs
+from .facts import Fact, fact
 
 BAR_WIDTH = 12
 

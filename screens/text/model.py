@@ -41,12 +41,12 @@ from workbench.stats.samples import median
 from workbench.text import units
 
 from ..state.session import Session
-from ..widgets.drawn import Fact, fact, heading
-from ..widgets.drawn import facts_lines as wrapped
-from ..widgets.table import Cell, Column, Line, table_lines
 from . import glyphs
 from .details import output_text
+from .facts import Fact, fact, heading
+from .facts import facts_lines as wrapped
 from .styles import device_style, marked, state_texts
+from .table import Cell, Column, Line, table_lines
 from .tables import is_over, median_texts
 
 INDENT = 10

@@ -12,7 +12,7 @@ from workbench.export.curves import findings
 
 from ..state.derived import row_title
 from ..state.session import Session
-from ..widgets.table import table_lines
+from .table import table_lines
 from .tables import advisor_columns, advisor_line, has_gpu, run_columns, run_line
 
 

@@ -15,7 +15,6 @@ from workbench.text import units
 
 from ..state.derived import Figures, choice_word, row_title
 from ..state.session import Session
-from ..widgets.table import Cell, Column, Line
 from . import glyphs
 from .styles import (
     basis_text,
@@ -27,6 +26,7 @@ from .styles import (
     pick_texts,
     state_texts,
 )
+from .table import Cell, Column, Line
 
 # --------------------------------------------------------------- advisor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from screens.widgets.table import Column, Line, fit, line_text, table_lines
+from screens.text.table import Column, Line, fit, line_text, table_lines
 
 COLUMNS = (
     Column("name", "Name", minimum=8),

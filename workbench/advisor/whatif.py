@@ -109,13 +109,6 @@ def _plain(name: str) -> str:
     return "".join(filter(str.isprintable, name))
 
 
-def alone(what_if: WhatIf) -> WhatIf:
-    """As it was known before anything was measured here."""
-    return msgspec.structs.replace(
-        what_if, ratio=None, ratio_ci95=None, uncompared=None, of_this_kind=False
-    )
-
-
 def sentence(what_if: WhatIf, objective: str) -> str:
     """`NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 38.0x faster, 95 %: 36.0-40.0`."""
     name = what_if.name or what_if.device

@@ -151,6 +151,12 @@ class WhatIf(msgspec.Struct, frozen=True):
     uncompared: Reason | None = None  # why `ratio` is None though `step_s` is known
     of_this_kind: bool = False  # a device of this machine has the same name
 
+    def uncompared_yet(self) -> WhatIf:
+        """The same before anything was measured on this machine."""
+        return msgspec.structs.replace(
+            self, ratio=None, ratio_ci95=None, uncompared=None, of_this_kind=False
+        )
+
 
 # ---------------------------------------------------------------- verdict
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from ..advisor.whatif import alone
 from ..records import events as ev
 from ..records.document import BlockShape, Document, Measurement, SetupTimes
 from ..records.model import ModelReport
@@ -250,7 +249,7 @@ def _planned(
         point={name: value for name in swept if (value := sizes[name]) is not None},
         of=of,
         prices=verdict.prices if verdict else {},
-        what_if=[alone(found) for found in verdict.what_if] if verdict else [],
+        what_if=[found.uncompared_yet() for found in verdict.what_if] if verdict else [],
     )
     for m in group:
         if m.id in joined:

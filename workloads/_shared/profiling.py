@@ -7,20 +7,27 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from workbench.contract import Case, Operator, Profile, WorkloadError
 
 from .session import CPU, open_session, provider_of
 
-if TYPE_CHECKING:
-    from .torch_task import TorchTask
-
 LONGEST = 20  # operators
 NODE_MARK = "_kernel_time"  # how ONNX Runtime names what a node's kernel took
 
 
-def by_torch(task: TorchTask, steps: int) -> Profile:
+class Steps(Protocol):
+    """A prepared case in torch, stepped under its profiler."""
+
+    case: Case
+    device: Any  # torch.device
+
+    def step(self) -> object: ...
+    def finish(self) -> None: ...
+
+
+def by_torch(task: Steps, steps: int) -> Profile:
     """By torch.profiler, as one range that is named like the case.
 
     The operators are torch's on a CPU and the kernels, copies included, on a GPU.  WorkloadError
