@@ -1,8 +1,8 @@
-"""How good are the verdicts?  Each pick against an exhaustive measurement of all contenders.
+"""How good are the verdicts?  Each pick against an exhaustive measurement of all candidates.
 
 `python benchmarks/advisor.py [SCENARIO...]` (make advisor) asks twice for advice on each scenario
 at each size of its grid, every other time with a simulated GPU beside the CPU, and then measures
-every contender of the row to the end, but for those many times slower.  Then the table of six,
+every candidate of the row to the end, but for those many times slower.  Then the table of six,
 quick and whole, twice each.  Prints Markdown; keeps what it has in .advisor.jsonl, so that it can
 be cut short.
 """
@@ -114,11 +114,11 @@ def advice(place: Place, rows: dict[str, Scenario]) -> Verdict:
 
 
 def exhaustive(place: Place, rows: dict[str, Scenario]) -> dict[str, dict[int, float]]:
-    """The rounds of every contender that may be picked, by case id."""
+    """The rounds of every candidate that may be picked, by case id."""
     report = run(place, rows, EXHAUSTIVE_S, textbook=None)
     scenario = rows[place.scenario]
-    valid = [c for c in report.contenders.values() if c.blocks and is_admissible(c, scenario)]
-    return {contender.case.id: contender.rounds() for contender in valid}
+    valid = [c for c in report.candidates.values() if c.blocks and is_admissible(c, scenario)]
+    return {candidate.case.id: candidate.rounds() for candidate in valid}
 
 
 def device(case: str) -> str:
@@ -134,7 +134,7 @@ def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:
         "scenario": place.scenario,
         "size": place.size,
         "speed": place.speed,
-        "contenders": len(truth),
+        "candidates": len(truth),
         "pick": first.pick,
         "best": best,
         "regret": _over(truth, first.pick, best),
@@ -245,7 +245,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
     ]
 
 
-HEADER = ("scenario", "size", "simulated GPU", "contenders", "pick", "pick / best", "best")
+HEADER = ("scenario", "size", "simulated GPU", "candidates", "pick", "pick / best", "best")
 
 
 def markdown(rows: Sequence[dict[str, Any]], six: dict[str, Any] | None) -> str:
@@ -257,7 +257,7 @@ def markdown(rows: Sequence[dict[str, Any]], six: dict[str, Any] | None) -> str:
                 row["scenario"],
                 row["size"],
                 f"{row['speed']:g}x" if row["speed"] else "-",
-                str(row["contenders"]),
+                str(row["candidates"]),
                 str(row["pick"]).partition("/")[2] + (" (tie)" if row["tie"] else ""),
                 "-" if row["regret"] is None else f"{row['regret']:.3f}",
                 "the same" if same else row["best"].partition("/")[2],

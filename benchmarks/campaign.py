@@ -154,7 +154,7 @@ def paired(runs: int = 10) -> Row:
         naive.append(snippets[0] / snippets[1])
         tell(f"  paired {ratios[-1]:.3f}, alone {alone[-1]:.3f}, naive {naive[-1]:.3f}")
     return Row(
-        f"spread (max/min) of the paired ratio of two contenders, {runs} fresh runs",
+        f"spread (max/min) of the paired ratio of two candidates, {runs} fresh runs",
         f"{spread(ratios):.3f}",
         "<= 1.03",
         spread(ratios) <= 1.03,

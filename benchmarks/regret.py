@@ -1,8 +1,8 @@
-"""How good is `advise --model`?  Its pick against an exhaustive measurement of every contender.
+"""How good is `advise --model`?  Its pick against an exhaustive measurement of every candidate.
 
 `python benchmarks/regret.py [MODEL...]` (make regret) asks for advice on each model of the corpus
 at each batch, then builds every form itself, opens it with every thread count and option, and
-times all of them in turns in one process.  Contenders over the error limit do not count.  Those
+times all of them in turns in one process.  Candidates over the error limit do not count.  Those
 that can still be the best after the first pass, and the pick, are timed again, since the least of
 many noisy medians is too low.  Prints Markdown; keeps what it has in .corpus/regret.jsonl.
 """
@@ -183,7 +183,7 @@ def judge(file: Path, source: corpus.Source, batch: int) -> dict[str, Any]:
         "model": source.name,
         "kind": source.kind,
         "batch": batch,
-        "contenders": len(everyone),
+        "candidates": len(everyone),
         "pick": pick,
         "best": winner,
         "regret": final[pick] / final[winner] if valid else None,

@@ -91,9 +91,9 @@ def main() -> None:
         assert ratio is not None
         alone = [median(t / o for t, o in zip(r["theirs"], r["ours"], strict=True)) for r in runs]
         reached = "yes" if ratio.value >= GOAL else "in doubt" if ratio.high >= GOAL else "no"
-        contender = runs[0]["case"].partition("/")[2]
+        candidate = runs[0]["case"].partition("/")[2]
         line = (
-            f"| `{name}` | `{contender}` | {units.duration(median(ours))} | "
+            f"| `{name}` | `{candidate}` | {units.duration(median(ours))} | "
             f"{ratio.value:.3f} ({ratio.low:.3f}-{ratio.high:.3f}) | "
             f"{min(alone):.3f}-{max(alone):.3f} | {reached} |"
         )
@@ -119,7 +119,7 @@ def write(lines: list[str]) -> None:
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     head = [
-        "| workload | contender | step | script / workload (95 %) | by process | >= 0.98 |",
+        "| workload | candidate | step | script / workload (95 %) | by process | >= 0.98 |",
         "|---|---|---|---|---|---|",
     ]
     PAGE.write_text("\n".join([before + BEGIN, *head, *lines, END + after]))

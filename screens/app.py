@@ -29,10 +29,10 @@ from .pages.help import HelpScreen
 from .pages.model import ModelScreen
 from .pages.new_run import NewRunScreen
 from .pages.run import RunScreen
-from .state.event_source import CANCEL_S, Feed, FeedError
+from .state.event_source import CANCEL_S, EventSource, FeedError
 from .state.session import EXIT_CUT_SHORT, Failure, Session
 from .text.summary import summary
-from .theme import dress
+from .theme import apply_theme
 
 REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
 TICK_S = 1.0  # the time left moves on even when no event comes
@@ -78,7 +78,7 @@ class WorkbenchApp(App[None]):
 
     def __init__(
         self,
-        feed_factory: Callable[[Request], Feed],
+        feed_factory: Callable[[Request], EventSource],
         request: Request | None = None,
         *,
         start: bool = True,
@@ -91,7 +91,7 @@ class WorkbenchApp(App[None]):
         self._request = request or Request()  # of the run that is shown, or that `s` starts
         self._start_at_once = start or replay
         self._monotonic = monotonic
-        self._feed: Feed | None = None
+        self._feed: EventSource | None = None
         self._over = asyncio.Event()  # the current run has ended, one way or another
         self._leaving = False
         self._opened = False  # the screen that suits the run
@@ -100,7 +100,7 @@ class WorkbenchApp(App[None]):
         self._able: tuple[object, ...] = ()
         self._resume_later = False  # we paused the run for a suspend
         self.session = Session(replay=replay, monotonic=monotonic)
-        dress(self)
+        apply_theme(self)
 
     # ----------------------------------------------------------- the run
 
@@ -134,7 +134,7 @@ class WorkbenchApp(App[None]):
         self.run_worker(self._pump(self._feed, self.session), group="feed")
         self.repaint()
 
-    async def _pump(self, feed: Feed, session: Session) -> None:
+    async def _pump(self, feed: EventSource, session: Session) -> None:
         """Fold the feed's events into the session until they end."""
         self._open_screen(session)
         try:
@@ -300,7 +300,7 @@ class WorkbenchApp(App[None]):
 
 
 def run_tui(
-    feed_factory: Callable[[Request], Feed],
+    feed_factory: Callable[[Request], EventSource],
     request: Request | None = None,
     *,
     start: bool = True,

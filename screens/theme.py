@@ -67,7 +67,7 @@ SIXTEEN = replace(
 )
 
 
-def dress(app: App[Any]) -> None:
+def apply_theme(app: App[Any]) -> None:
     """Give `app` the palette that its terminal can show, and nothing that moves by itself."""
     app.animation_level = "none"
     app.register_theme(DARK)

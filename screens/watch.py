@@ -16,20 +16,20 @@ from textual.content import Content
 from textual.widgets import Footer
 from textual.worker import get_current_worker
 
-from workbench.machine.snapshots import Look, looks
+from workbench.machine.snapshots import Snapshot, looks
 from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
 from workbench.text import units
 
 from .text import glyphs
 from .text.facts import Fact, facts_lines, heading, joined
 from .text.machine import gpu_title, missing
-from .theme import dress
+from .theme import apply_theme
 from .widgets.drawn import Drawn
 
 KEPT = 600  # looks: ten minutes at one a second
 VALUE_WIDTH = 22
 
-Course = deque[float | None]
+Series = deque[float | None]
 
 
 class WatchApp(App[None]):
@@ -45,7 +45,7 @@ class WatchApp(App[None]):
     ]
 
     def __init__(
-        self, machine: Machine, looks: Iterator[Look], *, stop: Callable[[], None] | None = None
+        self, machine: Machine, looks: Iterator[Snapshot], *, stop: Callable[[], None] | None = None
     ) -> None:
         """`stop` wakes `looks` from its sleep when the user leaves."""
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
@@ -53,9 +53,9 @@ class WatchApp(App[None]):
         self._looks = looks
         self._stop = stop
         self.finished = False  # no look will come any more
-        self._look: Look | None = None
-        self._courses: dict[tuple[str, str], Course] = {}
-        dress(self)
+        self._look: Snapshot | None = None
+        self._series: dict[tuple[str, str], Series] = {}
+        apply_theme(self)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="body"):
@@ -80,17 +80,17 @@ class WatchApp(App[None]):
             self.call_from_thread(self._take, look)
         self.finished = True
 
-    def _take(self, look: Look) -> None:
+    def _take(self, look: Snapshot) -> None:
         self._look = look
         for name, value in _host_values(look.host, self._machine.memory.total_bytes).items():
-            self._course("cpu", name).append(value)
+            self._series_of("cpu", name).append(value)
         for reading in look.gpus:
             for name, value in _gpu_values(reading).items():
-                self._course(f"gpu {reading.index}", name).append(value)
+                self._series_of(f"gpu {reading.index}", name).append(value)
         self._paint()
 
-    def _course(self, device: str, name: str) -> Course:
-        return self._courses.setdefault((device, name), deque(maxlen=KEPT))
+    def _series_of(self, device: str, name: str) -> Series:
+        return self._series.setdefault((device, name), deque(maxlen=KEPT))
 
     def _paint(self) -> None:
         self.query_one("#readings", Drawn).show(lambda width, _: self._text(width))
@@ -159,7 +159,7 @@ class WatchApp(App[None]):
         def draw(name: str, text: str | None, most: float | None) -> Fact:
             if text is None:
                 return Fact(name, Content.styled(units.NOT_AVAILABLE, "dim"))
-            course = [value for value in self._course(device, name) if value is not None]
+            course = [value for value in self._series_of(device, name) if value is not None]
             room = max(0, width - 14 - VALUE_WIDTH)
             # One cell a look, the newest at the right edge: the course moves and never stretches.
             shown = course[-room:] if room else []

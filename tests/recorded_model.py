@@ -82,8 +82,8 @@ FACTS = ModelFacts(
 
 
 @dataclass(frozen=True)
-class Runner:
-    """One contender: how long a run takes, how far off it is, and when and why it leaves."""
+class PreparedCase:
+    """One candidate: how long a run takes, how far off it is, and when and why it leaves."""
 
     step_s: float
     error: float
@@ -114,12 +114,12 @@ FP32, FP32_ALONE = _case(None, 2), _case(None, 1)
 CHANNEL, TENSOR = _case("static-u8s8-channel", 2), _case("static-u8s8", 2)
 DYNAMIC, MIXED = _case("dynamic", 2), _case("static-u8s8-mixed", 2)
 RUNNERS = {
-    FP32: Runner(0.00441, 1.6e-7, 1.0, _FLOAT, (7, "beaten")),
-    FP32_ALONE: Runner(0.00788, 1.6e-7, 1.0, _FLOAT, (4, "beaten")),
-    CHANNEL: Runner(0.00229, 0.0091, 0.875, _STATIC),
-    TENSOR: Runner(0.00221, 0.0342, 0.625, _STATIC, (JOINED_AT, "error_limit")),
-    DYNAMIC: Runner(0.0163, 0.0124, 0.875, _DYNAMIC, (2, "beaten")),
-    MIXED: Runner(0.00263, 0.0163, 0.875, _MIXED, None, JOINED_AT),
+    FP32: PreparedCase(0.00441, 1.6e-7, 1.0, _FLOAT, (7, "beaten")),
+    FP32_ALONE: PreparedCase(0.00788, 1.6e-7, 1.0, _FLOAT, (4, "beaten")),
+    CHANNEL: PreparedCase(0.00229, 0.0091, 0.875, _STATIC),
+    TENSOR: PreparedCase(0.00221, 0.0342, 0.625, _STATIC, (JOINED_AT, "error_limit")),
+    DYNAMIC: PreparedCase(0.0163, 0.0124, 0.875, _DYNAMIC, (2, "beaten")),
+    MIXED: PreparedCase(0.00263, 0.0163, 0.875, _MIXED, None, JOINED_AT),
 }
 FIRST = [case for case, runner in RUNNERS.items() if not runner.joins]
 BUILT = [
@@ -324,8 +324,8 @@ def _advised(
     report = Report.of(events)
     built = {each.recipe: each for each in [*BUILT, BUILT_LATER]}
     known = Evidence(FACTS, machine.cpu, LIMIT, built, None)
-    contenders = [report.contenders[case.id] for case in told]
-    beside = report.contenders[FP32.id]
+    candidates = [report.candidates[case.id] for case in told]
+    beside = report.candidates[FP32.id]
     left_out = {
         "int8-static-s8s8": "on x86 ONNX Runtime makes signed activations unsigned where it can, "
         "and computes in FP32 elsewhere; --thorough measures it",
@@ -336,7 +336,7 @@ def _advised(
         at_s=78.8,
         advice=Advice(
             explanations=[
-                explain(each, beside, each.case == CHANNEL, known) for each in contenders
+                explain(each, beside, each.case == CHANNEL, known) for each in candidates
             ],
             snippet=SNIPPET,
             weak_evidence=WEAK,

@@ -14,8 +14,8 @@ def path(name: str) -> Path:
     Raises FileNotFoundError, naming the folders that were searched.
     """
     for root in _ROOTS:
-        candidate = root / name
-        if candidate.exists():
-            return candidate
+        found = root / name
+        if found.exists():
+            return found
     searched = " and ".join(str(root) for root in _ROOTS)
     raise FileNotFoundError(f"asset {name!r} is in neither of {searched}: reinstall workbench")

@@ -73,7 +73,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The contender without its workload: `cpu/torch/bf16/t16`."""
+        """The candidate without its workload: `cpu/torch/bf16/t16`."""
         precision = f"{self.precision}-{self.quantization}" if self.quantization else self.precision
         parts = [self.device, self.backend, precision]
         if self.mode is not None:
@@ -367,7 +367,7 @@ class Workload(ABC):
     def prepare(self, case: Case, setup: Setup) -> Task:
         """Load `case`; raise WorkloadError where the library or device cannot do it."""
 
-    def miniature(self, case: Case) -> Case | None:
+    def small_probe(self, case: Case) -> Case | None:
         """The same job at a size that even an emulated precision gets through in a moment.
 
         A precision that this processor lacks can be 200x slower: it is tried at this size, beside
@@ -375,7 +375,9 @@ class Workload(ABC):
         """
         return None
 
-    def candidates(self, parameter: str, host: Host, device_kind: str) -> Sequence[ParameterValue]:
+    def tuning_values(
+        self, parameter: str, host: Host, device_kind: str
+    ) -> Sequence[ParameterValue]:
         """The values of a tuning parameter to race unless some are asked for."""
         return [next(p.default for p in self.parameters if p.name == parameter)]
 

@@ -42,7 +42,7 @@ class DataLoading(Workload):
     """Decodes pictures, cuts, flips and resizes them, and trains a small conv net with them.
 
     One step is an epoch of `batches` batches: it begins and ends with empty queues, so nothing is
-    prepared ahead in another contender's turn, and `persistent=no` pays for its new processes.
+    prepared ahead in another candidate's turn, and `persistent=no` pays for its new processes.
     """
 
     name = "data_loading"
@@ -64,12 +64,14 @@ class DataLoading(Workload):
     quick: ClassVar = {"batches": 8, "image": 128}
     variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
 
-    def candidates(self, parameter: str, host: Host, device_kind: str) -> Sequence[ParameterValue]:
+    def tuning_values(
+        self, parameter: str, host: Host, device_kind: str
+    ) -> Sequence[ParameterValue]:
         if parameter == "loaders":
             return sorted({min(n, MOST_LOADERS) for n in (0, 1, host.cores // 2, host.cores)})
         if parameter == "pinned" and device_kind == "gpu":
             return ["yes", "no"]
-        return super().candidates(parameter, host, device_kind)
+        return super().tuning_values(parameter, host, device_kind)
 
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])

@@ -21,7 +21,7 @@ CALIBRATION_INPUTS = 32
 class InferCnn(Workload):
     """A trained net of six 3x3 convolutions classifies coloured pictures of digits.
 
-    Every contender has the same weights; a GPU gets each picture from and returns each answer
+    Every candidate has the same weights; a GPU gets each picture from and returns each answer
     to the host, as a service must.
     """
 

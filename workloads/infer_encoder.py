@@ -23,7 +23,7 @@ MINIATURE_TOKENS = 8
 class InferEncoder(Workload):
     """Four pre-norm blocks, 256 wide with 4 heads, on random embeddings of `tokens` tokens.
 
-    Every contender has the same random weights; a GPU gets each batch from and returns each
+    Every candidate has the same random weights; a GPU gets each batch from and returns each
     answer to the host, as a service must.
     """
 
@@ -72,7 +72,7 @@ class InferEncoder(Workload):
         checked = max(2, CHECKED_TOKENS // tokens)
         return inference.prepare(case, setup, network, inputs, calibration, checked)
 
-    def miniature(self, case: Case) -> Case | None:
+    def small_probe(self, case: Case) -> Case | None:
         if case.precision != "bf16" or int(case.params["tokens"]) <= MINIATURE_TOKENS:
             return None
         return replace(case, batch=1, params={**case.params, "tokens": MINIATURE_TOKENS})

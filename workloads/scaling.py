@@ -67,7 +67,9 @@ class Scaling(Workload):
         Variant("gpu", "torch", "bf16"),
     )
 
-    def candidates(self, parameter: str, host: Host, device_kind: str) -> Sequence[ParameterValue]:
+    def tuning_values(
+        self, parameter: str, host: Host, device_kind: str
+    ) -> Sequence[ParameterValue]:
         """As many as there are cores or GPUs, or as a launcher started; and powers of two below.
 
         The largest first: the smaller worlds are groups among its ranks.

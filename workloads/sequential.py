@@ -96,7 +96,7 @@ def exact(first: float, iterations: int) -> float:
 
 
 def judged(case: Case, first: float, root: float) -> Accuracy:
-    """Every contender must take the very same branches."""
+    """Every candidate must take the very same branches."""
     expected = exact(first, int(case.params["iterations"]))
     error = abs(root - expected) / expected
     return Accuracy("relative_error", error, "the same in whole numbers", 0.0, error == 0)

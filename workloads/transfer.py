@@ -86,7 +86,7 @@ class Transfer(Workload):
         if case.mode is not None and direction in ("within", "peer"):
             raise WorkloadError(
                 f"{direction}: no host memory takes part, so {case.mode} has no meaning",
-                hint="the contender without a mode does it",
+                hint="the candidate without a mode does it",
             )
         return TransferTask(case, setup)
 

@@ -50,7 +50,7 @@ class AdvisorScreen(ViewScreen):
             advisor_line(row, session, gpu=gpu)
             for row in rows
             if bar.accepts(
-                row.plan.title, row.plan.scenario, *(c.case.label for c in row.contenders)
+                row.plan.title, row.plan.scenario, *(c.case.label for c in row.candidates)
             )
         ]
         empty = "nothing matches the filter" if rows else _nothing(session)

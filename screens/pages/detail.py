@@ -1,4 +1,4 @@
-"""One scenario in full: every contender, equal precisions, and the race as it went."""
+"""One scenario in full: every candidate, equal precisions, and the race as it went."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..text.advice import crossover_lines, yardstick_lines
 from ..text.details import (
     INDENT,
     answer_facts,
-    contender_facts,
+    candidate_facts,
     equal_precision_facts,
     profile_facts,
     race_log,
@@ -44,7 +44,7 @@ class DetailScreen(ViewScreen):
 
     def body(self) -> ComposeResult:
         yield Drawn(id="detail-title")
-        yield Table(id="all-contenders", opens=False)
+        yield Table(id="all-candidates", opens=False)
         with Pane(id="detail-pane", can_focus=False):
             yield Drawn(id="detail")
 
@@ -64,8 +64,8 @@ class DetailScreen(ViewScreen):
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
-        lines = [detail_line(contender, row, session) for contender in row.contenders]
-        table.show(detail_columns(row), lines, Content.styled("no contenders", "dim"))
+        lines = [detail_line(candidate, row, session) for candidate in row.candidates]
+        table.show(detail_columns(row), lines, Content.styled("no candidates", "dim"))
         self._draw_detail()
 
     def _draw_detail(self) -> None:
@@ -76,12 +76,12 @@ class DetailScreen(ViewScreen):
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Content]:
         figures = session.figures
-        contender = session.report.contenders.get(self.query_one(Table).cursor or "")
+        candidate = session.report.candidates.get(self.query_one(Table).cursor or "")
         parts: list[tuple[str, list[Fact]]] = [
-            ("Contender", contender_facts(contender, figures) if contender else []),
+            ("Candidate", candidate_facts(candidate, figures) if candidate else []),
             ("Answer", answer_facts(row, session)),
-            ("Why", why_facts(contender, session.report) if contender else []),
-            ("Profile", profile_facts(contender, session.report.trace) if contender else []),
+            ("Why", why_facts(candidate, session.report) if candidate else []),
+            ("Profile", profile_facts(candidate, session.report.trace) if candidate else []),
             ("Equal precision", equal_precision_facts(row.verdict, figures) if row.verdict else []),
         ]
         lines: list[Content] = []
@@ -89,7 +89,7 @@ class DetailScreen(ViewScreen):
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Content("")]
         if row.verdict is not None:
-            lines += _under("Best by each yardstick", yardstick_lines(row.verdict, width), width)
+            lines += _under("Best by each baseline", yardstick_lines(row.verdict, width), width)
             curves = crossover_lines(row, session.report, width)
             lines += [*curves, Content("")] if curves else []
         return [*lines, heading("Race", width), *log_lines(race_log(row, session), width)]

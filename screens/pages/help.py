@@ -31,15 +31,15 @@ KEYS = (
 )
 
 TERMS = (
-    ("GPU/CPU", "how many times faster the best GPU contender is than the best CPU one"),
-    ("95 %", "where that ratio lies, from contenders measured in the same rounds"),
+    ("GPU/CPU", "how many times faster the best GPU candidate is than the best CPU one"),
+    ("95 %", "where that ratio lies, from candidates measured in the same rounds"),
     ("Gain", "of a model's form: time of its fastest run as given over its own"),
     ("either", "too close to call; unknown: no answer rather than a guess"),
     ("!", "a warning weakens this result; its details say which, and the remedy"),
     ("SIMULATED", "the GPU is the test device fake:0, a CPU worker that poses as one"),
     ("dropped", "clearly beaten, so its time went to the others; its samples are kept"),
     ("±", "half the 95 % interval of the median"),
-    ("* o + x", "before a contender: what draws its curve over the sizes"),
+    ("* o + x", "before a candidate: what draws its curve over the sizes"),
     ("n/a", "could not be read; the reason stands below"),
 )
 

@@ -7,7 +7,7 @@ from textual.containers import Container
 from textual.content import Content
 
 from workbench.advisor.model.overview import Entry, entries, row_of
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 
 from ..state.session import Session
 from ..text.facts import joined
@@ -38,8 +38,8 @@ class ModelScreen(ViewScreen):
             yield Drawn(id="model-more", classes="column")
 
     @property
-    def chosen(self) -> Contender | None:
-        return self.session.report.contenders.get(self.query_one(Table).cursor or "")
+    def chosen(self) -> Candidate | None:
+        return self.session.report.candidates.get(self.query_one(Table).cursor or "")
 
     def draw(self, session: Session) -> None:
         row = row_of(session.report)
@@ -60,7 +60,7 @@ class ModelScreen(ViewScreen):
         if pick is not None and table.cursor == self._led != pick:
             self._led = table.cursor = pick
         elif table.cursor is None and self._found:
-            self._led = table.cursor = self._found[0].contender.case.id
+            self._led = table.cursor = self._found[0].candidate.case.id
 
     def _draw_pane(self) -> None:
         found, chosen, session = self._found, self.chosen, self.session

@@ -18,7 +18,7 @@ from workbench.contract import WorkloadError
 from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
-from ..state.run_form import SCENARIOS, Checked, Draft, Field
+from ..state.run_form import SCENARIOS, Checked, Field, RunForm
 from ..text.facts import heading, joined
 from ..text.table import Column, Line, longest_that_fits
 from ..widgets.drawn import Drawn
@@ -123,7 +123,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         super().__init__()
         self._workloads, self._broken = catalog.load_all()
         known = all(name in self._workloads for name in before.workloads)
-        self._draft = Draft(before if known else Request(), machine)
+        self._draft = RunForm(before if known else Request(), machine)
         self._checked: Checked = self._draft.check()
 
     def compose(self) -> ComposeResult:
@@ -133,7 +133,7 @@ class NewRunScreen(ModalScreen[Request | None]):
             yield Table(id="entries")
             with VerticalScroll(id="fields", can_focus=False):
                 yield Drawn(id="teaches")
-                for _ in range(most + len(Draft(Request()).fields()) + 1):
+                for _ in range(most + len(RunForm(Request()).fields()) + 1):
                     yield FieldLine()
                 yield Tick("quick: smaller sizes, 20 s")
         with Vertical(id="new-foot"):
@@ -172,7 +172,7 @@ class NewRunScreen(ModalScreen[Request | None]):
             title, teaches, fields = draft.entry, str(error), []
         else:
             title = workload.title if workload else "The table of scenarios"
-            teaches = workload.teaches if workload else "Each with its contenders: CPU or GPU?"
+            teaches = workload.teaches if workload else "Each with its candidates: CPU or GPU?"
         said = Content.assemble((title, "bold"), "\n", (teaches, "dim"))
         self.query_one("#teaches", Drawn).show(lambda width, _: joined(said.wrap(width)))
         lines = list(self.query(FieldLine))

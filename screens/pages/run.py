@@ -1,4 +1,4 @@
-"""The race as it runs: a line per contender, the curves, and what happened last."""
+"""The race as it runs: a line per candidate, the curves, and what happened last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from workbench.records.document import Sweep
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 
 from ..state.derived import row_title
@@ -49,7 +49,7 @@ class RunScreen(ViewScreen):
 
     def body(self) -> ComposeResult:
         yield Drawn(id="row-title")
-        yield Table(id="contenders")
+        yield Table(id="candidates")
         yield FilterBar()
         yield Drawn(id="told")
         yield Drawn(id="curve")
@@ -82,19 +82,19 @@ class RunScreen(ViewScreen):
             return
         marks = curve_marks(sweep) if sweep is not None else {}
         lines = [
-            run_line(contender, row, session, marks.get(contender.case.label))
-            for contender in row.contenders
-            if bar.accepts(contender.case.label)
+            run_line(candidate, row, session, marks.get(candidate.case.label))
+            for candidate in row.candidates
+            if bar.accepts(candidate.case.label)
         ]
         columns = run_columns(row, marks=bool(marks))
         table.show(columns, lines, Content.styled("nothing matches the filter", "dim"))
 
     def _draw_told(self) -> None:
-        """What the workload itself tells of the contender under the cursor."""
+        """What the workload itself tells of the candidate under the cursor."""
         told = self.query_one("#told", Drawn)
-        contender = self._chosen
+        candidate = self._chosen
         figures = self.session.figures
-        found = figures.numbers(contender).measurement if contender is not None else None
+        found = figures.numbers(candidate).measurement if candidate is not None else None
         told.display = found is not None and bool(found.figures)
         if found is not None and told.display:
             line = Content.assemble(case_text(found.id, figures), ": ", figures_text(found))
@@ -112,17 +112,17 @@ class RunScreen(ViewScreen):
         curve.show(lambda width, height: joined(curve_lines(sweep, at, label, width, height)))
 
     def _sweep(self, row: Row | None) -> Sweep | None:
-        """The sweep of this row, of the contenders that the filter leaves."""
+        """The sweep of this row, of the candidates that the filter leaves."""
         sweep = None if row is None else self.session.figures.sweep(row)
         if sweep is None:
             return None
         accepts = self.query_one(FilterBar).accepts
-        curves = [curve for curve in sweep.curves if accepts(curve.contender)]
+        curves = [curve for curve in sweep.curves if accepts(curve.candidate)]
         return msgspec.structs.replace(sweep, curves=curves)
 
     @property
-    def _chosen(self) -> Contender | None:
-        return self.session.report.contenders.get(self.query_one(Table).cursor or "")
+    def _chosen(self) -> Candidate | None:
+        return self.session.report.candidates.get(self.query_one(Table).cursor or "")
 
     def on_table_moved(self) -> None:
         self._draw_told()
@@ -130,10 +130,10 @@ class RunScreen(ViewScreen):
 
     def _draw_loss(self, row: Row | None, session: Session) -> None:
         loss = self.query_one("#loss", Drawn)
-        loss.display = row is not None and any(c.loss for c in row.contenders)
+        loss.display = row is not None and any(c.loss for c in row.candidates)
         if row is not None and loss.display:
             # On a low terminal the log must keep a few lines.
-            most = max(2, self.size.height - len(row.contenders) - LINES_BESIDE_LOSS)
+            most = max(2, self.size.height - len(row.candidates) - LINES_BESIDE_LOSS)
             loss.show(
                 lambda width, _: joined(
                     [heading("Loss", width), *loss_lines(row, session.figures, width, most)]

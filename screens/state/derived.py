@@ -12,7 +12,7 @@ from workbench.records.events import CaseDropped
 from workbench.records.machine import Machine
 from workbench.records.verdict import Verdict
 from workbench.report import sweeps
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 from workbench.report.row import Row
 from workbench.stats import ratios
@@ -22,15 +22,15 @@ from workbench.text import units
 
 @dataclass(frozen=True)
 class Numbers:
-    """One contender at one moment; `value_s` is what the row's objective counts."""
+    """One candidate at one moment; `value_s` is what the row's objective counts."""
 
     measurement: Measurement
     value_s: float | None
 
 
 class Figures:
-    """Reads one report.  A contender's numbers are kept until it has a new block or state:
-    sorting every sample of every contender at each repaint would cost more than drawing."""
+    """Reads one report.  A candidate's numbers are kept until it has a new block or state:
+    sorting every sample of every candidate at each repaint would cost more than drawing."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -38,45 +38,45 @@ class Figures:
         self._points: dict[tuple[str, str], tuple[tuple[int, str], CurvePoint]] = {}
         self._speeds: dict[str, tuple[list[object], dict[str, float]]] = {}
 
-    def numbers(self, contender: Contender) -> Numbers:
-        stamp = (len(contender.blocks), contender.state, len(self.report.warnings))
-        key = contender.scenario, contender.case.id
+    def numbers(self, candidate: Candidate) -> Numbers:
+        stamp = (len(candidate.blocks), candidate.state, len(self.report.warnings))
+        key = candidate.scenario, candidate.case.id
         kept = self._kept.get(key)
         if kept is None or kept[0] != stamp:
-            kept = stamp, Numbers(self.report.measurement(contender), contender.value)
+            kept = stamp, Numbers(self.report.measurement(candidate), candidate.value)
             self._kept[key] = kept
         return kept[1]
 
-    def best(self, row: Row, *, apart: bool = False) -> Contender | None:
+    def best(self, row: Row, *, apart: bool = False) -> Candidate | None:
         """The pick; without one, and of what races apart, the first in the race's own ranking."""
         pick = row.verdict.pick if row.verdict is not None and not apart else None
-        group = [c for c in row.contenders if row.is_apart(c) == apart and c.state != "failed"]
+        group = [c for c in row.candidates if row.is_apart(c) == apart and c.state != "failed"]
         by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}  # as for a verdict
         if pick in by_id:
             return by_id[pick]
-        order = ratios.ranking({name: contender.rounds() for name, contender in by_id.items()})
+        order = ratios.ranking({name: candidate.rounds() for name, candidate in by_id.items()})
         return by_id[order[0]] if order else None
 
-    def speed(self, contender: Contender, row: Row) -> float | None:
-        """Time of the best over that of `contender`, by what both measured in the same rounds;
+    def speed(self, candidate: Candidate, row: Row) -> float | None:
+        """Time of the best over that of `candidate`, by what both measured in the same rounds;
         None as long as there are too few of them and more may come."""
-        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.contenders)]
+        stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
         kept = self._speeds.get(row.plan.scenario)
         if kept is None or kept[0] != stamp:
             kept = self._speeds[row.plan.scenario] = stamp, self._row_speeds(row)
-        return kept[1].get(contender.case.id)
+        return kept[1].get(candidate.case.id)
 
     def _row_speeds(self, row: Row) -> dict[str, float]:
         found = {}
         for apart in (False, True):
             best = self.best(row, apart=apart)
             fastest = best.rounds() if best is not None else {}
-            for contender in row.contenders if fastest else ():
-                rounds = contender.rounds()
-                over = contender.ended or contender.dropped is not None
+            for candidate in row.candidates if fastest else ():
+                rounds = candidate.rounds()
+                over = candidate.ended or candidate.dropped is not None
                 enough = over or len(fastest.keys() & rounds.keys()) >= MIN_PAIRS
-                if rounds and enough and row.is_apart(contender) == apart:
-                    found[contender.case.id] = ratios.relative(fastest, rounds)
+                if rounds and enough and row.is_apart(candidate) == apart:
+                    found[candidate.case.id] = ratios.relative(fastest, rounds)
         return found
 
     # ------------------------------------------------------------ sweeps
@@ -92,12 +92,12 @@ class Figures:
         ]
         return sweeps.sweeps(rows, self._point)[0]
 
-    def _point(self, at: Mapping[str, ParameterValue], contender: Contender) -> CurvePoint:
-        stamp = (len(contender.blocks), contender.state)
-        key = contender.scenario, contender.case.id
+    def _point(self, at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
+        stamp = (len(candidate.blocks), candidate.state)
+        key = candidate.scenario, candidate.case.id
         kept = self._points.get(key)
         if kept is None or kept[0] != stamp:
-            kept = self._points[key] = stamp, sweeps.point_of(at, contender)
+            kept = self._points[key] = stamp, sweeps.point_of(at, candidate)
         return kept[1]
 
     def walk(self) -> list[str]:
@@ -113,10 +113,10 @@ class Figures:
 
         return [row.plan.scenario for row in sorted(self.report.rows.values(), key=place)]
 
-    def largest(self, contender: Contender) -> LargestBatch | None:
-        """What the search for the largest batch of this contender found."""
+    def largest(self, candidate: Candidate) -> LargestBatch | None:
+        """What the search for the largest batch of this candidate found."""
         found = self.report.largest_batches
-        return next((each for each in found if each.case == contender.case.id), None)
+        return next((each for each in found if each.case == candidate.case.id), None)
 
     # ------------------------------------------------------------- names
 
@@ -126,12 +126,12 @@ class Figures:
 
     def case_name(self, case_id: str | None, *, short: bool = False) -> str:
         """`cuda:0 torch bf16` for a case id; what sets it apart from its row-mates is added."""
-        contender = self.report.contenders.get(case_id or "")
-        if contender is None:
+        candidate = self.report.candidates.get(case_id or "")
+        if candidate is None:
             return case_id or "none"
-        row = self.report.rows.get(contender.scenario)
-        extra = _apart(contender.case, row) if row else ""
-        return case_name(contender.case, short=short) + extra
+        row = self.report.rows.get(candidate.scenario)
+        extra = _apart(candidate.case, row) if row else ""
+        return case_name(candidate.case, short=short) + extra
 
     def dropped_text(self, event: CaseDropped) -> str:
         """`2.1x slower than cuda:0 torch bf16`, or the reason where no ratio is known."""
@@ -148,7 +148,7 @@ class Figures:
     # -------------------------------------------------------------- rows
 
     def left_in_race(self, row: Row) -> int:
-        return sum(not c.ended and c.dropped is None for c in row.contenders)
+        return sum(not c.ended and c.dropped is None for c in row.candidates)
 
     def live_scenario(self) -> str | None:
         """The row being raced, or else the last one that was, or else the first."""
@@ -175,8 +175,8 @@ def row_title(row: Row) -> str:
 
 
 def _apart(case: Case, row: Row) -> str:
-    """The parameters in which contenders of one row differ, such as ` channels_last=1`."""
-    cases = [contender.case for contender in row.contenders]
+    """The parameters in which candidates of one row differ, such as ` channels_last=1`."""
+    cases = [candidate.case for candidate in row.candidates]
     named = {name for other in cases for name in other.params}
     differing = [
         name for name in sorted(named) if len({str(other.params.get(name)) for other in cases}) > 1

@@ -33,7 +33,7 @@ class FeedError(Exception):
         self.log_tail = tuple(log_tail)
 
 
-class Feed(Protocol):
+class EventSource(Protocol):
     """A stream of events that may be told to pause, resume or cancel."""
 
     def events(self) -> AsyncGenerator[ev.AnyEvent, None]:

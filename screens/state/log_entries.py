@@ -41,7 +41,7 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             )
         case ev.RacePlanned():
             count = len(event.cases)
-            noun = "contender" if count == 1 else "contenders"
+            noun = "candidate" if count == 1 else "candidates"
             return LogLine(at, "planned", f"{event.title}: {count} {noun}", "", event.scenario)
         case ev.RaceStarted():
             title = figures.title(event.scenario)
@@ -155,7 +155,7 @@ def _of_case(
     tone: str = "",
 ) -> LogLine:
     name = figures.case_name(event.case)
-    scenario = figures.report.contenders[event.case].scenario
+    scenario = figures.report.candidates[event.case].scenario
     return LogLine(event.at_s, word, f"{name}: {text}" if text else name, tone, scenario)
 
 

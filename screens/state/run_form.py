@@ -60,7 +60,7 @@ class Checked:
 
 
 @dataclass
-class Draft:
+class RunForm:
     """What is chosen and typed so far; it begins as the request `before`.
 
     `machine` is that of an earlier run: with it, a device that is not there is noticed too.
@@ -117,7 +117,7 @@ class Draft:
             Field("backend", "backend", "all", f"any of {', '.join(backends)}"),
             *([Field("mode", "mode", "all", f"any of plain, {', '.join(modes)}")] if modes else []),
             Field("device", "device", "cpu, each GPU", "cpu, gpu, cuda:0 ... or fake:0@8"),
-            Field("threads", "threads", "all cores", "of every CPU contender", several=RACE),
+            Field("threads", "threads", "all cores", "of every CPU candidate", several=RACE),
             Field("budget", "budget", f"{seconds:g}", "wall time of the whole run", "seconds"),
         ]
 
@@ -199,7 +199,7 @@ class Draft:
 
 
 def _scenario_names(file: str | None) -> Collection[str]:
-    """Without those of a file that was spoilt since the start; `Draft.check` tells of it."""
+    """Without those of a file that was spoilt since the start; `RunForm.check` tells of it."""
     try:
         return scenarios.load_with(file)[0]
     except ScenarioError:
@@ -234,10 +234,10 @@ def _seconds(text: str) -> float | None:
 
 
 def _outlook(rows: list[RowPlan]) -> str:
-    """`7 rows of 6 contenders`, as far as the machine is known."""
+    """`7 rows of 6 candidates`, as far as the machine is known."""
     count = len(rows)
     most = max((len(row.cases) for row in rows), default=0)
     told = f"{count} row{'' if count == 1 else 's'}"
     if most:
-        told += f", {'' if count == 1 else 'up to '}{most} contender{'' if most == 1 else 's'}"
+        told += f", {'' if count == 1 else 'up to '}{most} candidate{'' if most == 1 else 's'}"
     return told + (" each" if most and count > 1 else "")

@@ -18,7 +18,7 @@ PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
 
 _YARDSTICKS = (
     Column("0", ""),
-    Column("1", "Contender", minimum=18),
+    Column("1", "Candidate", minimum=18),
     Column("2", "Value"),
     Column("4", "Ahead by (95 %)", rank=1),
     Column("3", "Of", rank=2, minimum=18),
@@ -26,7 +26,7 @@ _YARDSTICKS = (
 
 
 def advice_facts(verdict: Verdict) -> list[Fact]:
-    """Crossover, break-even points, hardware elsewhere, the best by each yardstick; a line each."""
+    """Crossover, break-even points, hardware elsewhere, the best by each baseline; a line each."""
     facts = []
     if verdict.crossover is not None:
         facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
@@ -59,7 +59,7 @@ def crossover_lines(row: Row, report: Report, width: int) -> list[Content]:
         return []
     at = sweeps.place_of(row, list(found[0].axes))
     pick = row.verdict.pick if row.verdict is not None else None
-    label = report.contenders[pick].case.label if pick in report.contenders else None
+    label = report.candidates[pick].case.label if pick in report.candidates else None
     marks = [
         Content.assemble(mark, f" {curve.replace('/', ' ')}")
         for curve, mark in curve_marks(found[0]).items()

@@ -1,4 +1,4 @@
-"""The curves of a sweep beside the contenders' table: the same marks, the same colours."""
+"""The curves of a sweep beside the candidates' table: the same marks, the same colours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def curve_lines(
 ) -> list[Content]:
     """As much as fits: the plot first, then what it shows.
 
-    `at` is the point looked at, `chosen` the label of the contender under the cursor.
+    `at` is the point looked at, `chosen` the label of the candidate under the cursor.
     """
     title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}", width)
     told = [Content(text).truncate(width, ellipsis=True) for text in findings(sweep)]
@@ -45,15 +45,15 @@ def _plot(
     sweep: Sweep, at: Mapping[str, ParameterValue], chosen: str | None, width: int, height: int
 ) -> list[Content]:
     """The curves and their axis, the chosen one over the others; empty where there are none."""
-    curves = sorted(sweep.curves, key=lambda curve: curve.contender == chosen)
+    curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
     if width < LABEL or not curves:
         return []
     layered = msgspec.structs.replace(sweep, curves=curves)
     lines = chart_lines(layered, width, height)[: -len(curves)]
     if not lines:
         return []
-    marks = {curve.contender: mark for mark, curve in marked(sweep)}
-    own = str.maketrans({mark: marks[curve.contender] for mark, curve in marked(layered)})
+    marks = {curve.candidate: mark for mark, curve in marked(sweep)}
+    own = str.maketrans({mark: marks[curve.candidate] for mark, curve in marked(layered)})
     styles = {marks[label]: style for label, style in curve_styles(sweep).items()}
     if chosen in marks:
         styles[marks[chosen]] += " bold"
@@ -71,7 +71,7 @@ def curve_styles(sweep: Sweep) -> dict[str, str]:
     styles = {}
     for curve in sweep.curves:
         kind = _kind(curve)
-        styles[curve.contender] = f"${kind}-{seen[kind] % COLOURS}"
+        styles[curve.candidate] = f"${kind}-{seen[kind] % COLOURS}"
         seen[kind] += 1
     return styles
 
@@ -80,13 +80,13 @@ def curve_marks(sweep: Sweep) -> dict[str, Content]:
     """By label: the mark that draws the curve, in its colour."""
     styles = curve_styles(sweep)
     return {
-        curve.contender: Content.styled(mark, f"bold {styles[curve.contender]}")
+        curve.candidate: Content.styled(mark, f"bold {styles[curve.candidate]}")
         for mark, curve in marked(sweep)
     }
 
 
 def _kind(curve: Curve) -> str:
-    return kind_of(curve.contender.partition("/")[0])
+    return kind_of(curve.candidate.partition("/")[0])
 
 
 def _coloured(label: str, drawn: str, styles: Mapping[str, str]) -> Content:
@@ -107,14 +107,14 @@ def _axis(axis: str, at: Mapping[str, ParameterValue]) -> Content:
 _COLUMNS = (
     Column("at", "At"),
     Column("rate", "Best rate", align="right"),
-    Column("contender", "Fastest", minimum=20),
+    Column("candidate", "Fastest", minimum=20),
 )
 
 
 def _best_lines(sweep: Sweep, width: int) -> list[Content]:
     """The fastest at each point, where no curve can be drawn."""
     lines = [
-        Line(place, {"at": Content(place), "rate": Content(rate), "contender": Content(label)})
+        Line(place, {"at": Content(place), "rate": Content(rate), "candidate": Content(label)})
         for place, rate, label in _best(sweep)
     ]
     return table_lines(_COLUMNS, lines, width) if lines else []
@@ -132,7 +132,7 @@ def _best(sweep: Sweep) -> Iterator[tuple[str, str, str]]:
                 fastest[place] = (
                     point.rate,
                     units.rate(point.rate, curve.unit),
-                    curve.contender.replace("/", " "),
+                    curve.candidate.replace("/", " "),
                 )
     for place, (_, rate, label) in fastest.items():
         yield place, rate, label

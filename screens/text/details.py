@@ -8,7 +8,7 @@ from workbench.advisor.model.overview import brief, error_text, recommendation, 
 from workbench.contract import OutputAccuracy
 from workbench.records.document import BatchAttempt, LargestBatch, Measurement, Telemetry, Trace
 from workbench.records.verdict import EqualPrecision, Verdict
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 from workbench.report.row import Row
 from workbench.text import units
@@ -29,7 +29,7 @@ TOP_OPERATORS = 8
 def answer_lines(row: Row, session: Session, width: int, *, roomy: bool) -> list[Content]:
     """The pane below the table: question, answer, reasons, warnings, command.
 
-    A `roomy` terminal shows the contenders as well.
+    A `roomy` terminal shows the candidates as well.
     """
     lines = [heading(row_title(row), width)]
     facts = answer_facts(row, session)
@@ -41,7 +41,7 @@ def answer_lines(row: Row, session: Session, width: int, *, roomy: bool) -> list
     if command := row.plan.reproduce:  # the document of a plain run does not carry it
         lines += [Content(""), Content.assemble(("$ ", "dim"), (command, "$primary"))]
     if roomy and row.started:
-        found = [run_line(contender, row, session) for contender in row.contenders]
+        found = [run_line(candidate, row, session) for candidate in row.candidates]
         lines += [Content(""), *table_lines(run_columns(row), found, width)]
     return lines
 
@@ -62,7 +62,7 @@ def answer_facts(row: Row, session: Session) -> list[Fact]:
 def _still_in(row: Row, session: Session) -> list[Fact]:
     if not row.started or not session.going:
         return []
-    left = [c for c in row.contenders if not is_over(c)]
+    left = [c for c in row.candidates if not is_over(c)]
     names = Content(", ").join(case_text(c.case.id, session.figures) for c in left)
     return [Fact("still in", names)] if left else []
 
@@ -76,7 +76,7 @@ def verdict_facts(verdict: Verdict, figures: Figures) -> list[Fact]:
     facts += advice_facts(verdict)
     for warning in verdict.warnings:
         facts.append(fact("! warning", warning.message, "$warning", label_style="bold $warning"))
-        if warning.subject in figures.report.contenders:
+        if warning.subject in figures.report.candidates:
             facts.append(Fact("  of", case_text(warning.subject, figures)))
         facts.append(fact("  remedy", warning.remedy))
     if verdict.next_best:
@@ -96,10 +96,10 @@ def _answer(verdict: Verdict) -> Content:
     return Content.assemble(*parts)
 
 
-def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
-    """Everything known of one contender, for terminals too narrow for all columns."""
-    found = figures.numbers(contender).measurement
-    facts = [Fact("", case_text(contender.case.id, figures).stylize("bold"))]
+def candidate_facts(candidate: Candidate, figures: Figures) -> list[Fact]:
+    """Everything known of one candidate, for terminals too narrow for all columns."""
+    found = figures.numbers(candidate).measurement
+    facts = [Fact("", case_text(candidate.case.id, figures).stylize("bold"))]
     if found.n:
         times = [f"median {units.duration(found.median_s)}"]
         if found.ci95_s is not None:
@@ -114,22 +114,22 @@ def contender_facts(contender: Contender, figures: Figures) -> list[Fact]:
         facts += _speed(found)
     if found.figures:
         facts.append(fact("figures", figures_text(found)))
-    largest = figures.largest(contender)
+    largest = figures.largest(candidate)
     if largest is not None:
         facts += _largest(largest)
-    facts.append(fact("set-up", setup_text(contender.setup)))
-    if contender.accuracy is not None:
-        metric = contender.accuracy.metric.replace("_", " ")
-        checked = f"{metric} {accuracy_text(contender)} against {contender.accuracy.reference}"
-        facts.append(fact("checked", checked, "" if contender.accuracy.passed else "$error"))
-        for each in contender.accuracy.outputs if len(contender.accuracy.outputs) > 1 else ():
+    facts.append(fact("set-up", setup_text(candidate.setup)))
+    if candidate.accuracy is not None:
+        metric = candidate.accuracy.metric.replace("_", " ")
+        checked = f"{metric} {accuracy_text(candidate)} against {candidate.accuracy.reference}"
+        facts.append(fact("checked", checked, "" if candidate.accuracy.passed else "$error"))
+        for each in candidate.accuracy.outputs if len(candidate.accuracy.outputs) > 1 else ():
             facts.append(fact("  output", f"{each.name}: {output_text(each)}"))
-    if contender.dropped is not None:
-        facts.append(fact("dropped", figures.dropped_text(contender.dropped)))
-    elif contender.reason is not None:
-        facts.append(fact(contender.state, contender.reason.message, "$warning"))
-    if contender.reason is not None and contender.reason.hint:
-        facts.append(fact("  remedy", contender.reason.hint))
+    if candidate.dropped is not None:
+        facts.append(fact("dropped", figures.dropped_text(candidate.dropped)))
+    elif candidate.reason is not None:
+        facts.append(fact(candidate.state, candidate.reason.message, "$warning"))
+    if candidate.reason is not None and candidate.reason.hint:
+        facts.append(fact("  remedy", candidate.reason.hint))
     for warning in found.warnings:
         facts.append(fact("! trust", warning.message, "$warning", label_style="$warning"))
         facts.append(fact("  remedy", warning.remedy))
@@ -197,16 +197,16 @@ def _attempt(attempt: BatchAttempt) -> str:
     return f"batch {attempt.batch:,}: a step in {step}, {memory} at most"
 
 
-def why_facts(contender: Contender, report: Report) -> list[Fact]:
+def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
     """Why this form of a user's model won or lost."""
     advice = report.model.advice if report.model else None
-    told = [e for e in advice.explanations if e.case == contender.case.id] if advice else []
+    told = [e for e in advice.explanations if e.case == candidate.case.id] if advice else []
     return [fact("", brief(text)) for each in told for text in each.sentences]
 
 
-def profile_facts(contender: Contender, trace: Trace | None) -> list[Fact]:
+def profile_facts(candidate: Candidate, trace: Trace | None) -> list[Fact]:
     """Where a profiled pass spent its time, and the file that shows it in full."""
-    top = contender.operators[:TOP_OPERATORS]
+    top = candidate.operators[:TOP_OPERATORS]
     facts = []
     for number, found in enumerate(top):
         times = f"{found.calls} call{'' if found.calls == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""A user's model as lines: its contenders, what to ship and why, where the time goes, the code."""
+"""A user's model as lines: its candidates, what to ship and why, where the time goes, the code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from workbench.export.model import (
 )
 from workbench.records.model import Explanation, ModelFacts
 from workbench.records.verdict import Verdict
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 from workbench.report.row import Row
 from workbench.stats.samples import median
@@ -52,7 +52,7 @@ from .tables import is_over, median_texts
 INDENT = 10
 BAR = 24  # cells of the longest bar
 
-# --------------------------------------------------------------- contenders
+# --------------------------------------------------------------- candidates
 
 _COLUMNS = (
     Column("form", "Form"),
@@ -76,58 +76,58 @@ def columns(row: Row) -> list[Column]:
 
 
 def entry_lines(found: Sequence[Entry], row: Row, session: Session) -> list[Line]:
-    """A line for each contender, the bars to one scale."""
+    """A line for each candidate, the bars to one scale."""
     most = max((entry.gain for entry in found if entry.gain is not None), default=1.0)
     model = session.report.model
     return [_entry_line(entry, row, session, model.facts, most) for entry in found if model]
 
 
 def _entry_line(entry: Entry, row: Row, session: Session, facts: ModelFacts, most: float) -> Line:
-    contender, figures = entry.contender, session.figures
-    share = agreement(contender)
+    candidate, figures = entry.candidate, session.figures
+    share = agreement(candidate)
     cells: dict[str, Cell] = {
         "form": Content(entry.form),
         "run": Content(entry.how),
         "state": _states(entry, row, session),
-        "error": error_texts(contender, facts),
+        "error": error_texts(candidate, facts),
         "top1": Content("" if share is None else f"{share:.0%}"),
         "size": Content("" if entry.size_bytes is None else units.size(entry.size_bytes)),
     }
-    if contender.blocks:
-        cells["median"] = median_texts(contender, figures)
-    cells["counted"] = Content(counted(contender))
+    if candidate.blocks:
+        cells["median"] = median_texts(candidate, figures)
+    cells["counted"] = Content(counted(candidate))
     if entry.gain is not None:
         cells["gain"] = Content(units.ratio(entry.gain))
-        cells["bar"] = _bar(entry.gain / most, device_style(contender.case))
-    return Line(contender.case.id, cells)
+        cells["bar"] = _bar(entry.gain / most, device_style(candidate.case))
+    return Line(candidate.case.id, cells)
 
 
 def _bar(share: float, style: str) -> Callable[[int], Content]:
     return lambda width: Content.styled(glyphs.bar(share, width), style)
 
 
-def error_texts(contender: Contender, facts: ModelFacts) -> list[Content]:
+def error_texts(candidate: Candidate, facts: ModelFacts) -> list[Content]:
     """How far off it is; red and marked beyond the limit."""
-    if contender.accuracy is None:
+    if candidate.accuracy is None:
         return [Content("")]
-    text = error_text(contender.accuracy.value)
-    if is_too_far_off(contender, facts):
+    text = error_text(candidate.accuracy.value)
+    if is_too_far_off(candidate, facts):
         return [Content.styled(f"! {text}", "$error")]
-    style = "dim" if is_as_given(contender.case, facts) else "$success"
+    style = "dim" if is_as_given(candidate.case, facts) else "$success"
     return [Content.styled(text, style)]
 
 
 def _states(entry: Entry, row: Row, session: Session) -> list[Content]:
-    contender, figures = entry.contender, session.figures
+    candidate, figures = entry.candidate, session.figures
     if entry.word == "pick":
-        return [marked(Content.styled("pick", "bold $success"), contender, figures)]
-    if entry.word == "error" and (is_over(contender) or not session.going):
+        return [marked(Content.styled("pick", "bold $success"), candidate, figures)]
+    if entry.word == "error" and (is_over(candidate) or not session.going):
         texts = [Content.styled(text, "$error") for text in (entry.why, "error")]
-        return [marked(text, contender, figures) for text in texts]
+        return [marked(text, candidate, figures) for text in texts]
     if entry.word == "slower":
         texts = [Content.styled(text, "dim") for text in (entry.why, "slower")]
-        return [marked(text, contender, figures) for text in texts]
-    return state_texts(contender, row, figures, racing=session.going)
+        return [marked(text, candidate, figures) for text in texts]
+    return state_texts(candidate, row, figures, racing=session.going)
 
 
 # ---------------------------------------------------------------- the head
@@ -163,8 +163,8 @@ def stage(session: Session) -> str:
     if row is None:
         return "choosing its forms"
     if row.verdict is None:
-        left = sum(not is_over(contender) for contender in row.contenders)
-        return f"racing, {left} of {len(row.contenders)} contenders left"
+        left = sum(not is_over(candidate) for candidate in row.candidates)
+        return f"racing, {left} of {len(row.candidates)} candidates left"
     return "profiling, to tell why" if report.model.advice is None else "finishing"
 
 
@@ -172,9 +172,9 @@ def stage(session: Session) -> str:
 
 
 def answer_lines(
-    found: Sequence[Entry], chosen: Contender | None, session: Session, width: int
+    found: Sequence[Entry], chosen: Candidate | None, session: Session, width: int
 ) -> list[Content]:
-    """What to ship, what weakens that, and why; of the contender under the cursor as well."""
+    """What to ship, what weakens that, and why; of the candidate under the cursor as well."""
     report, row = session.report, row_of(session.report)
     verdict = row.verdict if row else None
     facts = list(_advice(found, session))
@@ -182,15 +182,15 @@ def answer_lines(
     if facts:
         lines.insert(0, heading("Answer" if verdict else "So far", width))
     why = _explanations(report)
-    pick = report.contenders.get((verdict.pick if verdict else "") or "")
-    for contender in (pick, None if chosen is pick else chosen):
-        told = why.get(contender.case.id) if contender else None
-        if contender is None or (told is None and not contender.reason):
+    pick = report.candidates.get((verdict.pick if verdict else "") or "")
+    for candidate in (pick, None if chosen is pick else chosen):
+        told = why.get(candidate.case.id) if candidate else None
+        if candidate is None or (told is None and not candidate.reason):
             continue
         sentences = list(told.sentences) if told else []
-        if told is None or contender.state == "failed":
-            sentences.insert(0, _sentence(found, contender))
-        title = f"Why {name_of(contender.case)}"
+        if told is None or candidate.state == "failed":
+            sentences.insert(0, _sentence(found, candidate))
+        title = f"Why {name_of(candidate.case)}"
         lines += [Content(""), heading(title, width)]
         lines += wrapped([Fact("", Content(brief(text))) for text in sentences], width, 0)
     return lines
@@ -201,9 +201,9 @@ def _explanations(report: Report) -> dict[str, Explanation]:
     return {each.case: each for each in advice.explanations} if advice else {}
 
 
-def _sentence(found: Sequence[Entry], contender: Contender) -> str:
-    why = next((entry.why for entry in found if entry.contender is contender), "")
-    text = f"{contender.state}: {why}" if contender.state == "failed" else why
+def _sentence(found: Sequence[Entry], candidate: Candidate) -> str:
+    why = next((entry.why for entry in found if entry.candidate is candidate), "")
+    text = f"{candidate.state}: {why}" if candidate.state == "failed" else why
     return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -230,11 +230,11 @@ def _advice(found: Sequence[Entry], session: Session) -> Iterator[Fact]:
 
 def _refused(row: Row) -> Iterator[Fact]:
     """Why the model could not be read."""
-    for contender in row.contenders:
-        if contender.reason is not None:
-            message = contender.reason.message
+    for candidate in row.candidates:
+        if candidate.reason is not None:
+            message = candidate.reason.message
             yield fact("! failed", message, "bold $error", label_style="bold $error")
-            yield fact("  remedy", contender.reason.hint or "")
+            yield fact("  remedy", candidate.reason.hint or "")
 
 
 def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
@@ -243,10 +243,10 @@ def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
     for entry in found:
         if model is None or entry.gain is None:
             continue
-        if not is_too_far_off(entry.contender, model.facts):
-            name = name_of(entry.contender.case)
+        if not is_too_far_off(entry.candidate, model.facts):
+            name = name_of(entry.candidate.case)
             gain = f", {units.ratio(entry.gain)} against the model as given"
-            if is_as_given(entry.contender.case, model.facts):
+            if is_as_given(entry.candidate.case, model.facts):
                 gain = ", the model as given"
             yield fact("leading", f"{name}{gain}")
             return
@@ -254,8 +254,8 @@ def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
 
 def _warnings(verdict: Verdict | None, report: Report) -> Iterator[Fact]:
     for warning in verdict.warnings if verdict else ():
-        contender = report.contenders.get(warning.subject or "")
-        about = f"{name_of(contender.case)}: " if contender else ""
+        candidate = report.candidates.get(warning.subject or "")
+        about = f"{name_of(candidate.case)}: " if candidate else ""
         text = f"{about}{brief(warning.message)}; {warning.remedy}"
         yield fact("! warning", text, "$warning", label_style="bold $warning")
 
@@ -263,7 +263,7 @@ def _warnings(verdict: Verdict | None, report: Report) -> Iterator[Fact]:
 # ------------------------------------------------- operators, code, the rest
 
 
-def code_lines(chosen: Contender | None, session: Session, width: int) -> list[Content]:
+def code_lines(chosen: Candidate | None, session: Session, width: int) -> list[Content]:
     """Where the time goes, and the code."""
     model = session.report.model
     lines = _operators(chosen, session.report, width)
@@ -275,7 +275,7 @@ def code_lines(chosen: Contender | None, session: Session, width: int) -> list[C
     return lines
 
 
-def rest_lines(chosen: Contender | None, session: Session, width: int) -> list[Content]:
+def rest_lines(chosen: Candidate | None, session: Session, width: int) -> list[Content]:
     """Each output, what was made of the model and what was not, and the command."""
     report = session.report
     model, row = report.model, row_of(report)
@@ -302,26 +302,26 @@ def _not_tried(report: Report, verdict: Verdict | None) -> list[Fact]:
 
 
 def _outputs(
-    chosen: Contender | None, verdict: Verdict | None, report: Report
+    chosen: Candidate | None, verdict: Verdict | None, report: Report
 ) -> tuple[str, list[Fact]]:
-    """The error of each output of the chosen contender, where there are several."""
-    contender = chosen or report.contenders.get((verdict.pick if verdict else "") or "")
-    accuracy = contender.accuracy if contender else None
-    if contender is None or accuracy is None or len(accuracy.outputs) < 2:
+    """The error of each output of the chosen candidate, where there are several."""
+    candidate = chosen or report.candidates.get((verdict.pick if verdict else "") or "")
+    accuracy = candidate.accuracy if candidate else None
+    if candidate is None or accuracy is None or len(accuracy.outputs) < 2:
         return "", []
     facts = [fact(each.name, output_text(each)) for each in accuracy.outputs]
-    return f"Outputs of {name_of(contender.case)}", facts
+    return f"Outputs of {name_of(candidate.case)}", facts
 
 
-def _operators(chosen: Contender | None, report: Report, width: int) -> list[Content]:
+def _operators(chosen: Candidate | None, report: Report, width: int) -> list[Content]:
     found = compared(report, chosen.case.id if chosen else None)
     row, model = row_of(report), report.model
     title = heading(TIMES, width)
     if found is None or row is None or model is None:
         why = unprofiled(report)
         return [title, *wrapped([fact("", why)], width), Content("")] if why else []
-    contender = report.contenders[found.case]
-    case = contender.case
+    candidate = report.candidates[found.case]
+    case = candidate.case
     given = original(row, model.facts, case.device_kind)
     longest = max(max(each.fp32_s, each.int8_s) for each in found.operators) or 1.0
     columns = (
@@ -341,7 +341,7 @@ def _operators(chosen: Contender | None, report: Report, width: int) -> list[Con
         }
         lines.append(Line(each.operator, cells))
     if given is not None:  # for a profiled run is slower, and may mislead
-        raced = [median(c.samples_s) for c in (given, contender)]
+        raced = [median(c.samples_s) for c in (given, candidate)]
         cells = {"operator": Content(RACED), "gain": Content(units.ratio(raced[0] / raced[1]))}
         for key, seconds in zip(("fp32", "int8"), raced, strict=True):
             cells[key] = Content(f"{units.duration(seconds, align=True):>7}")

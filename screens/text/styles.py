@@ -7,7 +7,7 @@ from textual.content import Content
 from workbench.contract import Case
 from workbench.records.document import LargestBatch
 from workbench.records.verdict import Verdict
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 from workbench.text import units
 
@@ -25,13 +25,13 @@ def choice_style(choice: str) -> str:
 
 
 def case_text(case_id: str | None, figures: Figures, *, short: bool = False) -> Content:
-    """A contender's name with its device in the device's colour."""
-    contender = figures.report.contenders.get(case_id or "")
+    """A candidate's name with its device in the device's colour."""
+    candidate = figures.report.candidates.get(case_id or "")
     name = figures.case_name(case_id, short=short)
-    if contender is None:
+    if candidate is None:
         return Content(name)
-    device = contender.case.device
-    return Content.assemble((device, device_style(contender.case)), name[len(device) :])
+    device = candidate.case.device
+    return Content.assemble((device, device_style(candidate.case)), name[len(device) :])
 
 
 def case_texts(case_id: str, figures: Figures) -> list[Content]:
@@ -52,35 +52,35 @@ def pick_texts(verdict: Verdict, figures: Figures, *, mark: bool = True) -> list
     return [*both, Content.assemble(picks[-1], (" (tie)", "dim")) if mark else picks[-1]]
 
 
-def state_texts(contender: Contender, row: Row, figures: Figures, *, racing: bool) -> list[Content]:
-    """What a contender is doing or how it ended, longest form first; a word always leads."""
-    case_id = contender.case.id
-    if contender.dropped is not None and contender.state in ("dropped", "ok"):
-        event = contender.dropped
+def state_texts(candidate: Candidate, row: Row, figures: Figures, *, racing: bool) -> list[Content]:
+    """What a candidate is doing or how it ended, longest form first; a word always leads."""
+    case_id = candidate.case.id
+    if candidate.dropped is not None and candidate.state in ("dropped", "ok"):
+        event = candidate.dropped
         slower = f"dropped: {units.ratio(event.ratio)} slower" if event.ratio else "dropped"
         long = f"dropped: {figures.dropped_text(event)}"
         dropped = [Content.styled(text, "dim") for text in (long, slower, "dropped")]
-        return [marked(text, contender, figures) for text in dropped]
-    if contender.state in ("failed", "skipped", "cancelled"):
-        style = "$error" if contender.state == "failed" else "$warning"
-        message = contender.reason.message if contender.reason else ""
-        texts = [f"{contender.state}: {message}"] if message else []
-        return [Content.styled(text, style) for text in (*texts, contender.state)]
-    largest = figures.largest(contender)
-    if contender.state == "ok" and largest is not None and largest.batch is not None:
+        return [marked(text, candidate, figures) for text in dropped]
+    if candidate.state in ("failed", "skipped", "cancelled"):
+        style = "$error" if candidate.state == "failed" else "$warning"
+        message = candidate.reason.message if candidate.reason else ""
+        texts = [f"{candidate.state}: {message}"] if message else []
+        return [Content.styled(text, style) for text in (*texts, candidate.state)]
+    largest = figures.largest(candidate)
+    if candidate.state == "ok" and largest is not None and largest.batch is not None:
         text = f"largest batch {largest_text(largest)}"
         return [Content(f"{text}, ended by {largest.ended_by}"), Content(text)]
-    if contender.state == "ok":
-        return [marked(Content("done"), contender, figures)]
-    if racing and contender.state == "preparing":
+    if candidate.state == "ok":
+        return [marked(Content("done"), candidate, figures)]
+    if racing and candidate.state == "preparing":
         return [Content.styled("> loading", "bold"), Content.styled("> now", "bold")]
     if racing and figures.report.current_case == case_id:
-        word = "measuring" if contender.blocks else "ready"
-        if contender.state == "measuring" and not contender.blocks:
+        word = "measuring" if candidate.blocks else "ready"
+        if candidate.state == "measuring" and not candidate.blocks:
             word = "trying batches"
         return [Content.styled(f"> {word}", "bold"), Content.styled("> now", "bold")]
     words = {"prepared": "ready", "measuring": "in the race"}
-    return [Content.styled(words.get(contender.state, contender.state), "dim")]
+    return [Content.styled(words.get(candidate.state, candidate.state), "dim")]
 
 
 def largest_text(found: LargestBatch) -> str:
@@ -91,9 +91,9 @@ def largest_text(found: LargestBatch) -> str:
     return f"{at_least}{found.batch:,}"
 
 
-def marked(text: Content, contender: Contender, figures: Figures) -> Content:
+def marked(text: Content, candidate: Candidate, figures: Figures) -> Content:
     """With the mark of a result that something weakens."""
-    if figures.numbers(contender).measurement.warnings:
+    if figures.numbers(candidate).measurement.warnings:
         return Content.assemble(text, (" !", "bold $warning"))
     return text
 

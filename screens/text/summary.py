@@ -17,7 +17,7 @@ from .tables import advisor_columns, advisor_line, has_gpu, run_columns, run_lin
 
 
 def summary(session: Session, width: int) -> str:
-    """What to ship of a model, the table of verdicts, of a plain run its contenders, and what
+    """What to ship of a model, the table of verdicts, of a plain run its candidates, and what
     curves show; "" where nothing was measured."""
     return "\n\n".join("\n".join(part) for part in _parts(session, width) if part)
 
@@ -25,7 +25,7 @@ def summary(session: Session, width: int) -> str:
 def _parts(session: Session, width: int) -> Iterator[list[str]]:
     report, model = session.report, row_of(session.report)
     rows = [row for row in report.rows.values() if row is not model]
-    if any(contender.blocks for row in report.rows.values() for contender in row.contenders):
+    if any(candidate.blocks for row in report.rows.values() for candidate in row.candidates):
         yield _wrapped(recommendation(report), width)
     decided = [row for row in rows if row.verdict is not None]
     if decided:
@@ -33,9 +33,9 @@ def _parts(session: Session, width: int) -> Iterator[list[str]]:
         lines = [advisor_line(row, session, gpu=gpu) for row in decided]
         yield _plain(table_lines(advisor_columns(decided, width), lines, width))
     for row in rows:
-        measured = any(c.blocks or session.figures.largest(c) for c in row.contenders)
+        measured = any(c.blocks or session.figures.largest(c) for c in row.candidates)
         if row.verdict is None and not row.plan.point and measured:
-            lines = [run_line(contender, row, session) for contender in row.contenders]
+            lines = [run_line(candidate, row, session) for candidate in row.candidates]
             yield [row_title(row), *_plain(table_lines(run_columns(row), lines, width))]
     for sweep in report.sweeps:
         if sweep.scenario is None and (found := list(findings(sweep))):

@@ -9,7 +9,7 @@ from textual.content import Content
 
 from workbench.records.document import SetupTimes
 from workbench.records.verdict import Verdict
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 from workbench.text import units
 
@@ -43,7 +43,7 @@ _ADVISOR_COLUMNS = (
 
 
 def has_gpu(rows: Iterable[Row]) -> bool:
-    return any(c.case.device_kind == "gpu" for row in rows for c in row.contenders)
+    return any(c.case.device_kind == "gpu" for row in rows for c in row.candidates)
 
 
 def advisor_columns(rows: Collection[Row], width: int) -> list[Column]:
@@ -99,14 +99,14 @@ def lead_cells(verdict: Verdict) -> dict[str, Cell]:
 def pending_texts(row: Row, session: Session) -> list[Content]:
     """What stands in place of a verdict, longest form first."""
     report, figures = session.report, session.figures
-    searched = any(figures.largest(contender) for contender in row.contenders)
+    searched = any(figures.largest(candidate) for candidate in row.candidates)
     if row.plan.textbook is None and (row.started or searched):
         return _fastest(row, figures)
     if not row.started:
         return [Content.styled("waiting" if session.going else "not reached", "dim")]
     if session.going and report.current_row == row.plan.scenario:
-        left = f"racing, {figures.left_in_race(row)} of {len(row.contenders)}"
-        return [Content.styled(f"{left}{end}", "bold") for end in (" contenders left", " left")]
+        left = f"racing, {figures.left_in_race(row)} of {len(row.candidates)}"
+        return [Content.styled(f"{left}{end}", "bold") for end in (" candidates left", " left")]
     return [Content.styled("deciding" if session.going else "cut short before a verdict", "dim")]
 
 
@@ -114,14 +114,14 @@ def _fastest(row: Row, figures: Figures) -> list[Content]:
     best = figures.best(row)
     if best is None:
         return [Content.styled("no verdict asked", "dim")]
-    long, short = contender_names(best, figures)
+    long, short = candidate_names(best, figures)
     told = (("no verdict asked; fastest: ", long), ("fastest: ", long), ("fastest: ", short))
     return [Content.assemble((lead, "dim"), name) for lead, name in told]
 
 
-# ------------------------------------------------------------ contenders
+# ------------------------------------------------------------ candidates
 
-_CONTENDER = Column("contender", "Contender", minimum=36, names=True)
+_CANDIDATE = Column("candidate", "Candidate", minimum=36, names=True)
 _STATE = Column("state", "State", rank=1, patient=True)
 _SPEED = Column("speed", "Speed vs best", rank=3, minimum=13, maximum=32)
 _RATE = Column("rate", "Rate", rank=4, align="right")
@@ -137,38 +137,38 @@ def counted_columns(row: Row) -> list[Column]:
 
 
 def run_columns(row: Row, *, marks: bool = False) -> list[Column]:
-    """With `marks` each contender is led by what draws its curve."""
+    """With `marks` each candidate is led by what draws its curve."""
     counted = counted_columns(row)
     median = Column("median", "Median", rank=5 if counted else 2, align="right")
     mark = [Column("mark", "")] if marks else []
-    return [*mark, _CONTENDER, _SPEED, _RATE, *counted, median, _COUNT, _STATE]
+    return [*mark, _CANDIDATE, _SPEED, _RATE, *counted, median, _COUNT, _STATE]
 
 
-def run_line(contender: Contender, row: Row, session: Session, mark: Content | None = None) -> Line:
+def run_line(candidate: Candidate, row: Row, session: Session, mark: Content | None = None) -> Line:
     figures = session.figures
-    numbers = figures.numbers(contender)
+    numbers = figures.numbers(candidate)
     found = numbers.measurement
     cells: dict[str, Cell] = {
-        "contender": contender_names(contender, figures),
-        "state": state_texts(contender, row, figures, racing=session.going),
+        "candidate": candidate_names(candidate, figures),
+        "state": state_texts(candidate, row, figures, racing=session.going),
     }
     if mark is not None:
         cells["mark"] = mark
     if found.n:
-        speed = figures.speed(contender, row)
+        speed = figures.speed(candidate, row)
         if speed is not None:
-            cells["speed"] = speed_bar(speed, device_style(contender.case))
+            cells["speed"] = speed_bar(speed, device_style(candidate.case))
         cells |= {
-            "rate": Content(rate_text(contender, figures)),
+            "rate": Content(rate_text(candidate, figures)),
             "value": Content(units.duration(numbers.value_s, align=True)),
-            "median": median_texts(contender, figures),
+            "median": median_texts(candidate, figures),
             "n": Content(f"{found.n}"),
         }
-    return Line(contender.case.id, cells)
+    return Line(candidate.case.id, cells)
 
 
-def contender_names(contender: Contender, figures: Figures) -> list[Content]:
-    return [case_text(contender.case.id, figures, short=short) for short in (False, True)]
+def candidate_names(candidate: Candidate, figures: Figures) -> list[Content]:
+    return [case_text(candidate.case.id, figures, short=short) for short in (False, True)]
 
 
 def speed_bar(share: float, style: str) -> Callable[[int], Content]:
@@ -183,9 +183,9 @@ def speed_bar(share: float, style: str) -> Callable[[int], Content]:
     return draw
 
 
-def rate_text(contender: Contender, figures: Figures) -> str:
+def rate_text(candidate: Candidate, figures: Figures) -> str:
     """FLOP/s where the work is known, else items per second."""
-    found = figures.numbers(contender).measurement
+    found = figures.numbers(candidate).measurement
     if found.flops_per_s is not None:
         return units.rate(found.flops_per_s, "FLOP/s")
     if found.throughput is None:
@@ -193,9 +193,9 @@ def rate_text(contender: Contender, figures: Figures) -> str:
     return units.rate(found.throughput.value, found.throughput.unit)
 
 
-def median_texts(contender: Contender, figures: Figures) -> list[Content]:
+def median_texts(candidate: Candidate, figures: Figures) -> list[Content]:
     """The median with its interval, or alone where the column is narrow."""
-    found = figures.numbers(contender).measurement
+    found = figures.numbers(candidate).measurement
     alone = units.duration(found.median_s, align=True)
     spread = units.spread(found.median_s, found.ci95_s)
     return [Content.assemble(alone, (f"{spread:>7}", "dim")), Content(alone)]
@@ -218,7 +218,7 @@ _DETAIL_COLUMNS = (
 
 def detail_columns(row: Row) -> list[Column]:
     status = Column("status", "Status", rank=1)
-    return [_CONTENDER, status, *counted_columns(row), *_DETAIL_COLUMNS]
+    return [_CANDIDATE, status, *counted_columns(row), *_DETAIL_COLUMNS]
 
 
 NO_LIMIT = 1.0  # of a user's model: what may be picked is for --max-error to say
@@ -231,48 +231,48 @@ SETUP_FIELDS = (
 )
 
 
-def detail_line(contender: Contender, row: Row, session: Session) -> Line:
+def detail_line(candidate: Candidate, row: Row, session: Session) -> Line:
     figures = session.figures
     cells: dict[str, Cell] = {
-        "contender": contender_names(contender, figures),
-        "status": status_text(contender, row, session),
-        "accuracy": Content(accuracy_text(contender)),
+        "candidate": candidate_names(candidate, figures),
+        "status": status_text(candidate, row, session),
+        "accuracy": Content(accuracy_text(candidate)),
     }
     for name, field in SETUP_FIELDS:
-        value: float | None = getattr(contender.setup, field)
+        value: float | None = getattr(candidate.setup, field)
         if value is not None:
             cells[name] = Content(units.duration(value, align=True))
-    if contender.blocks:
-        numbers = figures.numbers(contender)
+    if candidate.blocks:
+        numbers = figures.numbers(candidate)
         cells |= {
-            "rate": Content(rate_text(contender, figures)),
+            "rate": Content(rate_text(candidate, figures)),
             "value": Content(units.duration(numbers.value_s, align=True)),
-            "median": median_texts(contender, figures),
+            "median": median_texts(candidate, figures),
             "n": Content(f"{numbers.measurement.n}"),
         }
-    reason = reason_message(contender, figures)
+    reason = reason_message(candidate, figures)
     if reason:
         cells["reason"] = Content.styled(reason, "dim")
-    return Line(contender.case.id, cells)
+    return Line(candidate.case.id, cells)
 
 
-def status_text(contender: Contender, row: Row, session: Session) -> Content:
+def status_text(candidate: Candidate, row: Row, session: Session) -> Content:
     """One word; the pick is marked."""
-    if row.verdict is not None and row.verdict.pick == contender.case.id:
-        return marked(Content.styled("pick", "bold $success"), contender, session.figures)
-    return state_texts(contender, row, session.figures, racing=session.going)[-1].first_line
+    if row.verdict is not None and row.verdict.pick == candidate.case.id:
+        return marked(Content.styled("pick", "bold $success"), candidate, session.figures)
+    return state_texts(candidate, row, session.figures, racing=session.going)[-1].first_line
 
 
-def reason_message(contender: Contender, figures: Figures) -> str:
-    if contender.dropped is not None:
-        return figures.dropped_text(contender.dropped)
-    return contender.reason.message if contender.reason is not None else ""
+def reason_message(candidate: Candidate, figures: Figures) -> str:
+    if candidate.dropped is not None:
+        return figures.dropped_text(candidate.dropped)
+    return candidate.reason.message if candidate.reason is not None else ""
 
 
-def accuracy_text(contender: Contender) -> str:
+def accuracy_text(candidate: Candidate) -> str:
     """`0.0012 / 0.01`, the second being the limit it was judged by, where the check has one; ""
     where none was checked."""
-    accuracy = contender.accuracy
+    accuracy = candidate.accuracy
     if accuracy is None:
         return ""
     mark = "" if accuracy.passed else "! "
@@ -290,5 +290,5 @@ def setup_text(setup: SetupTimes) -> str:
     return ", ".join(parts) or units.NOT_AVAILABLE
 
 
-def is_over(contender: Contender) -> bool:
-    return contender.ended or contender.dropped is not None
+def is_over(candidate: Candidate) -> bool:
+    return candidate.ended or candidate.dropped is not None

@@ -101,7 +101,7 @@ def _activity(session: Session) -> Content:
         case "stopping":
             return Content("writing what was measured...")
         case "finished" | "incomplete" if session.has_model:
-            picks = (report.contenders.get(verdict.pick or "") for verdict in report.verdicts)
+            picks = (report.candidates.get(verdict.pick or "") for verdict in report.verdicts)
             return Content(", ".join(f"pick: {name_of(pick.case)}" for pick in picks if pick))
         case "finished" | "incomplete":
             answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
@@ -112,9 +112,9 @@ def _activity(session: Session) -> Content:
         return Content("reading the model..." if report.model is None else "choosing its forms...")
     if report.current_row is None:
         return Content(f"largest batch: {case}" if report.current_case else "planning...")
-    contender = report.contenders.get(report.current_case or "")
-    if session.has_model and contender is not None:
-        return Content(name_of(contender.case))
+    candidate = report.candidates.get(report.current_case or "")
+    if session.has_model and candidate is not None:
+        return Content(name_of(candidate.case))
     title = figures.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
 

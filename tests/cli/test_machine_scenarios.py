@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from screens.pages.hardware import accelerator_sections, sections
-from workbench.machine.snapshots import Look
+from workbench.machine.snapshots import Snapshot
 from workbench.records.machine import Machine, Software
 
 # name -> driver library, settings, what must be said of it
@@ -82,7 +82,7 @@ def test_detect_and_the_hardware_screen_tell_each_condition(
 def test_watch_goes_on_whatever_the_condition(cli, stub: StubDriver, name: str) -> None:
     done = cli("watch", "--json", "--count", "2", "--every", "0.5", **driver(stub, name))
     assert (done.returncode, done.stderr) == (0, "")
-    looks = [msgspec.json.decode(line, type=Look) for line in done.stdout.splitlines()]
+    looks = [msgspec.json.decode(line, type=Snapshot) for line in done.stdout.splitlines()]
     assert len(looks) == 2
     assert all(look.host.memory_available_bytes for look in looks)
 
@@ -116,7 +116,7 @@ def test_a_card_that_is_lost_while_it_is_watched(cli, stub: StubDriver) -> None:
         LD_LIBRARY_PATH=path,
         NVML_STUB=later,
     )
-    looks = [msgspec.json.decode(line, type=Look) for line in done.stdout.splitlines()]
+    looks = [msgspec.json.decode(line, type=Snapshot) for line in done.stdout.splitlines()]
     powers = [gpu.power_w for look in looks for gpu in look.gpus]
     assert 76.5 in powers and powers[-1] is None
     assert "fallen off the bus" in looks[-1].gpus[0].unavailable["power_w"]

@@ -54,7 +54,7 @@ def test_the_documented_file_races(cli, example: Path) -> None:
     assert verdict["reproduce"].endswith(f"--scenarios {example}")
 
 
-def test_where_every_contender_fails_the_choice_is_unknown_with_the_reason(
+def test_where_every_candidate_fails_the_choice_is_unknown_with_the_reason(
     cli, tmp_path: Path
 ) -> None:
     file = tmp_path / "broken.toml"

@@ -46,7 +46,7 @@ def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None
 
 
 @pytest.mark.campaign
-def test_a_trace_holds_the_contenders_and_their_operators(cli, tmp_path: Path) -> None:
+def test_a_trace_holds_the_candidates_and_their_operators(cli, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     done = cli("run", "launch", "--device", "cpu", "--budget", "6", "--trace", str(file), "--json")
     assert done.returncode == 0, done.stderr

@@ -127,5 +127,5 @@ def test_output_is_written_by_the_tui_too_and_the_result_stays(terminal, cli, tm
     assert target.exists()
     shown.until(f"kept: workbench open {the_run(cli).stem}".encode())
     left = bytes(shown.screen).rpartition(b"\x1b[?1049l")[2].decode()
-    assert "Contender" in left
+    assert "Candidate" in left
     assert "cpu numpy" in left

@@ -44,7 +44,7 @@ def test_a_worker_killed_mid_block_costs_its_case_only(live_engine) -> None:
     assert reason.code == "worker_died"
     assert "SIGKILL" in reason.message
     assert only(events, ev.RunFinished)[0].status == "done"
-    assert engine.process.returncode == 1  # a plain run owes every contender
+    assert engine.process.returncode == 1  # a plain run owes every candidate
 
 
 def test_after_kill_9_of_the_engine_nothing_of_the_run_remains(live_engine, cli) -> None:
@@ -57,7 +57,7 @@ def test_after_kill_9_of_the_engine_nothing_of_the_run_remains(live_engine, cli)
     assert_all_gone(family)
     report = Report.of(journal.read(cli.runs / f"{engine.run_id}.jsonl"))
     assert report.status == "incomplete"
-    assert sum(len(contender.blocks) for contender in report.contenders.values()) >= 3
+    assert sum(len(candidate.blocks) for candidate in report.candidates.values()) >= 3
     shown = cli("open", engine.run_id, "--json")
     assert shown.returncode == 0
     assert json.loads(shown.stdout)["run"]["status"] == "incomplete"

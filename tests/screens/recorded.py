@@ -29,7 +29,7 @@ CPU_BUILD = Warning(
 
 
 def entries_of(scenario: Scenario, device: str | None) -> dict[str, Entry]:
-    """The contenders by case id; `device` is the name of the GPU, None without one."""
+    """The candidates by case id; `device` is the name of the GPU, None without one."""
     return {scenario.case(entry).id: entry for entry in scenario.entries_on(device)}
 
 
@@ -73,7 +73,7 @@ def h200() -> list[ev.AnyEvent]:
 
 
 def midway() -> list[ev.AnyEvent]:
-    """The same machine while the fifth row is raced: two of seven contenders are left."""
+    """The same machine while the fifth row is raced: two of seven candidates are left."""
     return _run("cuda:0", machines.gpu_server(), full_rows=4, rounds_of_last=5).events
 
 

@@ -110,7 +110,7 @@ def sweep_midway() -> list[ev.AnyEvent]:
 
 
 def profiled() -> list[ev.AnyEvent]:
-    """Training with figures of its own and a profile of each contender."""
+    """Training with figures of its own and a profile of each candidate."""
     scenario = replace(SCENARIOS[0], id="train_cnn", textbook=None)
     entries = entries_of(scenario, "cuda:0")
     recorder = Recorder()
@@ -142,7 +142,7 @@ def _telling(event: ev.AnyEvent) -> ev.AnyEvent:
 
 
 def largest_batch() -> list[ev.AnyEvent]:
-    """The largest batch of one contender, found; of another it is looked for."""
+    """The largest batch of one candidate, found; of another it is looked for."""
     scenario = replace(SCENARIOS[0], id="train_cnn", textbook=None)
     entries = entries_of(scenario, "cuda:0")
     recorder = Recorder()
@@ -192,7 +192,7 @@ def crossing() -> list[ev.AnyEvent]:
             recorder.events.append(ev.VerdictReached(at_s=recorder.at_s, verdict=verdict))
     raced = Report.of(recorder.events).rows
     measured = [
-        Measured(float(row.contenders[0].case.params["n"]), row.contenders)
+        Measured(float(row.candidates[0].case.params["n"]), row.candidates)
         for row in raced.values()
     ]
     found = conclude(measured, "n", whole=True)

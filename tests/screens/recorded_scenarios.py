@@ -1,4 +1,4 @@
-"""The six rows of the table with made-up but plausible contenders."""
+"""The six rows of the table with made-up but plausible candidates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OUT_OF_MEMORY = Reason(
 
 @dataclass(frozen=True)
 class Entry:
-    """One contender: its true step time, and how it behaves."""
+    """One candidate: its true step time, and how it behaves."""
 
     device: str
     backend: str

@@ -195,7 +195,7 @@ async def test_a_paced_replay_can_be_paused_and_cancelled() -> None:
 
 
 def test_the_screens_import_no_backend() -> None:
-    """The TUI process stays light: what it draws costs the measured contenders nothing."""
+    """The TUI process stays light: what it draws costs the measured candidates nothing."""
     code = (
         "import sys, screens.app, screens.state.event_source;"
         "print(sorted({'torch', 'onnxruntime', 'onnx', 'pynvml'} & set(sys.modules)))"

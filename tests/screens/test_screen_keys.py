@@ -30,7 +30,7 @@ async def test_one_two_three_switch_screens_and_the_tabs_say_which() -> None:
         assert "AMD EPYC 9654 96-Core Processor" in text(pilot)
         await press(pilot, "2")
         assert "[2 Run]" in text(pilot)
-        assert "Contender" in text(pilot)
+        assert "Candidate" in text(pilot)
         await press(pilot, "3")
         assert "GPU/CPU" in text(pilot)
 
@@ -131,7 +131,7 @@ async def test_enter_opens_the_details_of_the_pick_and_escape_leads_back() -> No
         assert "GPU/CPU" in text(pilot)
 
 
-async def test_details_of_a_failed_contender_name_reason_and_remedy() -> None:
+async def test_details_of_a_failed_candidate_name_reason_and_remedy() -> None:
     async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, *["down"] * 4, "enter", "end")

@@ -83,7 +83,7 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
             [*recorded_model.midway(*ON), ev.ModelBuilding(at_s=20.0, recipe="int8", search=True)],
             "searching the nodes of int8 to leave in FP32",
         ),
-        (recorded_model.midway(*ON), "racing, 3 of 6 contenders left"),
+        (recorded_model.midway(*ON), "racing, 3 of 6 candidates left"),
         (DONE[:-2], "profiling, to tell why"),
         (DONE[:-1], "finishing"),
     ],
@@ -94,7 +94,7 @@ async def test_the_stage_of_the_lab_is_told(events: Sequence[ev.AnyEvent], expec
         assert expected in text(pilot)
 
 
-async def test_a_contender_that_joins_has_its_line() -> None:
+async def test_a_candidate_that_joins_has_its_line() -> None:
     joined = next(n for n, event in enumerate(DONE) if isinstance(event, ev.CasesJoined))
     async with held(DONE[:joined])[0].run_test(size=SIZE) as pilot:
         await settle(pilot)

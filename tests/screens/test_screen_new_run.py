@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from screens.app import WorkbenchApp
 from screens.pages.new_run import NewRunScreen
 from screens.state.event_source import ReplayFeed
-from screens.state.run_form import SCENARIOS, Draft
+from screens.state.run_form import SCENARIOS, RunForm
 from screens.widgets.table import Table
 from workbench import catalog
 from workbench.contract import Parameter
@@ -69,7 +69,7 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         assert "$ workbench run matmul --precision fp32" in text(pilot)
         await press(pilot, "backspace", "2")
         assert "$ workbench run matmul --precision fp32 --set n=64..512" in text(pilot)
-        assert "4 rows, up to 2 contenders each" in text(pilot)
+        assert "4 rows, up to 2 candidates each" in text(pilot)
         assert len(started) == 1
         await press(pilot, "enter")
         assert started[1:] == [["run", "matmul", "--precision", "fp32", "--set", "n=64..512"]]
@@ -217,7 +217,7 @@ async def test_a_workload_that_cannot_be_used_says_why(
 
 @pytest.mark.parametrize("name", [SCENARIOS, *catalog.files()])
 def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> None:
-    draft = Draft(Request())
+    draft = RunForm(Request())
     draft.entry = name
     checked = draft.check()
     assert checked.error == ""
@@ -242,7 +242,7 @@ def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> No
 def test_a_wrong_text_names_its_field_and_leaves_the_others(
     key: str, value: str, error: str
 ) -> None:
-    draft = Draft(Request(quick=True, seed=3))
+    draft = RunForm(Request(quick=True, seed=3))
     draft.entry = "train_cnn"
     draft.texts[key] = value
     checked = draft.check()
@@ -258,7 +258,7 @@ def test_ones_own_scenarios_and_prices_stay_with_the_table(tmp_path: Path) -> No
         'objective = "cost"\nprecisions = ["fp32"]\n'
     )
     given = Request(scenario_file=str(file), prices=("cpu=1",), all_scenarios=True)
-    draft = Draft(given)
+    draft = RunForm(given)
     assert draft.check().error == ""
     assert draft.check().request == given
     assert "mine" in draft.fields()[0].help
@@ -274,7 +274,7 @@ def test_ones_own_scenarios_and_prices_stay_with_the_table(tmp_path: Path) -> No
 
 
 def test_fields_that_are_wrong_only_together_are_not_blamed_one_by_one() -> None:
-    draft = Draft(Request())
+    draft = RunForm(Request())
     draft.entry = "train_cnn"
     draft.texts |= {
         "batch": ",".join(map(str, range(1, 60))),
@@ -292,7 +292,7 @@ def test_a_tuning_parameter_says_so_and_is_left_to_the_workload(
     workload = type(catalog.load("matmul"))()
     knob = Parameter("block", 64, "rows in a block", 8, 512, unit="rows", tuning=True)
     monkeypatch.setattr(type(workload), "parameters", (*workload.parameters, knob))
-    draft = Draft(Request())
+    draft = RunForm(Request())
     draft.entry = "matmul"
     field = next(field for field in draft.fields() if field.label == "block")
     assert field.default == "as proposed"

@@ -77,24 +77,24 @@ def test_the_clock_runs_on_between_events_but_not_while_paused() -> None:
 def test_numbers_are_computed_once_until_a_block_arrives() -> None:
     report = Report.of(recorded.midway())
     figures = Figures(report)
-    contender = next(c for c in report.contenders.values() if c.blocks)
-    first = figures.numbers(contender)
-    assert figures.numbers(contender) is first
-    contender.blocks.append(contender.blocks[0])
-    assert figures.numbers(contender) is not first
+    candidate = next(c for c in report.candidates.values() if c.blocks)
+    first = figures.numbers(candidate)
+    assert figures.numbers(candidate) is first
+    candidate.blocks.append(candidate.blocks[0])
+    assert figures.numbers(candidate) is not first
 
 
 def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> None:
     """The first was measured while the machine was quick, too: its median misleads."""
     report = Report.of(recorded.training_midway())
     figures, row = Figures(report), report.rows["training"]
-    first, second, third = row.contenders[:3]
-    for contender in row.contenders:
-        contender.blocks, contender.dropped, contender.state = [], None, "measuring"
+    first, second, third = row.candidates[:3]
+    for candidate in row.candidates:
+        candidate.blocks, candidate.dropped, candidate.state = [], None, "measuring"
     times = [(first, [1.0] * 5 + [3.0] * 4), (second, [None] * 5 + [2.0] * 4), (third, [9.0])]
-    for contender, values in times:
+    for candidate, values in times:
         blocks = [Block(n, [value], []) for n, value in enumerate(values) if value is not None]
-        contender.blocks = blocks
+        candidate.blocks = blocks
     assert figures.speed(second, row) == 1.0
     assert figures.speed(first, row) == pytest.approx(2 / 3)
     assert figures.speed(third, row) is None, "no common round yet"
@@ -105,7 +105,7 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
     for row in done.rows.values():
         assert row.verdict is not None
         assert row.verdict.pick is not None
-        assert Figures(done).speed(done.contenders[row.verdict.pick], row) == 1.0
+        assert Figures(done).speed(done.candidates[row.verdict.pick], row) == 1.0
 
 
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
@@ -114,20 +114,20 @@ def test_a_document_played_back_has_the_figures_of_the_run() -> None:
 
     original = Report.of(recorded.h200())
     again = Report.of(list(events_of(original.document())))
-    for case_id, contender in original.contenders.items():
-        before = Figures(original).numbers(contender).measurement
-        after = Figures(again).numbers(again.contenders[case_id]).measurement
+    for case_id, candidate in original.candidates.items():
+        before = Figures(original).numbers(candidate).measurement
+        after = Figures(again).numbers(again.candidates[case_id]).measurement
         assert (before.n, before.median_s) == (after.n, after.median_s)
 
 
-def test_contenders_of_one_row_are_told_apart_by_their_parameters() -> None:
+def test_candidates_of_one_row_are_told_apart_by_their_parameters() -> None:
     events = recorded.h200()
     report = Report.of(events)
     row = report.rows["training"]
-    first = row.contenders[0].case
+    first = row.candidates[0].case
     assert Figures(report).case_name(first.id) == "cpu torch fp32 t16"
     object.__setattr__(first, "params", {**first.params, "channels_last": 1})
-    report.contenders[first.id] = row.contenders[0]
+    report.candidates[first.id] = row.candidates[0]
     assert Figures(report).case_name(first.id).endswith(" channels_last=1")
 
 
@@ -142,7 +142,7 @@ def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> 
         assert (verdict.pick or "").split("/")[3] in line
 
 
-def test_of_a_plain_run_the_contenders_stay_and_of_nothing_nothing() -> None:
+def test_of_a_plain_run_the_candidates_stay_and_of_nothing_nothing() -> None:
     session = session_of(recorded_runs.sweep(), Clock())
     assert "overtakes" in summary(session, 80)
     assert "largest batch" in summary(session_of(recorded_runs.largest_batch(), Clock()), 120)

@@ -165,7 +165,7 @@ def test_the_form_in_an_uncoloured_terminal(
 
 
 @at_both_sizes
-def test_the_details_of_a_contender_with_a_profile(pictured: Picture) -> None:
+def test_the_details_of_a_candidate_with_a_profile(pictured: Picture) -> None:
     assert pictured(replayed(recorded_runs.profiled()), "enter")
 
 
@@ -192,7 +192,7 @@ def test_the_details_of_a_crossover_scrolled_to_its_curves(pictured: Picture) ->
 
 
 @at_both_sizes
-def test_the_details_of_a_contender_that_failed(pictured: Picture) -> None:
+def test_the_details_of_a_candidate_that_failed(pictured: Picture) -> None:
     assert pictured(replayed(recorded.h200()), *["down"] * 4, "enter", "end")
 
 

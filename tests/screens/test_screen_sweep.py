@@ -85,16 +85,16 @@ async def test_the_advisor_lists_the_sizes_in_their_order_with_what_was_fastest(
     assert len(lines) == len(sizes) + 1, "the answer below the table, too"
 
 
-def test_every_curve_is_drawn_with_the_mark_that_leads_its_contender() -> None:
+def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
     report = Report.of(recorded_runs.sweep())
     row = last_of(report)
     sweep = Figures(report).sweep(row)
     assert sweep is not None
     marks = curve_marks(sweep)
-    assert set(marks) == {contender.case.label for contender in row.contenders}
+    assert set(marks) == {candidate.case.label for candidate in row.candidates}
     assert len({mark.plain for mark in marks.values()}) == len(marks)
-    fastest = max(sweep.curves, key=lambda curve: curve.points[-1].rate or 0.0).contender
-    slowest = min(sweep.curves, key=lambda curve: curve.points[-1].rate or 0.0).contender
+    fastest = max(sweep.curves, key=lambda curve: curve.points[-1].rate or 0.0).candidate
+    slowest = min(sweep.curves, key=lambda curve: curve.points[-1].rate or 0.0).candidate
     for chosen in marks:
         lines = [line.plain for line in curve_lines(sweep, row.plan.point, chosen, 100, 30)]
         plot = plotted(lines)

@@ -60,10 +60,10 @@ def test_every_line_fits_at_every_width() -> None:
 
 
 def test_a_span_runs_to_the_right_edge_in_its_longest_form_that_fits() -> None:
-    forms = [Content("racing, 2 of 7 contenders left"), Content("racing, 2 of 7 left")]
+    forms = [Content("racing, 2 of 7 candidates left"), Content("racing, 2 of 7 left")]
     line = Line("b", {"name": Content("b")}, ("answer", forms))
     layout = fit(COLUMNS, [line], 40)
-    assert line_text(line, layout, 40).plain.endswith("racing, 2 of 7 contenders left")
+    assert line_text(line, layout, 40).plain.endswith("racing, 2 of 7 candidates left")
     assert line_text(line, layout, 30).plain.endswith("racing, 2 of 7 left")
 
 

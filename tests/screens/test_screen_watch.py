@@ -10,14 +10,14 @@ import recorded_machines
 from textual.pilot import Pilot
 
 from screens.watch import WatchApp
-from workbench.machine.snapshots import Look
+from workbench.machine.snapshots import Snapshot
 from workbench.records.machine import GpuReading, HostReading, Machine
 from workbench.records.reason import Reason
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
 
 
-def course(machine: Machine, count: int = 90, *, lost: bool = False) -> Iterator[Look]:
+def course(machine: Machine, count: int = 90, *, lost: bool = False) -> Iterator[Snapshot]:
     """A GPU that goes to work, and one reading that is not given."""
     for number in range(count):
         wave = 0.5 + 0.5 * math.sin(number / 9)
@@ -37,10 +37,10 @@ def course(machine: Machine, count: int = 90, *, lost: bool = False) -> Iterator
             for gpu in machine.gpus
             if gpu.index is not None
         ]
-        yield Look("2026-11-21T12:00:00.000Z", host, gpus)
+        yield Snapshot("2026-11-21T12:00:00.000Z", host, gpus)
     if lost:
         gap = Reason("nvml_crashed", "the process that asks NVML died of SIGSEGV")
-        yield Look("2026-11-21T12:02:00.000Z", host, [], gap)
+        yield Snapshot("2026-11-21T12:02:00.000Z", host, [], gap)
 
 
 async def drawn(app: WatchApp, pilot: Pilot[None]) -> str:

@@ -245,7 +245,7 @@ def steady(center: float, rounds: int = 8, spread: float = 0.01) -> list[list[fl
 def eventful() -> list[ev.AnyEvent]:
     """A finished run in which every kind of event happens: two rows on a machine with a GPU.
 
-    In the row "row" one contender drops out, one fails and one joins too late; in "other" one is
+    In the row "row" one candidate drops out, one fails and one joins too late; in "other" one is
     skipped.
     """
     a, b, broken, gpu = case("cpu-a"), case("cpu-b"), case("cpu-c"), case("cuda:0-a")

@@ -8,7 +8,7 @@ from typing import Any
 
 import builders
 import msgspec
-from lab_builders import answer, contender, cpu
+from lab_builders import answer, candidate, cpu
 
 from workbench.contract import Case
 from workbench.engine.model_child import CHILD
@@ -20,7 +20,7 @@ from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records import events as ev
 from workbench.records.model import Built
 from workbench.records.reason import Reason
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 from workbench.worker.recipe import Recipe
 
 STATIC = "int8-static-u8s8"
@@ -139,13 +139,13 @@ class Bench:
         seconds: Callable[[Case], float],
         rounds: int = 2,
         errors: Callable[[Case], float] = lambda case: 1e-6,
-    ) -> list[Contender]:
+    ) -> list[Candidate]:
         return [
-            contender(case, seconds(case), rounds=rounds, error=errors(case)) for case in self.cases
+            candidate(case, seconds(case), rounds=rounds, error=errors(case)) for case in self.cases
         ]
 
-    def join(self, contenders: list[Contender], left_s: float = 20.0) -> list[Case]:
-        joined = self.lab.join(contenders, left_s)
+    def join(self, candidates: list[Candidate], left_s: float = 20.0) -> list[Case]:
+        joined = self.lab.join(candidates, left_s)
         self.cases += joined
         return joined
 

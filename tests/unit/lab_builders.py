@@ -1,4 +1,4 @@
-"""Facts, processors and contenders of a user's model, as tests of the lab's engine side need
+"""Facts, processors and candidates of a user's model, as tests of the lab's engine side need
 them."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workbench.contract import Case, OutputAccuracy, Work
 from workbench.records.document import AccuracyResult, OperatorShare
 from workbench.records.machine import Cpu, Isa
 from workbench.records.model import Built, ModelFacts
-from workbench.report.candidate import Block, Contender
+from workbench.report.candidate import Block, Candidate
 
 VNNI = Isa(avx2=True, avx512f=True, avx512_vnni=True, avx_vnni=False, amx_int8=False)
 NO_VNNI = Isa(avx2=True, avx512f=False, avx512_vnni=False, avx_vnni=False, amx_int8=False)
@@ -113,7 +113,7 @@ def accuracy(value: float, *outputs: tuple[str, float], metric: str = "relative_
     return AccuracyResult(metric, value, "the model as given", 1.0, True, listed)
 
 
-def contender(
+def candidate(
     which: Case,
     step_s: float,
     kernels: Mapping[str, float] | None = None,
@@ -121,7 +121,7 @@ def contender(
     rounds: int = 8,
     error: float = 1e-6,
     samples: Sequence[Sequence[float]] | None = None,
-) -> Contender:
+) -> Candidate:
     """Measured at `step_s`, and profiled: `kernels` are seconds of one run by name."""
     blocks = samples if samples is not None else builders.steady(step_s, rounds)
     steps = 10
@@ -129,7 +129,7 @@ def contender(
         OperatorShare(name, steps, seconds * steps, 0.0)
         for name, seconds in (kernels or {}).items()
     ]
-    return Contender(
+    return Candidate(
         case=which,
         scenario="model",
         objective="latency",

@@ -46,7 +46,7 @@ def told(
 
 
 def watts(*, counted: float | None = None, read: float | None = None) -> Telemetry:
-    """The power of a contender's device, by its counter or by readings."""
+    """The power of a candidate's device, by its counter or by readings."""
     return Telemetry(
         readings=4,
         clock_before_mhz=None,

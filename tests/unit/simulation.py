@@ -2,7 +2,7 @@
 
 The race is the real one, on a clock that only the fake workers move; the verdict is the real
 `decide`.  A block's samples are true time x exp(what all feel at that moment + what it alone
-feels in this block + what each sample feels), and each contender is off by a constant that no
+feels in this block + what each sample feels), and each candidate is off by a constant that no
 run can see (`race.RUN_TO_RUN`).
 """
 
@@ -172,7 +172,7 @@ class Outcome:
 
 
 def field(rng: random.Random) -> dict[Case, float]:
-    """2 to 8 contenders with their true seconds a step: three in ten are near ties."""
+    """2 to 8 candidates with their true seconds a step: three in ten are near ties."""
     names = [f"cpu-{number}" for number in range(rng.randint(2, 8))]
     if rng.random() < 0.5:
         names = [name.replace("cpu", rng.choice(["cpu", "fake:0"])) for name in names]
@@ -206,7 +206,7 @@ def run(
     report = Report.of(events({}, gpus=gpus)[:2])
     plan = RowPlan(row, Nothing(), list(steps_s))
     report.apply(planned(plan, Request(), 0.0))
-    with patch.object(race, "SystemWatch", Undisturbed):
+    with patch.object(race, "DisturbanceMonitor", Undisturbed):
         pool = NoisyWorkers(clock, steps_s, noise, rng)
         shared = context(pool, clock, report)
         race.Race(plan, shared, until_s=budget_s, end_s=budget_s).run()
@@ -214,7 +214,7 @@ def run(
 
 
 class Undisturbed:
-    """Stands for `SystemWatch`, which would read the machine under the tests."""
+    """Stands for `DisturbanceMonitor`, which would read the machine under the tests."""
 
     def __init__(self, _cores: float) -> None:
         pass

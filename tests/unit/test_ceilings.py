@@ -93,8 +93,8 @@ def test_an_impossible_result_raises_no_ceiling_and_gives_none() -> None:
     impossible = measured({product("fp32"): (work, 1e-6)})  # 17 PFLOP/s
     low = sample("cpu", peak=1e11)
     assert ceilings.raised(low, impossible) == low
-    [contender] = impossible.contenders.values()
-    contender.state = "failed"
+    [candidate] = impossible.candidates.values()
+    candidate.state = "failed"
     assert ceilings.of_report(impossible, "abc").devices[0].peak_ops_per_s == {}
 
 

@@ -16,7 +16,7 @@ from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.reason import Reason
-from workbench.records.verdict import Course
+from workbench.records.verdict import RaceSummary
 from workbench.report.replay import events_of
 from workbench.report.report import Report
 
@@ -25,7 +25,7 @@ BEATEN = Reason("beaten", "2x slower than cpu torch fp32 t8")
 RACE = eventful()
 
 
-def told(report: Report, row: str = "row") -> Course:
+def told(report: Report, row: str = "row") -> RaceSummary:
     found = course(report.rows[row])
     assert found is not None
     return found
@@ -129,7 +129,7 @@ def test_a_document_tells_the_course_again() -> None:
     replayed = Report.of(events_of(live.document()))
     for row in ("row", "other"):
         assert told(replayed, row) == told(live, row)
-    assert replayed.contenders[case("cpu-b").id].dropped is not None
+    assert replayed.candidates[case("cpu-b").id].dropped is not None
     assert replayed.rows["row"].ended_by == "decided"
 
 
@@ -149,7 +149,7 @@ def test_a_cut_in_a_race_is_told_of_those_that_had_a_turn_and_of_those_that_had_
     report = Report.of(e for e in events({FAST: steady(1.0, 2), SLOW: []}) if not is_an_end(e))
     report.apply(ev.RaceEnded(at_s=8.0, scenario="row", rounds=2, ended_by="cancelled"))
     Engine(Request(), [], Control(), report, lambda _: None)._conclude()
-    told_ = {case: contender.reason.message for case, contender in report.contenders.items()}
+    told_ = {case: candidate.reason.message for case, candidate in report.candidates.items()}
     assert told_ == {
         FAST.id: "the run was cut short before its race was over",
         SLOW.id: "the run was cut short before its turn",

@@ -11,7 +11,7 @@ from test_racing import Nothing
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
 from workbench.engine.context import SLACK_S
-from workbench.engine.crossovers import Crossings
+from workbench.engine.crossovers import CrossoverSearch
 from workbench.engine.preparation import BUDGET
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
@@ -50,7 +50,7 @@ class Clock:
 
 
 class Bench:
-    """Crossings of one row over its batch, each race of which takes `race_s`."""
+    """CrossoverSearch of one row over its batch, each race of which takes `race_s`."""
 
     def __init__(self, step_s: StepOf, *, end_s: float = 100.0, race_s: float = 1.0, **of: object):
         self.step_s, self.race_s, self.clock = step_s, race_s, Clock()
@@ -65,7 +65,7 @@ class Bench:
         self.race(self.row, 0.0)
         self.report.apply(ev.VerdictReached(at_s=0.0, verdict=decide(self.report, row)))
         shared = context(None, self.clock, self.report, budget_s=end_s + SLACK_S)
-        Crossings(shared, race_row=self.race, warn=self.warnings.append).run([self.row])
+        CrossoverSearch(shared, race_row=self.race, warn=self.warnings.append).run([self.row])
 
     def race(self, row: RowPlan, until_s: float) -> None:
         self.sizes.append(row.cases[0].batch)
@@ -74,9 +74,9 @@ class Bench:
         self.report.apply(ev.RaceStarted(at_s=0.0, scenario=row.scenario.id, share_s=1.0))
         for case in row.cases:
             error = AccuracyResult("relative_error", self.error_of(case), "fp64", 1.0, True)
-            self.report.contenders[case.id].accuracy = error
+            self.report.candidates[case.id].accuracy = error
             if self.late(case):
-                self.report.contenders[case.id].reason = BUDGET
+                self.report.candidates[case.id].reason = BUDGET
                 continue
             for number in range(6):
                 self.report.apply(

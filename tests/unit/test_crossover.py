@@ -16,7 +16,7 @@ from workbench.contract import Case, Work
 from workbench.planning.scenario import Size
 from workbench.records.document import SetupTimes
 from workbench.records.verdict import Crossover
-from workbench.report.candidate import Block, Contender
+from workbench.report.candidate import Block, Candidate
 
 SIZE = Size("batch", 1, 1024)
 CPU = Case("work", "cpu", "torch", "fp32", threads=8)
@@ -26,8 +26,8 @@ GPU = Case("work", "cuda:0", "torch", "fp32")
 ROUNDS = 6
 
 
-def contender(case: Case, times_s: list[float], *, transfers: str = "step") -> Contender:
-    return Contender(
+def candidate(case: Case, times_s: list[float], *, transfers: str = "step") -> Candidate:
+    return Candidate(
         case=case,
         scenario="row",
         objective="throughput",
@@ -38,7 +38,7 @@ def contender(case: Case, times_s: list[float], *, transfers: str = "step") -> C
 
 def steady(value: float, steps_s: Mapping[Case, float], **of_work: str) -> Measured:
     return Measured(
-        value, [contender(case, [s] * ROUNDS, **of_work) for case, s in steps_s.items()]
+        value, [candidate(case, [s] * ROUNDS, **of_work) for case, s in steps_s.items()]
     )
 
 
@@ -95,28 +95,28 @@ def test_the_gaps_that_a_spent_budget_left_are_told() -> None:
     assert changing.endswith("below it the CPU; no size was raced between 16 and 256.")
 
 
-def test_of_one_contender_alone_no_size_is_raced_but_the_ends() -> None:
+def test_of_one_candidate_alone_no_size_is_raced_but_the_ends() -> None:
     points, _ = search(lambda n: steady(n, {CPU: 1.0}))
     assert len(points) == 3
 
 
-def test_without_a_gpu_the_contenders_are_told_apart() -> None:
+def test_without_a_gpu_the_candidates_are_told_apart() -> None:
     _, found = search(lambda n: steady(n, {CPU: 1 + n, INT8: 40 + n / 4}))
     assert found is not None
-    assert found.between == "contender"
+    assert found.between == "candidate"
     assert (found.below, found.above) == (CPU.label, INT8.label)
     assert found.ci95 is not None
     assert found.ci95[0] <= 52 <= found.ci95[1]
     assert "cpu onnxruntime int8" in sentence(found)
 
 
-def test_a_contender_that_another_only_equals_is_not_overtaken() -> None:
+def test_a_candidate_that_another_only_equals_is_not_overtaken() -> None:
     _, found = search(lambda n: steady(n, {CPU: 1.0, INT8: 1.0 if n > 100 else 2.0}))
     assert found is not None
     assert found.value is None
 
 
-def test_a_size_without_contenders_bounds_what_was_searched() -> None:
+def test_a_size_without_candidates_bounds_what_was_searched() -> None:
     def measure(n: float) -> Measured:
         return steady(n, {CPU: 1.0, GPU: 2.0}) if n < 1000 else Measured(n, ())
 
@@ -133,7 +133,7 @@ def test_nothing_is_concluded_from_a_single_size() -> None:
 def test_transfers_move_the_crossing_to_larger_sizes() -> None:
     def measure(n: float) -> Measured:
         point = steady(n, {CPU: n * n / 1e4, GPU: 1.0 + n * n / 1e6}, transfers="setup")
-        for each in point.contenders:
+        for each in point.candidates:
             each.setup = SetupTimes(transfer_s=n / 50, transfer_out_s=n / 100)
         return point
 
@@ -184,7 +184,7 @@ def noisy(rng: random.Random, crossing: float, slope: float) -> Callable[[float]
             case: [step * math.exp(each + rng.gauss(0, 0.02)) for each in common]
             for case, step in {CPU: cpu, GPU: 1.0}.items()
         }
-        return Measured(n, [contender(case, found) for case, found in times.items()])
+        return Measured(n, [candidate(case, found) for case, found in times.items()])
 
     return measure
 
@@ -256,7 +256,7 @@ def test_one_who_took_over_and_cannot_be_picked_further_on_does_not_lead_there()
 
 def test_one_who_was_measured_in_too_few_rounds_proves_nothing() -> None:
     points = [steady(n, {CPU: 1.0, GPU: ratio}) for n, ratio in {64: 2.0, 4096: 0.5}.items()]
-    points[0].contenders[1].blocks = points[0].contenders[1].blocks[:1]
+    points[0].candidates[1].blocks = points[0].candidates[1].blocks[:1]
     found = conclude(points, "n", whole=True)
     assert found is not None
     assert (found.value, found.below, found.leads) == (None, "gpu", (4096, 4096))
@@ -265,7 +265,7 @@ def test_one_who_was_measured_in_too_few_rounds_proves_nothing() -> None:
 def test_copying_is_added_to_steps_only() -> None:
     def measure(n: float) -> Measured:
         point = steady(n, {CPU: n / 12, GPU: 1.0}, transfers="setup")
-        for each in point.contenders:
+        for each in point.candidates:
             each.objective, each.setup = "time_to_result", SetupTimes(transfer_s=1.0)
         return point
 
@@ -280,7 +280,7 @@ def test_whoever_leads_at_a_size_was_among_those_that_raced_there() -> None:
     for _ in range(8):
         law = {c: (rng.uniform(0.01, 100), rng.uniform(0, 2)) for c in cases}
         steps = lambda n, who=law: {c: a * n**b for c, (a, b) in who.items()}  # noqa: E731
-        field = [contender(case, [1.0] * 2) for case in cases]
+        field = [candidate(case, [1.0] * 2) for case in cases]
         points = [steady(32, steps(32))]
         while (value := next_value(points, SIZE, whole=False)) is not None:
             racing = {c.case for c in entrants(points, field, value)}
@@ -292,20 +292,20 @@ def test_whoever_leads_at_a_size_was_among_those_that_raced_there() -> None:
 
 def test_who_is_far_behind_on_both_sides_stays_out_and_leaders_come_first_by_kind() -> None:
     slow, steps = replace(CPU, threads=1), {CPU: 1.0, INT8: 0.9, GPU: 3.0}
-    field = [contender(case, [1.0] * 2) for case in (slow, CPU, INT8, GPU)]
+    field = [candidate(case, [1.0] * 2) for case in (slow, CPU, INT8, GPU)]
     points = [steady(n, {**steps, slow: 5.0}) for n in (8, 16)]
     assert [c.case for c in entrants(points, field, 11)] == [INT8, GPU, CPU]
     assert [c.case for c in entrants(points, field, 64)] == [INT8, GPU, slow, CPU]
 
 
 def test_who_could_not_be_picked_on_one_side_races_again() -> None:
-    field = [contender(case, [1.0] * 2) for case in (INT8, CPU, GPU)]
+    field = [candidate(case, [1.0] * 2) for case in (INT8, CPU, GPU)]
     points = [steady(64, {CPU: 9.0, INT8: 1.0, GPU: 2.0}), steady(128, {CPU: 9.0, GPU: 2.0})]
     assert {c.case for c in entrants(points, field, 90)} == {CPU, INT8, GPU}
 
 
 def test_whoever_leads_nearest_by_comes_before_those_who_lead_far_away() -> None:
-    field = [contender(case, [1.0] * 2) for case in (CPU, INT8, GPU)]
+    field = [candidate(case, [1.0] * 2) for case in (CPU, INT8, GPU)]
     points = [
         steady(8, {CPU: 1.0, INT8: 1.5, GPU: 2.0}),
         steady(64, {CPU: 3.0, INT8: 2.0, GPU: 1.0}),

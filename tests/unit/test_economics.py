@@ -1,4 +1,4 @@
-"""Prices as they are given, and what each contender costs in money and in joules."""
+"""Prices as they are given, and what each candidate costs in money and in joules."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_price_of_a_device_that_is_not_raced_is_told() -> None:
     texts = ["cpu=1", "gpu=2", "cuda:0=2", " cuda:7 = 3", "fake:1=4"]
     (warning,) = unused_prices(texts, ["cuda:0", "cpu", "cpu"])
     assert warning.code == "price_unused"
-    assert warning.message == "--price cuda:7 and --price fake:1: this run has no contender there"
+    assert warning.message == "--price cuda:7 and --price fake:1: this run has no candidate there"
     assert warning.remedy == "name one of cpu, cuda:0"
     assert unused_prices(texts[:3], ["cuda:0"]) == []
     assert unused_prices(["cpu=1", "gpu=2"], []) == []
@@ -256,9 +256,9 @@ def test_joules_by_the_counter_go_before_those_by_readings() -> None:
 
 def test_rapl_around_the_blocks_goes_before_readings() -> None:
     report = told({CPU: steady(1.0)}, power={CPU: watts(read=50.0)})
-    (contender,) = report.rows["row"].contenders
-    contender.blocks[0].figures = {ENERGY: 30.0}
-    assert economics.step_energy(contender) == (30.0, economics.COUNTER)
+    (candidate,) = report.rows["row"].candidates
+    candidate.blocks[0].figures = {ENERGY: 30.0}
+    assert economics.step_energy(candidate) == (30.0, economics.COUNTER)
 
 
 def test_where_one_kind_of_device_is_silent_nobody_is_the_most_frugal() -> None:
@@ -283,7 +283,7 @@ def test_where_the_fastest_of_a_device_was_not_read_nobody_is_the_most_frugal() 
 def test_who_left_early_unread_and_readings_beside_a_counter_are_told() -> None:
     row, power = scenario(), {CPU: watts(read=50.0), GPU: watts(counted=640.0)}
     report = told(PAIR, power=power)
-    report.contenders[GPU_B.id].dropped = ev.CaseDropped(
+    report.candidates[GPU_B.id].dropped = ev.CaseDropped(
         at_s=0.5,
         case=GPU_B.id,
         scenario="row",
@@ -348,7 +348,7 @@ def test_a_99th_percentile_has_one_value_everywhere() -> None:
     row = scenario(objective="latency_p99")
     calm, burst = [[0.010] * 100 for _ in range(6)], [0.010] * 60 + [0.080] * 40
     report = told({CPU: [*calm, burst], CPU_B: [[0.050] * 100] * 7}, row=row, prices={"cpu": 1.0})
-    found, first = decide(report, row), report.contenders[CPU.id]
+    found, first = decide(report, row), report.candidates[CPU.id]
     p99_s = report.measurement(first).p99_s
     assert best(found, "fastest").pick == CPU.id  # by the rounds, of which one was disturbed
     assert best(found, "fastest").value == first.value == p99_s == 0.080

@@ -210,7 +210,7 @@ def planned(*what_if: WhatIf, blocks=None) -> Report:
 
 def test_the_ratio_takes_the_far_ends_of_both_intervals() -> None:
     told = planned(recorded())
-    (verdict,), here = told.verdicts, told.contenders[HERE.id]
+    (verdict,), here = told.verdicts, told.candidates[HERE.id]
     (found,) = verdict.what_if
     low, high = here.interval
     assert found.ratio == pytest.approx(2.0, rel=0.01)

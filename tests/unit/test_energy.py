@@ -119,9 +119,9 @@ def test_memory_and_energy_do_not_depend_on_time(samples: list[float]) -> None:
     assert block_value("energy", samples) is None
 
 
-def test_a_contender_counts_the_rounds_whose_figure_is_known() -> None:
+def test_a_candidate_counts_the_rounds_whose_figure_is_known() -> None:
     a = case("cpu-a")
-    (measured,) = report({a: steady(1.0, 3)}, row=scenario(objective="energy")).contenders.values()
+    (measured,) = report({a: steady(1.0, 3)}, row=scenario(objective="energy")).candidates.values()
     assert measured.rounds() == {}
     measured.blocks[0].figures = {ENERGY: 2.0}
     measured.blocks[2].figures = {ENERGY: 2.5}
@@ -130,7 +130,7 @@ def test_a_contender_counts_the_rounds_whose_figure_is_known() -> None:
 
 def test_memory_is_the_same_in_every_round() -> None:
     a = case("cpu-a")
-    (measured,) = report({a: steady(1.0, 3)}, row=scenario(objective="memory")).contenders.values()
+    (measured,) = report({a: steady(1.0, 3)}, row=scenario(objective="memory")).candidates.values()
     assert measured.rounds() == {}
     measured.memory_peak_bytes = 1 << 20
     assert measured.rounds() == dict.fromkeys(range(3), 1 << 20)

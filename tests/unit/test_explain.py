@@ -69,7 +69,7 @@ from workbench.report.report import Report
         ),
         (
             "unknown",
-            "Nothing was measured: the worker died (2 contenders).",
+            "Nothing was measured: the worker died (2 candidates).",
             told({CPU: [], GPU: []}, failed={CPU: DIED, GPU: DIED}),
         ),
         (
@@ -90,7 +90,7 @@ from workbench.report.report import Report
         ),
         (
             "unknown",
-            "Nothing was measured: the budget left no time for its turn (2 contenders).",
+            "Nothing was measured: the budget left no time for its turn (2 candidates).",
             told({CPU: [], GPU: []}, skipped(SPENT)),
         ),
         (
@@ -100,7 +100,7 @@ from workbench.report.report import Report
         ),
         (
             "unknown",
-            "Nothing was measured: the run was cut short (2 contenders).",
+            "Nothing was measured: the run was cut short (2 candidates).",
             told({CPU: [], GPU: []}, cut_short),
         ),
         (
@@ -133,12 +133,12 @@ from workbench.report.report import Report
         ),
         (
             "cpu",
-            "No GPU found; cpu torch fp32 t8 is the only contender that could be picked.",
+            "No GPU found; cpu torch fp32 t8 is the only candidate that could be picked.",
             told({CPU: steady(1.0)}, gpus=[]),
         ),
         (
             "cpu",
-            "No GPU found; cpu torch fp32 t8 is the only contender that could be picked, on a weak "
+            "No GPU found; cpu torch fp32 t8 is the only candidate that could be picked, on a weak "
             "basis: cpu torch fp32 t8 was measured in one round only",
             told({CPU: [[1.0]]}, gpus=[]),
         ),
@@ -170,10 +170,10 @@ def test_the_outcome_is_worded_as_firmly_as_it_stands(
 def test_where_nothing_was_measured_all_are_counted_and_nothing_is_the_basis() -> None:
     blocks = {CPU: [], CPU_B: [], case("cpu-a", "fp64"): []}  # fp64 races apart
     found = told(blocks, skipped(SPENT), gpus=[])
-    assert found.reasons[0].endswith("no time for its turn (3 contenders).")
+    assert found.reasons[0].endswith("no time for its turn (3 candidates).")
     assert found.basis == "none"
     one = told({CPU: steady(1.0), CPU_B: []}, skipped(SPENT), gpus=[])
-    assert "cpu torch fp32 t8 is the only contender that was measured" in one.reasons[0]
+    assert "cpu torch fp32 t8 is the only candidate that was measured" in one.reasons[0]
     assert one.basis == "measured"
 
 
@@ -224,7 +224,7 @@ def test_what_was_not_read_cannot_be_compared(gpus: list[str]) -> None:
     blocks = {CPU: steady(9.0), CPU_B: steady(3.0), **({GPU: steady(2.0)} if gpus else {})}
     found = told(blocks, row=scenario(objective="energy"), gpus=gpus)
     assert found.pick is None
-    assert found.reasons == ["Nothing could be compared: the energy is known of no contender."]
+    assert found.reasons == ["Nothing could be compared: the energy is known of no candidate."]
 
 
 def test_what_was_read_of_one_device_only_cannot_be_compared_either() -> None:
@@ -236,10 +236,10 @@ def test_what_was_read_of_one_device_only_cannot_be_compared_either() -> None:
     row = scenario(objective="cost")
     found = told({CPU: steady(9.0), GPU: steady(3.0)}, half_priced, row=row)
     assert (found.choice, found.pick) == ("unknown", GPU.id)
-    assert found.reasons[0].endswith("the cost is known of no contender on the CPU.")
+    assert found.reasons[0].endswith("the cost is known of no candidate on the CPU.")
 
 
-def test_how_little_a_beaten_contender_was_measured_is_no_doubt() -> None:
+def test_how_little_a_beaten_candidate_was_measured_is_no_doubt() -> None:
     slow = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
 
     def sent_away(event: ev.AnyEvent) -> ev.AnyEvent:
@@ -369,7 +369,7 @@ def test_who_could_not_be_picked_is_told_last() -> None:
 def test_of_many_left_out_two_are_named() -> None:
     lost = {case(f"cpu-{number}"): FULL for number in range(4)}
     found = told({CPU: steady(1.0), **{c: [] for c in lost}}, gpus=[], failed=lost)
-    assert found.reasons[-1].startswith("4 contenders could not be picked, such as: ")
+    assert found.reasons[-1].startswith("4 candidates could not be picked, such as: ")
     assert found.reasons[-1].count("it needs 90 GiB") == 2
 
 

@@ -75,7 +75,7 @@ def test_columns_line_up() -> None:
     assert text.splitlines() == ["a    bb", "xxx   1", "y    22"]
 
 
-def test_a_run_ends_with_table_reasons_and_contenders() -> None:
+def test_a_run_ends_with_table_reasons_and_candidates() -> None:
     cpu, gpu = case("cpu-a"), case("cuda:0-a")
     row = Scenario("row", "Row", "Which?", "gpu", "work", "throughput", ("fp32",))
     built = report({cpu: steady(1.0), gpu: []}, gpus=["cuda:0"], failed={gpu: Reason("x", "no")})
@@ -107,8 +107,8 @@ def spoken_of(kind: type) -> list[str | None]:
         (
             ev.RaceStarted,
             [
-                "    0.4 s  Row: 4 contenders, 10 s",
-                "    0.4 s  Other: 2 contenders, 10 s; row 2 of 2, 51 s left",
+                "    0.4 s  Row: 4 candidates, 10 s",
+                "    0.4 s  Other: 2 candidates, 10 s; row 2 of 2, 51 s left",
             ],
         ),
         (ev.WorkerStarted, ["    0.5 s  worker cpu/torch is up after 1.00 s"]),
@@ -159,7 +159,7 @@ def test_a_race_for_one_size_says_which() -> None:
     told = Report.of([eventful()[0], planned, point])
     race = ev.RaceStarted(at_s=9.0, scenario=point.scenario, share_s=4.0)
     told.apply(race)
-    assert line(race, told) == "    9.0 s  Row at batch 12: 1 contender, 4 s"
+    assert line(race, told) == "    9.0 s  Row at batch 12: 1 candidate, 4 s"
 
 
 def test_a_command_is_broken_at_its_spaces_only() -> None:
@@ -168,7 +168,7 @@ def test_a_command_is_broken_at_its_spaces_only() -> None:
         assert " ".join(text.split()).endswith("--what-if some-device`")
 
 
-def test_a_plain_run_tells_what_disturbed_it_below_its_contenders() -> None:
+def test_a_plain_run_tells_what_disturbed_it_below_its_candidates() -> None:
     run = Report.of([e for e in eventful() if not isinstance(e, ev.VerdictReached)])
     assert "  ! busy; wait\n" in run_text(run)
 

@@ -48,7 +48,7 @@ def test_the_advice_comes_first_with_gain_error_and_what_weakens_it() -> None:
     assert "! The error was seen on random inputs" in told
 
 
-def test_contenders_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> None:
+def test_candidates_stand_from_fastest_to_slowest_with_a_word_for_who_left() -> None:
     table = next(part for part in TEXT.split("\n\n") if part.startswith("form "))
     lines = [line.split() for line in table.splitlines()[1:]]
     assert [(words[0], words[1]) for words in lines] == [
@@ -72,7 +72,7 @@ def test_every_section_stands_once_in_a_terminal_of_a_hundred_columns() -> None:
     assert max(len(line) for line in lines if line not in snippet) <= 100
     assert TEXT.count("$ workbench advise --model mobilenet_v2.onnx") == 1
     assert "Textbook" not in TEXT
-    assert "accuracy" not in TEXT  # the general table of contenders would say all again
+    assert "accuracy" not in TEXT  # the general table of candidates would say all again
 
 
 def test_the_code_can_be_copied_as_it_stands() -> None:
@@ -222,7 +222,7 @@ def test_errors_are_percentages(value: float, text: str) -> None:
     assert error_text(value) == text
 
 
-def test_contenders_are_none_before_the_race_is_planned() -> None:
+def test_candidates_are_none_before_the_race_is_planned() -> None:
     early = Report.of(recorded_model.inspected(*MACHINE))
     assert (row_of(early), entries(early), recommendation(early)) == (None, [], [])
 

@@ -10,7 +10,7 @@ from builders import context, machine
 
 from workbench.contract import Case
 from workbench.engine.context import SLACK_S
-from workbench.engine.largest_batch import CLOSE, Fitting, check_alone
+from workbench.engine.largest_batch import CLOSE, LargestBatchSearch, check_alone
 from workbench.planning.usage import UsageError
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Answer, WorkerFailed
@@ -50,7 +50,7 @@ class Memory:
 
 def search(pool: Memory, *, until_s: float = 1e9, case: Case = CASE) -> LargestBatch:
     seen: list[ev.AnyEvent] = []
-    fitting = Fitting(context(pool, pool, Report(), seen.append, until_s + SLACK_S))
+    fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append, until_s + SLACK_S))
     fitting.search(case, "job", until_s)
     assert not pool.alive
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]
@@ -102,7 +102,7 @@ def test_a_data_set_that_holds_no_more_bounds_it_as_memory_does() -> None:
 def test_what_cannot_be_done_here_is_skipped_and_no_failure() -> None:
     seen: list[ev.AnyEvent] = []
     pool = Memory(0, reason=Reason("no_compiler", "no g++"))
-    fitting = Fitting(context(pool, pool, Report(), seen.append))
+    fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append))
     fitting.search(CASE, "job", 9.0)
     assert seen[-1].status == "skipped"
 
@@ -117,7 +117,7 @@ def test_a_search_that_is_cut_short_keeps_what_fitted() -> None:
             return super().ask(key, deadline_s, case=case, **rest)
 
     pool = Cut(10**9)
-    fitting = Fitting(context(pool, pool, Report(), seen.append))
+    fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append))
     with pytest.raises(Cancelled):
         fitting.search(CASE, "job", 9.0)
     (found,) = [event.found for event in seen if isinstance(event, ev.LargestBatchFound)]

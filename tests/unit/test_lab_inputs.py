@@ -160,7 +160,7 @@ AXES = st.lists(st.one_of(st.integers(1, 9), st.none(), st.sampled_from("abcht")
 def test_every_candidate_keeps_fixed_axes_and_names(axes: list[Any], batch: int | None) -> None:
     ports = [Input(f"x{number}", "float32", each) for number, each in enumerate(axes)]
     try:
-        found = list(shapes.candidates(ports, {}, batch))
+        found = list(shapes.possible_sizes(ports, {}, batch))
     except WorkloadError as error:
         assert error.code == "bad_input"
         assert batch is not None
@@ -178,7 +178,7 @@ def test_every_candidate_keeps_fixed_axes_and_names(axes: list[Any], batch: int 
 def test_a_sum_in_a_name_is_worked_out() -> None:
     port = Input("mask", "int64", ["batch", "past_sequence_length + sequence_length"])
     ids = Input("ids", "int64", ["batch", "sequence_length"])
-    first = next(shapes.candidates([port, ids], {"ids": [1, 9]}, None))
+    first = next(shapes.possible_sizes([port, ids], {"ids": [1, 9]}, None))
     assert first.shapes == {"mask": [1, 16 + 9], "ids": [1, 9]}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from lab_bench import STATIC, Bench, failure, form, label, labels
-from lab_builders import accuracy, contender
+from lab_builders import accuracy, candidate
 
 from workbench.contract import Case
 from workbench.engine import model_lab as labs
@@ -30,7 +30,7 @@ def test_nobody_joins_before_the_leader_has_two_rounds() -> None:
     bench = Bench()
     bench.open()
     assert bench.join(bench.measured(by_form(fp32=5e-4), rounds=1)) == []
-    assert bench.join([contender(case, 0, samples=[]) for case in bench.cases]) == []
+    assert bench.join([candidate(case, 0, samples=[]) for case in bench.cases]) == []
 
 
 def test_beside_the_leader_its_neighbours_and_rivals_join() -> None:
@@ -63,7 +63,7 @@ def test_whoever_joins_is_new_and_in_the_end_nobody_does() -> None:
         seen = set(bench.cases)
         joined = bench.join(bench.measured(by_form(fp32=5e-4), rounds=rounds))
         assert not seen & set(joined)
-        assert len(bench.cases) <= labs.MOST_CONTENDERS
+        assert len(bench.cases) <= labs.MOST_CANDIDATES
     assert joined == []
 
 
@@ -71,7 +71,7 @@ def test_a_full_row_takes_nobody() -> None:
     bench = Bench()
     bench.open()
     crowd = bench.measured(by_form(fp32=5e-4))
-    crowd += [contender(crowd[-1].case, 2e-3)] * (labs.MOST_CONTENDERS - len(crowd))
+    crowd += [candidate(crowd[-1].case, 2e-3)] * (labs.MOST_CANDIDATES - len(crowd))
     assert bench.join(crowd) == []
 
 
@@ -166,7 +166,7 @@ def test_a_mix_that_fails_is_told_and_the_race_goes_on() -> None:
     assert not any("mixed" in label(case) for case in bench.first_joined)
 
 
-def test_a_contender_without_an_answer_is_not_mixed() -> None:
+def test_a_candidate_without_an_answer_is_not_mixed() -> None:
     bench = Bench({"mixed": mix})
     bench.open()
     unknown = bench.measured(by_form(**{STATIC: 2e-4}), errors=off(STATIC))
@@ -203,6 +203,6 @@ def test_the_fastest_run_of_the_model_as_given_is_the_yardstick() -> None:
     bench.open()
     seconds = {"fp32/t4": 3e-3, "fp32/t1": 2e-3}
     measured = bench.measured(lambda case: seconds.get(label(case), 1e-3))
-    found = bench.lab.yardstick(measured)
+    found = bench.lab.baseline(measured)
     assert found is not None and found.endswith("fp32/t1")
-    assert bench.lab.yardstick([c for c in measured if c.case.quantization]) is None
+    assert bench.lab.baseline([c for c in measured if c.case.quantization]) is None

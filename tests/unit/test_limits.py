@@ -1,4 +1,4 @@
-"""A contender beyond a limit of its scenario is measured once and never picked, with the reason."""
+"""A candidate beyond a limit of its scenario is measured once and never picked, with the reason."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def measured(blocks, row: Scenario, *, peaks=None, **options) -> Report:
 
 
 def leaving(report: Report, row: Scenario) -> dict[str, Reason]:
-    found = elimination.inadmissible(report.contenders.values(), row)
-    return {left.contender.case.id: left.reason for left in found}
+    found = elimination.inadmissible(report.candidates.values(), row)
+    return {left.candidate.case.id: left.reason for left in found}
 
 
 def test_who_takes_too_long_leaves_after_a_block_with_the_reason() -> None:
@@ -53,9 +53,9 @@ def test_the_99th_percentile_counts_where_it_is_the_objective() -> None:
     spiky = [[1.0] * 97 + [9.0] * 3] * 3
     tails = scenario(objective="latency_p99", limits=Limits(latency_ms=1500.0))
     for row, is_beyond in ((SLOW, False), (tails, True)):
-        (contender,) = measured({A: spiky}, row).contenders.values()
-        assert bool(beyond_limits(contender, row)) == is_beyond
-    assert "99th percentile of 9.00 s" in (beyond_limits(contender, tails) or "")
+        (candidate,) = measured({A: spiky}, row).candidates.values()
+        assert bool(beyond_limits(candidate, row)) == is_beyond
+    assert "99th percentile of 9.00 s" in (beyond_limits(candidate, tails) or "")
 
 
 def test_memory_and_threads_are_limits_too() -> None:
@@ -71,7 +71,7 @@ def test_memory_and_threads_are_limits_too() -> None:
     assert "it runs on 8 threads, the limit is 4" in str(leaving(report, few).values())
 
 
-def test_a_limit_of_memory_gives_each_contender_a_worker_of_its_own() -> None:
+def test_a_limit_of_memory_gives_each_candidate_a_worker_of_its_own() -> None:
     """In a shared one a library keeps what others needed, and no peak can be told."""
     tight = scenario(limits=Limits(memory_mib=100))
     assert worker_key(A, tight) != worker_key(B, tight)
@@ -80,8 +80,8 @@ def test_a_limit_of_memory_gives_each_contender_a_worker_of_its_own() -> None:
 
 def test_a_limit_is_kept_where_it_is_met_exactly() -> None:
     row = scenario(limits=Limits(latency_ms=1000.0, memory_mib=100))
-    (contender,) = measured({A: [[1.0] * 5] * 3}, row, peaks={A.id: 100}).contenders.values()
-    assert beyond_limits(contender, row) is None
+    (candidate,) = measured({A: [[1.0] * 5] * 3}, row, peaks={A.id: 100}).candidates.values()
+    assert beyond_limits(candidate, row) is None
 
 
 def test_nobody_within_the_limits_is_unknown_with_that_reason() -> None:
@@ -144,8 +144,8 @@ def test_what_is_not_counted_of_a_gpu_leaves_and_is_not_picked(objective: str) -
 def test_a_gpu_that_takes_little_of_its_own_memory_is_not_ahead_of_the_host() -> None:
     row = scenario(objective="memory")
     report = measured({A: steady(1.0), GPU: steady(1.0)}, row, gpus=["cuda:0"])
-    for contender, mib in ((A, 310), (GPU, 18)):
-        report.contenders[contender.id].memory_peak_bytes = mib << 20
+    for candidate, mib in ((A, 310), (GPU, 18)):
+        report.candidates[candidate.id].memory_peak_bytes = mib << 20
     found = decide(report, row)
     assert (found.choice, found.pick, found.device_ratio) == ("unknown", A.id, None)
     assert found.reasons[0].endswith("on the GPU: a GPU's memory is not compared with the host's.")

@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine.nvidia import sampler
-from workbench.machine.nvidia.nvml import Pulse
+from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.sampler import GpuSampler
 from workbench.records.machine import GpuReading
 
@@ -32,7 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def pulses(
     stub: StubDriver, *indices: int, library: str = "nvml", **settings: str
-) -> Iterator[Pulse]:
+) -> Iterator[GpuSample]:
     """Every pulse until the sampler gives up, or 30 s have passed."""
     watching = GpuSampler(indices, environ=stub.environ(library, **settings))
     until = time.monotonic() + 30

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.machine.host import load
-from workbench.machine.host.disturbance import SystemWatch, parse_swapped
+from workbench.machine.host.disturbance import DisturbanceMonitor, parse_swapped
 from workbench.machine.host.proc_stat import parse_ticks
 
 CGROUP = "sys/fs/cgroup/pod/cpu.stat"
@@ -46,7 +46,7 @@ def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def after(root: Path, changed: dict[str, str], cores: int = 2) -> dict[str, str]:
     """Code -> message of what the watch says once the files have changed."""
-    watch = SystemWatch(cores, root=root, allowed=range(2))
+    watch = DisturbanceMonitor(cores, root=root, allowed=range(2))
     watch.start([])
     write(root, changed)
     warnings = watch.warnings([], "training")
@@ -124,7 +124,7 @@ def test_the_programs_that_took_most_of_it_are_named(
         return f"7 ({name}) R 1 7 7 0 -1 4194304 0 0 0 0 {ticks} 5 900 900 20 0 1 0 1 1 1"
 
     write(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
-    watch = SystemWatch(2, root=calm, allowed=range(2))
+    watch = DisturbanceMonitor(2, root=calm, allowed=range(2))
     watch.start([9])
     ended = {7: ("make (2)", 5900), 8: ("make (2)", 300), 9: ("worker", 900), 11: ("sh", 4)}
     write(calm, {f"proc/{pid}/stat": process(*each) for pid, each in ended.items()})

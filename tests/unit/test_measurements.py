@@ -15,22 +15,22 @@ from workbench.contract import Work
 from workbench.records import events as ev
 from workbench.records.document import Clocks
 from workbench.report.report import Report
-from workbench.report.warnings import trust_warnings
+from workbench.report.warnings import measurement_warnings
 
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
 
 
-def codes(contender, *arguments) -> set[str]:
-    return {warning.code for warning in trust_warnings(contender, *arguments)}
+def codes(candidate, *arguments) -> set[str]:
+    return {warning.code for warning in measurement_warnings(candidate, *arguments)}
 
 
 def alone(blocks, **changes):
-    """The one contender of a run with these blocks; `changes` go to its preparation."""
+    """The one candidate of a run with these blocks; `changes` go to its preparation."""
     built = [
         msgspec.structs.replace(e, **changes) if isinstance(e, ev.CasePrepared) else e
         for e in events({A: blocks})
     ]
-    return Report.of(built).contenders[A.id]
+    return Report.of(built).candidates[A.id]
 
 
 def test_a_quiet_measurement_carries_no_warning() -> None:
@@ -40,10 +40,10 @@ def test_a_quiet_measurement_carries_no_warning() -> None:
 def test_a_course_in_one_direction_is_drift_and_noise_is_not() -> None:
     rising = [[1 + 0.02 * i] * 5 for i in range(9)]
     assert "drifting" in codes(alone(rising))
-    told = next(w for w in trust_warnings(alone(rising)) if w.code == "drifting")
+    told = next(w for w in measurement_warnings(alone(rising)) if w.code == "drifting")
     assert "12% slower" in told.message
     falling = [[1 - 0.02 * i] * 5 for i in range(9)]
-    assert any("faster" in warning.message for warning in trust_warnings(alone(falling)))
+    assert any("faster" in warning.message for warning in measurement_warnings(alone(falling)))
     back_and_forth = [[1.0, 1.01, 0.99, 1.0, 1.02]] * 9
     assert codes(alone(back_and_forth)) == set()
 
@@ -62,12 +62,12 @@ def test_more_threads_than_cores_are_told() -> None:
 
 def test_every_warning_names_its_case_and_a_remedy() -> None:
     wild = [[1.0, 9.0]] + [[1.0 + i] for i in range(6)]
-    found = trust_warnings(alone(wild, call_overhead_s=1.0), machine())
+    found = measurement_warnings(alone(wild, call_overhead_s=1.0), machine())
     assert len(found) >= 3
     assert all(warning.subject == A.id and warning.remedy for warning in found)
 
 
-def test_each_contender_stands_beside_the_fastest_of_its_row() -> None:
+def test_each_candidate_stands_beside_the_fastest_of_its_row() -> None:
     found = report({A: steady(1.0), B: steady(2.0), C: steady(1.002)})
     fastest, slower, close = found.measurements
     assert fastest.against is None
@@ -101,7 +101,7 @@ def test_clocks_are_medians_over_blocks() -> None:
 
 
 def under(step_s: float, work: Work, **limits: float):
-    """The measurement of one contender that takes `step_s` for `work`."""
+    """The measurement of one candidate that takes `step_s` for `work`."""
     built = [
         msgspec.structs.replace(e, work={A.id: work}) if isinstance(e, ev.RacePlanned) else e
         for e in events({A: [[step_s] * 10]})

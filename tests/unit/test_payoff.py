@@ -133,7 +133,7 @@ def test_what_two_share_does_not_hide_what_sets_them_apart() -> None:
 
 def test_the_first_call_counts_beyond_a_steady_one() -> None:
     report = told({CPU: steady(0.01), GPU: steady(0.001)}, first_s={CPU: 0.01, GPU: 0.901})
-    cpu, gpu = report.rows["row"].contenders
+    cpu, gpu = report.rows["row"].candidates
     assert cpu.fixed_s == pytest.approx(1.0, abs=1e-3)
     assert gpu.fixed_s == pytest.approx(1.9, abs=1e-3)
     assert decide(report, scenario()).payoffs[0].steps == pytest.approx(100, rel=0.05)
@@ -176,7 +176,7 @@ def test_a_lead_of_too_few_rounds_is_not_told_apart_either() -> None:
 def test_who_was_far_behind_after_a_block_is_not_called_too_close() -> None:
     reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
     report = told({CPU: steady(0.01), GPU: [[0.04]]}, setups={CPU: LATE, GPU: SOON})
-    report.contenders[GPU.id].reason = reason
+    report.candidates[GPU.id].reason = reason
     report.rows["row"].ended_by, report.rows["row"].started = "decided", True
     (text,) = sentences(decide(report, scenario()))
     assert text.endswith(f"; cuda:0 torch fp32 was sent away: {reason.message}.")

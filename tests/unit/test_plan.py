@@ -1,4 +1,4 @@
-"""A checked request becomes rows and contenders, and what cannot be met is refused."""
+"""A checked request becomes rows and candidates, and what cannot be met is refused."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_one_gpu_of_each_kind_is_raced() -> None:
 def test_filters_narrow_the_field() -> None:
     (row,) = plan(Request(scenarios=("floating_point",), precisions=("bf16",), devices=("cpu",)))
     assert [case.label for case in row.cases] == ["cpu/torch/bf16/t8"]
-    with pytest.raises(UsageError, match="no contender left"):
+    with pytest.raises(UsageError, match="no candidate left"):
         plan(Request(scenarios=("floating_point",), precisions=("int8",)))
 
 
@@ -249,7 +249,7 @@ def test_what_cannot_be_met_is_refused_in_one_line_with_the_choices(
         (Request(threads=(4097,)), "--threads lies between 1 and 4096, not at 4097"),
         (
             Request(backends=("numpy",), precisions=("fp16",)),
-            "floating_point has no contender left with these filters. It offers: cpu/numpy/",
+            "floating_point has no candidate left with these filters. It offers: cpu/numpy/",
         ),
     ],
 )
@@ -328,14 +328,14 @@ def test_threads_are_those_asked_for_even_beyond_the_cores() -> None:
     assert {case.threads for case in row.cases} == {32}
 
 
-def test_no_gpu_contender_has_threads() -> None:
+def test_no_gpu_candidate_has_threads() -> None:
     rows = plan(Request(), "cuda:0")
     for case in (case for row in rows for case in row.cases):
         assert (case.threads is None) == (case.device != "cpu")
 
 
 @pytest.mark.parametrize("name", ["prototyping", "realtime"])
-def test_on_one_core_every_thread_count_is_the_same_contender(name: str) -> None:
+def test_on_one_core_every_thread_count_is_the_same_candidate(name: str) -> None:
     request = Request(scenarios=(name,))
     rows = resolve(request, SHIPPED)
     here = machine()

@@ -13,7 +13,7 @@ from test_racing import A, B, Clock, Nothing, Workers
 
 from workbench.contract import Accuracy, Case, Setup, Task
 from workbench.engine import ceiling_runs
-from workbench.engine.preparation import BUDGET, Preparation, Runner, worker_key
+from workbench.engine.preparation import BUDGET, Preparation, PreparedCase, worker_key
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.pool.pool import WorkerFailed
@@ -50,7 +50,7 @@ class Importing(Workers):
     def end(self, key: WorkerKey) -> None:
         self.ended.append(key)
 
-    def scout(self, request: dict[str, Any]) -> dict[str, Any]:
+    def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"case_s": 1.0, "beside_s": 1.0}
 
     def release(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Row:
         self.preparation = Preparation(self.plan, self.context, until_s=end_s, end_s=end_s)
 
     def prepare(self, *cases: Case) -> list[bool]:
-        runners = [Runner(each, worker_key(each, self.plan.scenario)) for each in cases]
+        runners = [PreparedCase(each, worker_key(each, self.plan.scenario)) for each in cases]
         return [self.preparation.prepare(runner) for runner in runners]
 
 
@@ -108,7 +108,7 @@ def test_a_worker_may_start_until_the_run_ends_and_is_then_asked_nothing_too_lat
     row.pool.starting_s = 30.0
     assert row.prepare(A) == [False]
     assert row.pool.deadlines[worker_key(A)] > 50.0
-    assert row.report.contenders[A.id].reason == BUDGET
+    assert row.report.candidates[A.id].reason == BUDGET
     assert row.pool.asked == []  # an answer within no time would cost the worker its life
 
 
@@ -116,12 +116,12 @@ def test_scouting_leaves_a_worker_alone_whose_memory_is_to_be_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small = Case("work", "cpu", "torch", "fp16", params={"of": "small"})
-    monkeypatch.setattr(Nothing, "miniature", lambda _, __: small)
+    monkeypatch.setattr(Nothing, "small_probe", lambda _, __: small)
     fp16 = case("cpu-a", "fp16")
     row = Row(fp16, objective="memory")
     assert row.prepare(fp16) == [True]
     assert [(asked["op"], key.alone) for key, asked in row.pool.asked] == [
-        ("scout", ""),
+        ("probe_small", ""),
         ("prepare", fp16.id),
     ]
 

@@ -198,7 +198,7 @@ def test_who_was_beaten_never_ranks_above_who_beat_it() -> None:
 
 
 @given(st.permutations(["a", "b", "c", "d"]))
-def test_the_ranking_does_not_hang_on_the_order_of_the_contenders(order: list[str]) -> None:
+def test_the_ranking_does_not_hang_on_the_order_of_the_candidates(order: list[str]) -> None:
     speed = {"a": 1.0, "b": 1.1, "c": 1.3, "d": 2.0}
     drift = [1.0, 1.4, 0.9, 1.2, 1.1]
     rounds = {

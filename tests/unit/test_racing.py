@@ -19,7 +19,7 @@ from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
 from workbench.records.reason import Reason
-from workbench.report.candidate import Contender
+from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 
 A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
@@ -121,13 +121,13 @@ class Latecomers:
     def files(self, case: Case) -> Mapping[str, str]:
         return {"model": f"{case.params['of']}.onnx"}
 
-    def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
-        self.seen.append((len(contenders), left_s))
+    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+        self.seen.append((len(candidates), left_s))
         if len(self.seen) != self.at:
             return []
         return self.cases
 
-    def yardstick(self, contenders: Sequence[Contender]) -> str | None:
+    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         return self.kept
 
 
@@ -168,7 +168,7 @@ def only(told: list[ev.AnyEvent], kind: type) -> list:
 
 
 def rounds(report: Report, case: Case) -> list[int]:
-    return [block.round for block in report.contenders[case.id].blocks]
+    return [block.round for block in report.candidates[case.id].blocks]
 
 
 def test_who_joins_is_told_prepared_and_raced_from_then_on() -> None:
@@ -185,7 +185,7 @@ def test_who_joins_is_told_prepared_and_raced_from_then_on() -> None:
     assert {event.status for event in only(told, ev.CaseFinished)} == {"ok"}
 
 
-def test_entries_are_asked_after_every_round_with_all_contenders() -> None:
+def test_entries_are_asked_after_every_round_with_all_candidates() -> None:
     entries = Latecomers(2, C)
     race({A: 1.0, B: 9.0, C: 1.0}, starters=[A, B], entries=entries)
     assert [count for count, _ in entries.seen][:3] == [2, 2, 3]  # who dropped out counts too
@@ -197,42 +197,42 @@ def test_however_many_join_one_by_one_all_are_raced() -> None:
     crowd = [case(f"cpu-n{number}") for number in range(60)]
 
     class OneByOne(Latecomers):
-        def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
+        def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
             return [self.cases.pop(0)] if self.cases else []
 
     steps_s = {A: 1.0, **dict.fromkeys(crowd, 1.2)}
     report, _, _ = race(steps_s, starters=[A], entries=OneByOne(0, *crowd), budget_s=1000.0)
-    assert all(contender.blocks for contender in report.contenders.values())
+    assert all(candidate.blocks for candidate in report.candidates.values())
     assert len(rounds(report, A)) <= len(crowd) + MOST_ROUNDS
 
 
 def test_a_newcomer_that_cannot_be_prepared_ends_there() -> None:
     report, _, _ = race({A: 1.0, B: 1.0}, starters=[A, B], entries=Latecomers(1, C))
-    lost = report.contenders[C.id]
+    lost = report.candidates[C.id]
     assert (lost.state, lost.blocks) == ("failed", [])
     assert lost.reason is not None and lost.reason.message == "no such kernel"
-    assert report.contenders[A.id].state == "ok"
+    assert report.candidates[A.id].state == "ok"
 
 
 def test_a_newcomer_far_behind_goes_after_one_block() -> None:
     report, _, _ = race({A: 1.0, B: 1.0, C: 5.0}, starters=[A, B], entries=Latecomers(2, C))
     assert rounds(report, C) == [2]
-    reason = report.contenders[C.id].reason
+    reason = report.candidates[C.id].reason
     assert reason is not None and reason.code == "far_slower"
 
 
 def test_nobody_is_slow_beside_one_that_cannot_be_picked() -> None:
     report, _, _ = race({A: 1.0, B: 0.1}, errors={B: 0.5})
     assert rounds(report, B) == [0]
-    reason = report.contenders[B.id].reason
+    reason = report.candidates[B.id].reason
     assert reason is not None and reason.code == "error_limit"
     assert len(rounds(report, A)) >= 3
-    assert report.contenders[A.id].reason is None
+    assert report.candidates[A.id].reason is None
 
 
 def test_where_the_budget_is_tight_nobody_goes_for_one_that_cannot_be_picked() -> None:
     report, _, _ = race({A: 1.0, B: 0.1}, errors={B: 0.5}, budget_s=2.5)
-    assert report.contenders[A.id].reason is None
+    assert report.candidates[A.id].reason is None
 
 
 def test_if_all_are_over_the_limit_the_race_is_over() -> None:
@@ -253,8 +253,8 @@ def test_a_report_takes_newcomers_in_from_a_journal() -> None:
     _, told, _ = race({A: 1.0, B: 1.0, C: 1.0}, starters=[A, B], entries=Latecomers(1, C))
     read = [ev.decode(ev.encode(event)) for event in told]
     again = Report.of([*events({})[:2], *read])
-    assert list(again.contenders) == [A.id, B.id, C.id]
-    assert [c.case.id for c in again.rows["row"].contenders] == [A.id, B.id, C.id]
+    assert list(again.candidates) == [A.id, B.id, C.id]
+    assert [c.case.id for c in again.rows["row"].candidates] == [A.id, B.id, C.id]
     assert msgspec.json.encode(again.document().measurements)
 
 
@@ -262,17 +262,17 @@ def test_a_yardstick_stays_though_it_is_beaten() -> None:
     entries = Latecomers(3, C)
     entries.kept = A.id
     report, told, _ = race({A: 2e-3, B: 1e-3, C: 0.9e-3}, starters=[A, B], entries=entries)
-    rounds = {name: set(report.contenders[name].rounds()) for name in (A.id, C.id)}
+    rounds = {name: set(report.candidates[name].rounds()) for name in (A.id, C.id)}
     assert rounds[C.id] <= rounds[A.id]
     assert len(rounds[C.id]) >= 3
     assert A.id not in {event.case for event in only(told, ev.CaseDropped)}
-    assert report.contenders[A.id].state == "ok"
+    assert report.candidates[A.id].state == "ok"
     assert max(rounds[A.id]) < MOST_ROUNDS  # nor does it keep the race from its end
 
 
 def test_without_a_price_nobody_is_raced_for_cost() -> None:
     report, _, pool = race({A: 1.0, B: 1.0}, objective="cost")
-    assert {c.reason.code for c in report.contenders.values() if c.reason} == {"no_price"}
+    assert {c.reason.code for c in report.candidates.values() if c.reason} == {"no_price"}
     assert not any(r["op"] == "prepare" for _, r in pool.asked)
     told = decide(report, scenario(textbook="", objective="cost")).reasons[0]
     assert "add --price cpu=" in told
@@ -284,6 +284,6 @@ def test_who_left_the_race_still_holds_its_memory(monkeypatch) -> None:
     entries = Latecomers(3, C)
     report, _, _ = race({A: 1.0, B: 5.0, C: 1.0}, starters=[A, B], entries=entries)
     assert rounds(report, B) == [0, 1, 2]  # gone when C comes
-    reason = report.contenders[C.id].reason
+    reason = report.candidates[C.id].reason
     assert reason is not None and reason.code == "no_memory"
     assert "beside the 6.4 GiB" in reason.message

@@ -10,9 +10,15 @@ from test_racing import A, B, C, Latecomers, Nothing, Workers, only, race, round
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.engine.preparation import BUDGET, Runner, worker_key
+from workbench.engine.preparation import BUDGET, PreparedCase, worker_key
 from workbench.engine.race import APART_ROUNDS
-from workbench.engine.schedule import BLOCK_S, GPU_SETTLE_S, OVERDRAFT, SHORTEST_BLOCK_S, Pace
+from workbench.engine.schedule import (
+    BLOCK_S,
+    GPU_SETTLE_S,
+    OVERDRAFT,
+    SHORTEST_BLOCK_S,
+    RoundBudget,
+)
 from workbench.planning.plan import RowPlan
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import WorkerFailed
@@ -34,7 +40,7 @@ def test_a_slow_precision_that_comes_in_second_stays_too_and_keeps_its_reason() 
     assert (rounds(report, bf16), rounds(report, fp16)) == ([0, 1, 2], [0])
     last = only(told, ev.CaseDropped)[-1]
     assert (last.case, last.beaten_by, last.ratio) == (bf16.id, A.id, pytest.approx(4.0))
-    reasons = [report.contenders[c.id].reason for c in (bf16, fp16)]
+    reasons = [report.candidates[c.id].reason for c in (bf16, fp16)]
     assert [reason and reason.code for reason in reasons] == ["slower_precision"] * 2
     assert "4x slower than fp32 in its first block" in str(reasons[0])
 
@@ -55,14 +61,14 @@ def test_what_is_apart_has_its_turns_after_the_decision_and_few_of_them() -> Non
     assert len(rounds(report, fp64)) <= APART_ROUNDS
     (ended,) = only(told, ev.RaceEnded)
     assert (ended.rounds, ended.ended_by) == (decided, "decided")
-    assert report.contenders[fp64.id].state == "ok"
+    assert report.candidates[fp64.id].state == "ok"
 
 
 def test_what_is_apart_gets_no_turn_that_the_decision_needs() -> None:
     fp64 = case("cpu-a", "fp64")
     report, _, _ = race({fp64: 1.0, A: 1.0, B: 1.0}, budget_s=0.9)
-    assert (report.contenders[fp64.id].state, rounds(report, fp64)) == ("skipped", [])
-    assert report.contenders[fp64.id].reason == BUDGET
+    assert (report.candidates[fp64.id].state, rounds(report, fp64)) == ("skipped", [])
+    assert report.candidates[fp64.id].reason == BUDGET
     alone, _, _ = race({fp64: 1.0})  # it is what was asked for
     assert len(rounds(alone, fp64)) >= 3
 
@@ -119,7 +125,7 @@ class Doomed(Undecided):
 def test_what_was_measured_stands_though_there_is_no_time_to_prepare_it_again() -> None:
     report, _, _ = race({A: 1.0, B: 1.0}, workers=Doomed, end_s=500.0)
     assert len(rounds(report, A)) == 3
-    assert (report.contenders[A.id].state, report.contenders[A.id].reason) == ("ok", BUDGET)
+    assert (report.candidates[A.id].state, report.candidates[A.id].reason) == ("ok", BUDGET)
     verdict = decide(report, scenario())
     assert verdict.pick == A.id
     assert "skipped" not in " ".join(verdict.reasons)
@@ -134,7 +140,7 @@ def test_preparing_leaves_time_for_a_round_of_each_kind_of_device() -> None:
     gpu, other = case("cuda:0-a"), case("cuda:0-b")
     steps = {A: 0.1, B: 0.1, C: 0.1, gpu: 0.1, other: 0.1}
     report, _, _ = race(steps, budget_s=9.0, end_s=60.0, workers=Slow)
-    measured = {c for c in steps if report.contenders[c.id].blocks}
+    measured = {c for c in steps if report.candidates[c.id].blocks}
     assert measured == {A, gpu, B, other}
 
 
@@ -147,7 +153,7 @@ def test_a_verdict_says_who_had_no_turn() -> None:
     report, _, _ = race({A: 1.0, B: 1.0, C: 1.0}, budget_s=1.5, end_s=60.0, workers=Late)
     (warning,) = (w for w in decide(report, scenario()).warnings if w.code == "unmeasured")
     assert (
-        warning.message == "1 of the 3 contenders that may be picked had no turn within the budget"
+        warning.message == "1 of the 3 candidates that may be picked had no turn within the budget"
     )
 
 
@@ -157,7 +163,7 @@ def test_a_verdict_says_who_had_no_turn() -> None:
 class Emulating(Workers):
     """Small products in FP16 are as fast as in FP32, and the large one never gets ready."""
 
-    def scout(self, request: dict[str, Any]) -> dict[str, Any]:
+    def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"case_s": 2.0, "beside_s": 1.0}
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +176,7 @@ class Emulating(Workers):
 @pytest.fixture
 def small(monkeypatch) -> None:
     like = Case("work", "cpu", "torch", "fp16", params={"of": "small"})
-    monkeypatch.setattr(Nothing, "miniature", lambda _, __: like)
+    monkeypatch.setattr(Nothing, "small_probe", lambda _, __: like)
 
 
 @pytest.mark.usefixtures("small")
@@ -180,7 +186,7 @@ def test_what_is_only_emulated_waits_until_the_others_are_decided() -> None:
     began = [event.case for event in only(told, ev.CasePreparing)]
     assert began == [A.id, B.id, fp16.id]
     assert len(rounds(report, A)) >= 3
-    assert report.contenders[fp16.id].state == "failed"
+    assert report.candidates[fp16.id].state == "failed"
     (ended,) = only(told, ev.RaceEnded)
     assert ended.ended_by == "decided"
 
@@ -195,8 +201,8 @@ def test_what_waited_joins_with_rounds_of_its_own_or_is_told_why_not() -> None:
     assert len(rounds(report, fp16)) >= 3
     assert decide(report, scenario(precisions=("fp32", "fp16"))).pick == fp16.id
     report, _, pool = race({fp16: 0.8, A: 1.0, B: 1.0}, workers=Fine, budget_s=1.5)
-    assert [asked["op"] for _, asked in pool.asked].count("scout") == 1
-    assert report.contenders[fp16.id].reason == BUDGET
+    assert [asked["op"] for _, asked in pool.asked].count("probe_small") == 1
+    assert report.candidates[fp16.id].reason == BUDGET
     report, _, _ = race({fp16: 0.8}, workers=Fine)  # nobody else to wait for
     assert len(rounds(report, fp16)) >= 3
     report, _, _ = race({fp16: 0.8, C: 1.0}, workers=Fine, errors={C: 0.5})
@@ -206,12 +212,12 @@ def test_what_waited_joins_with_rounds_of_its_own_or_is_told_why_not() -> None:
 @pytest.mark.usefixtures("small")
 def test_what_is_far_slower_when_small_never_joins() -> None:
     class Slow(Emulating):
-        def scout(self, request: dict[str, Any]) -> dict[str, Any]:
+        def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
             return {"case_s": 80.0, "beside_s": 1.0}
 
     fp16 = case("cpu-a", "fp16")
     report, told, _ = race({fp16: 1.0, A: 1.0}, workers=Slow, budget_s=2.0)
-    reason = report.contenders[fp16.id].reason
+    reason = report.candidates[fp16.id].reason
     assert reason is not None and reason.code == "slower_precision"
     assert fp16.id not in [event.case for event in only(told, ev.CasePreparing)]
     assert not [w for w in decide(report, scenario()).warnings if w.code == "unmeasured"]
@@ -220,13 +226,13 @@ def test_what_is_far_slower_when_small_never_joins() -> None:
 # ------------------------------------------------------------ length of turns
 
 
-def runner(of: Case, step_s: float, iterations: int = 1) -> Runner:
-    return Runner(of, worker_key(of), step_s=step_s, iterations=iterations)
+def runner(of: Case, step_s: float, iterations: int = 1) -> PreparedCase:
+    return PreparedCase(of, worker_key(of), step_s=step_s, iterations=iterations)
 
 
-def pace(*, until_s: float = 60.0, end_s: float = 60.0, **of_row: Any) -> Pace:
+def pace(*, until_s: float = 60.0, end_s: float = 60.0, **of_row: Any) -> RoundBudget:
     plan = RowPlan(scenario(textbook="", **of_row), Nothing(), [A, B])
-    return Pace(plan, lambda: 10.0, until_s=until_s, end_s=end_s)
+    return RoundBudget(plan, lambda: 10.0, until_s=until_s, end_s=end_s)
 
 
 def test_a_turn_is_as_long_as_its_bounds_and_the_budget_let_it() -> None:

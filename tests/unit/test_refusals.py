@@ -123,11 +123,11 @@ def test_a_reduced_precision_that_loses_is_told_with_the_missing_extension() -> 
 def test_scouting_is_for_reduced_precisions_on_a_cpu() -> None:
     matmul = catalog.load("matmul")
     large = Case("matmul", "cpu", "torch", "fp16", threads=2, params=matmul.values({"n": 4096}))
-    small, like = admission.scouting(large, matmul, None)
+    small, like = admission.small_probe_of(large, matmul, None)
     assert small.params["n"] < 1024
     assert (small.precision, like.precision) == ("fp16", "fp32")
     assert small.params == like.params
     on_gpu = Case("matmul", "cuda:0", "torch", "fp16", params=matmul.values({"n": 4096}))
-    assert admission.scouting(on_gpu, matmul, None) is None
+    assert admission.small_probe_of(on_gpu, matmul, None) is None
     native = msgspec.structs.replace(machine().cpu, isa=Isa(avx512_fp16=True))
-    assert admission.scouting(large, matmul, native) is None
+    assert admission.small_probe_of(large, matmul, native) is None

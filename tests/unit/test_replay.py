@@ -72,8 +72,8 @@ def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> 
         again, plan = replayed.rows[name].plan, row.plan
         for field in ("title", "question", "textbook", "objective", "reproduce"):
             assert getattr(again, field) == getattr(plan, field)
-        contenders = [(c.case, c.work) for c in row.contenders]  # those that joined included
-        assert [(c.case, c.work) for c in replayed.rows[name].contenders] == contenders
+        candidates = [(c.case, c.work) for c in row.candidates]  # those that joined included
+        assert [(c.case, c.work) for c in replayed.rows[name].candidates] == candidates
 
 
 def searched(objective: str) -> Report:
@@ -129,9 +129,9 @@ def test_a_point_of_a_crossover_counts_what_its_scenario_counts(objective: str) 
 def test_rounds_of_energy_are_replayed_as_they_were() -> None:
     live = searched("energy")
     again = Report.of(events_of(live.document()))
-    for name, contender in live.contenders.items():
-        rounds = contender.rounds()
-        assert again.contenders[name].rounds() == rounds
+    for name, candidate in live.candidates.items():
+        rounds = candidate.rounds()
+        assert again.candidates[name].rounds() == rounds
         assert len(set(rounds.values())) == 7  # of eight blocks
     verdict = live.rows["row"].verdict
     assert verdict.pick_ratio_ci95 is not None
@@ -148,8 +148,8 @@ def test_a_document_without_the_energy_of_its_blocks_has_the_median_for_each() -
     ]
     assert "energy_j" not in msgspec.json.decode(msgspec.json.encode(bare[0].blocks[0]))
     older = msgspec.structs.replace(document, measurements=bare)
-    for contender in Report.of(events_of(older)).contenders.values():
-        assert len(set(contender.rounds().values())) == 1
+    for candidate in Report.of(events_of(older)).candidates.values():
+        assert len(set(candidate.rounds().values())) == 1
 
 
 def test_every_replayed_event_can_be_logged() -> None:
@@ -160,7 +160,7 @@ def test_every_replayed_event_can_be_logged() -> None:
     assert any(text and "worker died" in text for text in spoken)
 
 
-def test_a_replayed_row_ranks_its_contenders_as_before() -> None:
+def test_a_replayed_row_ranks_its_candidates_as_before() -> None:
     report = Report.of(events_of(DOCUMENT))
     for verdict, row in zip(DOCUMENT.verdicts, (scenario(), scenario(id="other")), strict=True):
         again = decide(report, row)
@@ -168,10 +168,10 @@ def test_a_replayed_row_ranks_its_contenders_as_before() -> None:
 
 
 def test_rounds_and_loss_curve_survive() -> None:
-    replayed = Report.of(events_of(DOCUMENT)).contenders[case("cpu-a").id]
+    replayed = Report.of(events_of(DOCUMENT)).candidates[case("cpu-a").id]
     assert replayed.loss == [1 / (1 + i) for i in range(8)]
     assert len(replayed.samples_s) == 40
-    assert replayed.rounds() == Report.of(RUN).contenders[case("cpu-a").id].rounds()
+    assert replayed.rounds() == Report.of(RUN).candidates[case("cpu-a").id].rounds()
 
 
 def test_a_live_document_opened_later_is_incomplete() -> None:
@@ -245,7 +245,7 @@ def test_a_document_that_contradicts_itself_is_refused_with_the_place(
         open_run(str(file))
 
 
-def test_a_journal_of_a_contender_that_never_entered_is_refused(tmp_path: Path) -> None:
+def test_a_journal_of_a_candidate_that_never_entered_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.jsonl"
     kept = [event for event in RUN if not isinstance(event, ev.RacePlanned)]
     file.write_bytes(b"".join(ev.encode(event) + b"\n" for event in kept))

@@ -94,11 +94,11 @@ def test_workers_come_and_go() -> None:
     assert fold(started, ended, ended).workers == {}
 
 
-def test_a_contender_passes_from_waiting_to_its_end() -> None:
+def test_a_candidate_passes_from_waiting_to_its_end() -> None:
     report, states = Report(), []
     for event in EVENTFUL:
         report.apply(event)
-        known = report.contenders.get(case("cpu-b").id)
+        known = report.candidates.get(case("cpu-b").id)
         if known is not None and known.state not in states:
             states.append(known.state)
     assert states == ["waiting", "prepared", "measuring", "dropped", "ok"]
@@ -107,9 +107,9 @@ def test_a_contender_passes_from_waiting_to_its_end() -> None:
 def test_a_case_that_has_not_ended_is_cancelled_in_the_document() -> None:
     preparing = ev.CasePreparing(at_s=1.0, case=case("cpu-a").id)
     report = fold(preparing)
-    assert report.contenders[case("cpu-a").id].state == "preparing"
+    assert report.candidates[case("cpu-a").id].state == "preparing"
     assert report.measurements[0].status == "cancelled"
-    assert not report.contenders[case("cpu-a").id].ended
+    assert not report.candidates[case("cpu-a").id].ended
 
 
 def test_how_each_case_ended_stands_in_the_document() -> None:
@@ -120,7 +120,7 @@ def test_how_each_case_ended_stands_in_the_document() -> None:
     assert found[case("cpu-a").id].reason is None
 
 
-def test_a_row_is_finished_when_it_has_begun_and_all_its_contenders_have_ended() -> None:
+def test_a_row_is_finished_when_it_has_begun_and_all_its_candidates_have_ended() -> None:
     report, seen = Report(), []
     for event in EVENTFUL:
         report.apply(event)
@@ -183,7 +183,7 @@ def test_a_case_prepared_twice_keeps_what_it_had_measured() -> None:
         next(e for e in EVENTFUL if isinstance(e, ev.CasePrepared)), iterations_per_sample=1
     )
     report = Report.of([*EVENTFUL[:-1], again])
-    assert report.contenders[again.case].samples_s == [s for b in steady(1.2) for s in b]
+    assert report.candidates[again.case].samples_s == [s for b in steady(1.2) for s in b]
 
 
 def test_a_simulated_device_is_marked_on_its_measurement() -> None:
@@ -260,7 +260,7 @@ def test_an_unstable_median_is_told() -> None:
     assert "unstable" in [w.code for w in measured.warnings]
 
 
-def test_what_disturbed_a_row_marks_all_its_measured_contenders_and_no_others() -> None:
+def test_what_disturbed_a_row_marks_all_its_measured_candidates_and_no_others() -> None:
     document = Report.of(eventful()).document()
     marked = {m.id for m in document.measurements if "busy_machine" in [w.code for w in m.warnings]}
     assert marked == {m.id for m in document.measurements if m.scenario == "row" and m.n}
@@ -292,9 +292,9 @@ def test_a_document_replayed_is_the_same_document(first, second) -> None:
 def test_an_objective_decides_what_a_round_is_worth() -> None:
     row = scenario(objective="latency_p99")
     blocks = {CPU: [[1.0] * 99 + [50.0]]}
-    slow = report(blocks, row=row).contenders[CPU.id].rounds()
+    slow = report(blocks, row=row).candidates[CPU.id].rounds()
     assert slow == {0: stats.quantile(blocks[CPU][0], 0.99)}
-    assert report(blocks).contenders[CPU.id].rounds() == {0: 1.0}
+    assert report(blocks).candidates[CPU.id].rounds() == {0: 1.0}
 
 
 def test_without_a_beginning_there_is_no_document() -> None:

@@ -57,7 +57,7 @@ def test_a_row_names_a_workload_with_these_parameters(row: Scenario) -> None:
 
 
 @each_row
-def test_a_row_has_contenders_on_both_devices_at_admissible_precisions(row: Scenario) -> None:
+def test_a_row_has_candidates_on_both_devices_at_admissible_precisions(row: Scenario) -> None:
     offered = catalog.load(row.workload).variants
     assert {*row.precisions, *row.apart} <= set(PRECISIONS)
     assert not set(row.precisions) & set(row.apart)

@@ -215,7 +215,7 @@ def test_pairs_must_be_pairs() -> None:
     assert stats.paired_ratio([1.0, 2.0], [1.0, 2.0]) is None
 
 
-# Noise that multiplies the times of two contenders over `n` rounds, one column each.
+# Noise that multiplies the times of two candidates over `n` rounds, one column each.
 
 
 def common_drift(rng, n):
@@ -259,7 +259,7 @@ def test_the_stated_95_percent_hold_on_noise_with_a_known_ratio(noise, n: int) -
 
 
 def own_drift(rng, n):
-    """Each contender follows a course of its own: neighbouring rounds correlate by 0.5."""
+    """Each candidate follows a course of its own: neighbouring rounds correlate by 0.5."""
     steps = rng.normal(0, 1, (n, 2))
     for i in range(1, n):
         steps[i] = 0.5 * steps[i - 1] + math.sqrt(0.75) * steps[i]

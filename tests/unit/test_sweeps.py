@@ -23,7 +23,7 @@ from workbench.report.sweeps import sweeps
 def run_over(
     axis: str, times: Mapping[str, Mapping[int, float | None]], *, flops: float | None = None
 ) -> Report:
-    """A run of `times`: contender (backend) to value to seconds a step; None: it failed there.
+    """A run of `times`: candidate (backend) to value to seconds a step; None: it failed there.
 
     Rows come in no particular order, as the engine's coarse-to-fine one.
     """
@@ -95,8 +95,8 @@ def test_the_lead_changes_between_the_points_where_it_was_seen() -> None:
     (found,) = run_over("n", times).sweeps
     (change,) = found.lead_changes
     assert (change.parameter, change.between) == ("n", (2, 4))
-    assert change.from_contender == "cpu/numpy/fp32/t1"
-    assert change.to_contender == "cpu/torch/fp32/t1"
+    assert change.from_candidate == "cpu/numpy/fp32/t1"
+    assert change.to_candidate == "cpu/torch/fp32/t1"
     assert "between n 2 and 4 cpu/torch/fp32/t1 overtakes cpu/numpy/fp32/t1" in sweep_text(found)
 
 
@@ -125,7 +125,7 @@ def test_a_run_prints_its_curves_instead_of_a_table_for_each_point() -> None:
     text = run_text(run_over("n", {"numpy": dict.fromkeys((1, 2, 4), 1.0)}, flops=1e9))
     assert text.count("job over n") == 1
     assert "1.00 GFLOP/s" in text
-    assert "contender" not in text
+    assert "candidate" not in text
 
 
 @given(
@@ -152,7 +152,7 @@ def test_of_many_curves_none_is_left_out_and_each_has_its_own_mark() -> None:
     (found,) = run_over("n", steps).sweeps
     lines = chart_lines(found, 40, 60)
     legend = [line.split() for line in lines[-13:]]
-    assert [name for _, name in legend] == [curve.contender for curve in found.curves]
+    assert [name for _, name in legend] == [curve.candidate for curve in found.curves]
     drawn = set("".join(line[LABEL:] for line in lines[:60])) - {" "}
     assert drawn == {mark for mark, _ in legend}
     assert len(drawn) == 13
@@ -164,11 +164,11 @@ def test_no_lead_is_claimed_over_a_rival_that_was_not_measured() -> None:
     assert found.lead_changes == []
 
 
-def test_no_lead_is_claimed_between_contenders_within_noise() -> None:
+def test_no_lead_is_claimed_between_candidates_within_noise() -> None:
     times = {"numpy": {1: 1.0, 2: 1.001}, "torch": {1: 1.001, 2: 1.0}}
     built = run_over("n", times)
-    for contender in built.contenders.values():
-        for block in contender.blocks:
+    for candidate in built.candidates.values():
+        for block in candidate.blocks:
             block.samples_s = [
                 sample * (0.9 + 0.04 * i) for i, sample in enumerate(block.samples_s)
             ]
@@ -185,7 +185,7 @@ def test_a_curve_that_still_rises_has_no_knee_and_one_that_falls_has() -> None:
 
 def test_a_sweep_has_one_unit_though_only_some_points_count_operations() -> None:
     built = run_over("n", {"numpy": {1: 2.0, 2: 4.0}}, flops=1e9)
-    mixed = list(built.rows.values())[1].contenders[0]
+    mixed = list(built.rows.values())[1].candidates[0]
     mixed.work = replace(mixed.work, flops=None)
     (curve,) = built.sweeps[0].curves
     assert curve.unit == "things/s"
@@ -200,9 +200,9 @@ def test_the_axis_names_only_what_was_measured() -> None:
 
 def test_who_may_not_be_picked_is_neither_best_nor_fastest() -> None:
     built = run_over("n", {"numpy": {1: 2.0, 2: 2.0}, "torch": {1: 1.0, 2: 1.0}})
-    for case, contender in built.contenders.items():
+    for case, candidate in built.candidates.items():
         if case in ("job[n=1]/cpu/torch/fp32/t1", "job[n=2]/cpu/torch/fp32/t1"):
-            contender.reason = Reason("error_limit", "its error is above the limit of 2.00%")
+            candidate.reason = Reason("error_limit", "its error is above the limit of 2.00%")
     (found,) = built.sweeps
     assert found.best is not None
     assert "numpy" in found.best

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workbench.engine.telemetry import MachineTelemetry
-from workbench.machine.nvidia.nvml import Pulse
+from workbench.machine.nvidia.nvml import GpuSample
 from workbench.records import events as ev
 from workbench.records.machine import Gpu, GpuProcess, GpuReading, HostReading, Pcie
 from workbench.records.reason import Reason
@@ -23,16 +23,16 @@ class Script:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: list[Pulse] = []
+        self._waiting: list[GpuSample] = []
 
     def read(self, at_s: float, **values: Any) -> None:
         ago = self._clock.now_s - at_s
-        self._waiting.append(Pulse(time.monotonic() - ago, [GpuReading(0, **values)]))
+        self._waiting.append(GpuSample(time.monotonic() - ago, [GpuReading(0, **values)]))
 
     def fail(self) -> None:
-        self._waiting.append(Pulse(time.monotonic(), [], Reason("nvml_crashed", "it died")))
+        self._waiting.append(GpuSample(time.monotonic(), [], Reason("nvml_crashed", "it died")))
 
-    def drain(self) -> Iterator[Pulse]:
+    def drain(self) -> Iterator[GpuSample]:
         while self._waiting:
             yield self._waiting.pop(0)
 
@@ -66,7 +66,7 @@ def codes(telemetry: MachineTelemetry) -> list[str]:
     return [w.code for w in telemetry.warnings("row", [os.getpid()])]
 
 
-def test_a_contender_is_told_by_the_readings_within_its_blocks(
+def test_a_candidate_is_told_by_the_readings_within_its_blocks(
     telemetry: MachineTelemetry, script: Script, told: list[ev.AnyEvent]
 ) -> None:
     script.read(10.0, sm_clock_mhz=345.0)
@@ -119,7 +119,7 @@ def test_a_gpu_held_back_by_heat_is_told_with_its_share_and_a_power_cap_is_only_
         ([1980.0, 1900.0, 1500.0, 1200.0], ["clock_moved"]),
     ],
 )
-def test_a_clock_that_moves_while_one_contender_is_measured(
+def test_a_clock_that_moves_while_one_candidate_is_measured(
     telemetry: MachineTelemetry, script: Script, clocks: list[float], expected: list[str]
 ) -> None:
     telemetry.begin()

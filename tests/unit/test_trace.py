@@ -1,4 +1,4 @@
-"""Profiles of several contenders in one file that Perfetto opens."""
+"""Profiles of several candidates in one file that Perfetto opens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVENTS = [
 ]
 
 
-def test_contenders_follow_one_another_under_their_own_names() -> None:
+def test_candidates_follow_one_another_under_their_own_names() -> None:
     trace = TraceFile()
     trace.add("a", EVENTS)
     trace.add("b", EVENTS)

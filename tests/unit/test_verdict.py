@@ -76,13 +76,13 @@ def test_a_wide_interval_around_one_settles_nothing() -> None:
     assert found.reasons[0].startswith("Not settled")
 
 
-def test_a_contender_over_the_error_limit_is_never_picked() -> None:
+def test_a_candidate_over_the_error_limit_is_never_picked() -> None:
     found = verdict({CPU: steady(1.0), CPU_B: steady(0.2)}, errors={CPU_B: 0.05})
     assert found.pick == CPU.id
     assert any("above the limit of 1.0%" in reason for reason in found.reasons)
 
 
-def test_a_failed_contender_is_never_picked_even_with_samples() -> None:
+def test_a_failed_candidate_is_never_picked_even_with_samples() -> None:
     broken = {CPU_B: Reason("wrong_result", "wrong")}
     assert verdict({CPU: steady(1.0), CPU_B: steady(0.2)}, failed=broken).pick == CPU.id
 
@@ -105,7 +105,7 @@ def test_equal_precisions_compare_like_with_like() -> None:
     assert found.device_ratio == pytest.approx(10.0, rel=0.02)
     ratios = {e.precision: e.device_ratio for e in found.equal_precision}
     assert ratios["fp32"] == pytest.approx(2.0, rel=0.02)
-    assert ratios["bf16"] is None  # the CPU has no such contender
+    assert ratios["bf16"] is None  # the CPU has no such candidate
 
 
 def test_a_simulated_device_marks_the_verdict() -> None:
@@ -113,7 +113,7 @@ def test_a_simulated_device_marks_the_verdict() -> None:
     assert (found.choice, found.basis) == ("gpu", "simulated")
 
 
-def test_close_contenders_are_a_tie() -> None:
+def test_close_candidates_are_a_tie() -> None:
     assert verdict({CPU: steady(1.0), CPU_B: steady(1.01)}).tie
     assert not verdict({CPU: steady(1.0), CPU_B: steady(1.3)}).tie
 
@@ -238,7 +238,7 @@ def test_an_accuracy_in_which_more_is_better_is_no_error() -> None:
     assert decide(Report.of(built), ROW).pick == CPU.id
 
 
-def test_a_contender_cut_short_is_judged_by_what_it_measured() -> None:
+def test_a_candidate_cut_short_is_judged_by_what_it_measured() -> None:
     built = [
         msgspec.structs.replace(e, status="cancelled") if isinstance(e, CaseFinished) else e
         for e in events({CPU: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
@@ -246,7 +246,7 @@ def test_a_contender_cut_short_is_judged_by_what_it_measured() -> None:
     assert decide(Report.of(built), ROW).choice == "gpu"
 
 
-def test_one_contender_has_no_runner_up() -> None:
+def test_one_candidate_has_no_runner_up() -> None:
     found = verdict({CPU: steady(1.0)})
     assert (found.pick, found.runner_up, found.pick_ratio, found.tie) == (CPU.id, None, None, False)
 
@@ -276,7 +276,7 @@ def test_a_warning_about_another_row_or_the_whole_run_stays_where_it_is() -> Non
     assert decide(built, ROW).warnings == []
 
 
-def test_a_contender_that_is_best_twice_over_is_warned_of_once() -> None:
+def test_a_candidate_that_is_best_twice_over_is_warned_of_once() -> None:
     found = verdict({CPU: [[1.0]] * 4})
     assert (found.pick, found.best_cpu) == (CPU.id, CPU.id)
     assert [w.code for w in found.warnings] == ["few_samples"]

@@ -11,9 +11,9 @@ from builders import machine
 
 from workbench.export.watch import header, line
 from workbench.machine import snapshots
-from workbench.machine.nvidia.nvml import Pulse
+from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.sampler import SILENT_S
-from workbench.machine.snapshots import Look, looks
+from workbench.machine.snapshots import Snapshot, looks
 from workbench.records.machine import GpuReading, HostReading
 from workbench.records.reason import Reason
 
@@ -23,7 +23,7 @@ LOST = Reason("nvml_crashed", "the process that asks NVML died of SIGSEGV")
 class Sampler:
     """Gives one batch of pulses at each look."""
 
-    batches: list[list[Pulse]]
+    batches: list[list[GpuSample]]
     closed = False
 
     asked_s: float
@@ -31,7 +31,7 @@ class Sampler:
     def __init__(self, indices: list[int], *, every_s: float) -> None:
         Sampler.asked_s = every_s
 
-    def drain(self) -> Iterator[Pulse]:
+    def drain(self) -> Iterator[GpuSample]:
         yield from self.batches.pop(0)
 
     def close(self) -> None:
@@ -42,7 +42,11 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     early, late = GpuReading(0, power_w=100.0), GpuReading(0, power_w=200.0)
-    Sampler.batches = [[Pulse(1.0, [early]), Pulse(2.0, [late])], [], [Pulse(3.0, [], LOST)]]
+    Sampler.batches = [
+        [GpuSample(1.0, [early]), GpuSample(2.0, [late])],
+        [],
+        [GpuSample(3.0, [], LOST)],
+    ]
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     slept: list[float] = []
     stream = looks(machine("cuda:0"), every_s=2.0, sleep=slept.append)
@@ -67,7 +71,7 @@ def test_without_a_gpu_the_processor_is_watched_alone() -> None:
     [look] = islice(looks(machine(), every_s=0.5, sleep=lambda _: None), 1)
     assert look.gpus == [] and look.gap is None
     assert look.time.endswith("Z") and isinstance(look.host, HostReading)
-    msgspec.json.decode(msgspec.json.encode(look), type=Look)
+    msgspec.json.decode(msgspec.json.encode(look), type=Snapshot)
 
 
 def test_a_line_tells_what_is_known() -> None:
@@ -75,12 +79,12 @@ def test_a_line_tells_what_is_known() -> None:
     gpu = GpuReading(
         *(0, 98.0, 2**31, 650.0, 61.0, 1980.0), clock_event_reasons=["gpu_idle", "sw_power_cap"]
     )
-    look = Look("2026-11-21T12:00:01.250Z", host, [gpu])
+    look = Snapshot("2026-11-21T12:00:01.250Z", host, [gpu])
     assert line(look) == (
         "12:00:01  cpu 37 %, 2500 MHz, 1 GiB free"
         " | gpu 0 98 %, 1980 MHz, 650 W, 61 C, 2 GiB used, sw power cap"
     )
-    gone = Look("2026-11-21T12:00:02.250Z", HostReading(), [], LOST)
+    gone = Snapshot("2026-11-21T12:00:02.250Z", HostReading(), [], LOST)
     assert line(gone) == f"12:00:02  cpu n/a | GPUs: {LOST.message}"
 
 

@@ -106,7 +106,7 @@ def test_memory_of_a_forest_grows_with_trees_depth_and_batch() -> None:
 
 
 @pytest.mark.parametrize("iterations", [1, 29, 30, 31, 300])
-def test_every_contender_takes_the_same_branches(iterations: int) -> None:
+def test_every_candidate_takes_the_same_branches(iterations: int) -> None:
     variants = {(v.backend, v.mode) for v in SEQUENTIAL.variants}
     roots = []
     for backend, mode in sorted(variants, key=str):

@@ -1,4 +1,4 @@
-"""Inference: one encoder by every backend, INT8 that is INT8, compiled contenders, profiles."""
+"""Inference: one encoder by every backend, INT8 that is INT8, compiled candidates, profiles."""
 
 from __future__ import annotations
 
@@ -136,11 +136,11 @@ def test_a_length_that_makes_no_sense_is_refused(text: str) -> None:
 
 def test_only_a_precision_that_may_be_emulated_is_scouted() -> None:
     workload = catalog.load("infer_encoder")
-    small = workload.miniature(encoder(precision="bf16", batch=8))
+    small = workload.small_probe(encoder(precision="bf16", batch=8))
     assert small is not None
     assert (small.batch, small.params) == (1, {"tokens": 8})
-    assert workload.miniature(small) is None
-    assert workload.miniature(encoder("onnxruntime", "int8", quantization="static")) is None
+    assert workload.small_probe(small) is None
+    assert workload.small_probe(encoder("onnxruntime", "int8", quantization="static")) is None
 
 
 # -------------------------------------------------------- reduced precision

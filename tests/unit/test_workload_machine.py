@@ -100,9 +100,9 @@ def test_a_fault_while_int8_is_computed_is_no_refusal() -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "int8"])
 def test_a_large_product_has_a_miniature_and_a_small_one_none(precision: str) -> None:
     matmul = catalog.load("matmul")
-    small = matmul.miniature(case_of("matmul", precision=precision, n=4096))
+    small = matmul.small_probe(case_of("matmul", precision=precision, n=4096))
     assert (small.params["n"], small.precision) == (256, precision)
-    assert matmul.miniature(small) is None
+    assert matmul.small_probe(small) is None
 
 
 @pytest.mark.parametrize(("kernel", "arrays"), [("copy", 2), ("triad", 3)])

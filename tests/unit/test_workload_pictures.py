@@ -196,12 +196,12 @@ def test_the_share_of_waiting_is_that_of_the_block() -> None:
 
 def test_it_proposes_few_settings() -> None:
     workload = catalog.load("data_loading")
-    assert workload.candidates("loaders", Host(16, 0), "cpu") == [0, 1, 8, 16]
-    assert workload.candidates("loaders", Host(2, 0), "cpu") == [0, 1, 2]
-    assert workload.candidates("loaders", Host(192, 1), "gpu") == [0, 1, 64]
-    assert workload.candidates("pinned", Host(16, 1), "cpu") == ["no"]
-    assert workload.candidates("pinned", Host(16, 1), "gpu") == ["yes", "no"]
-    assert workload.candidates("prefetch", Host(16, 1), "gpu") == [2]
+    assert workload.tuning_values("loaders", Host(16, 0), "cpu") == [0, 1, 8, 16]
+    assert workload.tuning_values("loaders", Host(2, 0), "cpu") == [0, 1, 2]
+    assert workload.tuning_values("loaders", Host(192, 1), "gpu") == [0, 1, 64]
+    assert workload.tuning_values("pinned", Host(16, 1), "cpu") == ["no"]
+    assert workload.tuning_values("pinned", Host(16, 1), "gpu") == ["yes", "no"]
+    assert workload.tuning_values("prefetch", Host(16, 1), "gpu") == [2]
 
 
 def test_pinning_without_a_gpu_is_refused() -> None:
@@ -329,12 +329,12 @@ def test_the_reference_resizes_as_pillow_does_but_for_rounding(target: tuple[int
     assert np.array_equal(_pictures.resample(pixels, 50, 70), pixels), "the same size is the same"
 
 
-CONTENDERS = [(v.backend, v.mode, v.device_kind) for v in catalog.load("preprocessing").variants]
+CANDIDATES = [(v.backend, v.mode, v.device_kind) for v in catalog.load("preprocessing").variants]
 
 
-@pytest.mark.parametrize(("backend", "mode", "kind"), CONTENDERS)
+@pytest.mark.parametrize(("backend", "mode", "kind"), CANDIDATES)
 @pytest.mark.parametrize("image", [24, 120])  # smaller and larger than the photographs
-def test_every_contender_makes_the_same_input(
+def test_every_candidate_makes_the_same_input(
     backend: str, mode: str | None, kind: str, image: int
 ) -> None:
     task = preprocessing(backend, mode, "cpu" if kind == "cpu" else "fake:0", image=image)

@@ -73,12 +73,12 @@ def test_eight_bits_are_multiplied_one_by_one_only(precision: str) -> None:
 
 
 def test_the_miniature_of_a_thin_product_is_thin() -> None:
-    small = GEMM.miniature(gemm("fp16", 64, 1, 4096, 300))
+    small = GEMM.small_probe(gemm("fp16", 64, 1, 4096, 300))
     assert (small.batch, dict(small.params)) == (64, {"m": 1, "n": 512, "k": 300})
-    assert GEMM.miniature(small) is None
-    many = GEMM.miniature(gemm("fp16", 1_000_000, 8, 8, 8))
+    assert GEMM.small_probe(small) is None
+    many = GEMM.small_probe(gemm("fp16", 1_000_000, 8, 8, 8))
     assert (many.batch, dict(many.params)) == (31_250, {"m": 8, "n": 8, "k": 8})
-    assert GEMM.miniature(gemm("bf16", 1, 1, 4096, 4096)) is None, "its steps are short as it is"
+    assert GEMM.small_probe(gemm("bf16", 1, 1, 4096, 4096)) is None, "its steps are short as it is"
 
 
 def test_costs_of_a_batch_are_those_of_its_products() -> None:

@@ -182,13 +182,13 @@ def test_more_ranks_than_gpus() -> None:
     ],
 )
 def test_worlds_proposed(host: Host, kind: str, expected: list[int]) -> None:
-    assert SCALING.candidates("world", host, kind) == expected
+    assert SCALING.tuning_values("world", host, kind) == expected
 
 
 def test_under_a_launcher_its_ranks_are_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "3")
-    assert SCALING.candidates("world", Host(cores=64, gpus=0), "cpu") == [3, 2, 1]
+    assert SCALING.tuning_values("world", Host(cores=64, gpus=0), "cpu") == [3, 2, 1]
 
 
 def test_ranks_share_the_cores_they_may_all_use() -> None:

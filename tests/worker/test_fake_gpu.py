@@ -69,7 +69,7 @@ def test_the_choice_follows_the_simulated_speed(speed: str, choice: str) -> None
     assert slow.reason.code in ("beaten", "far_slower")
 
 
-def test_a_gpu_whose_contenders_all_fail_leaves_the_choice_unknown() -> None:
+def test_a_gpu_whose_candidates_all_fail_leaves_the_choice_unknown() -> None:
     report = race("8", {"ms": 5.0, "trouble": "raise"})
     (verdict,) = report.verdicts
     assert verdict.choice == "unknown"

@@ -1,6 +1,6 @@
 """Time to result: when what takes longer to set up has caught up by its shorter steps.
 
-After n steps a contender has taken F + n s seconds: its fixed cost and its steady step.  Two of
+After n steps a candidate has taken F + n s seconds: its fixed cost and its steady step.  Two of
 them are level at n = (F_a - F_b) / (s_b - s_a), the break-even point.
 """
 
@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..records.verdict import Departure, Payoff, Verdict
-from ..report.candidate import Contender
+from ..records.verdict import Elimination, Payoff, Verdict
+from ..report.candidate import Candidate
 from ..report.names import name_of
 from ..stats import ratios
 from ..stats.samples import median
@@ -23,15 +23,15 @@ NOISE = 0.1  # of a single observation; nearer than that, two fixed costs are th
 
 
 def payoffs(
-    eligible: Sequence[Contender],
+    eligible: Sequence[Candidate],
     order: Sequence[str],
-    gpu: Contender | None,
-    cpu: Contender | None,
+    gpu: Candidate | None,
+    cpu: Candidate | None,
 ) -> list[Payoff]:
     """The break-even points that a user would ask for, at most four.
 
     The pick over whoever starts soonest; the best `gpu` over the best `cpu`; the best compiled
-    contender over the same one plain; the best INT8 over the best FP32 beside it.  `order` holds
+    candidate over the same one plain; the best INT8 over the best FP32 beside it.  `order` holds
     ids from best to worst.
     """
     by_id = {c.case.id: c for c in eligible}
@@ -45,10 +45,10 @@ def payoffs(
 
 
 def _pairs(
-    ranked: Sequence[Contender], gpu: Contender | None, cpu: Contender | None
-) -> Iterator[tuple[Contender, Contender]]:
+    ranked: Sequence[Candidate], gpu: Candidate | None, cpu: Candidate | None
+) -> Iterator[tuple[Candidate, Candidate]]:
     if ranked:
-        yield ranked[0], min(ranked, key=lambda contender: contender.fixed_s)
+        yield ranked[0], min(ranked, key=lambda candidate: candidate.fixed_s)
     if gpu is not None and cpu is not None:
         yield gpu, cpu
     yield from _first(
@@ -69,8 +69,8 @@ def _pairs(
 
 
 def _first(
-    pairs: Iterable[tuple[Contender, Contender]],
-) -> Iterator[tuple[Contender, Contender]]:
+    pairs: Iterable[tuple[Candidate, Candidate]],
+) -> Iterator[tuple[Candidate, Candidate]]:
     yield from (pair for pair, _ in zip(pairs, range(1), strict=False))
 
 
@@ -78,7 +78,7 @@ def _plain(mode: str | None) -> str | None:
     return "+".join(word for word in (mode or "").split("+") if word != "compile") or None
 
 
-def _alike(one: Contender, other: Contender) -> bool:
+def _alike(one: Candidate, other: Candidate) -> bool:
     """Whether two fixed costs differ by no more than single observations do.
 
     What the two share to the last digit, as the import of a common process, says nothing of it.
@@ -89,7 +89,7 @@ def _alike(one: Contender, other: Contender) -> bool:
     return abs(first - second) <= max(LEAST_S, NOISE * max(first, second))
 
 
-def payoff(one: Contender, other: Contender) -> Payoff | None:
+def payoff(one: Candidate, other: Candidate) -> Payoff | None:
     """When `one` has caught up with `other`, or the reverse if `other` takes longer to set up and
     steps faster; None where their fixed costs are alike or nothing is known of them.
 
@@ -152,7 +152,7 @@ def sentences(verdict: Verdict) -> list[str]:
     return told
 
 
-def sentence(payoff: Payoff, noun: str = "step", left: Departure | None = None) -> str:
+def sentence(payoff: Payoff, noun: str = "step", left: Elimination | None = None) -> str:
     """One payoff in words; `noun` is what a step is called, `left` how one of the two was sent
     away after its first block.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..contract import REDUCED, Case
 from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.names import short
 from ..stats import ratios
 from ..stats.samples import median
@@ -52,9 +52,9 @@ def _start_up(found: Evidence) -> Iterator[str]:
     yield told
 
 
-def _start_up_share(contender: Contender) -> tuple[float, float]:
-    fixed_s = contender.fixed_s
-    return fixed_s / (fixed_s + median(contender.samples_s)), fixed_s
+def _start_up_share(candidate: Candidate) -> tuple[float, float]:
+    fixed_s = candidate.fixed_s
+    return fixed_s / (fixed_s + median(candidate.samples_s)), fixed_s
 
 
 def _waiting(found: Evidence) -> Iterator[str]:
@@ -85,7 +85,7 @@ def _launches(found: Evidence) -> Iterator[str]:
 
 
 def launch_bound(found: Evidence) -> Clocks | None:
-    """The clocks of the best GPU contender, where its host cannot queue faster than it works; None
+    """The clocks of the best GPU candidate, where its host cannot queue faster than it works; None
     too where its steps wait, which hides what queueing takes."""
     if found.best_gpu is None:
         return None
@@ -95,8 +95,8 @@ def launch_bound(found: Evidence) -> Clocks | None:
     return clocks
 
 
-def roof_of(found: Evidence, contender: Contender) -> Roofline | None:
-    return found.report.measurement(contender).roofline
+def roof_of(found: Evidence, candidate: Candidate) -> Roofline | None:
+    return found.report.measurement(candidate).roofline
 
 
 def _roofs(found: Evidence) -> Iterator[str]:
@@ -106,11 +106,11 @@ def _roofs(found: Evidence) -> Iterator[str]:
     if rival is not None and pick is not None and rival.case.device != pick.case.device:
         shown.append(rival)
     told = []
-    for contender in shown:
-        roof = roof_of(found, contender)
+    for candidate in shown:
+        roof = roof_of(found, candidate)
         if roof is None or IDLE < roof.fraction < NEAR_ROOF:
             continue  # in between, neither can be said
-        name, limit = short(contender.case), ROOFS[roof.limited_by]
+        name, limit = short(candidate.case), ROOFS[roof.limited_by]
         reached = units.percent(roof.fraction)
         if roof.fraction >= NEAR_ROOF:
             told.append(f"{limit} limits {name} ({reached} of what it allows)")
@@ -129,12 +129,12 @@ def _precision(found: Evidence) -> Iterator[str]:
         return
     alike = [
         c
-        for c in found.row.contenders
+        for c in found.row.candidates
         if c is not pick
         and c.state != "failed"
         and c.case.but_precision() == pick.case.but_precision()
     ]
-    alike.sort(key=lambda contender: contender.case.id)
+    alike.sort(key=lambda candidate: candidate.case.id)
     if pick.case.precision in REDUCED:
         for other in (c for c in alike if c.case.precision == "fp32"):
             told = _gain(pick, other)
@@ -150,7 +150,7 @@ def _precision(found: Evidence) -> Iterator[str]:
             )
 
 
-def _gain(pick: Contender, other: Contender) -> str | None:
+def _gain(pick: Candidate, other: Candidate) -> str | None:
     """`1.11x (95 %: 1.08-1.15) faster at the 99th percentile than`; None where that is not beyond
     doubt."""
     if pick.objective in ("memory", "energy", "cost"):
@@ -176,8 +176,8 @@ def _isa(found: Evidence, case: Case) -> str:
     return ""
 
 
-def _name(contender: Contender) -> str:
-    case = contender.case
+def _name(candidate: Candidate) -> str:
+    case = candidate.case
     quantization = f" {case.quantization}" if case.quantization else ""
     return f"{case.precision.upper()}{quantization}"
 
@@ -187,7 +187,7 @@ def _threads(found: Evidence) -> Iterator[str]:
     pick = found.pick
     if pick is None or pick.case.threads is None:
         return
-    for other in sorted(found.row.contenders, key=lambda contender: contender.case.threads or 0):
+    for other in sorted(found.row.candidates, key=lambda candidate: candidate.case.threads or 0):
         more = (other.case.threads or 0) > pick.case.threads
         if not more or replace(other.case, threads=pick.case.threads) != pick.case:
             continue

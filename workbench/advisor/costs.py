@@ -1,4 +1,4 @@
-"""What each contender costs, in money and in joules, and who is best by which yardstick.
+"""What each candidate costs, in money and in joules, and who is best by which baseline.
 
 Prices are the user's own and exact.  Energy is what the device's own counter or sensor tells: a
 GPU's of the whole board, RAPL of the processor packages without memory, fans and power supply.
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..contract import kind_of
 from ..records.reason import Reason
-from ..records.verdict import CaseCost, Departure, ObjectivePick, Verdict
-from ..report.candidate import ENERGY, Contender
+from ..records.verdict import CaseCost, Elimination, ObjectivePick, Verdict
+from ..report.candidate import ENERGY, Candidate
 from ..report.names import name_of
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
@@ -25,18 +25,18 @@ BY_PRICE = "cheapest"
 RUNS = "time_to_result"
 
 
-def step_energy(contender: Contender) -> tuple[float, str] | None:
+def step_energy(candidate: Candidate) -> tuple[float, str] | None:
     """Joules of a steady step and where they come from; None where nothing was read.
 
     A counter over this case alone goes first: the GPU's, then RAPL around each block.  Otherwise
     it is the mean of the power readings, about two a second, for as long as a step took.
     """
-    telemetry, step_s = contender.telemetry, median(contender.samples_s)
-    if contender.case.device_kind == "gpu" and contender.work.ranks > 1:
+    telemetry, step_s = candidate.telemetry, median(candidate.samples_s)
+    if candidate.case.device_kind == "gpu" and candidate.work.ranks > 1:
         return None  # only the first of its GPUs is read
     if telemetry is not None and telemetry.counted_power_w:
         return telemetry.counted_power_w * step_s, COUNTER
-    counted = [b.figures[ENERGY] for b in contender.blocks if b.figures.get(ENERGY)]
+    counted = [b.figures[ENERGY] for b in candidate.blocks if b.figures.get(ENERGY)]
     if counted:
         return median(counted), COUNTER
     if telemetry is not None and telemetry.power_w:
@@ -44,23 +44,23 @@ def step_energy(contender: Contender) -> tuple[float, str] | None:
     return None
 
 
-def occupied_s(contender: Contender) -> dict[int, float]:
+def occupied_s(candidate: Candidate) -> dict[int, float]:
     """Seconds that are paid for, per round: a step, or start-up and a run where that counts."""
-    return contender.rounds() if contender.objective == RUNS else contender.step_rounds()
+    return candidate.rounds() if candidate.objective == RUNS else candidate.step_rounds()
 
 
-def case_costs(eligible: Sequence[Contender]) -> list[CaseCost]:
-    """The costs of each measured contender that may be picked; empty where none has any."""
+def case_costs(eligible: Sequence[Candidate]) -> list[CaseCost]:
+    """The costs of each measured candidate that may be picked; empty where none has any."""
     if not any(c.price_per_hour is not None or step_energy(c) for c in eligible):
         return []
     found = []
-    for contender in eligible:
-        energy, items = step_energy(contender), contender.work.items
+    for candidate in eligible:
+        energy, items = step_energy(candidate), candidate.work.items
         found.append(
             CaseCost(
-                id=contender.case.id,
-                price_per_hour=contender.price_per_hour,
-                per_million=per_million(contender),
+                id=candidate.case.id,
+                price_per_hour=candidate.price_per_hour,
+                per_million=per_million(candidate),
                 joules_per_item=energy[0] / items if energy and items > 0 else None,
                 joules_from=energy[1] if energy else None,
             )
@@ -68,17 +68,17 @@ def case_costs(eligible: Sequence[Contender]) -> list[CaseCost]:
     return found
 
 
-def per_million(contender: Contender) -> float | None:
+def per_million(candidate: Candidate) -> float | None:
     """The price of a million items; None without a price, or where nothing is counted."""
-    if contender.price_per_hour is None or contender.work.items <= 0:
+    if candidate.price_per_hour is None or candidate.work.items <= 0:
         return None
-    seconds = median(contender.samples_s)
-    if contender.objective == RUNS:
-        seconds += contender.fixed_s
-    return contender.price_per_hour / HOUR_S * seconds * MILLION / contender.work.items
+    seconds = median(candidate.samples_s)
+    if candidate.objective == RUNS:
+        seconds += candidate.fixed_s
+    return candidate.price_per_hour / HOUR_S * seconds * MILLION / candidate.work.items
 
 
-def by_objective(eligible: Sequence[Contender], prices: Mapping[str, float]) -> list[ObjectivePick]:
+def by_objective(eligible: Sequence[Candidate], prices: Mapping[str, float]) -> list[ObjectivePick]:
     """The fastest, the cheapest (where prices were given) and the most frugal of a row; empty where
     time is all there is to tell them by."""
     if not eligible:
@@ -90,21 +90,21 @@ def by_objective(eligible: Sequence[Contender], prices: Mapping[str, float]) -> 
     return [_fastest(eligible), *priced, frugal]
 
 
-def _fastest(eligible: Sequence[Contender]) -> ObjectivePick:
+def _fastest(eligible: Sequence[Candidate]) -> ObjectivePick:
     objective = eligible[0].objective
     counts_time = objective in SECONDS
 
-    def value(contender: Contender) -> float | None:
+    def value(candidate: Candidate) -> float | None:
         if objective in ("latency_p99", RUNS):
-            return contender.value
-        return median(contender.samples_s)
+            return candidate.value
+        return median(candidate.samples_s)
 
     unit = {RUNS: "s/run", "latency_p99": "s/step at p99"}.get(objective, "s/step")
     rounds = {c.case.id: c.rounds() if counts_time else c.step_rounds() for c in eligible}
     return _raced("fastest", eligible, rounds, value, unit)
 
 
-def _cheapest(eligible: Sequence[Contender]) -> ObjectivePick:
+def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
     item = eligible[0].work.item
     unit = f"per million {item}"
     unpriced = dict.fromkeys(c.case.device for c in eligible if c.price_per_hour is None)
@@ -125,7 +125,7 @@ def _cheapest(eligible: Sequence[Contender]) -> ObjectivePick:
     return _raced(BY_PRICE, eligible, rounds, per_million, unit)
 
 
-def _most_frugal(eligible: Sequence[Contender]) -> ObjectivePick:
+def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
     item = eligible[0].work.item
     unit = f"J/{one_of(item)}"
     known = {
@@ -166,7 +166,7 @@ def _most_frugal(eligible: Sequence[Contender]) -> ObjectivePick:
     )
 
 
-def _in_question(eligible: Sequence[Contender]) -> list[Contender]:
+def _in_question(eligible: Sequence[Candidate]) -> list[Candidate]:
     """Whose energy has to be known to call one the most frugal: those that raced to the end, and
     the fastest of each device.  Those that left as slower are told, see `notes`."""
     order = ratios.ranking({c.case.id: c.step_rounds() for c in eligible})
@@ -184,9 +184,9 @@ def one_of(items: str) -> str:
 
 def _raced(
     name: str,
-    eligible: Sequence[Contender],
+    eligible: Sequence[Candidate],
     rounds: Mapping[str, Mapping[int, float]],
-    value: Callable[[Contender], float | None],
+    value: Callable[[Candidate], float | None],
     unit: str,
 ) -> ObjectivePick:
     order = ratios.ranking(rounds)
@@ -210,17 +210,17 @@ def _unknown(name: str, unit: str, reason: Reason) -> ObjectivePick:
 
 # ------------------------------------------------------------------- words
 
-HEADER = ("", "contender", "value", "ahead of", "by (95 %)")
+HEADER = ("", "candidate", "value", "ahead of", "by (95 %)")
 
 
 def rows(verdict: Verdict) -> list[tuple[str, ...]]:
-    """The best by each yardstick side by side, as cells under HEADER; of what has no best
+    """The best by each baseline side by side, as cells under HEADER; of what has no best
     `unknowns` tells.  Empty where only time was known."""
     return [_cells(found, verdict) for found in verdict.by_objective if found.pick is not None]
 
 
 def unknowns(verdict: Verdict) -> list[str]:
-    """Why there is no pick by a yardstick, in sentences."""
+    """Why there is no pick by a baseline, in sentences."""
     return [
         f"{_name(found)}: unknown, {_unknown_text(found.unknown)}."
         for found in verdict.by_objective
@@ -255,7 +255,7 @@ def _listed(costs: Sequence[CaseCost]) -> str:
 
 
 def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Each yardstick with its best, or why there is none, in words."""
+    """Each baseline with its best, or why there is none, in words."""
     for found in verdict.by_objective:
         if found.unknown is not None:
             yield _name(found), f"unknown: {_unknown_text(found.unknown)}"
@@ -268,7 +268,7 @@ def _unknown_text(reason: Reason) -> str:
     return reason.message + (f" ({reason.hint})" if reason.hint else "")
 
 
-def _lead(found: ObjectivePick, left: Departure | None) -> str:
+def _lead(found: ObjectivePick, left: Elimination | None) -> str:
     """How far it is ahead of the next, as the end of a sentence."""
     next_ = _short(found.runner_up)
     if found.runner_up is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from ..records.verdict import Crossover, CrossoverPoint
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..stats import ratios as race
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import Ratio, median, student_t_quantile
@@ -28,25 +28,25 @@ KINDS = ("cpu", "gpu")
 
 @dataclass(frozen=True)
 class Measured:
-    """The contenders that could be picked at one size, from a race of their own."""
+    """The candidates that could be picked at one size, from a race of their own."""
 
     value: float
-    contenders: Sequence[Contender]
+    candidates: Sequence[Candidate]
 
-    def by_name(self, between: str) -> dict[str, Contender]:
-        """The best of each kind of device by its name, or every contender by its label; the fastest
+    def by_name(self, between: str) -> dict[str, Candidate]:
+        """The best of each kind of device by its name, or every candidate by its label; the fastest
         first."""
-        known = {c.case.id: c for c in self.contenders if c.blocks}
-        order = race.ranking({case: contender.rounds() for case, contender in known.items()})
+        known = {c.case.id: c for c in self.candidates if c.blocks}
+        order = race.ranking({case: candidate.rounds() for case, candidate in known.items()})
         ranked = [known[case] for case in order]
-        if between == "contender":
-            return {contender.case.label: contender for contender in ranked}
+        if between == "candidate":
+            return {candidate.case.label: candidate for candidate in ranked}
         kinds = dict.fromkeys(c.case.device_kind for c in ranked)
         return {kind: next(c for c in ranked if c.case.device_kind == kind) for kind in kinds}
 
     def behind(self) -> dict[str, float]:
         """By label: its time over that of the best of its kind of device."""
-        named, best = self.by_name("contender"), self.by_name("device")
+        named, best = self.by_name("candidate"), self.by_name("device")
         return {
             label: race.relative(c.rounds(), best[c.case.device_kind].rounds())
             for label, c in named.items()
@@ -65,9 +65,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Duel:
-    """Two contenders, or the best of two kinds of device, at several sizes."""
+    """Two candidates, or the best of two kinds of device, at several sizes."""
 
-    between: str  # "device" or "contender"
+    between: str  # "device" or "candidate"
     one: str
     two: str
     ratios: Mapping[float, Ratio]  # time of `one` over that of `two`, by size, ascending
@@ -105,7 +105,7 @@ class Duel:
         """The size at which the lead changes, and its interval: the bracket, and what the scatter
         from size to size leaves open.
 
-        Each size is raced by contenders prepared anew, whose speed differs a little from those
+        Each size is raced by candidates prepared anew, whose speed differs a little from those
         before; so where several sizes lie near the crossing, a line is put through them
         (logarithms of ratio over size) and its zero takes part, as inverse regression has it
         (Draper and Smith 1998, 3.2, by the delta method).
@@ -136,7 +136,7 @@ def find_duel(points: Sequence[Measured]) -> Duel | None:
         other = next(iter(named[value]))
         if other == first or first not in named[value]:
             continue
-        duel = Duel("contender", first, other, _ratios(named, first, other))
+        duel = Duel("candidate", first, other, _ratios(named, first, other))
         if duel.leads.get(value) == other:
             return duel
     return None
@@ -148,28 +148,28 @@ def find_change(points: Sequence[Measured]) -> Change | None:
 
 
 def kinds_of(points: Sequence[Measured]) -> set[str]:
-    return {c.case.device_kind for point in points for c in point.contenders}
+    return {c.case.device_kind for point in points for c in point.candidates}
 
 
 def leaders(points: Sequence[Measured]) -> set[str]:
     """The labels of those that are the fastest of their kind of device, or of all, somewhere."""
     found = set()
     for point in points:
-        if point.contenders:
-            found.add(next(iter(point.by_name("contender"))))
-            found |= {contender.case.label for contender in point.by_name("device").values()}
+        if point.candidates:
+            found.add(next(iter(point.by_name("candidate"))))
+            found |= {candidate.case.label for candidate in point.by_name("device").values()}
     return found
 
 
-def _named(points: Sequence[Measured]) -> dict[float, dict[str, Contender]]:
+def _named(points: Sequence[Measured]) -> dict[float, dict[str, Candidate]]:
     """By size: who was measured there, fastest first."""
-    between = "device" if kinds_of(points) == set(KINDS) else "contender"
-    ordered = sorted((p for p in points if p.contenders), key=lambda point: point.value)
+    between = "device" if kinds_of(points) == set(KINDS) else "candidate"
+    ordered = sorted((p for p in points if p.candidates), key=lambda point: point.value)
     return {p.value: found for p in ordered if (found := p.by_name(between))}
 
 
 def _ratios(
-    named: Mapping[float, Mapping[str, Contender]], one: str, two: str
+    named: Mapping[float, Mapping[str, Candidate]], one: str, two: str
 ) -> dict[float, Ratio]:
     found = {}
     for value in sorted(named):
@@ -241,7 +241,7 @@ def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
         told = _told(points, "device", below, next(kind for kind in KINDS if kind != below))
     return Crossover(
         parameter=parameter,
-        between="device" if by_device else "contender",
+        between="device" if by_device else "candidate",
         below=below,
         above=None,
         value=None,
@@ -267,7 +267,7 @@ def _longest_run(values: Sequence[float], proven: Mapping[float, str]) -> list[f
 def _told(points: Sequence[Measured], kind: str, below: str, above: str) -> list[CrossoverPoint]:
     found = []
     for point in sorted(points, key=lambda point: point.value):
-        named = point.by_name(kind) if point.contenders else {}
+        named = point.by_name(kind) if point.candidates else {}
         if below not in named or above not in named:
             continue
         one, two = named[below], named[above]
@@ -278,18 +278,18 @@ def _told(points: Sequence[Measured], kind: str, below: str, above: str) -> list
     return found
 
 
-def _with_transfers(ratio: float, one: Contender, two: Contender) -> float | None:
+def _with_transfers(ratio: float, one: Candidate, two: Candidate) -> float | None:
     """The ratio had each step brought its operands and taken its result; None: not known, or
     steps are not what counts, or no GPU takes part."""
     kinds = {one.case.device_kind, two.case.device_kind}
     if one.objective not in OF_A_STEP or kinds == {"cpu"}:
         return None
     longer = []
-    for contender in (one, two):
-        setup, step_s = contender.setup, median(list(contender.rounds().values()))
-        if contender.case.device_kind == "cpu" or contender.work.transfers == "step":
+    for candidate in (one, two):
+        setup, step_s = candidate.setup, median(list(candidate.rounds().values()))
+        if candidate.case.device_kind == "cpu" or candidate.work.transfers == "step":
             longer.append(1.0)
-        elif contender.work.transfers != "setup" or setup.transfer_s is None:
+        elif candidate.work.transfers != "setup" or setup.transfer_s is None:
             return None
         else:
             copies_s = setup.transfer_s + (setup.transfer_out_s or 0.0)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise, zip_longest
 
 from ..planning.scenario import Size
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from .crossover import GAP, MOST_POINTS, Measured, find_change, leaders
 
 CLOSE = 1.2  # sizes nearer than this are one as far as a reader is concerned
@@ -21,14 +21,14 @@ def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float 
     """The size to race now: both ends, then between two who lead at different sizes, then within
     the widest gap; None when all is known well enough.
 
-    A point without contenders was tried, and nothing could be measured there.
+    A point without candidates was tried, and nothing could be measured there.
     """
     tried = sorted({point.value for point in points})
     for end in (size.low, size.high):
         if end not in tried:
             return end
-    known = [point.value for point in points if point.contenders]
-    if len(tried) >= MOST_POINTS or all(len(point.contenders) < 2 for point in points):
+    known = [point.value for point in points if point.candidates]
+    if len(tried) >= MOST_POINTS or all(len(point.candidates) < 2 for point in points):
         return None
     change, found = find_change(points), None
     if change is not None:
@@ -53,8 +53,8 @@ def between(low: float, high: float, *, whole: bool) -> float:
 
 
 def entrants(
-    points: Sequence[Measured], field: Sequence[Contender], value: float
-) -> list[Contender]:
+    points: Sequence[Measured], field: Sequence[Candidate], value: float
+) -> list[Candidate]:
     """Who of `field` races at the size `value`: all but those too far behind on both sides of it
     to lead in between.  The best of each kind of device at the nearest size come first, then
     those who lead anywhere, so that any first few of them are worth a race.
@@ -63,7 +63,7 @@ def entrants(
     on logarithmic scales, nobody is missed whose slope differs by no more than 2.
     """
     ahead = {point.value: point.behind() for point in points}
-    nearest = min(points, key=lambda p: (not p.contenders, abs(math.log(p.value / value))))
+    nearest = min(points, key=lambda p: (not p.candidates, abs(math.log(p.value / value))))
     near, leading = leaders([nearest]), leaders(points)
 
     def standing(label: str) -> int:
@@ -76,8 +76,8 @@ def entrants(
             return True
         return min(ahead[low][label], ahead[high][label]) <= high / low
 
-    kinds = dict.fromkeys(contender.case.device_kind for contender in field)
-    racing = [contender for contender in field if may_lead(contender.case.label)]
-    racing.sort(key=lambda contender: standing(contender.case.label))
+    kinds = dict.fromkeys(candidate.case.device_kind for candidate in field)
+    racing = [candidate for candidate in field if may_lead(candidate.case.label)]
+    racing.sort(key=lambda candidate: standing(candidate.case.label))
     of_kind = [[c for c in racing if c.case.device_kind == kind] for kind in kinds]
     return [c for rank in zip_longest(*of_kind) for c in rank if c is not None]

@@ -75,7 +75,7 @@ SHAPES = (Shape(_flops, False), Shape(_bytes, False), Shape(_flops, True), Shape
 
 
 def estimate(points: Sequence[Point], size: float, work: Work) -> Estimate | Reason:
-    """The time of a step of `size` and `work`, from points of one contender at other sizes."""
+    """The time of a step of `size` and `work`, from points of one candidate at other sizes."""
     ordered = sorted(points, key=lambda point: point.size)
     if len(ordered) < LEAST_POINTS:
         are = "is" if len(ordered) == 1 else "are"

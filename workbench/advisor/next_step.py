@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 
 from ..contract import REDUCED
 from ..records.verdict import LOOK_FOR_CROSSOVER
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.names import short
 from ..stats import ratios
 from ..stats.samples import Ratio
@@ -52,9 +52,9 @@ def _advice(found: Evidence) -> Iterator[str]:
 
 
 def _for_who_is_missing(found: Evidence) -> Iterator[str]:
-    """Of a device whose contenders could not be picked."""
+    """Of a device whose candidates could not be picked."""
     lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
-    lost.sort(key=lambda contender: contender.case.id)
+    lost.sort(key=lambda candidate: candidate.case.id)
     if any(c.reason is not None and c.reason.code in OUT_OF_TIME for c in lost):
         yield _larger_budget(found)
     if over := [c.accuracy.value for c in found.over_limit if c in lost and c.accuracy]:
@@ -138,7 +138,7 @@ def _for_precision(found: Evidence) -> Iterator[str]:
             )
     roof = roof_of(found, pick)
     limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_ROOF
-    reduced = any(c.case.precision in REDUCED for c in found.row.contenders)
+    reduced = any(c.case.precision in REDUCED for c in found.row.candidates)
     if limited and pick.case.precision == "fp32" and not reduced:
         yield (
             f"memory bandwidth limits {short(pick.case)}: race precisions of fewer bytes, such as "
@@ -147,12 +147,12 @@ def _for_precision(found: Evidence) -> Iterator[str]:
     yield from _for_accuracy(pick, found)
 
 
-def _for_accuracy(pick: Contender, found: Evidence) -> Iterator[str]:
+def _for_accuracy(pick: Candidate, found: Evidence) -> Iterator[str]:
     """The fastest that is far more accurate than the pick, and what it costs."""
     accuracy = pick.accuracy
     if accuracy is None or accuracy.metric != "relative_error" or not accuracy.value:
         return
-    exact: list[tuple[Ratio, Contender]] = []
+    exact: list[tuple[Ratio, Candidate]] = []
     for other in found.eligible:
         ratio = ratios.ratio_between(other.rounds(), pick.rounds())
         found_error = other.accuracy
@@ -170,7 +170,7 @@ def _for_accuracy(pick: Contender, found: Evidence) -> Iterator[str]:
         )
 
 
-def _times_of(pick: Contender, other: Contender) -> float:
+def _times_of(pick: Candidate, other: Candidate) -> float:
     """Time of the pick over the other's, from however few rounds."""
     mine, others = pick.rounds(), other.rounds()
     return ratios.relative(mine, others) if mine and others else 0.0

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ..records.reason import Reason
-from ..records.verdict import Course, Departure
-from ..report.candidate import CUT_SHORT, Contender
+from ..records.verdict import Elimination, RaceSummary
+from ..report.candidate import CUT_SHORT, Candidate
 from ..report.names import name_of
 from ..report.row import Row
 from ..stats import ratios
@@ -23,7 +23,7 @@ ENDED = {
 }
 
 
-def course(row: Row) -> Course | None:
+def course(row: Row) -> RaceSummary | None:
     """How the race of `row` went; None if it was never begun, or nobody told how it ended.
 
     It depends on samples, reasons and what each `CasesJoined` says, not on the order of events,
@@ -31,15 +31,15 @@ def course(row: Row) -> Course | None:
     """
     if not row.started or not (row.ended_by or is_cut_short(row)):
         return None
-    left = sorted((c for c in row.contenders if has_left(c)), key=_left_after)
-    stayed = [c for c in row.contenders if not has_left(c)]
+    left = sorted((c for c in row.candidates if has_left(c)), key=_left_after)
+    stayed = [c for c in row.candidates if not has_left(c)]
     order = ratios.ranking({c.case.id: c.rounds() for c in stayed})
-    seen = [block.round + 1 for c in row.contenders for block in c.blocks]
-    return Course(
+    seen = [block.round + 1 for c in row.candidates for block in c.blocks]
+    return RaceSummary(
         rounds=row.rounds if not is_cut_short(row) else max(seen, default=0),
         ended_by=row.ended_by or CUT_SHORT,
-        joined={c.case.id: c.joined_after for c in row.contenders if c.joined_after is not None},
-        left=[_departure(contender) for contender in left],
+        joined={c.case.id: c.joined_after for c in row.candidates if c.joined_after is not None},
+        left=[_departure(candidate) for candidate in left],
         stayed=[*order, *(c.case.id for c in stayed if c.case.id not in order)],
     )
 
@@ -47,41 +47,41 @@ def course(row: Row) -> Course | None:
 def is_cut_short(row: Row) -> bool:
     """Whether the run ended before the race did."""
     unfinished = row.ended_by in (None, CUT_SHORT)
-    return unfinished and any(c.state == CUT_SHORT for c in row.contenders)
+    return unfinished and any(c.state == CUT_SHORT for c in row.candidates)
 
 
-def has_left(contender: Contender) -> bool:
+def has_left(candidate: Candidate) -> bool:
     """Whether it was out before the end; a run cut short sends nobody away that it measured."""
-    if contender.state == CUT_SHORT and contender.blocks:
+    if candidate.state == CUT_SHORT and candidate.blocks:
         return False
-    return _reason(contender) is not None or contender.state == "failed"
+    return _reason(candidate) is not None or candidate.state == "failed"
 
 
-def _reason(contender: Contender) -> Reason | None:
-    dropped = contender.dropped
-    return contender.reason or (dropped.reason if dropped else None)
+def _reason(candidate: Candidate) -> Reason | None:
+    dropped = candidate.dropped
+    return candidate.reason or (dropped.reason if dropped else None)
 
 
-def _left_after(contender: Contender) -> int:
-    raced = contender.blocks[-1].round + 1 if contender.blocks else 0
-    return max(raced, contender.joined_after or 0)
+def _left_after(candidate: Candidate) -> int:
+    raced = candidate.blocks[-1].round + 1 if candidate.blocks else 0
+    return max(raced, candidate.joined_after or 0)
 
 
-def _departure(contender: Contender) -> Departure:
-    reason, dropped = _reason(contender), contender.dropped
-    return Departure(
-        id=contender.case.id,
-        rounds=len(contender.blocks),
-        code=reason.code if reason else contender.state,
-        message=reason.message if reason else contender.state,
+def _departure(candidate: Candidate) -> Elimination:
+    reason, dropped = _reason(candidate), candidate.dropped
+    return Elimination(
+        id=candidate.case.id,
+        rounds=len(candidate.blocks),
+        code=reason.code if reason else candidate.state,
+        message=reason.message if reason else candidate.state,
         beaten_by=dropped.beaten_by if dropped else None,
         ratio=dropped.ratio if dropped else None,
         ratio_bounds=dropped.ratio_bounds if dropped else None,
     )
 
 
-def sent_away(told: Course | None, case: str | None) -> Departure | None:
-    """How the contender left, if its first block showed it far behind."""
+def sent_away(told: RaceSummary | None, case: str | None) -> Elimination | None:
+    """How the candidate left, if its first block showed it far behind."""
     left = told.left if told is not None else []
     return next((d for d in left if d.id == case and d.rounds and d.code in SENT_AWAY), None)
 
@@ -89,7 +89,7 @@ def sent_away(told: Course | None, case: str | None) -> Departure | None:
 # ------------------------------------------------------------------ words
 
 
-def course_text(told: Course) -> str:
+def course_text(told: RaceSummary) -> str:
     """`14 rounds, decided; out: cpu torch fp32 t1 after 3 (1.41x slower than ...)`."""
     parts = [ended_text(told.rounds, told.ended_by)]
     if told.joined:
@@ -102,7 +102,7 @@ def course_text(told: Course) -> str:
     return "; ".join(parts)
 
 
-def _departures(word: str, left: Sequence[Departure]) -> Iterator[str]:
+def _departures(word: str, left: Sequence[Elimination]) -> Iterator[str]:
     """Those who left for one reason one after the other share its words."""
     told = []
     for why, group in groupby(left, _why):
@@ -112,7 +112,7 @@ def _departures(word: str, left: Sequence[Departure]) -> Iterator[str]:
         yield f"{word}: {', '.join(told)}"
 
 
-def _why(left: Departure) -> str:
+def _why(left: Elimination) -> str:
     if left.ratio is None or left.beaten_by is None:
         return left.message
     return f"{units.ratio(left.ratio)} slower than {name_of(left.beaten_by)}"

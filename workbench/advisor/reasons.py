@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.names import short
 from ..report.report import Report
 from ..report.row import Row
@@ -44,36 +44,36 @@ class Evidence:
     row: Row
     scenario: Scenario
     choice: str
-    ratio: Ratio | None  # time on the best CPU contender over that on the best GPU one
-    best_cpu: Contender | None
-    best_gpu: Contender | None
-    pick: Contender | None
-    runner_up: Contender | None
+    ratio: Ratio | None  # time on the best CPU candidate over that on the best GPU one
+    best_cpu: Candidate | None
+    best_gpu: Candidate | None
+    pick: Candidate | None
+    runner_up: Candidate | None
     pick_ratio: Ratio | None
     tie: bool  # of these two
     absent: Reason | None  # why no GPU could take part
     decisive: Ratio | None  # as `ratio`, with the interval that decides: wider for every look
-    eligible: list[Contender]  # that could be picked, by id
-    over_limit: list[Contender] = field(default_factory=list)  # measured; above the error limit
+    eligible: list[Candidate]  # that could be picked, by id
+    over_limit: list[Candidate] = field(default_factory=list)  # measured; above the error limit
     warnings: list[Warning] = field(default_factory=list)  # of the row and of those named above
 
     @property
     def kinds(self) -> set[str]:
-        """Of device, with a contender that could be picked."""
-        return {contender.case.device_kind for contender in self.eligible}
+        """Of device, with a candidate that could be picked."""
+        return {candidate.case.device_kind for candidate in self.eligible}
 
     @property
-    def for_the_pick(self) -> list[Contender]:
+    def for_the_pick(self) -> list[Candidate]:
         """Those that race for it, whatever became of them."""
         apart = self.scenario.apart
-        return [c for c in self.row.contenders if c.case.precision not in apart]
+        return [c for c in self.row.candidates if c.case.precision not in apart]
 
     @property
     def cut_short(self) -> bool:
         return is_cut_short(self.row)
 
     @property
-    def rival(self) -> Contender | None:
+    def rival(self) -> Candidate | None:
         """What the pick is explained against: the best of the other device, or else the next."""
         if self.pick is None or self.best_cpu is None or self.best_gpu is None:
             return self.runner_up
@@ -103,24 +103,24 @@ def doubts(found: Evidence) -> list[str]:
         told.append(f"{short(found.pick.case)} left the race before its end")
     of_row = [w for w in found.warnings if w.subject == found.row.plan.scenario]
     told += [warning.message for warning in of_row]
-    by_id = {contender.case.id: contender for contender in found.row.contenders}
+    by_id = {candidate.case.id: candidate for candidate in found.row.candidates}
     for warning in found.warnings:
-        contender = by_id.get(warning.subject or "")
-        if contender is not None and warning.code in WEAK and not _is_beaten(contender):
-            told.append(f"of {short(contender.case)}, {warning.message}")
+        candidate = by_id.get(warning.subject or "")
+        if candidate is not None and warning.code in WEAK and not _is_beaten(candidate):
+            told.append(f"of {short(candidate.case)}, {warning.message}")
     return told
 
 
-def _is_beaten(contender: Contender) -> bool:
+def _is_beaten(candidate: Candidate) -> bool:
     """Whether it was sent away for being slower: how little it was measured is then no doubt."""
-    reason = contender.reason
+    reason = candidate.reason
     return reason is not None and reason.code in ("beaten", *SENT_AWAY)
 
 
 def _outcome(found: Evidence) -> str:
     ratio, choice = found.ratio, found.choice
     if found.pick is None and found.eligible:
-        return f"Nothing could be compared: the {_unread(found)} is known of no contender"
+        return f"Nothing could be compared: the {_unread(found)} is known of no candidate"
     if found.absent is not None and "cpu" in found.kinds:
         return f"{_absent(found.absent)}; {_alone(found)}{_weak(found)}"
     if ratio is None:
@@ -174,11 +174,11 @@ def better(scenario: Scenario) -> str:
 def _alone(found: Evidence) -> str:
     """What came out where the CPU has no rival."""
     pick = found.pick
-    assert pick is not None  # noqa: S101 - a contender of the CPU could be picked
+    assert pick is not None  # noqa: S101 - a candidate of the CPU could be picked
     if found.runner_up is None:
         others = [c for c in found.for_the_pick if c is not pick]
         had = "could be picked" if any(c.blocks for c in others) or not others else "was measured"
-        return f"{short(pick.case)} is the only contender that {had}"
+        return f"{short(pick.case)} is the only candidate that {had}"
     return f"on the CPU, {_lead(found)}"
 
 
@@ -218,7 +218,7 @@ def _textbook(found: Evidence, ratio: Ratio) -> str:
     if textbook not in NAMES or textbook == found.choice:
         return ""
     faster = ratio if found.choice == "gpu" else ratio.inverse()
-    simulated = any(contender.simulated for contender in found.row.contenders)
+    simulated = any(candidate.simulated for candidate in found.row.candidates)
     if faster.low > 1 + ratios.TOLERANCE and not doubts(found) and not simulated:
         return ", against the textbook's answer"
     return f"; the textbook says {textbook.upper()}, and this does not settle it"
@@ -240,22 +240,22 @@ def _why_unknown(found: Evidence) -> str:
     if len(found.kinds) == 2 and (found.best_cpu is None or found.best_gpu is None):
         where = NAMES["cpu" if found.best_cpu is None else "gpu"]
         return (
-            f"Nothing could be compared: the {_unread(found)} is known of no contender on {where}"
+            f"Nothing could be compared: the {_unread(found)} is known of no candidate on {where}"
         )
     if len(found.kinds) == 2:
         return "Not settled: too few rounds for an interval of CPU time over GPU time"
-    lost = [c for c in found.row.contenders if c.case.device_kind not in found.kinds]
+    lost = [c for c in found.row.candidates if c.case.device_kind not in found.kinds]
     where = f" on {NAMES['gpu' if 'cpu' in found.kinds else 'cpu']}" if found.kinds else ""
     what = "was measured"
     if any(c.blocks for c in lost):
         what, lost = "could be picked", [c for c in lost if c in found.for_the_pick]
     if not lost:
-        why = "it has no contender here" if found.kinds else "it was not reached"
+        why = "it has no candidate here" if found.kinds else "it was not reached"
         return f"Nothing {what}{where}: {why}"
     return f"Nothing {what}{where}: {'; '.join(_lost(lost, found))}"
 
 
-def _lost(lost: Sequence[Contender], found: Evidence) -> Iterator[str]:
+def _lost(lost: Sequence[Candidate], found: Evidence) -> Iterator[str]:
     """Why each of these is out: one clause a kind, with the first of it."""
     over = sorted((c for c in lost if c in found.over_limit), key=_error)
     others = sorted((c for c in lost if c not in found.over_limit), key=lambda c: c.case.id)
@@ -264,14 +264,14 @@ def _lost(lost: Sequence[Contender], found: Evidence) -> Iterator[str]:
         which = name if len(over) == 1 else f"the most accurate of {len(over)}, {name},"
         yield f"{which} {over_text(over[0], found.scenario)}"
     messages: dict[str, int] = {}
-    for contender in others:
-        why = why_out(contender, found.scenario)
+    for candidate in others:
+        why = why_out(candidate, found.scenario)
         messages[why] = messages.get(why, 0) + 1
     for number, (message, count) in enumerate(messages.items()):
         if number == 2:
-            yield f"and {sum(list(messages.values())[2:])} more contenders"
+            yield f"and {sum(list(messages.values())[2:])} more candidates"
             return
-        yield message if count == 1 else f"{message} ({count} contenders)"
+        yield message if count == 1 else f"{message} ({count} candidates)"
 
 
 def _unread(found: Evidence) -> str:
@@ -280,21 +280,21 @@ def _unread(found: Evidence) -> str:
     )
 
 
-def why_out(contender: Contender, scenario: Scenario) -> str:
+def why_out(candidate: Candidate, scenario: Scenario) -> str:
     """Why it cannot be picked, in the words of its reason or of the limit it does not keep."""
-    why = None if contender.state == "failed" else beyond_limits(contender, scenario)
+    why = None if candidate.state == "failed" else beyond_limits(candidate, scenario)
     if why is not None:
-        return f"of {short(contender.case)}, {why}"
-    if (why := uncounted(contender)) is not None:
+        return f"of {short(candidate.case)}, {why}"
+    if (why := uncounted(candidate)) is not None:
         return why
-    if contender.reason is not None:
-        return contender.reason.message.rstrip(".")
-    return "it was not reached" if not contender.blocks else "it is beyond a limit of the row"
+    if candidate.reason is not None:
+        return candidate.reason.message.rstrip(".")
+    return "it was not reached" if not candidate.blocks else "it is beyond a limit of the row"
 
 
-def over_text(contender: Contender, scenario: Scenario) -> str:
+def over_text(candidate: Candidate, scenario: Scenario) -> str:
     """How far it is above the error limit, as a predicate."""
-    accuracy = contender.accuracy
+    accuracy = candidate.accuracy
     assert accuracy is not None  # noqa: S101 - above a limit is only who was checked
     off = f"is {units.share(accuracy.value)} off the reference"
     if accuracy.metric == "disagreement":
@@ -304,9 +304,9 @@ def over_text(contender: Contender, scenario: Scenario) -> str:
     return f"{off}, above the limit of {units.share(scenario.max_error or 0.0)}"
 
 
-def _error(contender: Contender) -> tuple[float, str]:
-    value = contender.accuracy.value if contender.accuracy else 0.0
-    return value, contender.case.id
+def _error(candidate: Candidate) -> tuple[float, str]:
+    value = candidate.accuracy.value if candidate.accuracy else 0.0
+    return value, candidate.case.id
 
 
 # ------------------------------------------------------------------- bounds
@@ -317,19 +317,19 @@ def _bounds(found: Evidence) -> Iterator[str]:
     if not found.eligible:
         return  # the outcome says it all
     out = [f"{short(c.case)} {over_text(c, found.scenario)}" for c in _by_id(found.over_limit)]
-    for contender in _by_id(found.for_the_pick):
-        why = beyond_limits(contender, found.scenario) or uncounted(contender)
-        here = contender.state != "failed" and contender.case.device_kind in found.kinds
-        if why and here and contender not in found.over_limit:
-            out.append(f"of {short(contender.case)}, {why}")
+    for candidate in _by_id(found.for_the_pick):
+        why = beyond_limits(candidate, found.scenario) or uncounted(candidate)
+        here = candidate.state != "failed" and candidate.case.device_kind in found.kinds
+        if why and here and candidate not in found.over_limit:
+            out.append(f"of {short(candidate.case)}, {why}")
     for state, did in (("failed", "failed"), ("skipped", "was skipped")):
-        for contender in _by_id(found.for_the_pick):
-            reason = contender.reason
-            told = contender.state == state and contender.case.device_kind in found.kinds
+        for candidate in _by_id(found.for_the_pick):
+            reason = candidate.reason
+            told = candidate.state == state and candidate.case.device_kind in found.kinds
             if told and reason is not None and reason.code not in SENT_AWAY:
-                out.append(f"{short(contender.case)} {did}: {reason.message.rstrip('.')}")
+                out.append(f"{short(candidate.case)} {did}: {reason.message.rstrip('.')}")
     if len(out) > 2:
-        yield f"{len(out)} contenders could not be picked, such as: {out[0]}; {out[1]}"
+        yield f"{len(out)} candidates could not be picked, such as: {out[0]}; {out[1]}"
     elif out:
         yield f"not picked: {'; '.join(out)}"
     yield from _copying(found)
@@ -351,5 +351,5 @@ def _copying(found: Evidence) -> Iterator[str]:
         )
 
 
-def _by_id(contenders: Sequence[Contender]) -> list[Contender]:
-    return sorted(contenders, key=lambda contender: contender.case.id)
+def _by_id(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda candidate: candidate.case.id)

@@ -12,11 +12,11 @@ from ..machine import no_gpu
 from ..planning.scenario import Scenario
 from ..records.reason import Warning
 from ..records.verdict import EqualPrecision, Verdict
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.names import short
 from ..report.report import Report
 from ..report.row import Row
-from ..report.warnings import trust_warnings
+from ..report.warnings import measurement_warnings
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
@@ -33,7 +33,7 @@ from .whatif import compared
 def decide(report: Report, scenario: Scenario) -> Verdict:
     """The verdict of a row; `unknown` where the evidence does not carry one."""
     row, machine = report.rows[scenario.id], report.machine
-    by_id = sorted(row.contenders, key=lambda contender: contender.case.id)  # ties go by id
+    by_id = sorted(row.candidates, key=lambda candidate: candidate.case.id)  # ties go by id
     eligible = [c for c in by_id if is_admissible(c, scenario) and c.blocks]
     rounds = {c.case.id: c.rounds() for c in eligible}
     order = ratios.ranking(rounds)
@@ -56,7 +56,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         *report.disturbances(row),
         *unsettled(pick, runner_up, pick_ratio),
         *unmeasured(row, scenario),
-        *chain.from_iterable(trust_warnings(c, machine) for c in unique),
+        *chain.from_iterable(measurement_warnings(c, machine) for c in unique),
     ]
     evidence = Evidence(
         report=report,
@@ -112,13 +112,13 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
 
 def basis_of(row: Row) -> str:
     """What the verdict rests on: `none` where nothing was measured."""
-    if not any(contender.blocks for contender in row.contenders):
+    if not any(candidate.blocks for candidate in row.candidates):
         return "none"
-    return "simulated" if any(c.simulated for c in row.contenders) else "measured"
+    return "simulated" if any(c.simulated for c in row.candidates) else "measured"
 
 
 def unsettled(
-    pick: Contender | None, runner_up: Contender | None, ratio: Ratio | None
+    pick: Candidate | None, runner_up: Candidate | None, ratio: Ratio | None
 ) -> Iterator[Warning]:
     """The pick is the best seen; say so where the rounds do not tell it from the next."""
     if pick is None or runner_up is None or ratios.is_close(ratio):
@@ -140,12 +140,12 @@ def unsettled(
 
 def unmeasured(row: Row, scenario: Scenario) -> Iterator[Warning]:
     """Those that might have been picked, had the budget held a turn for them."""
-    deciding = [c for c in row.contenders if c.case.precision not in scenario.apart]
+    deciding = [c for c in row.candidates if c.case.precision not in scenario.apart]
     missed = [c for c in deciding if not c.blocks and c.reason and c.reason.code == "budget"]
     if missed and any(c.blocks for c in deciding):
         yield Warning(
             code="unmeasured",
-            message=f"{len(missed)} of the {len(deciding)} contenders that may be picked had no "
+            message=f"{len(missed)} of the {len(deciding)} candidates that may be picked had no "
             "turn within the budget",
             remedy="give it a larger --budget",
             subject=row.plan.scenario,
@@ -169,9 +169,9 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     """The best of each device at each precision, those measured apart included."""
     found = []
     wanted = [*scenario.precisions, *scenario.apart]
-    present = {c.case.precision for c in row.contenders if c.blocks}
+    present = {c.case.precision for c in row.candidates if c.blocks}
     for precision in (p for p in wanted if p in present):
-        group = [c for c in row.contenders if c.case.precision == precision and c.blocks]
+        group = [c for c in row.candidates if c.case.precision == precision and c.blocks]
         order = ratios.ranking({c.case.id: c.rounds() for c in group if c.state != "failed"})
         cpu, gpu = _first(order, group, "cpu"), _first(order, group, "gpu")
         ratio = _ratio(cpu, gpu)
@@ -189,23 +189,23 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
 
 
 def _pick(
-    order: Sequence[str], eligible: Sequence[Contender]
-) -> tuple[Contender | None, Contender | None]:
+    order: Sequence[str], eligible: Sequence[Candidate]
+) -> tuple[Candidate | None, Candidate | None]:
     by_id = {c.case.id: c for c in eligible}
     ranked = [by_id[case] for case in order]
     return (ranked[0] if ranked else None, ranked[1] if len(ranked) > 1 else None)
 
 
-def _first(order: Sequence[str], group: Sequence[Contender], kind: str) -> Contender | None:
+def _first(order: Sequence[str], group: Sequence[Candidate], kind: str) -> Candidate | None:
     by_id = {c.case.id: c for c in group}
     return next((by_id[case] for case in order if by_id[case].case.device_kind == kind), None)
 
 
-def _ratio(first: Contender | None, second: Contender | None) -> Ratio | None:
+def _ratio(first: Candidate | None, second: Candidate | None) -> Ratio | None:
     if first is None or second is None:
         return None
     return ratios.ratio_between(first.rounds(), second.rounds())
 
 
-def _id(contender: Contender | None) -> str | None:
-    return contender.case.id if contender else None
+def _id(candidate: Candidate | None) -> str | None:
+    return candidate.case.id if candidate else None

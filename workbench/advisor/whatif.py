@@ -11,7 +11,7 @@ import msgspec
 from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.names import name_of
 from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
@@ -30,29 +30,29 @@ DEVICE = re.compile(r"[a-z]+:[0-9]+")
 Interval = tuple[float, float]
 
 
-def counted(contender: Contender) -> tuple[float, Interval | None] | None:
-    """Seconds as the contender's objective counts them, with a distribution-free 95 % interval.
+def counted(candidate: Candidate) -> tuple[float, Interval | None] | None:
+    """Seconds as the candidate's objective counts them, with a distribution-free 95 % interval.
 
     None where its samples do not tell: no objective of time, or tails of grouped steps.
     """
-    samples, objective = contender.samples_s, contender.objective
+    samples, objective = candidate.samples_s, candidate.objective
     if not samples or objective not in TIMED:
         return None
-    if objective in SINGLE_STEPS and contender.iterations_per_sample != 1:
+    if objective in SINGLE_STEPS and candidate.iterations_per_sample != 1:
         return None
     if objective == "latency_p99":
-        p99_s, blocks = contender.p99_s, [block.samples_s for block in contender.blocks]
+        p99_s, blocks = candidate.p99_s, [block.samples_s for block in candidate.blocks]
         return None if p99_s is None else (p99_s, stats.tail_interval(blocks, 0.99))
-    value, interval = stats.median(samples), contender.interval
+    value, interval = stats.median(samples), candidate.interval
     if objective != "time_to_result":
         return value, interval
-    fixed_s = contender.fixed_s
+    fixed_s = candidate.fixed_s
     low, high = (fixed_s * math.exp(sign * Z95 * START_UP_SPREAD) for sign in (-1, 1))
     return fixed_s + value, interval and (low + interval[0], high + interval[1])
 
 
 def compared(
-    found: Sequence[WhatIf], pick: Contender | None, machine: Machine | None
+    found: Sequence[WhatIf], pick: Candidate | None, machine: Machine | None
 ) -> list[WhatIf]:
     """Each answer with the time of the pick here over the time there.
 
@@ -66,7 +66,7 @@ def compared(
     ]
 
 
-def _compared(what_if: WhatIf, pick: Contender | None) -> WhatIf:
+def _compared(what_if: WhatIf, pick: Candidate | None) -> WhatIf:
     if what_if.step_s is None:
         return what_if
     value, here = (pick is not None and counted(pick)) or (0.0, None)
@@ -78,7 +78,7 @@ def _compared(what_if: WhatIf, pick: Contender | None) -> WhatIf:
     return msgspec.structs.replace(what_if, ratio=bounds.value, ratio_ci95=between)
 
 
-def _why_not(pick: Contender | None, here: Interval | None) -> Reason:
+def _why_not(pick: Candidate | None, here: Interval | None) -> Reason:
     if pick is None:
         return Reason("no_pick", "no pick was measured here")
     if pick.simulated:

@@ -13,7 +13,7 @@ from ..planning.usage import MOST_BATCH
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
-from ..report.candidate import Block, Contender
+from ..report.candidate import Block, Candidate
 from ..report.names import name_of
 from ..stats import ratios
 from .estimate import Estimate, Point, estimate
@@ -27,10 +27,10 @@ NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded contender under the row's objective."""
+    """A recorded candidate under the row's objective."""
 
     measured: Measurement
-    contender: Contender
+    candidate: Candidate
 
 
 def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
@@ -126,16 +126,16 @@ def _sizes(batch: int | None, params: Mapping[str, ParameterValue]) -> dict[str,
 
 
 def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) -> WhatIf | None:
-    """The fastest contender that this row could have picked there, at its very size."""
+    """The fastest candidate that this row could have picked there, at its very size."""
     rows: dict[str | None, dict[str, Recorded]] = {}
     for found in _comparable(row, request, recording):
         if not _differing(row, found.measured.case) and is_admissible(
-            found.contender, row.scenario
+            found.candidate, row.scenario
         ):
             rows.setdefault(found.measured.scenario, {})[found.measured.id] = found
     fastest = []
-    for group in rows.values():  # contenders are compared in the rounds that they shared
-        first = ratios.ranking({name: found.contender.rounds() for name, found in group.items()})[0]
+    for group in rows.values():  # candidates are compared in the rounds that they shared
+        first = ratios.ranking({name: found.candidate.rounds() for name, found in group.items()})[0]
         fastest.append(group[first])
     best = min(fastest, key=lambda found: _value(found)[0], default=None)
     if best is None:
@@ -145,13 +145,13 @@ def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) 
 
 
 def _value(found: Recorded) -> tuple[float, tuple[float, float] | None]:
-    value = counted(found.contender)
+    value = counted(found.candidate)
     assert value is not None  # noqa: S101 - only those are comparable
     return value
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
-    """What was recorded of contenders that this row would have there, at whatever size."""
+    """What was recorded of candidates that this row would have there, at whatever size."""
     is_cpu = recording.devices == ("cpu",)
     gpus = () if is_cpu else recording.devices
     there = cases_on(row, request, recording.machine, gpus, with_cpu=is_cpu)
@@ -161,17 +161,17 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
             continue
         if replace(case, batch=scenario.batch, params=scenario.params) not in there:
             continue
-        contender = _contender(measured, scenario.objective)
-        if counted(contender) is not None and _does_the_same(row, measured):
-            yield Recorded(measured, contender)
+        candidate = _candidate(measured, scenario.objective)
+        if counted(candidate) is not None and _does_the_same(row, measured):
+            yield Recorded(measured, candidate)
 
 
-def _contender(measured: Measurement, objective: str) -> Contender:
+def _candidate(measured: Measurement, objective: str) -> Candidate:
     samples = iter(measured.samples_s)
     blocks = [
         Block(shape.round, [next(samples) for _ in range(shape.n)], []) for shape in measured.blocks
     ]
-    return Contender(
+    return Candidate(
         case=measured.case,
         scenario=measured.scenario or "",
         objective=objective,
@@ -217,7 +217,7 @@ def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
 def _estimated(
     row: RowPlan, request: Request, asked: str, recording: Recording
 ) -> WhatIf | list[Reason]:
-    """The fastest contender whose recorded sizes, all alike but one, lie on both sides."""
+    """The fastest candidate whose recorded sizes, all alike but one, lie on both sides."""
     curves: dict[tuple[str, str], dict[float, Recorded]] = {}
     for found in _comparable(row, request, recording):
         differing = _differing(row, found.measured.case)
@@ -246,7 +246,7 @@ def _estimated(
 def _on_curve(
     row: RowPlan, name: str, points: Mapping[float, Recorded]
 ) -> tuple[Estimate, Case, list[Warning]] | Reason | None:
-    """The estimate for one contender over one size; None where a neighbour could not be picked."""
+    """The estimate for one candidate over one size; None where a neighbour could not be picked."""
     wanted = _sizes(row.scenario.batch, row.scenario.params).get(name)
     if not isinstance(wanted, int | float):
         return None
@@ -266,7 +266,7 @@ def _on_curve(
         return Reason(answer.code, f"{answer.message} ({name} {sizes}: {name_of(some.id)})")
     sides = (max(s for s in points if s < wanted), min(s for s in points if s > wanted))
     neighbours = [points[size] for size in sides]
-    if not all(is_admissible(found.contender, row.scenario) for found in neighbours):
+    if not all(is_admissible(found.candidate, row.scenario) for found in neighbours):
         return None
     warnings = [w for found in neighbours for w in found.measured.warnings]
     return answer, case, list(dict.fromkeys(warnings))

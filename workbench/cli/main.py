@@ -66,7 +66,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
 def cli(context: click.Context, /, **options: Any) -> None:
     """On this machine, for this job: CPU or GPU - and how sure are we?
 
-    Measures contenders live and recommends one per scenario, as `workbench advise` without names.
+    Measures candidates live and recommends one per scenario, as `workbench advise` without names.
     In a terminal it opens the workbench; elsewhere it writes text, or JSON on request.
     """
     if context.invoked_subcommand is None:
@@ -89,7 +89,7 @@ def cli(context: click.Context, /, **options: Any) -> None:
 @model_options
 @run_options
 def advise(scenarios: tuple[str, ...], **options: Any) -> None:
-    """Race the contenders of scenarios and recommend CPU or GPU for each; or, with --model, the
+    """Race the candidates of scenarios and recommend CPU or GPU for each; or, with --model, the
     forms of a model of your own, INT8 among them, and say which to ship."""
     question = model_question(options)
     start({**options, "model": question}, scenarios=scenarios)

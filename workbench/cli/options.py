@@ -64,7 +64,7 @@ SHARED = [
         "--threads",
         callback=_numbers,
         metavar="N[,N...]",
-        help="CPU threads of every contender; several race against one another.",
+        help="CPU threads of every candidate; several race against one another.",
     ),
     click.option(
         "--batch",
@@ -94,7 +94,7 @@ SHARED = [
     click.option(
         "--trace",
         metavar="FILE",
-        help="Then profile a few steps of each contender: a Chrome or Perfetto trace.",
+        help="Then profile a few steps of each candidate: a Chrome or Perfetto trace.",
     ),
     click.option("--strict", is_flag=True, help="Exit 3 if a result carries a warning."),
     json_option,
@@ -138,7 +138,7 @@ OF_SCENARIOS = [
     click.option(
         "--crossover",
         is_flag=True,
-        help="Half of the budget for the sizes at which another contender takes the lead.",
+        help="Half of the budget for the sizes at which another candidate takes the lead.",
     ),
     click.option(
         "--price",

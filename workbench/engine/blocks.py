@@ -1,4 +1,4 @@
-"""The turns of a race: one block of one contender, asked for, judged, and told."""
+"""The turns of a race: one block of one candidate, asked for, judged, and told."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..records.reason import Reason
 from ..stats import samples as stats
 from .context import RunContext
 from .energy import EnergyMeter
-from .preparation import Preparation, Runner
-from .schedule import Pace, settle_s
+from .preparation import Preparation, PreparedCase
+from .schedule import RoundBudget, settle_s
 
 
-class Turns:
-    """Of the contenders of one row."""
+class BlockRunner:
+    """Of the candidates of one row."""
 
     def __init__(
-        self, plan: RowPlan, context: RunContext, preparation: Preparation, pace: Pace
+        self, plan: RowPlan, context: RunContext, preparation: Preparation, pace: RoundBudget
     ) -> None:
         self._plan = plan
         self._preparation = preparation
@@ -32,8 +32,8 @@ class Turns:
         self._run = context
         self._energy = EnergyMeter()
 
-    def take(self, runner: Runner, number: int, field: Collection[Runner]) -> bool:
-        """The block of one contender in round `number`, beside the others of `field`; False, with
+    def take(self, runner: PreparedCase, number: int, field: Collection[PreparedCase]) -> bool:
+        """The block of one candidate in round `number`, beside the others of `field`; False, with
         the reason in the report, if it is out."""
         try:
             if runner.generation != self._run.pool.generation.get(runner.key, 0):
@@ -83,23 +83,23 @@ class Turns:
         return True
 
     def _is_anything_known(self) -> bool:
-        return any(self._run.report.contenders[case.id].blocks for case in self._plan.cases)
+        return any(self._run.report.candidates[case.id].blocks for case in self._plan.cases)
 
-    def _impossible(self, runner: Runner) -> Reason | None:
+    def _impossible(self, runner: PreparedCase) -> Reason | None:
         """A rate that this device cannot reach is an error, not a result."""
-        contender, machine = self._run.report.contenders[runner.case.id], self._run.report.machine
-        if machine is None or not contender.work.flops:
+        candidate, machine = self._run.report.candidates[runner.case.id], self._run.report.machine
+        if machine is None or not candidate.work.flops:
             return None
-        rate = contender.work.flops / stats.median(contender.samples_s)
+        rate = candidate.work.flops / stats.median(candidate.samples_s)
         return admission.impossible_rate(
             runner.case,
             rate,
             machine,
-            contender.work.ranks,
+            candidate.work.ranks,
             convolves=self._plan.workload.convolves,
         )
 
-    def _ask_block(self, runner: Runner, field: Collection[Runner]) -> Answer | None:
+    def _ask_block(self, runner: PreparedCase, field: Collection[PreparedCase]) -> Answer | None:
         """A block that no pause or sleep has touched; None if every attempt was."""
         for _ in range(3):
             with self._run.overhead.measuring(), self._energy.around(runner.case.device):

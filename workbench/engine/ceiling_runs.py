@@ -41,7 +41,7 @@ def known(
     aside = race(rows(request, machine, brief=True), SHARE)
     found = ceilings.of_report(aside, mark, complete=False)
     # What was cut short, or measured beside other work, would pass for this machine's best.
-    cut = any(c.reason == BUDGET for c in aside.contenders.values())
+    cut = any(c.reason == BUDGET for c in aside.candidates.values())
     if found is not None and not aside.warnings and not cut:
         ceilings.save(found)
     return found

@@ -22,7 +22,7 @@ from ..planning.scenario import Scenario
 from ..records.document import Ceilings, DeviceCeilings
 from ..records.machine import Machine, Software
 from ..report import journal
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats.samples import quantile
 
@@ -145,36 +145,36 @@ def _product_size(kind: str, precision: str, cores: int, brief: bool) -> int:
 def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings | None:
     """The ceilings that the rows of `plan` gave; None if nothing was measured."""
     assert report.machine is not None and report.started is not None  # noqa: S101 - a run has both
-    groups: dict[str, list[Contender]] = {}
-    for contender in report.contenders.values():
-        groups.setdefault(contender.case.device, []).append(contender)
-    if not any(contender.blocks for contender in report.contenders.values()):
+    groups: dict[str, list[Candidate]] = {}
+    for candidate in report.candidates.values():
+        groups.setdefault(candidate.case.device, []).append(candidate)
+    if not any(candidate.blocks for candidate in report.candidates.values()):
         return None
     devices = [_device(name, group, report.machine) for name, group in groups.items()]
     return Ceilings(print_, report.started.started_at, complete, devices)
 
 
-def _device(device: str, group: Sequence[Contender], machine: Machine) -> DeviceCeilings:
-    def of(workload: str) -> list[Contender]:
+def _device(device: str, group: Sequence[Candidate], machine: Machine) -> DeviceCeilings:
+    def of(workload: str) -> list[Candidate]:
         # One that failed after a block was faster than the device can be.
         return [
             c for c in group if c.case.workload == workload and c.blocks and c.state != "failed"
         ]
 
     peaks: dict[str, float] = {}
-    for contender in of(PRODUCT):
-        rate = _per_s(contender, contender.work.flops)
-        peaks[contender.case.precision] = max(peaks.get(contender.case.precision, 0.0), rate)
+    for candidate in of(PRODUCT):
+        rate = _per_s(candidate, candidate.work.flops)
+        peaks[candidate.case.precision] = max(peaks.get(candidate.case.precision, 0.0), rate)
     memory: dict[str, float] = {}
     cached: float | None = None
     bandwidths = of(MEMORY)
     largest = max((c.work.memory_bytes for c in bandwidths), default=0.0)
-    for contender in bandwidths:
-        rate = _per_s(contender, contender.work.bytes_moved)
-        if contender.work.memory_bytes < largest / 2:
+    for candidate in bandwidths:
+        rate = _per_s(candidate, candidate.work.bytes_moved)
+        if candidate.work.memory_bytes < largest / 2:
             cached = rate
         else:
-            memory[str(contender.case.params["kernel"])] = rate
+            memory[str(candidate.case.params["kernel"])] = rate
     launches = {str(c.case.params["wait"]): quantile(c.samples_s, FAST) for c in of(LAUNCH)}
     gpu = next((gpu for gpu in machine.gpus if gpu.device == device), None)
     return DeviceCeilings(
@@ -198,18 +198,18 @@ def _device(device: str, group: Sequence[Contender], machine: Machine) -> Device
     )
 
 
-def _per_s(contender: Contender, amount: float | None) -> float:
-    return (amount or 0.0) / quantile(contender.samples_s, FAST)
+def _per_s(candidate: Candidate, amount: float | None) -> float:
+    return (amount or 0.0) / quantile(candidate.samples_s, FAST)
 
 
-def _reasons(group: Iterable[Contender], peaks: dict[str, float]) -> dict[str, str]:
+def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
     """Why a figure is not there, by the precision or the workload that would have given it."""
     found = {}
-    for contender in group:
-        case = contender.case
+    for candidate in group:
+        case = candidate.case
         field = case.precision if case.workload == PRODUCT else case.id.partition("/")[0]
-        if not contender.blocks and contender.reason is not None and field not in peaks:
-            found[field] = contender.reason.message
+        if not candidate.blocks and candidate.reason is not None and field not in peaks:
+            found[field] = candidate.reason.message
     return found
 
 
@@ -220,13 +220,13 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
     devices = []
     for device in ceilings.devices:
         peaks = dict(device.peak_ops_per_s)
-        for contender in report.contenders.values():
-            case, flops = contender.case, contender.work.flops
+        for candidate in report.candidates.values():
+            case, flops = candidate.case, candidate.work.flops
             if case.device != device.device or case.precision not in peaks:
                 continue
-            if contender.blocks and contender.state != "failed" and flops:
-                rate = _per_s(contender, flops)
-                bound = most_ops_per_s(case, report.machine, contender.work.ranks)
+            if candidate.blocks and candidate.state != "failed" and flops:
+                rate = _per_s(candidate, flops)
+                bound = most_ops_per_s(case, report.machine, candidate.work.ranks)
                 if bound is None or rate <= bound:
                     peaks[case.precision] = max(peaks[case.precision], rate)
         devices.append(msgspec.structs.replace(device, peak_ops_per_s=peaks))

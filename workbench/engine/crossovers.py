@@ -21,7 +21,7 @@ from ..planning.scenario import Size
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.reason import Warning
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..stats import ratios
 from ..stats.samples import median
 from .context import RunContext
@@ -29,12 +29,12 @@ from .preparation import worker_key
 from .schedule import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
 
 LEAST_S = 3.0  # of a search: below, not even both ends are known
-FIELD = 4  # contenders of each kind of device that could be picked
+FIELD = 4  # candidates of each kind of device that could be picked
 OVER = 2  # and of those that could not, but might at another size
 LEAST_FIELD = 2  # of both kinds together, where time is short
 ROUNDS = 4  # what a race for one size needs at least
 AFFORDABLE = 0.5  # of the time left that one size may take
-BESIDE_S = 0.3  # of preparing a contender, besides its set-up: checking and warming up
+BESIDE_S = 0.3  # of preparing a candidate, besides its set-up: checking and warming up
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Axis:
         return round(value) if self.whole else value
 
     def moved(self, case: Case, value: float) -> Case:
-        """The same contender at another size."""
+        """The same candidate at another size."""
         if self.size.name == "batch":
             return replace(case, batch=round(value))
         return replace(case, params={**case.params, self.size.name: self.typed(value)})
@@ -69,7 +69,7 @@ class Axis:
         return self.row.scenario.params
 
 
-class Crossings:
+class CrossoverSearch:
     """Searches one row after another until the time is spent."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Crossings:
                 if not count:
                     continue
                 points.append(self._race_at(axis, near, points, wanted, count, until_s))
-                refused = not points[-1].contenders and size.low < near < size.high
+                refused = not points[-1].candidates and size.low < near < size.high
                 if refused or self._control.now() >= until_s:
                     break
         finally:
@@ -134,24 +134,24 @@ class Crossings:
                 at_s, scenario = self._control.now(), axis.row.scenario.id
                 self._emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
 
-    def _field(self, row: RowPlan) -> list[Contender]:
+    def _field(self, row: RowPlan) -> list[Candidate]:
         """Who races: of each kind of device the fastest that could be picked, and those ahead of
         them whose error or limits at the row's own size forbid it; the fastest first."""
         found = self._report.rows[row.scenario.id]
         known = {
             c.case.id: c
-            for c in found.contenders
+            for c in found.candidates
             if c.blocks and c.state != "failed" and not found.is_apart(c) and uncounted(c) is None
         }
-        order = ratios.ranking({case: contender.rounds() for case, contender in known.items()})
+        order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
         room: dict[tuple[str, bool], int] = {}
         field = []
-        for contender in (known[case] for case in order):
-            kind, able = contender.case.device_kind, is_admissible(contender, row.scenario)
+        for candidate in (known[case] for case in order):
+            kind, able = candidate.case.device_kind, is_admissible(candidate, row.scenario)
             left = room.setdefault((kind, able), FIELD if able else OVER)
             if left > 0 and (able or room.get((kind, True), FIELD) == FIELD):
                 room[kind, able] = left - 1
-                field.append(contender)
+                field.append(candidate)
         return field
 
     def _within_reach(
@@ -159,12 +159,12 @@ class Crossings:
         axis: Axis,
         value: float,
         points: Sequence[Measured],
-        wanted: Sequence[Contender],
+        wanted: Sequence[Candidate],
         until_s: float,
     ) -> tuple[float, int]:
         """`value`, or one nearer to what was measured, and how many of `wanted` fit into the time
         left there; none where no size that would tell anything new is left."""
-        known = [point.value for point in points if point.contenders]
+        known = [point.value for point in points if point.candidates]
         nearest = min(known, key=lambda other: abs(math.log(other / value)))
         left_s = until_s - self._control.now()
         while True:
@@ -179,24 +179,24 @@ class Crossings:
             if value == before or apart <= crossover_search.CLOSE:
                 return value, 0
 
-    def _cost_s(self, axis: Axis, value: float, racing: Sequence[Contender]) -> float:
+    def _cost_s(self, axis: Axis, value: float, racing: Sequence[Candidate]) -> float:
         """Seconds that a race at `value` takes at least, by the work of a step."""
         row, cost_s, started = axis.row, 0.0, set[WorkerKey]()
-        for contender in racing:
-            at = row.workload.work(axis.moved(contender.case, value))
-            here = contender.work
+        for candidate in racing:
+            at = row.workload.work(axis.moved(candidate.case, value))
+            here = candidate.work
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
-            step_s = growth * median(contender.samples_s)
-            step_s *= self._speeds.get(contender.case.device, 1.0)  # a simulated one takes longer
-            setup = contender.setup
+            step_s = growth * median(candidate.samples_s)
+            step_s *= self._speeds.get(candidate.case.device, 1.0)  # a simulated one takes longer
+            setup = candidate.setup
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
-            key = worker_key(contender.case, row.scenario)
+            key = worker_key(candidate.case, row.scenario)
             started_s = (setup.import_s or 0.0) if key.alone and key not in started else 0.0
             started.add(key)
             turn_s = max(SHORTEST_BLOCK_S, step_s)
             if row.scenario.objective == "latency_p99":
                 turn_s = max(turn_s, min(TAIL_SAMPLES * step_s, LONGEST_TAIL_BLOCK_S))
-            turn_s += longest_lead_in_s(contender.case.device, step_s)
+            turn_s += longest_lead_in_s(candidate.case.device, step_s)
             cost_s += started_s + max(1.0, growth) * once_s + BESIDE_S + ROUNDS * turn_s
         return cost_s
 
@@ -205,12 +205,12 @@ class Crossings:
         axis: Axis,
         value: float,
         points: Sequence[Measured],
-        wanted: Sequence[Contender],
+        wanted: Sequence[Candidate],
         count: int,
         until_s: float,
     ) -> Measured:
         """A race of the first `count` of those that should race there."""
-        row, cases = axis.row, [axis.moved(contender.case, value) for contender in wanted[:count]]
+        row, cases = axis.row, [axis.moved(candidate.case, value) for candidate in wanted[:count]]
         at = {axis.size.name: axis.typed(value)}
         scenario = msgspec.structs.replace(
             row.scenario,
@@ -231,9 +231,9 @@ class Crossings:
         now = self._control.now()
         self._race_row(point, now + AFFORDABLE * (until_s - now))
         raced = self._report.rows[scenario.id]
-        valid = [c for c in raced.contenders if c.blocks and is_admissible(c, row.scenario)]
-        late = any(c.reason and c.reason.code == "budget" for c in raced.contenders if not c.blocks)
-        lost = {c.case.label for c in raced.contenders} & known - {c.case.label for c in valid}
+        valid = [c for c in raced.candidates if c.blocks and is_admissible(c, row.scenario)]
+        late = any(c.reason and c.reason.code == "budget" for c in raced.candidates if not c.blocks)
+        lost = {c.case.label for c in raced.candidates} & known - {c.case.label for c in valid}
         if lost and (late or count < len(wanted)):
             return Measured(value, ())  # whoever follows one that led may not have been raced
         return Measured(value, valid)

@@ -33,11 +33,11 @@ from ..report.journal import new_run_id
 from ..report.report import Report
 from . import ceiling_runs, ceilings, model_conclusion
 from .context import SLACK_S, Listener, RunContext
-from .crossovers import Crossings
+from .crossovers import CrossoverSearch
 from .devices import detected, may_know_more, with_those_of_torch
 from .event_stream import EventStream
 from .exit_codes import exit_code
-from .largest_batch import Fitting, check_alone
+from .largest_batch import LargestBatchSearch, check_alone
 from .model_child import Refused
 from .model_lab import ModelLab
 from .overhead import OverheadMeter
@@ -188,7 +188,7 @@ class Engine:
         if self._request.largest_batch:
             cases = [case for row in self._rows for case in row.cases]
             check_alone(machine, cases, forced=self._request.force)
-            Fitting(context).run(self._rows)
+            LargestBatchSearch(context).run(self._rows)
             return
         if not self._request.ceilings:
             aside = partial(self._race_aside, context)
@@ -213,7 +213,7 @@ class Engine:
         if self._trace.is_empty:
             why = why_unprofiled(self.report)
             text = f"{request.trace} was not written: nothing was profiled{why}"
-            self._warn(Warning("no_trace", text, "give it a larger --budget, or other contenders"))
+            self._warn(Warning("no_trace", text, "give it a larger --budget, or other candidates"))
             return
         try:
             Path(request.trace).write_bytes(self._trace.dump())
@@ -221,7 +221,7 @@ class Engine:
             text = f"{request.trace} could not be written: {error.strerror}"
             self._warn(Warning("no_trace", text, "choose another --trace"))
             return
-        on_gpu = any(is_cuda(c.case.device) for c in self.report.contenders.values())
+        on_gpu = any(is_cuda(c.case.device) for c in self.report.candidates.values())
         command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
         nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
         trace = Trace(file=request.trace, nsys=nsys if on_gpu else None)
@@ -303,10 +303,10 @@ class Engine:
             self._emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))
             self._run_race(row, context, until_s=until_s, end_s=context.end_s)
 
-        Crossings(context, race_row=race_row, warn=self._warn).run(self._rows)
+        CrossoverSearch(context, race_row=race_row, warn=self._warn).run(self._rows)
 
     def _open_model(self, question: ModelQuestion, row: RowPlan, machine: Machine) -> RowPlan:
-        """The row of a user's model; one with a single, failing contender if it cannot be read."""
+        """The row of a user's model; one with a single, failing candidate if it cannot be read."""
         assert self._pool is not None  # noqa: S101 - made just before
         self._lab = ModelLab(
             question,
@@ -345,15 +345,15 @@ class Engine:
 
     def _conclude(self) -> None:
         """After a cut: say of every case and row how far it came."""
-        for contender in [c for row in self.report.rows.values() for c in row.contenders]:
-            if not contender.ended:
+        for candidate in [c for row in self.report.rows.values() for c in row.candidates]:
+            if not candidate.ended:
                 self._emit(
                     ev.CaseFinished(
                         at_s=self._control.now(),
-                        case=contender.case.id,
-                        scenario=contender.scenario,
+                        case=candidate.case.id,
+                        scenario=candidate.scenario,
                         status="cancelled",
-                        reason=CANCELLED_IN_RACE if contender.blocks else CANCELLED,
+                        reason=CANCELLED_IN_RACE if candidate.blocks else CANCELLED,
                     )
                 )
         for row in self._rows:

@@ -21,12 +21,12 @@ def exit_code(status: str, request: Request, report: Report) -> int:
         found = [each.batch for each in report.largest_batches]
         return OK if all(found) else FAILED
     rows = [row for row in report.rows.values() if row.plan.of is None]
-    if not any(c.blocks for row in rows for c in row.contenders):
+    if not any(c.blocks for row in rows for c in row.candidates):
         return FAILED
     for row in rows:
-        measured = any(c.blocks for c in row.contenders)
-        failed = any(c.state == "failed" for c in row.contenders)
-        # In a table one contender may fail and the row still answers; a plain run owes each.
+        measured = any(c.blocks for c in row.candidates)
+        failed = any(c.state == "failed" for c in row.candidates)
+        # In a table one candidate may fail and the row still answers; a plain run owes each.
         owed = not request.every or failed  # of all, some need what is not here
         if (not measured and owed) or (failed and row.plan.textbook is None):
             return FAILED
@@ -34,5 +34,5 @@ def exit_code(status: str, request: Request, report: Report) -> int:
         return OK
     points = {name for name, row in report.rows.items() if row.plan.of is not None}
     warned = any(warning.subject not in points for warning in report.warnings)
-    doubted = any(report.trust(c) for row in rows for c in row.contenders)
+    doubted = any(report.trust(c) for row in rows for c in row.candidates)
     return UNTRUSTED if warned or doubted else OK

@@ -39,8 +39,8 @@ def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> Non
             )
 
 
-class Fitting:
-    """Searches for one contender after another until the budget is spent."""
+class LargestBatchSearch:
+    """Searches for one candidate after another until the budget is spent."""
 
     def __init__(self, context: RunContext) -> None:
         self._pool = context.pool
@@ -50,7 +50,7 @@ class Fitting:
         self._end_s = context.end_s
 
     def run(self, rows: Sequence[RowPlan]) -> None:
-        """Every contender of the rows, in shares of what is left of the time."""
+        """Every candidate of the rows, in shares of what is left of the time."""
         cases = [(case, row.scenario.id) for row in rows for case in row.cases]
         begun: str | None = None
         for position, (case, scenario) in enumerate(cases):
@@ -147,7 +147,7 @@ def _ended_by(attempts: Sequence[BatchAttempt]) -> str:
 
 
 def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
-    """How the contender ended: a refusal, or no time, is no failure."""
+    """How the candidate ended: a refusal, or no time, is no failure."""
     if found.batch is not None:
         return "ok", None
     if not found.attempts:

@@ -11,7 +11,7 @@ from ..advisor.model.snippet import snippet
 from ..planning.model_question import ModelQuestion
 from ..records.model import Advice, Explanation, ModelFacts
 from ..records.verdict import Verdict
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.report import Report
 from ..report.row import Row
 from ..stats.samples import median
@@ -30,13 +30,13 @@ def conclude(
     verdict, facts = row.verdict, lab.facts
     if verdict is None or facts is None or verdict.pick is None:
         return
-    pick = report.contenders[verdict.pick]
+    pick = report.candidates[verdict.pick]
     saved = lab.save(pick.case) if question.save_best is not None else None  # before time runs out
     told = _told(row, pick, facts)
-    for contender in told:
-        if not profiling.has_time_for(contender):
+    for candidate in told:
+        if not profiling.has_time_for(candidate):
             break
-        profiling.profile(contender)
+        profiling.profile(candidate)
     ready = saved is not None and saved.reason is None
     file = saved.file if saved is not None and ready else _file_of(question, pick, facts)
     lab.advise(
@@ -49,7 +49,7 @@ def conclude(
     )
 
 
-def _file_of(question: ModelQuestion, pick: Contender, facts: ModelFacts) -> str:
+def _file_of(question: ModelQuestion, pick: Candidate, facts: ModelFacts) -> str:
     """The user's file where it is picked as it is, otherwise a name for what --save-best writes."""
     if is_as_given(pick.case, facts):
         return question.file
@@ -57,26 +57,26 @@ def _file_of(question: ModelQuestion, pick: Contender, facts: ModelFacts) -> str
     return f"{name.stem}.{form_of(pick.case)}{name.suffix}"
 
 
-def _told(row: Row, pick: Contender, facts: ModelFacts) -> list[Contender]:
+def _told(row: Row, pick: Candidate, facts: ModelFacts) -> list[Candidate]:
     """The pick, the model as given, and the fastest run of each INT8 form."""
     found = [pick]
     given = original(row, facts, pick.case.device_kind)
     if given is not None and given is not pick:
         found.append(given)
-    best: dict[str, Contender] = {}
-    for contender in row.contenders:
-        form = contender.case.quantization
-        if form is None or not contender.blocks:
+    best: dict[str, Candidate] = {}
+    for candidate in row.candidates:
+        form = candidate.case.quantization
+        if form is None or not candidate.blocks:
             continue
         known = best.get(form)
-        if known is None or median(contender.samples_s) < median(known.samples_s):
-            best[form] = contender
-    found += [contender for contender in best.values() if contender is not pick]
+        if known is None or median(candidate.samples_s) < median(known.samples_s):
+            best[form] = candidate
+    found += [candidate for candidate in best.values() if candidate is not pick]
     return found[:MOST_EXPLAINED]
 
 
 def _explanations(
-    told: Sequence[Contender],
+    told: Sequence[Candidate],
     verdict: Verdict,
     lab: ModelLab,
     report: Report,

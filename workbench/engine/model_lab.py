@@ -1,4 +1,4 @@
-"""The model lab as the engine sees it: a row whose contenders are the forms worth racing, who come
+"""The model lab as the engine sees it: a row whose candidates are the forms worth racing, who come
 as they are built."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..pool.pool import Pool, WorkerFailed
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.model import Advice, Built, Form, ModelFacts, Saved
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..stats import ratios
 from ..worker.recipe import ORIGINAL, Recipe
 from .model_child import Child
@@ -38,7 +38,7 @@ MIX_SHARE = 0.5  # of the race's time left, for the search of nodes to leave in 
 NEAR = 1.25  # times the least error: forms as good to begin a mix from
 MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to be worth it
 SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
-MOST_CONTENDERS = 16  # of a default run
+MOST_CANDIDATES = 16  # of a default run
 RIVALS = 3  # the next best, tried with the leader's threads
 PROFILE_S, PROFILE_STEPS = 5.0, 5
 KERNEL = "_kernel_time"  # what ONNX Runtime's profile adds to a node's name
@@ -143,7 +143,7 @@ class ModelLab:
             self.left_out["other providers"] = failure.reason.message
         for gpu in gpu_devices(request, machine):
             if self._question.objective == "energy":
-                self.left_out[gpu] = "only the processors' energy is read for each contender"
+                self.left_out[gpu] = "only the processors' energy is read for each candidate"
                 continue
             if is_cuda(gpu) and "cuda" not in self._providers:
                 self.left_out[gpu] = (
@@ -249,11 +249,11 @@ class ModelLab:
             "metric": self._question.metric,
         }
 
-    def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
+    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """The neighbours of the leader, and a mixed form where INT8 is faster but too far off."""
         if left_s >= JOIN_SHARE * self._request.budget and (cases := self._next(left_s / 2)):
             return cases
-        measured = [c for c in contenders if c.blocks and c.case.device == "cpu"]
+        measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
         valid = {c.case.id: c for c in measured if is_admissible(c, self.scenario)}
         order = ratios.ranking({case: c.rounds() for case, c in valid.items()})
         if not order or left_s < JOIN_LEAST_SHARE * self._request.budget:
@@ -276,18 +276,18 @@ class ModelLab:
             rival = replace(self._entrants[case], threads=first_of_all.threads, mode=None)
             if rival not in known and rival not in beside:
                 beside.append(rival)
-        return self._admit(beside[: max(0, MOST_CONTENDERS - len(contenders))], until_s)
+        return self._admit(beside[: max(0, MOST_CANDIDATES - len(candidates))], until_s)
 
-    def yardstick(self, contenders: Sequence[Contender]) -> str | None:
+    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The fastest run of the model as given, on the CPU."""
         given = {
             c.case.id: c.rounds()
-            for c in contenders
+            for c in candidates
             if c.case.device == "cpu" and self._entrants[c.case.id].recipe == ORIGINAL
         }
         return next(iter(ratios.ranking(given)), None)
 
-    def _worth_mixing(self, measured: Sequence[Contender], leader: Contender) -> Contender | None:
+    def _worth_mixing(self, measured: Sequence[Candidate], leader: Candidate) -> Candidate | None:
         """The static form that would lead were it not too far off: of those about as near, the
         fastest."""
         best_s = min(leader.samples_s)

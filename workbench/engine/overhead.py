@@ -33,7 +33,7 @@ class OverheadMeter:
             self._measuring_s += self._cpu_s() - cpu_began
 
     def result(self, cores: int) -> Overhead:
-        """So far; `cores` are those that a contender could have used."""
+        """So far; `cores` are those that a candidate could have used."""
         available_s = self._measured_s * cores
         return Overhead(
             own_cpu_s=self._cpu_s() - self._front_end_before_s,

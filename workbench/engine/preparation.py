@@ -1,4 +1,4 @@
-"""Getting the contenders of one row ready, and saying of each how it ended."""
+"""Getting the candidates of one row ready, and saying of each how it ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live on:
 PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
-SCOUT_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
+PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 RELEASE_DEADLINE_S = 5.0
 
 # What a workload says it cannot do on this machine, as opposed to what went wrong.
@@ -43,8 +43,8 @@ BUDGET = Reason(
 
 
 @dataclass
-class Runner:
-    """A contender still in the race, with what the scheduler needs to know of it."""
+class PreparedCase:
+    """A candidate still in the race, with what the scheduler needs to know of it."""
 
     case: Case
     key: WorkerKey
@@ -68,7 +68,7 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
 
 
 class Preparation:
-    """What the contenders of one row go through before their first turn, and after the last."""
+    """What the candidates of one row go through before their first turn, and after the last."""
 
     def __init__(
         self,
@@ -91,22 +91,22 @@ class Preparation:
         self._end_s = end_s  # of all rows
         self._run_end_s = context.end_s
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
-        self._scouted: set[str] = set()
+        self._probed: set[str] = set()
         self.longest_s = 0.0  # that anybody took, compiling left out
 
-    def prepare(self, runner: Runner, need_s: float = 0.0) -> bool:
+    def prepare(self, runner: PreparedCase, need_s: float = 0.0) -> bool:
         """Load one case; False, with the reason in the report, if it cannot race, as where no more
         than `need_s` is left."""
         left = self._until_s - self._control.now()
         if left <= need_s:
             return self._leave(runner, BUDGET)
         machine, software = self._report.machine, self._report.software
-        price = self._report.contenders[runner.case.id].price_per_hour
+        price = self._report.candidates[runner.case.id].price_per_hour
         refusal = admission.unpriced(runner.case, self._scenario.objective, price)
         refusal = refusal or admission.too_long_to_compile(runner.case, left)
         if machine is not None and refusal is None:
             held = sum(
-                self._report.contenders[case.id].work.memory_bytes
+                self._report.candidates[case.id].work.memory_bytes
                 for case, _ in self._held()
                 if case.device == runner.case.device and case != runner.case
             )
@@ -118,7 +118,7 @@ class Preparation:
         warm_up_s = min(max(left / (4 * len(self._plan.cases)), WARM_UP_S[0]), WARM_UP_S[1])
         self._emit(ev.CasePreparing(at_s=self._control.now(), case=runner.case.id))
         try:
-            if slower := self._scout(runner):
+            if slower := self._probe_small(runner):
                 return self._leave(runner, slower)
             self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
             began_s = self._control.now()
@@ -150,13 +150,13 @@ class Preparation:
             if self.holders.get(case.id) == self._pool.generation.get(key, 0):
                 yield case, key
 
-    def is_worth_it(self, runner: Runner) -> bool:
+    def is_worth_it(self, runner: PreparedCase) -> bool:
         """Whether a reduced precision is not far slower at a small size; if it is, the report has
         the reason."""
         if self._until_s <= self._control.now():
             return True  # as far as is known
         try:
-            slower = self._scout(runner)
+            slower = self._probe_small(runner)
         except WorkerFailed as failure:
             self.fail(runner, failure)
             return False
@@ -172,26 +172,28 @@ class Preparation:
         sizes = [cache.size_bytes for cache in machine.cpu.caches] if machine else []
         return max(sizes, default=DEFAULT_CACHE_BYTES)
 
-    def _scout(self, runner: Runner) -> Reason | None:
+    def _probe_small(self, runner: PreparedCase) -> Reason | None:
         """Try a reduced precision small before it is prepared: emulated, it is 200x slower.  Never
         in a worker of its own, whose memory is told only of the first case it sees."""
         cpu = self._report.machine.cpu if self._report.machine else None
-        pair = admission.scouting(runner.case, self._plan.workload, cpu)
-        if pair is None or runner.case.id in self._scouted:
+        pair = admission.small_probe_of(runner.case, self._plan.workload, cpu)
+        if pair is None or runner.case.id in self._probed:
             return None
-        self._scouted.add(runner.case.id)
+        self._probed.add(runner.case.id)
         small, like = pair
         key = replace(runner.key, alone="")
         self._pool.start(key, self.deadline(START_DEADLINE_S))
         if self._control.now() >= self._end_s:
             return None  # nor is there time to prepare it
-        deadline = self.deadline(SCOUT_DEADLINE_S)
-        answer = self._pool.ask(key, deadline, op="scout", case=small, beside=like, seed=self._seed)
+        deadline = self.deadline(PROBE_DEADLINE_S)
+        answer = self._pool.ask(
+            key, deadline, op="probe_small", case=small, beside=like, seed=self._seed
+        )
         factor = answer.result["case_s"] / answer.result["beside_s"]
         where = f"in {small.id.partition('/')[0]}"
         return admission.slower_precision(runner.case, factor, where, cpu)
 
-    def _take_preparation(self, runner: Runner, result: dict[str, Any]) -> bool:
+    def _take_preparation(self, runner: PreparedCase, result: dict[str, Any]) -> bool:
         warmed = result["warmup"]
         setup = SetupTimes(
             import_s=self._pool.import_s.get(runner.key),  # None: it failed at first
@@ -254,7 +256,7 @@ class Preparation:
         killed has to import its backend again, but never past the end of the run."""
         return max(0.0, min(at_most_s, self._run_end_s + GRACE_S - self._control.now()))
 
-    def fail(self, runner: Runner, failure: WorkerFailed) -> None:
+    def fail(self, runner: PreparedCase, failure: WorkerFailed) -> None:
         reason = failure.reason
         if reason.code == "timeout" and self._control.now() >= self._end_s:
             self._leave(runner, BUDGET)
@@ -263,13 +265,13 @@ class Preparation:
         else:
             self.finish(runner, "failed", reason)
 
-    def _leave(self, runner: Runner, reason: Reason) -> Literal[False]:
+    def _leave(self, runner: PreparedCase, reason: Reason) -> Literal[False]:
         """Refused, or out of time: skipped, but what was measured before stands."""
-        measured = bool(self._report.contenders[runner.case.id].blocks)
+        measured = bool(self._report.candidates[runner.case.id].blocks)
         self.finish(runner, "ok" if measured else "skipped", reason)
         return False
 
-    def finish(self, runner: Runner, status: str, reason: Reason | None) -> None:
+    def finish(self, runner: PreparedCase, status: str, reason: Reason | None) -> None:
         self._emit(
             ev.CaseFinished(
                 at_s=self._control.now(),

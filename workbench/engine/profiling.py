@@ -1,4 +1,4 @@
-"""The profiling pass of --trace: a few steps of each contender, which are never timed."""
+"""The profiling pass of --trace: a few steps of each candidate, which are never timed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.document import OperatorShare
 from ..records.reason import Reason
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats import samples as stats
 from .context import GRACE_S, RunContext
@@ -23,16 +23,16 @@ OPENING, OPENING_S = 3.0, 0.5  # of a session with its profiler: times the usual
 
 GONE = Reason(
     "worker_died",
-    "its worker ended with another contender",
+    "its worker ended with another candidate",
     "profile it alone: --mode, --precision",
 )
 
 
 def why_unprofiled(report: Report) -> str:
     """`: this backend has no profiler`, each reason once; empty where none is known."""
-    contenders = report.contenders.values()
-    reasons = [c.unprofiled.message for c in contenders if c.unprofiled is not None]
-    if not any(c.blocks for c in contenders):
+    candidates = report.candidates.values()
+    reasons = [c.unprofiled.message for c in candidates if c.unprofiled is not None]
+    if not any(c.blocks for c in candidates):
         reasons = ["nothing was measured"]
     return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
 
@@ -58,25 +58,25 @@ class Profiling:
         self._most_steps = most_steps
 
     def run(self, trace: TraceFile) -> None:
-        """Each contender that was measured, under its profiler."""
+        """Each candidate that was measured, under its profiler."""
         for case in self._plan.cases:
-            contender = self._report.contenders[case.id]
-            if contender.blocks and contender.state == "ok":
-                self.profile(contender, trace)
+            candidate = self._report.candidates[case.id]
+            if candidate.blocks and candidate.state == "ok":
+                self.profile(candidate, trace)
         for key in {worker_key(case, self._plan.scenario) for case in self._plan.cases}:
             if is_cuda(key.device):
                 self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
 
-    def has_time_for(self, contender: Contender) -> bool:
+    def has_time_for(self, candidate: Candidate) -> bool:
         """Whether its pass would end in time: what is asked too late costs the worker its life."""
-        opening_s = OPENING * (contender.setup.compile_s or 0.0)
-        needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * stats.median(contender.samples_s))
+        opening_s = OPENING * (candidate.setup.compile_s or 0.0)
+        needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * stats.median(candidate.samples_s))
         return needed_s <= self._end_s - self._control.now()
 
-    def profile(self, contender: Contender, trace: TraceFile | None = None) -> None:
-        """One contender, for the report, and for `trace` if there is one."""
-        case, key = contender.case.id, worker_key(contender.case, self._plan.scenario)
-        steps = round(PROFILED_S / stats.median(contender.samples_s))
+    def profile(self, candidate: Candidate, trace: TraceFile | None = None) -> None:
+        """One candidate, for the report, and for `trace` if there is one."""
+        case, key = candidate.case.id, worker_key(candidate.case, self._plan.scenario)
+        steps = round(PROFILED_S / stats.median(candidate.samples_s))
         steps = min(max(steps, 1), self._most_steps)
         left_s = max(0.0, self._end_s + GRACE_S - self._control.now())
         deadline = min(PROFILE_DEADLINE_S, left_s)

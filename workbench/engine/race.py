@@ -1,4 +1,4 @@
-"""Racing the contenders of one row: prepare, take turns, drop the beaten, stop in time."""
+"""Racing the candidates of one row: prepare, take turns, drop the beaten, stop in time."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from itertools import zip_longest
 from ..advisor import elimination
 from ..advisor.crossover import MOST_POINTS
 from ..contract import Case
-from ..machine.host.disturbance import SystemWatch
+from ..machine.host.disturbance import DisturbanceMonitor
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..pool.control import Cancelled
 from ..records import events as ev
 from ..records.reason import Reason
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.warnings import WIDE
 from ..stats import samples as stats
-from .blocks import Turns
+from .blocks import BlockRunner
 from .context import RunContext
-from .preparation import BUDGET, Preparation, Runner, worker_key
-from .schedule import Pace
+from .preparation import BUDGET, Preparation, PreparedCase, worker_key
+from .schedule import RoundBudget
 
-ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a contender, for clocks wander from second to second
+ROUNDS_TO_MEASURE = 15  # of a plain run: 3 s a candidate, for clocks wander from second to second
 MOST_ROUNDS = 40
 APART_ROUNDS = 5  # of those that cannot be picked
 APART_COST = 2.0  # FP64 takes about twice what the longest preparation of the others took
@@ -61,12 +61,12 @@ class Race:
         self._end_s = end_s  # of all rows
         self._decide = plan.decides
         self._preparation = Preparation(plan, context, until_s=until_s, end_s=end_s)
-        self._pace = Pace(plan, context.control.now, until_s=until_s, end_s=end_s)
-        self._turns = Turns(plan, context, self._preparation, self._pace)
-        self._active: list[Runner] = []
-        self._through: list[Runner] = []  # the deciders, while those apart have their race
+        self._pace = RoundBudget(plan, context.control.now, until_s=until_s, end_s=end_s)
+        self._turns = BlockRunner(plan, context, self._preparation, self._pace)
+        self._active: list[PreparedCase] = []
+        self._through: list[PreparedCase] = []  # the deciders, while those apart have their race
         self._excuses: dict[str, Reason] = {}  # of those spared: why they were to go
-        self._beaten: set[str] = set()  # but still in the race, as a yardstick
+        self._beaten: set[str] = set()  # but still in the race, as a baseline
         self._late: Sequence[Case] = ()  # who will join once the others are decided
         self._number = 0  # of the round to come
         # Of a crossover's point, so that who leaves is beaten as surely as its claims must be.
@@ -88,7 +88,7 @@ class Race:
             apart = [case for case in cases if self._is_apart(case)]
             cases = [case for case in cases if not self._is_apart(case)]
         machine = self._report.machine
-        watch = SystemWatch(machine.cpu.effective_cores if machine else 1)
+        watch = DisturbanceMonitor(machine.cpu.effective_cores if machine else 1)
         rounds, ended_by = 0, "cancelled"
         try:
             self._enter_safe_ones(cases)
@@ -109,7 +109,7 @@ class Race:
             for warning in told:
                 self._emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
         for runner in [*self._through, *self._active]:
-            if self._report.contenders[runner.case.id].blocks:
+            if self._report.candidates[runner.case.id].blocks:
                 self._preparation.finish(runner, "ok", None)
             else:
                 self._preparation.finish(runner, "skipped", BUDGET)
@@ -155,8 +155,8 @@ class Race:
         self._enter(cases, need_s=APART_COST * self._preparation.longest_s)
         self._rounds(APART_ROUNDS)
 
-    def _runner(self, case: Case) -> Runner:
-        return Runner(case, worker_key(case, self._scenario))
+    def _runner(self, case: Case) -> PreparedCase:
+        return PreparedCase(case, worker_key(case, self._scenario))
 
     def _enter(self, cases: Iterable[Case], need_s: float = 0.0) -> None:
         for runner in map(self._runner, cases):
@@ -178,7 +178,7 @@ class Race:
         """Those whose precision is only emulated here wait for the others to be decided: preparing
         one can take a hundred times as long, and its end is that of all in its worker."""
         cpu = self._report.machine.cpu if self._report.machine else None
-        risky = [case for case in cases if admission.scouting(case, self._plan.workload, cpu)]
+        risky = [case for case in cases if admission.small_probe_of(case, self._plan.workload, cpu)]
         if not self._decide or len(risky) == len(cases):
             risky = []
         # Of each kind of device the first comes first, should the time end before all are ready.
@@ -193,10 +193,10 @@ class Race:
         return len(self._active) > before
 
     def _let_in(self) -> bool:
-        """Have further contenders join; False if there are none."""
+        """Have further candidates join; False if there are none."""
         if self._plan.entries is None:
             return False
-        known = [self._report.contenders[case.id] for case in self._plan.cases]
+        known = [self._report.candidates[case.id] for case in self._plan.cases]
         cases = self._plan.entries.join(known, self._until_s - self._control.now())
         if not cases:
             return False
@@ -220,7 +220,7 @@ class Race:
     # --------------------------------------------------------------- rounds
 
     def _round(self, number: int) -> None:
-        # Every other round runs backwards, so that no contender always follows the same one.
+        # Every other round runs backwards, so that no candidate always follows the same one.
         order = list(self._active) if number % 2 == 0 else list(reversed(self._active))
         for runner in order:
             if number > 0 and self._pace.outlasts_run(runner, self._active):
@@ -228,17 +228,17 @@ class Race:
             if not self._turns.take(runner, number, self._active):
                 self._active.remove(runner)
 
-    def _contenders(self) -> list[Contender]:
-        return [self._report.contenders[runner.case.id] for runner in self._active]
+    def _candidates(self) -> list[Candidate]:
+        return [self._report.candidates[runner.case.id] for runner in self._active]
 
     def _drop(self, leaving: Iterable[elimination.Leaving]) -> None:
         entries = self._plan.entries
-        kept = entries.yardstick(self._contenders()) if entries is not None else None
+        kept = entries.baseline(self._candidates()) if entries is not None else None
         for left in list(leaving):
-            if left.contender.case.id == kept and left.reason.code in FOR_BEING_SLOW:
+            if left.candidate.case.id == kept and left.reason.code in FOR_BEING_SLOW:
                 self._beaten.add(kept)
                 continue
-            runner = next(r for r in self._active if r.case == left.contender.case)
+            runner = next(r for r in self._active if r.case == left.candidate.case)
             self._active.remove(runner)
             beaten, reason = left.beaten, self._excuses.get(runner.case.id, left.reason)
             if reason.code in FOR_BEING_SLOW:
@@ -260,34 +260,34 @@ class Race:
         """Send those away that cannot be picked any more; in a plain `run` reduced precisions far
         slower than FP32, and where the budget holds no more rounds of all, the far slower ones."""
         if self._decide:  # first, so that nobody is called slow beside one that cannot be picked
-            self._drop(elimination.inadmissible(self._contenders(), self._scenario))
+            self._drop(elimination.inadmissible(self._candidates(), self._scenario))
         if rounds == 1:
             cpu = self._report.machine.cpu if self._report.machine else None
-            self._drop_but_second(elimination.slower_precisions(self._contenders(), cpu))
+            self._drop_but_second(elimination.slower_precisions(self._candidates(), cpu))
             turn_s = {r.case.id: self._pace.turn_s(r, self._active) for r in self._active}
-            left_s, known = self._pace.left_s(self._active, after=self._number), self._contenders()
+            left_s, known = self._pace.left_s(self._active, after=self._number), self._candidates()
             self._drop(elimination.hopeless(known, self._scenario, turn_s=turn_s, left_s=left_s))
         if self._decide:
-            self._drop_but_second(elimination.far_slower(self._contenders(), self._scenario))
+            self._drop_but_second(elimination.far_slower(self._candidates(), self._scenario))
             self._drop(
                 elimination.beaten(
-                    self._contenders(),
+                    self._candidates(),
                     self._scenario,
                     rounds=rounds,
                     entrants=max(len(self._entrants()), self._least_entrants),
                 )
             )
 
-    def _entrants(self) -> list[Contender]:
+    def _entrants(self) -> list[Candidate]:
         """All that had a turn among those that race now, or race with them."""
         apart = bool(self._active) and self._is_apart(self._active[0].case)
-        known = [self._report.contenders[case.id] for case in self._plan.cases]
+        known = [self._report.candidates[case.id] for case in self._plan.cases]
         return [c for c in known if c.blocks and self._is_apart(c.case) == apart]
 
     def _drop_but_second(self, leaving: Iterable[elimination.Leaving]) -> None:
         """Not whoever may come in second, as long as its rounds fit: there is to be an interval of
         the lead over it."""
-        going = {left.contender.case.id: left for left in leaving}
+        going = {left.candidate.case.id: left for left in leaving}
         front = (
             elimination.front(self._entrants(), self._scenario) if self._decide and going else []
         )
@@ -300,8 +300,8 @@ class Race:
 
     def _is_over(self, rounds: int) -> bool:
         """Nothing left to decide, and what is left is known well enough."""
-        field = [c for c in self._contenders() if c.case.id not in self._beaten]
-        field = field or self._contenders()
+        field = [c for c in self._candidates() if c.case.id not in self._beaten]
+        field = field or self._candidates()
         # Where nothing is to be decided, the figures themselves are what was asked for.
         if not self._decide:
             steady = all(map(elimination.is_steady, field))
@@ -310,4 +310,4 @@ class Race:
             return False
         if self._plan.of is not None and not elimination.is_proven(self._entrants(), MOST_POINTS):
             return False
-        return all(elimination.is_steady(contender, WIDE) for contender in field)
+        return all(elimination.is_steady(candidate, WIDE) for candidate in field)

@@ -1,5 +1,5 @@
 """The machine while it is measured: readings into the run's stream, and what they say of each
-contender."""
+candidate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..stats import samples as stats
 
 HOST_EVERY_S = 0.5
 SLOWED = 0.02  # of the time measured on a GPU
-CLOCK_MOVED = 0.15  # the lowest clock under the highest, within one contender's blocks
+CLOCK_MOVED = 0.15  # the lowest clock under the highest, within one candidate's blocks
 CLOCK_LOW = 0.5  # of the card's highest, under load
 OWN_SHARE = 0.9  # of the time that an energy or a mean power is of, for it to be one case's
 ENOUGH_CLOCKS = 4  # readings, before their spread says anything

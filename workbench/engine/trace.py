@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-GAP_US = 1000.0  # between one contender and the next
+GAP_US = 1000.0  # between one candidate and the next
 
 
 class TraceFile:
-    """Collects the profiles of several contenders, one behind the other on a single clock."""
+    """Collects the profiles of several candidates, one behind the other on a single clock."""
 
     def __init__(self) -> None:
         self._events: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ LABEL = 19  # columns before it
 
 def sweep_text(sweep: Sweep) -> str:
     """Rates over all points; of a single number the curves too."""
-    header = (", ".join(sweep.axes), *(curve.contender for curve in sweep.curves), "fastest")
+    header = (", ".join(sweep.axes), *(curve.candidate for curve in sweep.curves), "fastest")
     rows = [(*cells, leader) for cells, leader in _rows(sweep)]
     right = set(range(1, len(header) - 1))
     of = f"{sweep.scenario}, {sweep.workload}" if sweep.scenario else sweep.workload
@@ -30,10 +30,10 @@ def sweep_text(sweep: Sweep) -> str:
 def _rows(sweep: Sweep) -> Iterator[tuple[tuple[str, ...], str]]:
     places = [point.at for point in max(sweep.curves, key=lambda c: len(c.points)).points]
     for at in places:
-        here = {c.contender: point for c in sweep.curves for point in c.points if point.at == at}
+        here = {c.candidate: point for c in sweep.curves for point in c.points if point.at == at}
         known = {label: point.rate for label, point in here.items() if point.rate is not None}
         cells = [
-            units.rate(known[curve.contender], curve.unit) if curve.contender in known else "-"
+            units.rate(known[curve.candidate], curve.unit) if curve.candidate in known else "-"
             for curve in sweep.curves
         ]
         place = ", ".join(value_text(value) for value in at.values())
@@ -51,17 +51,17 @@ def findings(sweep: Sweep) -> Iterator[str]:
         low, high = map(value_text, change.between)
         yield (
             f"between {change.parameter} {low} and {high} "
-            f"{change.to_contender} overtakes {change.from_contender}"
+            f"{change.to_candidate} overtakes {change.from_candidate}"
         )
     for curve in sweep.curves:
         if curve.knee is not None:
-            yield f"{curve.contender} first reaches 90 % of its best rate at batch {curve.knee}"
+            yield f"{curve.candidate} first reaches 90 % of its best rate at batch {curve.knee}"
     for curve in sweep.curves:
         for point in curve.points:
             if point.id == sweep.best and point.rate is not None:
                 place = ", ".join(f"{k}={value_text(v)}" for k, v in point.at.items())
                 rate = units.rate(point.rate, curve.unit)
-                yield f"best: {rate}, {curve.contender} at {place}"
+                yield f"best: {rate}, {curve.candidate} at {place}"
 
 
 def chart_lines(sweep: Sweep, width: int, height: int) -> list[str]:
@@ -89,7 +89,7 @@ def chart_lines(sweep: Sweep, width: int, height: int) -> list[str]:
         lines.append(f"{label:>{LABEL - 2}} |{''.join(cells).rstrip()}")
     lines += [" " * (LABEL - 1) + "+" + "-" * width]
     lines += [" " * LABEL + _axis(sweep, left, right, width)]
-    return [*lines, *(f"  {mark} {curve.contender}" for mark, curve, _ in curves)]
+    return [*lines, *(f"  {mark} {curve.candidate}" for mark, curve, _ in curves)]
 
 
 def marked(sweep: Sweep) -> list[tuple[str, Curve]]:

@@ -51,8 +51,8 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"worker {event.worker} ended: {event.reason.message}"
         case ev.RaceStarted():
             row = report.rows[event.scenario]
-            count = len(row.contenders)
-            who = f"{count} contender{'' if count == 1 else 's'}"
+            count = len(row.candidates)
+            who = f"{count} candidate{'' if count == 1 else 's'}"
             return f"{row.plan.title}{_place(row)}: {who}, {units.clock(event.share_s)}" + _left(
                 row, report
             )
@@ -116,20 +116,20 @@ def _left(row: Row, report: Report) -> str:
 
 
 def _finished(event: ev.CaseFinished, report: Report) -> str | None:
-    contender = report.contenders[event.case]
-    samples = contender.samples_s
-    if not samples or contender.dropped is not None:
+    candidate = report.candidates[event.case]
+    samples = candidate.samples_s
+    if not samples or candidate.dropped is not None:
         return None
     return (
         f"  {_name(event.case, report)} {units.duration(median(samples))} "
-        f"({rate_text(contender)}, n={len(samples)})"
+        f"({rate_text(candidate)}, n={len(samples)})"
     )
 
 
 def _name(case_id: str, report: Report) -> str:
-    """The contender in words, its parameters first where others of its row differ in them only."""
-    contender = report.contenders[case_id]
-    row = report.rows[contender.scenario].contenders
-    alike = [other for other in row if other.case.label == contender.case.label]
-    name = short(contender.case)
+    """The candidate in words, its parameters first where others of its row differ in them only."""
+    candidate = report.candidates[case_id]
+    row = report.rows[candidate.scenario].candidates
+    alike = [other for other in row if other.case.label == candidate.case.label]
+    name = short(candidate.case)
     return name if len(alike) == 1 else f"{case_id.partition('/')[0]} {name}"

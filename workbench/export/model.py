@@ -25,7 +25,7 @@ from ..machine import no_gpu
 from ..records.model import Built, Explanation, Form, ModelFacts, Port, Saved
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats import samples as stats
 from ..text import units
@@ -47,7 +47,7 @@ def model_text(report: Report) -> str:
     parts = [
         "\n".join(_advised(report)),
         "\n".join(map(_filled, facts_lines(model.facts))),
-        _contenders(found, report),
+        _candidates(found, report),
         _section("Why", _why(advice.explanations) if advice else ()),
         _operators(report),
         _section("Forms that were made", _built(model.built)),
@@ -124,13 +124,13 @@ def port_text(port: Port) -> str:
     return f"{port.name} {port.type} [{shape}]{values}"
 
 
-# ---------------------------------------------------------- the contenders
+# ---------------------------------------------------------- the candidates
 
 
-def _contenders(found: Sequence[Entry], report: Report) -> str:
+def _candidates(found: Sequence[Entry], report: Report) -> str:
     if not found:
         return ""
-    metrics = {c.accuracy.metric for entry in found if (c := entry.contender).accuracy}
+    metrics = {c.accuracy.metric for entry in found if (c := entry.candidate).accuracy}
     error = "differs" if metrics == {"disagreement"} else "error"
     row = row_of(report)
     asked = [row.plan.objective] if row is not None and row.plan.objective in LESS else []
@@ -138,7 +138,7 @@ def _contenders(found: Sequence[Entry], report: Report) -> str:
     rows = [_cells(entry, report) for entry in found]
     lines = [table(header, rows, set(range(2, len(header) - 1)))]
     lines += [
-        _filled(f"{name_of(entry.contender.case)}: {entry.why}")
+        _filled(f"{name_of(entry.candidate.case)}: {entry.why}")
         for entry in found
         if entry.word not in ("", "pick", "slower", "error")
     ]
@@ -147,18 +147,18 @@ def _contenders(found: Sequence[Entry], report: Report) -> str:
 
 
 def _cells(entry: Entry, report: Report) -> tuple[str, ...]:
-    contender = entry.contender
-    samples = contender.samples_s
+    candidate = entry.candidate
+    samples = candidate.samples_s
     center = stats.median(samples) if samples else None
-    width = stats.relative_half_width(center or 0.0, contender.interval)
-    share, accuracy = agreement(contender), contender.accuracy
-    mark = "!" if report.trust(contender) else ""
+    width = stats.relative_half_width(center or 0.0, candidate.interval)
+    share, accuracy = agreement(candidate), candidate.accuracy
+    mark = "!" if report.trust(candidate) else ""
     return (
         entry.form,
         entry.how,
         units.duration(center) if samples else "-",
         "-" if width is None else f"{width:.0%}{mark}",
-        *([counted(contender) or "-"] if contender.objective in LESS else []),
+        *([counted(candidate) or "-"] if candidate.objective in LESS else []),
         "-" if entry.gain is None else units.ratio(entry.gain),
         "-" if accuracy is None else error_text(accuracy.value),
         "-" if share is None else f"{share:.0%}",
@@ -172,15 +172,15 @@ def _warnings(found: Sequence[Entry], report: Report) -> Iterator[str]:
     row = row_of(report)
     own: list[Warning] = row.verdict.warnings if row and row.verdict else []
     for warning in own:
-        contender = report.contenders.get(warning.subject or "")
-        about = f"{name_of(contender.case)}: " if contender else ""
+        candidate = report.candidates.get(warning.subject or "")
+        about = f"{name_of(candidate.case)}: " if candidate else ""
         yield f"{about}{brief(warning.message)}; {warning.remedy}"
     told = {warning.code for warning in own}
     for entry in found:
-        for warning in report.trust(entry.contender):
+        for warning in report.trust(entry.candidate):
             if warning.code not in told:
                 told.add(warning.code)
-                yield f"{name_of(entry.contender.case)}: {warning.message}; {warning.remedy}"
+                yield f"{name_of(entry.candidate.case)}: {warning.message}; {warning.remedy}"
 
 
 def _why(explanations: Sequence[Explanation]) -> Iterator[str]:
@@ -193,8 +193,8 @@ def _operators(report: Report) -> str:
     found, row, model = compared(report), row_of(report), report.model
     if found is None or row is None or model is None:
         return _section(TIMES, [why]) if (why := unprofiled(report)) else ""
-    contender = report.contenders[found.case]
-    case = contender.case
+    candidate = report.candidates[found.case]
+    case = candidate.case
     given = original(row, model.facts, case.device_kind)
     rows = [
         (
@@ -206,7 +206,7 @@ def _operators(report: Report) -> str:
         for each in found.operators
     ]
     if given is not None:  # for a profiled run is slower, and may mislead
-        raced = [stats.median(c.samples_s) for c in (given, contender)]
+        raced = [stats.median(c.samples_s) for c in (given, candidate)]
         times = [units.duration(seconds) for seconds in raced]
         rows.append((RACED, times[0], times[1], units.ratio(raced[0] / raced[1])))
     header = ("operator", name_of(given.case) if given else "as given", name_of(case), "gain")
@@ -282,7 +282,7 @@ def _form(form: Form) -> str:
 
 def _outputs(report: Report, verdict: Verdict | None) -> str:
     """The pick's error of each output, where there are several."""
-    pick = report.contenders.get(verdict.pick or "") if verdict else None
+    pick = report.candidates.get(verdict.pick or "") if verdict else None
     accuracy = pick.accuracy if pick else None
     if pick is None or accuracy is None or len(accuracy.outputs) < 2 or _is_given(pick, report):
         return ""
@@ -302,7 +302,7 @@ def _outputs(report: Report, verdict: Verdict | None) -> str:
     return f"{title}\n" + textwrap.indent(lines, "  ")
 
 
-def _is_given(pick: Contender, report: Report) -> bool:
+def _is_given(pick: Candidate, report: Report) -> bool:
     return report.model is not None and is_as_given(pick.case, report.model.facts)
 
 

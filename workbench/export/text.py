@@ -11,12 +11,12 @@ from ..planning.scenario import Scenario
 from ..records.document import LargestBatch, Trace
 from ..records.machine import CudaDriver, Gpu, Machine, Nvml, Software
 from ..records.verdict import Verdict
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from ..report.measurements import figures_of
 from ..report.names import name_of, short
 from ..report.report import Report
 from ..report.row import Row
-from ..report.warnings import trust_warnings
+from ..report.warnings import measurement_warnings
 from ..stats import samples as stats
 from ..text import units
 from .advice import advice_text, costs_lines
@@ -27,12 +27,12 @@ from .tables import race_lines, table, wrapped
 TOP_OPERATORS = 5
 
 
-def rate_text(contender: Contender) -> str:
+def rate_text(candidate: Candidate) -> str:
     """FLOP/s where they are counted, items per second otherwise; `n/a` before any sample."""
-    samples = contender.samples_s
-    if samples and contender.work.flops:
-        return units.rate(contender.work.flops / stats.median(samples), "FLOP/s")
-    return units.rate(contender.rate, f"{contender.work.item}/s")
+    samples = candidate.samples_s
+    if samples and candidate.work.flops:
+        return units.rate(candidate.work.flops / stats.median(samples), "FLOP/s")
+    return units.rate(candidate.rate, f"{candidate.work.item}/s")
 
 
 # ------------------------------------------------------------------- a run
@@ -51,7 +51,7 @@ def run_text(report: Report) -> str:
     if report.largest_batches:
         parts.append(largest_batch_table(report.largest_batches))
     for row in rows:
-        raced = not report.largest_batches or any(c.blocks for c in row.contenders)
+        raced = not report.largest_batches or any(c.blocks for c in row.candidates)
         if raced and not row.plan.point:
             parts.append(_row_text(row, report))
     for sweep in report.sweeps if not report.largest_batches else ():
@@ -70,8 +70,8 @@ def trace_lines(trace: Trace) -> Iterator[str]:
 
 
 def largest_batch_table(found: Sequence[LargestBatch]) -> str:
-    """Per contender the largest batch that fitted, and what ended the search."""
-    header = ("contender", "largest batch", "step", "memory", "ended by", "")
+    """Per candidate the largest batch that fitted, and what ended the search."""
+    header = ("candidate", "largest batch", "step", "memory", "ended by", "")
     rows = []
     for each in found:
         fitted = [attempt for attempt in each.attempts if attempt.batch == each.batch]
@@ -132,40 +132,40 @@ def _reasons(verdict: Verdict) -> str:
 
 
 def _row_text(row: Row, report: Report) -> str:
-    header = ("contender", "median", "+-", "rate", "n", "accuracy", "")
-    rows = [_contender_cells(c, row, report.machine) for c in row.contenders]
-    inner = row.contenders[0].case.id.partition("/")[0] if row.contenders else ""
+    header = ("candidate", "median", "+-", "rate", "n", "accuracy", "")
+    rows = [_candidate_cells(c, row, report.machine) for c in row.candidates]
+    inner = row.candidates[0].case.id.partition("/")[0] if row.candidates else ""
     lines = [table(header, rows, {1, 2, 3, 4})]
     if row.verdict is None:  # whose reasons tell it above
         lines += _fastest(row, report)
         lines += [f"! {w.message}; {w.remedy}" for w in report.disturbances(row)]
-    lines += [_operators(contender) for contender in row.contenders if contender.operators]
+    lines += [_operators(candidate) for candidate in row.candidates if candidate.operators]
     return f"{row.plan.title} ({inner})\n" + textwrap.indent("\n".join(lines), "  ")
 
 
-def _operators(contender: Contender) -> str:
-    top = contender.operators[:TOP_OPERATORS]
+def _operators(candidate: Candidate) -> str:
+    top = candidate.operators[:TOP_OPERATORS]
     listed = ", ".join(f"{found.name} {units.percent(found.share)}" for found in top)
-    return f"profile of {short(contender.case)}: {listed}"
+    return f"profile of {short(candidate.case)}: {listed}"
 
 
 def _fastest(row: Row, report: Report) -> Iterator[str]:
     """The first of a plain run, and how far it is ahead of the next."""
-    measured = [report.measurement(c) for c in row.contenders if c.blocks and c.state != "failed"]
+    measured = [report.measurement(c) for c in row.candidates if c.blocks and c.state != "failed"]
     behind = {m.against.ratio: m for m in measured if m.against is not None}
     if not behind:
         return
     second = behind[min(behind)]
     lead = second.against
     assert lead is not None  # noqa: S101 - so it was chosen
-    first = report.contenders[lead.id].case
+    first = report.candidates[lead.id].case
     ahead = f"{units.ratio(lead.ratio, lead.ci95)} ahead of {short(second.case)}"
     close = f"no telling it from {short(second.case)}"
     yield f"fastest: {short(first)}, {ahead if lead.word == 'slower' else close}"
 
 
 def _sweep_notes(rows: Sequence[Row], report: Report) -> Iterator[str]:
-    """What a table of rates leaves out: each contender's own figures, memory and operators over
+    """What a table of rates leaves out: each candidate's own figures, memory and operators over
     the points, and what was not measured or weakens the rest, each remark once."""
     figures: dict[tuple[str, str], list[str]] = {}
     remarks: dict[str, list[str]] = {}
@@ -173,14 +173,14 @@ def _sweep_notes(rows: Sequence[Row], report: Report) -> Iterator[str]:
         place = ", ".join(f"{name}={value_text(v)}" for name, v in row.plan.point.items())
         for warning in report.disturbances(row):
             remarks.setdefault(f"{warning.message}; {warning.remedy}", []).append(place)
-        for contender in row.contenders:
-            name = short(contender.case)
-            told = dict(units.named_parts(*found) for found in _own_figures(contender, row))
+        for candidate in row.candidates:
+            name = short(candidate.case)
+            told = dict(units.named_parts(*found) for found in _own_figures(candidate, row))
             for label, text in told.items():
                 figures.setdefault((name, label), []).append(f"{text} ({place})")
-            if contender.operators:
-                yield f"at {place}: {_operators(contender)}"
-            if remark := "; ".join(_remarks(contender, report.machine)):
+            if candidate.operators:
+                yield f"at {place}: {_operators(candidate)}"
+            if remark := "; ".join(_remarks(candidate, report.machine)):
                 remarks.setdefault(f"{name}: {remark}", []).append(place)
     for (name, label), texts in figures.items():
         yield wrapped(f"{name}, {label}: {', '.join(texts)}")
@@ -195,38 +195,38 @@ def _place_of(row: Row) -> list[tuple[float, str]]:
     ]
 
 
-def _own_figures(contender: Contender, row: Row) -> Iterator[tuple[str, float]]:
-    yield from figures_of(contender, row.contenders).items()
-    if "batch" in row.plan.point and contender.memory_peak_bytes is not None:
-        yield "memory_bytes", float(contender.memory_peak_bytes)
+def _own_figures(candidate: Candidate, row: Row) -> Iterator[tuple[str, float]]:
+    yield from figures_of(candidate, row.candidates).items()
+    if "batch" in row.plan.point and candidate.memory_peak_bytes is not None:
+        yield "memory_bytes", float(candidate.memory_peak_bytes)
 
 
-def _contender_cells(contender: Contender, row: Row, machine: Machine | None) -> tuple[str, ...]:
-    samples = contender.samples_s
+def _candidate_cells(candidate: Candidate, row: Row, machine: Machine | None) -> tuple[str, ...]:
+    samples = candidate.samples_s
     center = stats.median(samples) if samples else None
-    width = stats.relative_half_width(center or 0.0, contender.interval)
-    accuracy = contender.accuracy
+    width = stats.relative_half_width(center or 0.0, candidate.interval)
+    accuracy = candidate.accuracy
     return (
-        short(contender.case),
+        short(candidate.case),
         units.duration(center),
         units.percent(width) if width is not None else "-",
-        rate_text(contender),
+        rate_text(candidate),
         str(len(samples)),
         units.figure(accuracy.value) if accuracy else "-",
-        "; ".join([*_figures(contender, row), *_remarks(contender, machine)]),
+        "; ".join([*_figures(candidate, row), *_remarks(candidate, machine)]),
     )
 
 
-def _figures(contender: Contender, row: Row) -> list[str]:
-    return [units.named(*item) for item in figures_of(contender, row.contenders).items()]
+def _figures(candidate: Candidate, row: Row) -> list[str]:
+    return [units.named(*item) for item in figures_of(candidate, row.candidates).items()]
 
 
-def _remarks(contender: Contender, machine: Machine | None) -> list[str]:
-    words = [w.message for w in trust_warnings(contender, machine)]
-    if contender.reason is not None:
-        state = "" if contender.state == "ok" else f"{contender.state}: "
-        words.insert(0, state + contender.reason.message)
-    if contender.simulated:
+def _remarks(candidate: Candidate, machine: Machine | None) -> list[str]:
+    words = [w.message for w in measurement_warnings(candidate, machine)]
+    if candidate.reason is not None:
+        state = "" if candidate.state == "ok" else f"{candidate.state}: "
+        words.insert(0, state + candidate.reason.message)
+    if candidate.simulated:
         words.insert(0, "simulated")
     return words
 

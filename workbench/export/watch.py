@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..machine.snapshots import Look
+from ..machine.snapshots import Snapshot
 from ..records.machine import GpuReading, HostReading, Machine
 from ..text import units
 from .text import gpu_line
@@ -14,7 +14,7 @@ def header(machine: Machine) -> list[str]:
     return lines + [f"gpu {gpu.index}: {gpu_line(gpu)}" for gpu in machine.gpus]
 
 
-def line(look: Look) -> str:
+def line(look: Snapshot) -> str:
     """`12:00:01  cpu 37 %, 2500 MHz | gpu 0 98 %, 1980 MHz, 650 W`; what is unknown is left out."""
     parts = [_host(look.host), *(_gpu(reading) for reading in look.gpus)]
     if look.gap is not None:

@@ -17,7 +17,7 @@ FIRST_S = 0.2  # a share of use needs two readings
 GPUS_AT_MOST_S = 5.0  # between readings: the process that takes them is given up when it is silent
 
 
-class Look(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True):
     """The machine at one moment; `gap` says why the GPUs' readings are missing or old."""
 
     time: str  # ISO 8601, UTC
@@ -31,7 +31,7 @@ def looks(
     *,
     every_s: float,
     sleep: Callable[[float], object] = time.sleep,
-) -> Iterator[Look]:
+) -> Iterator[Snapshot]:
     """A look every `every_s` seconds until the caller stops asking."""
     indices = [gpu.index for gpu in machine.gpus if gpu.index is not None]
     host = HostReader()
@@ -49,7 +49,7 @@ def looks(
                 if gap is not None:
                     readings = {}  # nothing old may pass for new
             stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            yield Look(stamp, host.read(), list(readings.values()), gap)
+            yield Snapshot(stamp, host.read(), list(readings.values()), gap)
             sleep(every_s)
     finally:
         if sampler is not None:

@@ -28,7 +28,7 @@ def beforehand(
     *,
     held_bytes: float = 0.0,
 ) -> Reason | None:
-    """Why a case is not even tried; `held_bytes` is what other contenders hold on its device."""
+    """Why a case is not even tried; `held_bytes` is what other candidates hold on its device."""
     need, have = workload.work(case).memory_bytes, machine.memory.available_bytes
     if is_cuda(case.device):
         torch = software.packages.get("torch") if software else None
@@ -53,7 +53,7 @@ def beforehand(
         return Reason(
             "no_memory",
             f"it needs about {need / 2**30:.1f} GiB beside the {held_bytes / 2**30:.1f} GiB that "
-            f"other contenders hold, and {have / 2**30:.1f} GiB are there",
+            f"other candidates hold, and {have / 2**30:.1f} GiB are there",
             "race it with fewer others: --precision, --mode, --set",
         )
     return None
@@ -68,7 +68,7 @@ def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason
 
 
 def too_long_to_compile(case: Case, left_s: float) -> Reason | None:
-    """Why a compiled contender does not fit into what its row has left."""
+    """Why a compiled candidate does not fit into what its row has left."""
     if not case.is_compiled or left_s >= COMPILE_S:
         return None
     return Reason(
@@ -78,12 +78,12 @@ def too_long_to_compile(case: Case, left_s: float) -> Reason | None:
     )
 
 
-def scouting(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Case, Case] | None:
+def small_probe_of(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Case, Case] | None:
     """A small case and its like in FP32, to be timed before `case` is; None: no need to, as where
     the processor has the precision."""
     if case.precision not in REDUCED or (cpu is not None and native(case.precision, cpu)):
         return None
-    small = workload.miniature(case) if case.device_kind == "cpu" else None
+    small = workload.small_probe(case) if case.device_kind == "cpu" else None
     if small is None:
         return None
     return small, replace(small, precision="fp32", quantization=None)

@@ -1,4 +1,4 @@
-"""A checked request into rows of contenders.
+"""A checked request into rows of candidates.
 
 What a request names wrongly is found here, before anything is measured.
 """
@@ -19,7 +19,7 @@ from ..contract import Case, Host, ParameterValue, Workload
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.verdict import WhatIf
-from ..report.candidate import Contender
+from ..report.candidate import Candidate
 from . import number_lists
 from .defaults import by_default, check_countable
 from .prices import given_prices
@@ -33,21 +33,21 @@ MOST_CASES = 64  # of one row
 
 
 class Entries(Protocol):
-    """Who finds further contenders while their row is raced, and makes ready what each needs."""
+    """Who finds further candidates while their row is raced, and makes ready what each needs."""
 
     def files(self, case: Case) -> Mapping[str, str]:
         """What `Setup.files` shall say."""
 
-    def join(self, contenders: Sequence[Contender], left_s: float) -> list[Case]:
-        """Contenders that enter now, after a round of these; `left_s` is the row's time."""
+    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+        """Candidates that enter now, after a round of these; `left_s` is the row's time."""
 
-    def yardstick(self, contenders: Sequence[Contender]) -> str | None:
+    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The id of the case that stays though it is beaten: by it the gain of all is told."""
 
 
 @dataclass
 class RowPlan:
-    """One row to race: its scenario, and its contenders."""
+    """One row to race: its scenario, and its candidates."""
 
     scenario: Scenario
     workload: Workload
@@ -255,14 +255,14 @@ def gpu_devices(request: Request, machine: Machine) -> list[str]:
 
 
 def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> None:
-    """Give each row its contenders; UsageError if the filters leave a row without any."""
+    """Give each row its candidates; UsageError if the filters leave a row without any."""
     gpus = gpu_devices(request, machine)
     with_cpu = not request.devices or "cpu" in request.devices
     for row in rows:
         row.cases = cases_on(row, request, machine, gpus, with_cpu=with_cpu)
         if len(row.cases) > MOST_CASES:
             raise UsageError(
-                f"{row.scenario.id} has {len(row.cases)} contenders, {MOST_CASES} at most: "
+                f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
                 "narrow it with --device, --precision, --threads or --set"
             )
         if not row.cases and not request.every:
@@ -278,17 +278,17 @@ def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> N
                 }
             )
             raise UsageError(
-                f"{row.scenario.id} has no contender left with these filters. "
+                f"{row.scenario.id} has no candidate left with these filters. "
                 f"It offers: {', '.join(offered)}"
             )
     if rows and not any(row.cases for row in rows):
-        raise UsageError("no workload has a contender left with these filters")
+        raise UsageError("no workload has a candidate left with these filters")
 
 
 def cases_on(
     row: RowPlan, request: Request, machine: Machine, gpus: Sequence[str], *, with_cpu: bool
 ) -> list[Case]:
-    """The contenders a row has on `machine`, on these of its GPUs."""
+    """The candidates a row has on `machine`, on these of its GPUs."""
     scenario = row.scenario
     found: list[Case] = []
     wanted = [*scenario.precisions, *scenario.apart]
@@ -333,7 +333,7 @@ def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str,
         gpus=sum(gpu.device is not None for gpu in machine.gpus),
     )
     axes = {
-        p.name: row.tuning.get(p.name) or row.workload.candidates(p.name, host, device_kind)
+        p.name: row.tuning.get(p.name) or row.workload.tuning_values(p.name, host, device_kind)
         for p in row.workload.parameters
         if p.tuning
     }

@@ -41,7 +41,7 @@ def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:
 
 
 def unused_prices(texts: Sequence[str], devices: Iterable[str]) -> list[Warning]:
-    """A warning of those `--price` texts that name a device on which no contender is; `devices`
+    """A warning of those `--price` texts that name a device on which no candidate is; `devices`
     are those that have some.  Nobody is told of `cpu` and `gpu`, nor of a file: those are shared
     between machines.
     """
@@ -52,7 +52,7 @@ def unused_prices(texts: Sequence[str], devices: Iterable[str]) -> list[Warning]
         return []
     named = " and ".join(f"--price {key}" for key in unused)
     remedy = f"name one of {', '.join(there)}" if there else "leave it out"
-    return [Warning("price_unused", f"{named}: this run has no contender there", remedy)]
+    return [Warning("price_unused", f"{named}: this run has no candidate there", remedy)]
 
 
 def read_prices(file: str) -> dict[str, float]:

@@ -70,7 +70,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def weighs_memory(self) -> bool:
-        """Whether each contender needs a worker of its own, since libraries keep what they had."""
+        """Whether each candidate needs a worker of its own, since libraries keep what they had."""
         return self.objective == "memory" or self.limits.memory_mib is not None
 
     @property

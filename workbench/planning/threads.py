@@ -1,4 +1,4 @@
-"""How many threads the CPU contenders of a row run."""
+"""How many threads the CPU candidates of a row run."""
 
 from __future__ import annotations
 

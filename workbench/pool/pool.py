@@ -1,6 +1,6 @@
 """The workers of a run: start one, ask it, freeze it, end it.
 
-Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch contender by 15-60 %
+Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch candidate by 15-60 %
 (measured; see docs/decisions/003).
 """
 

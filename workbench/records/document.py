@@ -75,7 +75,7 @@ class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Against(msgspec.Struct, frozen=True):
-    """A contender beside the fastest of its row: its time over the other's, from common rounds."""
+    """A candidate beside the fastest of its row: its time over the other's, from common rounds."""
 
     id: str
     ratio: float
@@ -200,7 +200,7 @@ class BatchAttempt(msgspec.Struct, frozen=True):
 
 
 class LargestBatch(msgspec.Struct):
-    case: str  # the contender at the batch where the search began
+    case: str  # the candidate at the batch where the search began
     batch: int | None  # the largest seen to fit; None if none did
     ended_by: str  # "memory", "budget", "range", or the code of another reason
     attempts: list[BatchAttempt]
@@ -222,21 +222,21 @@ class CurvePoint(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """One contender over all points of a sweep."""
+    """One candidate over all points of a sweep."""
 
-    contender: str
+    candidate: str = msgspec.field(name="contender")
     unit: str  # of `rate`
     points: list[CurvePoint]
     knee: Value | None  # over batch: the smallest with 90 % of the curve's best rate; None: rising
 
 
 class LeadChange(msgspec.Struct, frozen=True):
-    """Between two points another contender becomes the fastest beyond doubt."""
+    """Between two points another candidate becomes the fastest beyond doubt."""
 
     parameter: str
     between: tuple[Value, Value]
-    from_contender: str
-    to_contender: str
+    from_candidate: str
+    to_candidate: str
 
 
 class Sweep(msgspec.Struct, frozen=True):
@@ -265,7 +265,7 @@ class Overhead(msgspec.Struct, frozen=True):
     own_cpu_s: float  # over the whole run
     measured_s: float  # wall time in which blocks were measured
     own_cpu_measuring_s: float  # of `own_cpu_s`, spent while a block was being measured
-    share: float  # of all usable cores' time then: the most it can have cost a contender
+    share: float  # of all usable cores' time then: the most it can have cost a candidate
 
 
 class Run(msgspec.Struct, frozen=True):

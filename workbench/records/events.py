@@ -76,7 +76,7 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
 
 
 class CasesJoined(Event, frozen=True, kw_only=True, tag=True):
-    """Contenders that entered a row while it was raced."""
+    """Candidates that entered a row while it was raced."""
 
     scenario: str
     cases: list[Case]
@@ -92,7 +92,7 @@ class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
 class RaceEnded(Event, frozen=True, kw_only=True, tag=True):
     scenario: str
     rounds: int
-    ended_by: str  # as in `Course`
+    ended_by: str  # as in `RaceSummary`
 
 
 class CrossoverFound(Event, frozen=True, kw_only=True, tag=True):
@@ -131,7 +131,7 @@ class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
 class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
     case: str
     scenario: str
-    round: int  # contenders measured in the same round are compared as a pair
+    round: int  # candidates measured in the same round are compared as a pair
     samples_s: list[float]
     lead_in_s: list[float]
     loss: float | None
@@ -147,7 +147,7 @@ class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):
 
 
 class CaseDropped(Event, frozen=True, kw_only=True, tag=True):
-    """A contender left the race with its samples intact."""
+    """A candidate left the race with its samples intact."""
 
     case: str
     scenario: str

@@ -78,7 +78,7 @@ class OperatorTimes(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a contender won or lost."""
+    """Why a candidate won or lost."""
 
     case: str
     won: bool
@@ -89,7 +89,7 @@ class Explanation(msgspec.Struct, frozen=True):
 class Saved(msgspec.Struct, frozen=True):
     file: str
     size_bytes: int | None
-    difference: float | None  # largest relative error against the contender, after loading it again
+    difference: float | None  # largest relative error against the candidate, after loading it again
     reason: Reason | None = None  # why it was not written
 
 

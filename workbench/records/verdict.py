@@ -1,6 +1,6 @@
 """The document's part about verdicts: the answer of a row, and what it rests on.
 
-Ratios are of what the row's objective counts, times unless it says otherwise; contenders are named
+Ratios are of what the row's objective counts, times unless it says otherwise; candidates are named
 by their case ids.
 """
 
@@ -25,8 +25,8 @@ class EqualPrecision(msgspec.Struct, frozen=True):
 # ------------------------------------------------------------------- race
 
 
-class Departure(msgspec.Struct, frozen=True):
-    """A contender that left the race, or never got into it."""
+class Elimination(msgspec.Struct, frozen=True):
+    """A candidate that left the race, or never got into it."""
 
     id: str
     rounds: int  # it took part in
@@ -37,13 +37,13 @@ class Departure(msgspec.Struct, frozen=True):
     ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
 
 
-class Course(msgspec.Struct, frozen=True):
+class RaceSummary(msgspec.Struct, frozen=True):
     """How the race of a row went: who fell when, and why it ended."""
 
     rounds: int  # of those that could be picked
     ended_by: str  # "decided", "budget", "rounds" (enough of them), "empty", "cancelled"
-    joined: dict[str, int]  # contenders that came later, and after how many rounds
-    left: list[Departure]  # in the order of leaving
+    joined: dict[str, int]  # candidates that came later, and after how many rounds
+    left: list[Elimination]  # in the order of leaving
     stayed: list[str]  # to the end, fastest first
 
 
@@ -63,8 +63,8 @@ class Crossover(msgspec.Struct, frozen=True):
     """Where the lead changes over a size; `value` is None where it does not, within `searched`."""
 
     parameter: str  # "batch", or a parameter of the workload
-    between: str  # "device": best CPU against best GPU; "contender": two of one device
-    below: str | None  # who leads at smaller sizes: "cpu", "gpu", or a contender's label; None:
+    between: str  # "device": best CPU against best GPU; "candidate": two of one device
+    below: str | None  # who leads at smaller sizes: "cpu", "gpu", or a candidate's label; None:
     # nobody beyond doubt
     above: str | None  # who takes over; None: nobody within `searched`
     value: float | None
@@ -107,7 +107,7 @@ class Payoff(msgspec.Struct, frozen=True):
 
 
 class CaseCost(msgspec.Struct, frozen=True):
-    """What a million items cost on one contender, in the currency of the prices given."""
+    """What a million items cost on one candidate, in the currency of the prices given."""
 
     id: str
     price_per_hour: float | None
@@ -117,7 +117,7 @@ class CaseCost(msgspec.Struct, frozen=True):
 
 
 class ObjectivePick(msgspec.Struct, frozen=True):
-    """The best contender by one yardstick; `unknown` says why there is none."""
+    """The best candidate by one baseline; `unknown` says why there is none."""
 
     objective: str  # "fastest", "cheapest", "most_frugal"
     pick: str | None
@@ -138,7 +138,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     device: str  # as it was asked for
     name: str | None  # as the recording calls it
     basis: str | None  # "recorded", or "estimated" between the sizes of the recording
-    id: str | None  # the recorded contender
+    id: str | None  # the recorded candidate
     step_s: float | None
     step_ci95_s: tuple[float, float] | None
     ratio: float | None  # time of the pick here over time there: above 1 it is faster there
@@ -167,7 +167,7 @@ LOOK_FOR_CROSSOVER = "See at which "  # how the advice to look for one begins
 class Verdict(msgspec.Struct, frozen=True):
     """The answer for one scenario.
 
-    `device_ratio` is the time of the best CPU contender over that of the best GPU contender:
+    `device_ratio` is the time of the best CPU candidate over that of the best GPU candidate:
     above 1 the GPU is faster.  `pick_ratio` is the time of `runner_up` over that of `pick`.
     """
 
@@ -195,7 +195,7 @@ class Verdict(msgspec.Struct, frozen=True):
     reproduce: str
     textbook_source: str = ""
     next_best: str = ""  # what to try next, in one sentence
-    race: Course | None = None
+    race: RaceSummary | None = None
     payoffs: list[Payoff] = []
     by_objective: list[ObjectivePick] = []
     costs: list[CaseCost] = []

@@ -36,7 +36,7 @@ class Block:
 
 
 @dataclass
-class Contender:
+class Candidate:
     """What is known of one case so far."""
 
     case: Case

@@ -6,10 +6,10 @@ from ..contract import Case
 
 
 def name_of(case_id: str) -> str:
-    """A case id as a contender in words: `cpu torch bf16 t2`."""
+    """A case id as a candidate in words: `cpu torch bf16 t2`."""
     return case_id.partition("/")[2].replace("/", " ")
 
 
 def short(case: Case) -> str:
-    """A contender in words: `cpu torch bf16 t2`."""
+    """A candidate in words: `cpu torch bf16 t2`."""
     return case.label.replace("/", " ")

@@ -12,7 +12,7 @@ from ..records import events as ev
 from ..records.document import BlockShape, Document, Measurement, SetupTimes
 from ..records.model import ModelReport
 from ..records.reason import Reason
-from ..records.verdict import Course, Verdict
+from ..records.verdict import RaceSummary, Verdict
 from ..stats.objectives import OBJECTIVES
 from ..text.sanitize import printable_json
 from . import journal
@@ -105,7 +105,7 @@ def _disorder(events: list[ev.AnyEvent]) -> str | None:
     try:
         Report.of(events)
     except (LookupError, StopIteration):
-        return "it tells of a contender or a row that it has not"
+        return "it tells of a candidate or a row that it has not"
     return None
 
 
@@ -189,7 +189,9 @@ def _rows(document: Document) -> Iterator[ev.AnyEvent]:
             yield ev.VerdictReached(at_s=0.0, verdict=verdict)
 
 
-def _ended(scenario: str, group: list[Measurement], race: Course | None) -> Iterator[ev.AnyEvent]:
+def _ended(
+    scenario: str, group: list[Measurement], race: RaceSummary | None
+) -> Iterator[ev.AnyEvent]:
     """Who left, in that order, then who stayed, and what ended the race."""
     left = {each.id: each for each in race.left} if race else {}
     by_id = {measured.id: measured for measured in group}

@@ -27,11 +27,11 @@ from ..records.machine import GpuReading, HostReading, Machine, Software
 from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
-from .candidate import Block, Contender, price_of
+from .candidate import Block, Candidate, price_of
 from .measurements import measurement
 from .row import Row
 from .sweeps import sweeps
-from .warnings import trust_warnings
+from .warnings import measurement_warnings
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Report:
     warnings: list[Warning] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
     # By case id; of several rows that have a case, the one raced last.
-    contenders: dict[str, Contender] = field(default_factory=dict)
+    candidates: dict[str, Candidate] = field(default_factory=dict)
     host: HostReading | None = None  # the latest
     gpus: dict[int, GpuReading] = field(default_factory=dict)  # the latest, by NVML's number
     workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Report:
             case ev.RaceStarted():
                 row = self.rows[event.scenario]
                 row.started, row.share_s = True, event.share_s
-                self.contenders |= {each.case.id: each for each in row.contenders}
+                self.candidates |= {each.case.id: each for each in row.candidates}
                 self.current_row = self.last_row = event.scenario
             case ev.RaceEnded():
                 row = self.rows[event.scenario]
@@ -103,13 +103,13 @@ class Report:
             case ev.WorkerEnded():
                 self.workers.pop(event.worker, None)
             case ev.CasePreparing():
-                self.contenders[event.case].state = "preparing"
+                self.candidates[event.case].state = "preparing"
                 self.current_case = event.case
             case ev.CasePrepared():
                 self._prepared(event)
             case ev.BlockMeasured():
-                contender = self.contenders[event.case]
-                contender.blocks.append(
+                candidate = self.candidates[event.case]
+                candidate.blocks.append(
                     Block(
                         event.round,
                         event.samples_s,
@@ -118,26 +118,26 @@ class Report:
                         event.figures,
                     )
                 )
-                contender.state = "measuring"
+                candidate.state = "measuring"
                 if event.loss is not None:
-                    contender.loss.append(event.loss)
+                    candidate.loss.append(event.loss)
                 self.current_case = event.case
             case ev.BlockDiscarded():
                 pass  # the journal keeps it; no statistic may
             case ev.CaseDropped():
-                contender = self.contenders[event.case]
-                contender.state, contender.dropped = "dropped", event
+                candidate = self.candidates[event.case]
+                candidate.state, candidate.dropped = "dropped", event
             case ev.CaseFinished():
-                contender = self._of_row(event.scenario, event.case)
-                contender.state, contender.reason = event.status, event.reason
-                contender.telemetry = event.telemetry
+                candidate = self._of_row(event.scenario, event.case)
+                candidate.state, candidate.reason = event.status, event.reason
+                candidate.telemetry = event.telemetry
             case ev.CaseProfiled():
-                contender = self.contenders[event.case]
-                contender.operators, contender.unprofiled = event.operators, event.reason
-                contender.profiled_steps = event.steps
-                contender.fallback_fraction = event.fallback_fraction
+                candidate = self.candidates[event.case]
+                candidate.operators, candidate.unprofiled = event.operators, event.reason
+                candidate.profiled_steps = event.steps
+                candidate.fallback_fraction = event.fallback_fraction
             case ev.BatchTried():
-                self.contenders[event.case].state = "measuring"
+                self.candidates[event.case].state = "measuring"
                 self.current_case = event.case
             case ev.LargestBatchFound():
                 self.largest_batches.append(event.found)
@@ -176,7 +176,7 @@ class Report:
         after: int | None = None,
     ) -> None:
         for case in cases:
-            contender = Contender(
+            candidate = Candidate(
                 case=case,
                 scenario=row.plan.scenario,
                 objective=row.plan.objective,
@@ -184,32 +184,32 @@ class Report:
                 joined_after=after,
                 price_per_hour=price_of(case.device, row.plan.prices, work[case.id].ranks),
             )
-            row.contenders.append(contender)
-            self.contenders[case.id] = contender
+            row.candidates.append(candidate)
+            self.candidates[case.id] = candidate
 
-    def _of_row(self, scenario: str, case: str) -> Contender:
-        """A contender of a row that may not have been raced; another row may have its case."""
-        return next(c for c in self.rows[scenario].contenders if c.case.id == case)
+    def _of_row(self, scenario: str, case: str) -> Candidate:
+        """A candidate of a row that may not have been raced; another row may have its case."""
+        return next(c for c in self.rows[scenario].candidates if c.case.id == case)
 
     def _prepared(self, event: ev.CasePrepared) -> None:
-        contender = self.contenders[event.case]
-        contender.state = "prepared"
-        contender.setup = event.setup
-        contender.accuracy = event.accuracy
-        contender.warmup = event.warmup
+        candidate = self.candidates[event.case]
+        candidate.state = "prepared"
+        candidate.setup = event.setup
+        candidate.accuracy = event.accuracy
+        candidate.warmup = event.warmup
         # Prepared again after its worker died: samples grouped before still have no tail.
-        known = contender.iterations_per_sample if contender.blocks else 1
-        contender.iterations_per_sample = max(known, event.iterations_per_sample)
-        contender.memory_peak_bytes = event.memory_peak_bytes
-        contender.call_overhead_s = event.call_overhead_s
+        known = candidate.iterations_per_sample if candidate.blocks else 1
+        candidate.iterations_per_sample = max(known, event.iterations_per_sample)
+        candidate.memory_peak_bytes = event.memory_peak_bytes
+        candidate.call_overhead_s = event.call_overhead_s
         self.current_case = event.case
 
-    def measurement(self, contender: Contender) -> Measurement:
-        """The contender as the document tells it, beside its row and under the ceilings."""
+    def measurement(self, candidate: Candidate) -> Measurement:
+        """The candidate as the document tells it, beside its row and under the ceilings."""
         return measurement(
-            contender,
-            row=self.rows[contender.scenario].contenders,
-            warnings=self.trust(contender),
+            candidate,
+            row=self.rows[candidate.scenario].candidates,
+            warnings=self.trust(candidate),
             ceilings=self.ceilings,
         )
 
@@ -217,16 +217,16 @@ class Report:
         """What weakens every result of this row: something happened on the machine meanwhile."""
         return [warning for warning in self.warnings if warning.subject == row.plan.scenario]
 
-    def trust(self, contender: Contender) -> list[Warning]:
-        """All that weakens this contender's result; empty without a sample."""
-        if not contender.blocks:
+    def trust(self, candidate: Candidate) -> list[Warning]:
+        """All that weakens this candidate's result; empty without a sample."""
+        if not candidate.blocks:
             return []
-        row = self.rows[contender.scenario]
-        return [*self.disturbances(row), *trust_warnings(contender, self.machine)]
+        row = self.rows[candidate.scenario]
+        return [*self.disturbances(row), *measurement_warnings(candidate, self.machine)]
 
     @property
     def measurements(self) -> list[Measurement]:
-        return [self.measurement(c) for row in self.rows.values() for c in row.contenders]
+        return [self.measurement(c) for row in self.rows.values() for c in row.candidates]
 
     @property
     def sweeps(self) -> list[Sweep]:

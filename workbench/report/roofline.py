@@ -7,41 +7,41 @@ arithmetic intensity (Williams, Waterman and Patterson 2009).  Here both roofs a
 from __future__ import annotations
 
 from ..records.document import Ceilings, DeviceCeilings, Roofline
-from .candidate import Contender
+from .candidate import Candidate
 
 
-def device_ceilings(contender: Contender, ceilings: Ceilings | None) -> DeviceCeilings | None:
-    """Those of the contender's device, measured with as many threads as the machine has."""
-    if ceilings is None or contender.simulated:
+def device_ceilings(candidate: Candidate, ceilings: Ceilings | None) -> DeviceCeilings | None:
+    """Those of the candidate's device, measured with as many threads as the machine has."""
+    if ceilings is None or candidate.simulated:
         return None
-    return next((d for d in ceilings.devices if d.device == contender.case.device), None)
+    return next((d for d in ceilings.devices if d.device == candidate.case.device), None)
 
 
 def peak_fraction(
-    contender: Contender, rate: float | None, ceilings: Ceilings | None
+    candidate: Candidate, rate: float | None, ceilings: Ceilings | None
 ) -> float | None:
     """`rate` over the peak of the case's precision; None where that was not measured.
 
     A result above a measured ceiling has raised it: the fraction is never above 1.
     """
-    device = device_ceilings(contender, ceilings)
-    peak = device.peak_ops_per_s.get(contender.case.precision) if device else None
+    device = device_ceilings(candidate, ceilings)
+    peak = device.peak_ops_per_s.get(candidate.case.precision) if device else None
     return min(rate / peak, 1.0) if rate and peak else None
 
 
 def roofline(
-    contender: Contender, rate: float | None, ceilings: Ceilings | None
+    candidate: Candidate, rate: float | None, ceilings: Ceilings | None
 ) -> Roofline | None:
-    """The roof above a contender; None where work, traffic or ceilings are not known.
+    """The roof above a candidate; None where work, traffic or ceilings are not known.
 
     Work that fits into the last-level cache stands under the bandwidth of the cache.
     """
-    device = device_ceilings(contender, ceilings)
-    flops, moved = contender.work.flops, contender.work.bytes_moved
-    peak = device.peak_ops_per_s.get(contender.case.precision) if device else None
+    device = device_ceilings(candidate, ceilings)
+    flops, moved = candidate.work.flops, candidate.work.bytes_moved
+    peak = device.peak_ops_per_s.get(candidate.case.precision) if device else None
     if device is None or not rate or not flops or not moved or not peak:
         return None
-    cached = contender.work.memory_bytes <= (device.cache_bytes or 0)
+    cached = candidate.work.memory_bytes <= (device.cache_bytes or 0)
     bandwidth = device.cache_bytes_per_s if cached else device.memory_bytes_per_s
     if not bandwidth:
         return None

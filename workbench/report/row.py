@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..records import events as ev
 from ..records.verdict import Verdict
-from .candidate import Contender
+from .candidate import Candidate
 
 
 @dataclass
@@ -16,22 +16,22 @@ class Row:
     plan: ev.RacePlanned
     share_s: float | None = None
     rounds: int = 0
-    ended_by: str | None = None  # as in `Course`; None: not yet
+    ended_by: str | None = None  # as in `RaceSummary`; None: not yet
     started: bool = False
     verdict: Verdict | None = None
-    contenders: list[Contender] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
 
     @property
     def sweep(self) -> str | None:
         """What the row is a point of: a workload, or the scenario whose crossover is looked for."""
         return (self.plan.of or self.plan.workload) if self.plan.point else None
 
-    def is_apart(self, contender: Contender) -> bool:
+    def is_apart(self, candidate: Candidate) -> bool:
         """Whether it races among its like only, FP64 say, and is never picked."""
-        return contender.case.precision in self.plan.apart
+        return candidate.case.precision in self.plan.apart
 
     @property
     def finished(self) -> bool:
         return self.verdict is not None or (
-            self.started and all(contender.ended for contender in self.contenders)
+            self.started and all(candidate.ended for candidate in self.candidates)
         )

@@ -10,30 +10,30 @@ import msgspec
 from ..contract import ParameterValue
 from ..records.document import Curve, CurvePoint, LeadChange, Sweep
 from ..stats import samples as stats
-from .candidate import Contender
+from .candidate import Candidate
 
 if TYPE_CHECKING:
     from .row import Row
 
 KNEE = 0.9  # of the best rate
-BARRED = ("error_limit", "limit", "not_counted")  # why a scenario may not pick a contender
+BARRED = ("error_limit", "limit", "not_counted")  # why a scenario may not pick a candidate
 
-PointOf = Callable[[Mapping[str, ParameterValue], Contender], CurvePoint]
+PointOf = Callable[[Mapping[str, ParameterValue], Candidate], CurvePoint]
 
 
-def point_of(at: Mapping[str, ParameterValue], contender: Contender) -> CurvePoint:
-    """What one contender reached at one point."""
-    samples = contender.samples_s
+def point_of(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
+    """What one candidate reached at one point."""
+    samples = candidate.samples_s
     median_s = stats.median(samples) if samples else None
-    amount = contender.work.flops or contender.work.items
-    valid = median_s is not None and contender.state != "failed"
+    amount = candidate.work.flops or candidate.work.items
+    valid = median_s is not None and candidate.state != "failed"
     return CurvePoint(
         at=dict(at),
-        id=contender.case.id,
+        id=candidate.case.id,
         median_s=median_s,
-        ci95_s=contender.interval,
+        ci95_s=candidate.interval,
         rate=amount / median_s if valid and median_s else None,
-        memory_peak_bytes=contender.memory_peak_bytes,
+        memory_peak_bytes=candidate.memory_peak_bytes,
     )
 
 
@@ -60,21 +60,21 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
         zip(places, rows, strict=True),
         key=lambda found: [axes[name].index(value) for name, value in found[0].items()],
     )
-    contenders = [c for _, row in ordered for c in row.contenders]
+    candidates = [c for _, row in ordered for c in row.candidates]
     # A sweep has one unit: operations only where every step of it counts them.
-    by_flops = all(contender.work.flops for contender in contenders)
+    by_flops = all(candidate.work.flops for candidate in candidates)
     units: dict[str, str] = {}
     found: dict[str, list[CurvePoint]] = {}
     for place, row in ordered:
-        for contender in row.contenders:
-            label, items = contender.case.label, contender.work.items
-            reached = point(place, contender)
+        for candidate in row.candidates:
+            label, items = candidate.case.label, candidate.work.items
+            reached = point(place, candidate)
             if not by_flops and reached.rate is not None and reached.median_s:
                 reached = msgspec.structs.replace(reached, rate=items / reached.median_s)
-            if _is_barred(row, contender):
+            if _is_barred(row, candidate):
                 reached = msgspec.structs.replace(reached, admissible=False)
             found.setdefault(label, []).append(reached)
-            units[label] = "FLOP/s" if by_flops else f"{contender.work.item}/s"
+            units[label] = "FLOP/s" if by_flops else f"{candidate.work.item}/s"
     curves = [Curve(label, units[label], points, _knee(points)) for label, points in found.items()]
     measured = [(p.rate, p.id) for c in curves for p in c.points if p.rate and p.admissible]
     return Sweep(
@@ -88,15 +88,15 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
     )
 
 
-def _is_barred(row: Row, contender: Contender) -> bool:
+def _is_barred(row: Row, candidate: Candidate) -> bool:
     """Whether the row may not pick it, however fast it is."""
-    reason = contender.reason
-    return row.is_apart(contender) or (reason is not None and reason.code in BARRED)
+    reason = candidate.reason
+    return row.is_apart(candidate) or (reason is not None and reason.code in BARRED)
 
 
 def place_of(row: Row, names: Sequence[str]) -> dict[str, ParameterValue]:
     """The values of the sizes `names` at which a row was raced."""
-    case = row.contenders[0].case
+    case = row.candidates[0].case
     sizes = {"batch": case.batch or 1, **case.params}
     return {name: sizes[name] for name in names}
 
@@ -121,7 +121,7 @@ def _knee(points: Sequence[CurvePoint]) -> ParameterValue | None:
 def _lead_changes(
     axes: Mapping[str, Sequence[ParameterValue]], curves: Sequence[Curve]
 ) -> list[LeadChange]:
-    """Where another contender becomes the fastest beyond doubt, over one number.
+    """Where another candidate becomes the fastest beyond doubt, over one number.
 
     Both must have been measured on either side, and their intervals must not touch where the new
     one leads.
@@ -133,7 +133,7 @@ def _lead_changes(
     before: dict[str, CurvePoint] = {}
     for value in values:
         here = {
-            curve.contender: point
+            curve.candidate: point
             for curve in curves
             for point in curve.points
             if point.at[name] == value and point.rate is not None and point.median_s is not None

@@ -1,7 +1,7 @@
 """Who is still in the race: pure functions of the rounds measured so far.
 
 Best-arm identification by successive elimination (Even-Dar, Mannor and Mansour 2006): after a
-round, a contender that is slower than another with its interval wholly above one drops out.
+round, a candidate that is slower than another with its interval wholly above one drops out.
 The interval of each pair is widened so that the error over all pairs and all looks together
 stays under ALPHA: Bonferroni over the pairs, and ALPHA / (k (k + 1)) for look k, which sums to
 ALPHA however long the race goes on.
@@ -82,12 +82,12 @@ def decisive_ratio(first: ByRound, second: ByRound) -> Ratio | None:
     return ratio_between(first, second, confidence_at(max(look, 1), 1))
 
 
-def pair_count(contenders: int) -> int:
-    return contenders * (contenders - 1) // 2
+def pair_count(candidates: int) -> int:
+    return candidates * (candidates - 1) // 2
 
 
 def beaten(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> list[Beaten]:
-    """The contenders that are slower than another one beyond doubt at this look.
+    """The candidates that are slower than another one beyond doubt at this look.
 
     `pairs` is the number of pairs at the start of the race, not of those still in it.
     """
@@ -98,21 +98,21 @@ def beaten(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> list[Beat
         if ratio is None:
             continue
         if ratio.low > 1:
-            candidate = Beaten(first, second, ratio)
+            beaten = Beaten(first, second, ratio)
         elif ratio.high < 1:
-            candidate = Beaten(second, first, ratio.inverse())
+            beaten = Beaten(second, first, ratio.inverse())
         else:
             continue
-        known = worst.get(candidate.case)
-        if known is None or candidate.ratio.value > known.ratio.value:
-            worst[candidate.case] = candidate
+        known = worst.get(beaten.case)
+        if known is None or beaten.ratio.value > known.ratio.value:
+            worst[beaten.case] = beaten
     return list(worst.values())
 
 
 def ranking(rounds: Mapping[str, ByRound]) -> list[str]:
-    """Contenders from fastest to slowest, each pair compared in the rounds both took part in.
+    """Candidates from fastest to slowest, each pair compared in the rounds both took part in.
 
-    Contenders that dropped out took part in fewer rounds, maybe at a noisier time, so medians
+    Candidates that dropped out took part in fewer rounds, maybe at a noisier time, so medians
     mislead, and so does a common rival whose own time jumped.  Next comes whoever loses least to
     any of those left (minimax, as in Condorcet voting).
     """
@@ -160,7 +160,7 @@ def is_close(ratio: Ratio | None) -> bool:
 
 
 def settled(ratio: Ratio | None) -> bool:
-    """Whether more rounds could no longer change the decision between two contenders."""
+    """Whether more rounds could no longer change the decision between two candidates."""
     return ratio is not None and (ratio.word(TOLERANCE) != AMBIGUOUS or is_exhausted(ratio))
 
 

@@ -1,6 +1,6 @@
 """Medians, intervals and paired ratios.  Pure functions of raw samples; standard library only.
 
-What decides is the paired ratio: two contenders measured in the same rounds share the
+What decides is the paired ratio: two candidates measured in the same rounds share the
 machine's drift, so the ratio within a round is far steadier than either time.
 """
 
@@ -259,7 +259,7 @@ class Ratio:
 def paired_ratio(
     first: Sequence[float], second: Sequence[float], confidence: float = 0.95
 ) -> Ratio | None:
-    """Ratio of two contenders measured in the same rounds; None below three rounds.
+    """Ratio of two candidates measured in the same rounds; None below three rounds.
 
     The 20 % trimmed mean of the log ratios with Student's t on their winsorised deviation
     (Tukey and McLaughlin 1963; Yuen 1974).  Trimming keeps a burst that hit one block from

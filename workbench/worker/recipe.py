@@ -1,4 +1,4 @@
-"""How a contender's model is made from the user's: shared by the engine and the lab's child.
+"""How a candidate's model is made from the user's: shared by the engine and the lab's child.
 
 Standard library only, since the child may run under a foreign interpreter.
 """

@@ -25,7 +25,7 @@ from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sampl
 from .quiet import wait_until_quiet
 
 FIRST = "first"  # step, beside the phases of a preparation
-SCOUT_S = 0.02  # of a miniature: its steps take a millisecond where nothing is wrong
+SCOUT_S = 0.02  # of a small_probe: its steps take a millisecond where nothing is wrong
 FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
 MEMORY_MARKS = (
     "can't allocate memory",
@@ -83,7 +83,7 @@ class Worker:
 
     def accelerators(self) -> dict[str, Any]:
         """The GPUs torch itself can use.  Asked only where no GPU is known: it opens CUDA, which
-        stays open beside the CPU contenders of this worker."""
+        stays open beside the CPU candidates of this worker."""
         return {"devices": _torch_devices(importlib.import_module("torch"))}
 
     def prepare(
@@ -206,7 +206,9 @@ class Worker:
             return nullcontext()
         return importlib.import_module("torch").cuda.nvtx.range(case)  # type: ignore[no-any-return]
 
-    def scout(self, case: dict[str, Any], beside: dict[str, Any], seed: int) -> dict[str, Any]:
+    def probe_small(
+        self, case: dict[str, Any], beside: dict[str, Any], seed: int
+    ) -> dict[str, Any]:
         """Seconds per step of two small cases, to find a precision that is only emulated here."""
         found = []
         self._cases += 1

@@ -1,4 +1,4 @@
-"""What the ONNX Runtime contenders share: building a graph and quantising it.
+"""What the ONNX Runtime candidates share: building a graph and quantising it.
 
 Graphs are built node by node (`onnx.helper`), so that no exporter stands between the weights
 and what is measured.

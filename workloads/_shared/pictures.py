@@ -72,7 +72,7 @@ def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
     return pixels.astype(np.uint8)
 
 
-@lru_cache(maxsize=1)  # the contenders of one worker share them
+@lru_cache(maxsize=1)  # the candidates of one worker share them
 def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
     """`count` photographs of different sizes, upright and lying, as jpeg or png files' bytes."""
     import numpy as np

@@ -56,7 +56,7 @@ class Shape(NamedTuple):
 class Product(Workload):
     """C = A B for matrices of normal random numbers, into memory that is there already.
 
-    All contenders start from the same numbers; lower precisions round them first, and their
+    All candidates start from the same numbers; lower precisions round them first, and their
     error includes that.  INT8 multiplies random whole numbers into 32-bit sums: the raw rate,
     without the scaling that a quantised network adds.  FP8 is E4M3 with scales of one.
     """
@@ -99,7 +99,7 @@ class Product(Workload):
             b = draw((*several, k, n), case.precision, setup.seed + 1)
         return a, b, Probe(a, b, setup.seed + 2)
 
-    def miniature(self, case: Case) -> Case | None:
+    def small_probe(self, case: Case) -> Case | None:
         """The largest size halved again and again: what is thin stays thin, and a call's fixed cost
         stays small beside the work."""
         small = case

@@ -1,4 +1,4 @@
-"""What the torch contenders share: device, precision, transfers, and building a network."""
+"""What the torch candidates share: device, precision, transfers, and building a network."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.contract import WorkloadError
 
 from .errors import one_line
-from .shapes import Input, Sizes, candidates, counts_batch, shown
+from .shapes import Input, Sizes, counts_batch, possible_sizes, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +44,7 @@ def read(
     """
     arrays = _arrays(Path(file), inputs)
     inputs = [_with_rank(port, arrays[port.name], shapes) for port in inputs]
-    sizes = next(candidates(inputs, {**_told(inputs, arrays, batch), **shapes}, batch))
+    sizes = next(possible_sizes(inputs, {**_told(inputs, arrays, batch), **shapes}, batch))
     split = {
         port.name: _samples(port, _cast(port, arrays[port.name]), sizes, shapes) for port in inputs
     }

@@ -99,7 +99,7 @@ def _random(
 
     first: WorkloadError | None = None
     began = time.monotonic()
-    for sizes in shapes.candidates(ports, given, batch):
+    for sizes in shapes.possible_sizes(ports, given, batch):
         generators = [np.random.default_rng([seed, part]) for part in range(2)]
         sample = maker.sample(sizes.shapes, generators[0])
         started = time.perf_counter()

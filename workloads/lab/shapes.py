@@ -84,7 +84,7 @@ def shown(inputs: Sequence[Input]) -> str:
     )
 
 
-def candidates(
+def possible_sizes(
     inputs: Sequence[Input], given: Mapping[str, Sequence[int]], batch: int | None
 ) -> Iterator[Sizes]:
     """Sets of sizes worth trying, the likeliest first; WorkloadError where none can be."""

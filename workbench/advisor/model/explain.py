@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...machine.host.isa import X86, lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
-from ...report.candidate import Contender
+from ...report.candidate import Candidate
 from ...report.names import short
 from ...stats.ratios import ratio_between, relative
 from ...stats.samples import median
@@ -66,15 +66,15 @@ class Profile:
     run_s: float
 
     @classmethod
-    def of(cls, contender: Contender) -> Profile:
+    def of(cls, candidate: Candidate) -> Profile:
         by_operator: dict[str, float] = {}
         by_kernel: dict[str, float] = {}
-        for found in contender.operators:
-            seconds = found.self_s / contender.profiled_steps
+        for found in candidate.operators:
+            seconds = found.self_s / candidate.profiled_steps
             by_kernel[found.name] = by_kernel.get(found.name, 0.0) + seconds
             name = stands_for(found.name)
             by_operator[name] = by_operator.get(name, 0.0) + seconds
-        return cls(by_operator, by_kernel, median(contender.samples_s))
+        return cls(by_operator, by_kernel, median(candidate.samples_s))
 
     @property
     def total_s(self) -> float:
@@ -97,34 +97,34 @@ class Evidence:
     memory_bytes_per_s: float | None  # the measured ceiling of the CPU
 
 
-def explain(contender: Contender, beside: Contender, won: bool, known: Evidence) -> Explanation:
-    """`contender` against `beside`, the fastest run of the model as given on the same device; both
+def explain(candidate: Candidate, beside: Candidate, won: bool, known: Evidence) -> Explanation:
+    """`candidate` against `beside`, the fastest run of the model as given on the same device; both
     profiled where that was possible."""
-    if contender.case == beside.case:
-        return Explanation(contender.case.id, won, list(_of_original(contender, known)))
-    mine, other = Profile.of(contender), Profile.of(beside)
-    sentences = [_headline(contender, beside)]
-    sentences += _too_far_off(contender, known)
-    if contender.case.precision != beside.case.precision and mine.total_s and other.total_s:
+    if candidate.case == beside.case:
+        return Explanation(candidate.case.id, won, list(_of_original(candidate, known)))
+    mine, other = Profile.of(candidate), Profile.of(beside)
+    sentences = [_headline(candidate, beside)]
+    sentences += _too_far_off(candidate, known)
+    if candidate.case.precision != beside.case.precision and mine.total_s and other.total_s:
         if mine.run_s <= other.run_s:
             sentences += _gains(mine, other)
-        elif contender.case.precision == "int8":
-            sentences += _losses(contender, mine, other, known)
-        if contender.case.precision == "int8":
-            sentences += _left_in_fp32(contender, mine, known)
-    if contender.fallback_fraction > NOTABLE:
+        elif candidate.case.precision == "int8":
+            sentences += _losses(candidate, mine, other, known)
+        if candidate.case.precision == "int8":
+            sentences += _left_in_fp32(candidate, mine, known)
+    if candidate.fallback_fraction > NOTABLE:
         sentences.append(
-            f"{contender.fallback_fraction:.0%} of its operators' time is spent on nodes that its "
+            f"{candidate.fallback_fraction:.0%} of its operators' time is spent on nodes that its "
             "provider left to the CPU, and data is copied there and back."
         )
-    sentences += _threads(contender, beside)
-    return Explanation(contender.case.id, won, sentences, _table(mine, other))
+    sentences += _threads(candidate, beside)
+    return Explanation(candidate.case.id, won, sentences, _table(mine, other))
 
 
-def _headline(contender: Contender, beside: Contender) -> str:
-    mine, others = contender.rounds(), beside.rounds()
-    name, other = short(contender.case), short(beside.case)
-    better, worse = COMPARED.get(contender.objective, ("faster", "slower"))
+def _headline(candidate: Candidate, beside: Candidate) -> str:
+    mine, others = candidate.rounds(), beside.rounds()
+    name, other = short(candidate.case), short(beside.case)
+    better, worse = COMPARED.get(candidate.objective, ("faster", "slower"))
     ratio = ratio_between(others, mine)
     if ratio is not None and ratio.low <= 1 <= ratio.high:
         return f"{name} is not told apart from {other}: {times(ratio.value, ratio.interval)}."
@@ -140,8 +140,8 @@ def _headline(contender: Contender, beside: Contender) -> str:
     return f"{name} is {max(factor, 1 / factor):.2f}x {word} than {other} ({few})."
 
 
-def _too_far_off(contender: Contender, known: Evidence) -> Iterator[str]:
-    accuracy = contender.accuracy
+def _too_far_off(candidate: Candidate, known: Evidence) -> Iterator[str]:
+    accuracy = candidate.accuracy
     if accuracy is None or accuracy.value <= known.limit:
         return
     worst = max(accuracy.outputs, key=lambda o: o.relative_error, default=None)
@@ -153,7 +153,7 @@ def _too_far_off(contender: Contender, known: Evidence) -> Iterator[str]:
     )
 
 
-def _losses(contender: Contender, mine: Profile, other: Profile, known: Evidence) -> Iterator[str]:
+def _losses(candidate: Candidate, mine: Profile, other: Profile, known: Evidence) -> Iterator[str]:
     if mine.share("ConvInteger") > NOTABLE:
         mine_s, other_s = mine.by_kernel["ConvInteger"], other.by_operator.get("Conv", 0.0)
         yield (
@@ -164,7 +164,7 @@ def _losses(contender: Contender, mine: Profile, other: Profile, known: Evidence
     missing = lacking("int8", known.cpu)
     if missing is not None:
         yield f"This CPU has no {missing}: products in INT8 gain little over FP32."
-    built = known.built.get(form_of(contender.case))
+    built = known.built.get(form_of(candidate.case))
     is_signed = built is not None and "s8s8" in built.recipe and (built.coverage or 1.0) < 1.0
     if is_signed and known.cpu.architecture in X86:
         yield (
@@ -200,7 +200,7 @@ def _gains(mine: Profile, other: Profile) -> Iterator[str]:
         yield (f"Quantising and dequantising takes {mine.share(CONVERSIONS):.0%} of what is left.")
 
 
-def _left_in_fp32(contender: Contender, mine: Profile, known: Evidence) -> Iterator[str]:
+def _left_in_fp32(candidate: Candidate, mine: Profile, known: Evidence) -> Iterator[str]:
     """The coverage: operators that still run in FP32, and on purpose."""
     floating = {
         name: seconds
@@ -211,7 +211,7 @@ def _left_in_fp32(contender: Contender, mine: Profile, known: Evidence) -> Itera
     if share > 2 * NOTABLE:
         most = sorted(floating, key=floating.__getitem__, reverse=True)[:3]
         yield f"{share:.0%} of its time is operators left in FP32, most in {', '.join(most)}."
-    built = known.built.get(form_of(contender.case))
+    built = known.built.get(form_of(candidate.case))
     if built is not None and built.excluded:
         count = len(built.excluded)
         covered = f"; {built.coverage:.0%} of the products stay in INT8" if built.coverage else ""
@@ -221,11 +221,11 @@ def _left_in_fp32(contender: Contender, mine: Profile, known: Evidence) -> Itera
         )
 
 
-def _of_original(contender: Contender, known: Evidence) -> Iterator[str]:
+def _of_original(candidate: Candidate, known: Evidence) -> Iterator[str]:
     """What limits the model as given."""
-    profile = Profile.of(contender)
-    best = "best" if contender.objective in COMPARED else "fastest"
-    yield f"{short(contender.case)} is the {best} run of the model as given."
+    profile = Profile.of(candidate)
+    best = "best" if candidate.objective in COMPARED else "fastest"
+    yield f"{short(candidate.case)} is the {best} run of the model as given."
     products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
     ceiling = known.memory_bytes_per_s
     if ceiling and products_s > 0 and products_s > NOTABLE * profile.run_s:
@@ -248,11 +248,11 @@ def _idle(profile: Profile) -> Iterator[str]:
         )
 
 
-def _threads(contender: Contender, beside: Contender) -> Iterator[str]:
-    mine, other = contender.case.threads, beside.case.threads
+def _threads(candidate: Candidate, beside: Candidate) -> Iterator[str]:
+    mine, other = candidate.case.threads, beside.case.threads
     if mine is None or other is None or mine == other:
         return
-    if mine < other and median(contender.samples_s) < median(beside.samples_s):
+    if mine < other and median(candidate.samples_s) < median(beside.samples_s):
         yield "Fewer threads suit it: its work is too little to be divided further."
 
 

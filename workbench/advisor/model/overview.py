@@ -1,4 +1,4 @@
-"""A model's run as every front end tells it: the order of its contenders, what each gains over the
+"""A model's run as every front end tells it: the order of its candidates, what each gains over the
 model as given, why it left, and what to ship.  Pure functions of a report."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...contract import Case
 from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
-from ...report.candidate import Contender
+from ...report.candidate import Candidate
 from ...report.names import short
 from ...report.report import Report
 from ...report.row import Row
@@ -30,9 +30,9 @@ _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
 @dataclass(frozen=True)
 class Entry:
-    """One contender in its place."""
+    """One candidate in its place."""
 
-    contender: Contender
+    candidate: Candidate
     form: str  # "int8-static-u8s8", as in the name of its file
     how: str  # "t2", "nospin t2", "cuda:0"
     gain: float | None  # the best value of the model as given over its own: above 1 it is better
@@ -62,7 +62,7 @@ def name_of(case: Case) -> str:
 
 
 def brief(text: str) -> str:
-    """`text` without what all contenders of a model share: `int8-static t2` for
+    """`text` without what all candidates of a model share: `int8-static t2` for
     `cpu onnxruntime int8-static t2` or `cpu/onnxruntime/int8-static/t2`."""
 
     def shortened(found: re.Match[str]) -> str:
@@ -78,24 +78,24 @@ def error_text(value: float) -> str:
     return "<0.01%" if 0 < value < NEGLIGIBLE else f"{value:.2%}"
 
 
-def agreement(contender: Contender) -> float | None:
+def agreement(candidate: Candidate) -> float | None:
     """The smallest share, over the outputs, of rows whose largest entry stays the same."""
-    outputs = contender.accuracy.outputs if contender.accuracy else []
+    outputs = candidate.accuracy.outputs if candidate.accuracy else []
     shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
     return min(shares, default=None)
 
 
-def counted(contender: Contender) -> str:
+def counted(candidate: Candidate) -> str:
     """What the objective counts where that is no time: `61.0 MiB`, `0.0123 J`; "" of times."""
-    values = list(contender.rounds().values())
-    if not values or contender.objective not in LESS:
+    values = list(candidate.rounds().values())
+    if not values or candidate.objective not in LESS:
         return ""
     value = median(values)
-    return units.size(value) if contender.objective == "memory" else f"{units.significant(value)} J"
+    return units.size(value) if candidate.objective == "memory" else f"{units.significant(value)} J"
 
 
-def is_too_far_off(contender: Contender, facts: ModelFacts) -> bool:
-    accuracy, reason = contender.accuracy, contender.reason
+def is_too_far_off(candidate: Candidate, facts: ModelFacts) -> bool:
+    accuracy, reason = candidate.accuracy, candidate.reason
     if reason is not None and reason.code == "error_limit":
         return True
     return accuracy is not None and facts.max_error is not None and accuracy.value > facts.max_error
@@ -105,31 +105,31 @@ def is_as_given(case: Case, facts: ModelFacts) -> bool:
     return case.precision == facts.precision and case.quantization is None
 
 
-def original(row: Row, facts: ModelFacts, kind: str) -> Contender | None:
+def original(row: Row, facts: ModelFacts, kind: str) -> Candidate | None:
     """The fastest run of the model as given, on this kind of device if it ran there."""
-    found = [c for c in row.contenders if c.blocks and is_as_given(c.case, facts)]
+    found = [c for c in row.candidates if c.blocks and is_as_given(c.case, facts)]
     alike = [c for c in found if c.case.device_kind == kind]
     order = ratios.ranking({c.case.id: c.rounds() for c in alike or found})
     return next((c for c in found if order and c.case.id == order[0]), None)
 
 
 def entries(report: Report) -> list[Entry]:
-    """All contenders: those measured from best to worst, then the others as planned."""
+    """All candidates: those measured from best to worst, then the others as planned."""
     row, model = row_of(report), report.model
     if row is None or model is None:
         return []
-    order = ratios.ranking({c.case.id: c.rounds() for c in row.contenders if c.blocks})
+    order = ratios.ranking({c.case.id: c.rounds() for c in row.candidates if c.blocks})
     places = {case: number for number, case in enumerate(order)}
     sizes = {built.recipe: built.size_bytes for built in model.built}
     beside = original(row, model.facts, "cpu")
     found = []
-    for contender in sorted(row.contenders, key=lambda c: places.get(c.case.id, len(order))):
-        case = contender.case
-        ratio = ratio_of(beside, contender)
-        word, why = _left(contender, row, model.facts)
+    for candidate in sorted(row.candidates, key=lambda c: places.get(c.case.id, len(order))):
+        case = candidate.case
+        ratio = ratio_of(beside, candidate)
+        word, why = _left(candidate, row, model.facts)
         found.append(
             Entry(
-                contender=contender,
+                candidate=candidate,
                 form=form_of(case),
                 how=how(case),
                 gain=None if ratio is None else ratio[0],
@@ -143,24 +143,24 @@ def entries(report: Report) -> list[Entry]:
     return found
 
 
-def ratio_of(beside: Contender | None, contender: Contender) -> tuple[float, Ratio | None] | None:
-    """The value of `beside` over the contender's, and with its interval where rounds allow."""
-    if beside is None or not beside.rounds() or not contender.rounds():
+def ratio_of(beside: Candidate | None, candidate: Candidate) -> tuple[float, Ratio | None] | None:
+    """The value of `beside` over the candidate's, and with its interval where rounds allow."""
+    if beside is None or not beside.rounds() or not candidate.rounds():
         return None
-    ratio = ratios.ratio_between(beside.rounds(), contender.rounds())
+    ratio = ratios.ratio_between(beside.rounds(), candidate.rounds())
     if ratio is not None:
         return ratio.value, ratio
-    return ratios.relative(beside.rounds(), contender.rounds()), None
+    return ratios.relative(beside.rounds(), candidate.rounds()), None
 
 
-def _left(contender: Contender, row: Row, facts: ModelFacts) -> tuple[str, str]:
-    """A word for how a contender fared, and why."""
-    reason, dropped = contender.reason, contender.dropped
-    if row.verdict is not None and row.verdict.pick == contender.case.id:
+def _left(candidate: Candidate, row: Row, facts: ModelFacts) -> tuple[str, str]:
+    """A word for how a candidate fared, and why."""
+    reason, dropped = candidate.reason, candidate.dropped
+    if row.verdict is not None and row.verdict.pick == candidate.case.id:
         return "pick", ""
-    if contender.state in ("failed", "skipped", "cancelled"):
-        return contender.state, reason.message if reason else ""
-    if is_too_far_off(contender, facts):
+    if candidate.state in ("failed", "skipped", "cancelled"):
+        return candidate.state, reason.message if reason else ""
+    if is_too_far_off(candidate, facts):
         limit = "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
         return "error", f"above the limit{limit}"
     told = dropped.reason if dropped is not None else reason
@@ -180,19 +180,19 @@ def recommendation(report: Report) -> list[str]:
     verdict = row.verdict
     if verdict is None:
         return ["No recommendation: the run ended before there was one."]
-    pick = report.contenders.get(verdict.pick or "")
+    pick = report.candidates.get(verdict.pick or "")
     if pick is None:
         return [f"No recommendation. {brief(verdict.reasons[0])}" if verdict.reasons else "None."]
     return [_ship(pick, row, model.facts), *_level(verdict, report)]
 
 
-def _ship(pick: Contender, row: Row, facts: ModelFacts) -> str:
+def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
     beside = original(row, facts, pick.case.device_kind)
     found = None if beside is None else ratio_of(beside, pick)
     error = _error(pick, facts)
     if is_as_given(pick.case, facts) or beside is None or found is None:
         words = f"Ship {facts.file} as it is{_ways(pick.case)}"
-        others = any(not is_as_given(c.case, facts) and c.blocks for c in row.contenders)
+        others = any(not is_as_given(c.case, facts) and c.blocks for c in row.candidates)
         told = ": no other form was better within the error limit" if others else ""
         return f"{words}{told}."
     ratio, given = found[1], f"the model as given ({name_of(beside.case)})"
@@ -221,7 +221,7 @@ def _ways(case: Case) -> str:
     return f" {', '.join(told)}" if told else ""
 
 
-def _error(pick: Contender, facts: ModelFacts) -> str:
+def _error(pick: Candidate, facts: ModelFacts) -> str:
     if pick.accuracy is None:
         return ""
     metric = "error" if pick.accuracy.metric == "relative_error" else "disagreement"
@@ -232,7 +232,7 @@ def _error(pick: Contender, facts: ModelFacts) -> str:
 def _level(verdict: Verdict, report: Report) -> Iterator[str]:
     if verdict.device_ratio is not None:
         yield verdict.reasons[0]
-    runner_up = report.contenders.get(verdict.runner_up or "")
+    runner_up = report.candidates.get(verdict.runner_up or "")
     if verdict.tie and runner_up is not None:
         ratio = units.ratio(verdict.pick_ratio, verdict.pick_ratio_ci95)
         yield f"Level with {name_of(runner_up.case)}: {ratio}."
@@ -246,7 +246,7 @@ def compared(report: Report, case: str | None = None) -> Explanation | None:
         return None
     known = {each.case: each for each in advice.explanations if _profiled_both(each)}
     order = [case or "", (row.verdict.pick if row.verdict else None) or ""]
-    order += [entry.contender.case.id for entry in entries(report)]
+    order += [entry.candidate.case.id for entry in entries(report)]
     return next((known[each] for each in order if each in known), None)
 
 
@@ -259,8 +259,8 @@ def unprofiled(report: Report) -> str | None:
     """Why there are no operators to compare."""
     advice = report.model.advice if report.model else None
     for each in advice.explanations if advice and compared(report) is None else ():
-        contender = report.contenders[each.case]
-        if not contender.operators:
-            why = f": {contender.unprofiled.message}" if contender.unprofiled else ""
-            return f"{name_of(contender.case)} was not profiled{why}"
+        candidate = report.candidates[each.case]
+        if not candidate.operators:
+            why = f": {candidate.unprofiled.message}" if candidate.unprofiled else ""
+            return f"{name_of(candidate.case)} was not profiled{why}"
     return None

@@ -35,7 +35,7 @@ class _Counters:
     thermal_events: int
 
 
-class SystemWatch:
+class DisturbanceMonitor:
     """What disturbed the machine between `start` and `warnings`."""
 
     def __init__(

@@ -42,7 +42,7 @@ class LoadMeter:
 
 
 def disturbs(foreign_cores: float, effective_cores: int) -> bool:
-    """Whether others leave fewer cores free than our contenders use."""
+    """Whether others leave fewer cores free than our candidates use."""
     free = len(allowed_cores()) - foreign_cores
     return foreign_cores >= WORTH_TELLING and free < effective_cores
 

@@ -30,7 +30,7 @@ class NvmlHeader(msgspec.Struct, frozen=True):
     count: int
 
 
-class Pulse(msgspec.Struct, frozen=True):
+class GpuSample(msgspec.Struct, frozen=True):
     """One look at the GPUs; `reason` where there is no NVML to look through."""
 
     monotonic_s: float  # of the machine's monotonic clock, which its processes share
@@ -105,12 +105,12 @@ def _way(query: Query, one: Any, two: Any) -> str:
     return f"{way}+P2P" if by_read else way
 
 
-def pulses(indices: Sequence[int], *, every_s: float) -> Iterator[Pulse]:
+def pulses(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
     """A look at these GPUs every `every_s` seconds, for ever; the slow readings less often."""
     in_container = container() is not None
     connected = connect(in_container=in_container)
     if isinstance(connected, Reason):
-        yield Pulse(time.monotonic(), [], connected)
+        yield GpuSample(time.monotonic(), [], connected)
         return
     query, _ = connected
     rows: dict[int, Row] = {}
@@ -126,5 +126,5 @@ def pulses(indices: Sequence[int], *, every_s: float) -> Iterator[Pulse]:
     for number in itertools.count():
         slow = number % _SLOW_EVERY == 0
         gpus = [row.pulse(index, slow=slow) for index, row in rows.items()]
-        yield Pulse(time.monotonic(), gpus + lost)
+        yield GpuSample(time.monotonic(), gpus + lost)
         time.sleep(every_s)

@@ -2,7 +2,7 @@
 
 One JSON line per answer, written as soon as it is known, so that what was read before a
 crash is kept.  For `nvml` an `NvmlHeader` and then a `Gpu` per line, from number FIRST on;
-for `links` one `Links`, for `cuda` one `CudaAnswer`; for `pulse` a `Pulse` of these GPUs
+for `links` one `Links`, for `cuda` one `CudaAnswer`; for `pulse` a `GpuSample` of these GPUs
 every so many seconds, until it is killed or nobody reads.
 """
 
@@ -27,7 +27,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     topic, *further = sys.argv[1:]
-    lines: Iterator[nvml.NvmlHeader | Gpu | nvml.Pulse | nvml.Links | cuda_driver.CudaAnswer]
+    lines: Iterator[nvml.NvmlHeader | Gpu | nvml.GpuSample | nvml.Links | cuda_driver.CudaAnswer]
     if topic == "nvml":
         lines = nvml.survey(int(further[0]) if further else 0)
     elif topic == "links":

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from ...process.line_process import Ended
-from .nvml import Pulse
+from .nvml import GpuSample
 from .probe_client import nvml_reason_of, start_probe
 
 EVERY_S = 0.5  # NVML's calls serialise on the driver's lock (FACTS A2): more would disturb
 SILENT_S = 30.0  # a call on a lost GPU can hang; the first after boot takes seconds
 MOST_RESTARTS = 3
-_decode = msgspec.json.Decoder(Pulse).decode
+_decode = msgspec.json.Decoder(GpuSample).decode
 
 
 class GpuSampler:
@@ -37,7 +37,7 @@ class GpuSampler:
         self._helper = start_probe(*self._arguments, environ=self._environ)
         self._heard = time.monotonic()
 
-    def drain(self) -> Iterator[Pulse]:
+    def drain(self) -> Iterator[GpuSample]:
         """What has come since the last call; a pulse with a reason stands for a gap."""
         while not self._over:
             line = self._helper.poll()
@@ -51,14 +51,14 @@ class GpuSampler:
             self._over = pulse.reason is not None and not self._goes_on(line)
             yield pulse
 
-    def _pulse(self, line: bytes | Ended) -> Pulse:
+    def _pulse(self, line: bytes | Ended) -> GpuSample:
         if isinstance(line, bytes):
             try:
                 return _decode(line)
             except msgspec.MsgspecError:
                 self._helper.close()
                 line = Ended("crashed", "gave an answer that cannot be read")
-        return Pulse(time.monotonic(), [], nvml_reason_of(line))
+        return GpuSample(time.monotonic(), [], nvml_reason_of(line))
 
     def _goes_on(self, line: bytes | Ended) -> bool:
         """Start again after a death, a few times; NVML's own refusal is final."""
