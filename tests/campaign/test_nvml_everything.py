@@ -6,12 +6,9 @@ Minutes long, so marked `campaign`: `make campaign`.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 import stub_driver
 from stub_driver import StubDriver, build, compiler
 

@@ -8,11 +8,8 @@ import platform
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from workbench.records.machine import Machine, Software

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from screens.pages.hardware import accelerator_sections, sections

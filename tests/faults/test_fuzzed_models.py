@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+# At the end: a benchmark has the name of the package `workloads`.
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from fuzz_models import fuzz
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
+import stub_driver
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
-import stub_driver
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine.host.memory import system_memory

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine.nvidia import probe_client

@@ -23,7 +23,7 @@ from workbench.planning.usage import UsageError
 from workbench.records.machine import GpuProcess
 
 SHIPPED = scenarios.load()
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "workloads"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "workloads"
 
 
 def plan(request: Request, *gpus: str):

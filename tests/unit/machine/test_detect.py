@@ -11,14 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine import detect, effective_cores
 from workbench.records.machine import Machine, Software
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DETECT = """
 import json, sys
 import msgspec

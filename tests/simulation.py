@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from builders import case, context, events, scenario
-from test_racing import Clock, Nothing, Workers
+from fakes import Clock, Nothing, Workers
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from builders import context, scenario
-from test_racing import Nothing
+from fakes import Nothing
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders import case, scenario
-from test_racing import A, B, C, Latecomers, Nothing, Workers, only, race, rounds
+from fakes import A, B, C, Latecomers, Nothing, Workers, only, race, rounds
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from builders import case, context, events, machine, scenario
-from test_racing import A, B, Clock, Nothing, Workers
+from fakes import A, B, Clock, Nothing, Workers
 
 from workbench.contract import Accuracy, Case, Setup, Task
 from workbench.engine import ceiling_runs

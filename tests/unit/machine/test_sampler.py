@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "nvml_stub"))
 from stub_driver import StubDriver, build, compiler
 
 from workbench.machine.nvidia import sampler
