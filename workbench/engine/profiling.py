@@ -11,7 +11,6 @@ from ..records import events as ev
 from ..records.document import OperatorShare
 from ..records.reason import Reason
 from ..report.candidate import Candidate
-from ..report.report import Report
 from ..stats import samples as stats
 from .context import GRACE_S, RunContext
 from .preparation import worker_key
@@ -26,15 +25,6 @@ GONE = Reason(
     "its worker ended with another candidate",
     "profile it alone: --mode, --precision",
 )
-
-
-def why_unprofiled(report: Report) -> str:
-    """`: this backend has no profiler`, each reason once; empty where none is known."""
-    candidates = report.candidates.values()
-    reasons = [c.unprofiled.message for c in candidates if c.unprofiled is not None]
-    if not any(c.blocks for c in candidates):
-        reasons = ["nothing was measured"]
-    return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
 
 
 class Profiling:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from ..contract import is_cuda
+from ..planning.request import Request
+from ..records.document import Trace
+from ..records.reason import Warning
+from ..report.report import Report
 
 GAP_US = 1000.0  # between one candidate and the next
 
@@ -45,3 +54,28 @@ class TraceFile:
     def dump(self) -> bytes:
         """The file's content, by the Trace Event Format's JSON object form."""
         return msgspec.json.encode({"traceEvents": self._events, "displayTimeUnit": "ms"})
+
+
+def write_trace(trace: TraceFile, file: str, request: Request, report: Report) -> Trace | Warning:
+    """Write `trace` to `file`; a warning if it is empty or cannot be written."""
+    if trace.is_empty:
+        text = f"{file} was not written: nothing was profiled{_why_unprofiled(report)}"
+        return Warning("no_trace", text, "raise --budget or choose other candidates")
+    try:
+        Path(file).write_bytes(trace.dump())
+    except OSError as error:
+        text = f"{file} could not be written: {error.strerror}"
+        return Warning("no_trace", text, "choose another --trace")
+    on_gpu = any(is_cuda(c.case.device) for c in report.candidates.values())
+    command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
+    nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
+    return Trace(file=file, nsys=nsys if on_gpu else None)
+
+
+def _why_unprofiled(report: Report) -> str:
+    """`: this backend has no profiler`, each reason once; empty where none is known."""
+    candidates = report.candidates.values()
+    reasons = [c.unprofiled.message for c in candidates if c.unprofiled is not None]
+    if not any(c.blocks for c in candidates):
+        reasons = ["nothing was measured"]
+    return f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""

@@ -148,7 +148,7 @@ def test_so_does_the_document_of_a_model() -> None:
 def test_a_cut_in_a_race_is_told_of_those_that_had_a_turn_and_of_those_that_had_none() -> None:
     report = Report.of(e for e in events({FAST: steady(1.0, 2), SLOW: []}) if not is_an_end(e))
     report.apply(ev.RaceEnded(at_s=8.0, scenario="row", rounds=2, ended_by="cancelled"))
-    Engine(Request(), [], Control(), report, lambda _: None)._conclude()
+    Engine(Request(), [], Control(), report, lambda _: None)._cut_short("SIGINT")
     told_ = {case: candidate.reason.message for case, candidate in report.candidates.items()}
     assert told_ == {
         FAST.id: "the run was cut short before its race was over",

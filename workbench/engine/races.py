@@ -1,0 +1,84 @@
+"""Races row after row, each within its share of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..planning.plan import RowPlan, planned
+from ..records import events as ev
+from ..report.report import Report
+from . import ceiling_runs
+from .context import RunContext
+from .race import Race
+
+PROFILE_SHARE = 0.25  # of a row's time, with --trace
+
+
+class Races:
+    """The races of a run, one at a time; the workers hold the cases of the latest row."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._latest: Race | None = None
+
+    def rows(
+        self, rows: Sequence[RowPlan], *, end_s: float, conclude: Callable[[RowPlan, Race], None]
+    ) -> None:
+        """Race `rows` until `end_s` on the run's clock, and conclude each after its race."""
+        self._in_shares(rows, self._context, end_s, conclude)
+
+    def aside(self, rows: list[RowPlan], share: float, *, table: list[RowPlan]) -> Report:
+        """Race `rows` within a share of the budget, into a report of their own.
+
+        They use the workers that `table` needs anyway.
+        """
+        context, main = self._context, self._context.report
+        report = Report(started=main.started, machine=main.machine, software=main.software)
+        for row in rows:
+            report.apply(planned(row, context.request, context.control.now()))
+        own = replace(context, report=report, emit=report.apply)
+        if ceiling_runs.start_workers(rows, table, own, share):
+            now = context.control.now()
+            self._in_shares(rows, own, now + share * (context.end_s - now))
+        return report
+
+    def point(self, row: RowPlan, until_s: float) -> None:
+        """Race one point of a crossover, announced only now."""
+        context = self._context
+        now = context.control.now()
+        context.emit(planned(row, context.request, now))
+        context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=until_s - now))
+        self._race(row, context, until_s=until_s, end_s=context.end_s)
+
+    def _in_shares(
+        self,
+        rows: Sequence[RowPlan],
+        context: RunContext,
+        end_s: float,
+        conclude: Callable[[RowPlan, Race], None] | None = None,
+    ) -> None:
+        # The heaviest row comes last: it gains most from time that the others leave.
+        lightest_first = sorted(rows, key=lambda row: row.scenario.weight)
+        for position, row in enumerate(lightest_first):
+            context.control.check()
+            now = context.control.now()
+            weights = [r.scenario.weight for r in lightest_first[position:]]
+            share_s = max(0.0, end_s - now) * weights[0] / sum(weights)
+            if context.request.trace is not None:
+                share_s *= 1 - PROFILE_SHARE
+            context.emit(ev.RaceStarted(at_s=now, scenario=row.scenario.id, share_s=share_s))
+            race = self._race(row, context, until_s=now + share_s, end_s=end_s)
+            if conclude is not None:
+                conclude(row, race)
+
+    def _race(self, row: RowPlan, context: RunContext, *, until_s: float, end_s: float) -> Race:
+        """Race a row after the row before it has released its cases.
+
+        The last row never does: its workers end with the run.
+        """
+        if self._latest is not None:
+            self._latest.release()
+        self._latest = Race(row, context, until_s=until_s, end_s=end_s)
+        self._latest.run()
+        return self._latest
