@@ -1,4 +1,4 @@
-"""When a run measures ceilings, takes those that are kept, and keeps what it found."""
+"""Decides when a run measures ceilings, when it uses kept ones, and when it keeps its own."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from . import ceilings
 from .context import RunContext
 from .preparation import BUDGET, START_DEADLINE_S, worker_key
 
-FROM_BUDGET_S = 60.0  # a shorter run cannot spare the time, and uses what is kept
-SHARE = 0.12  # of what the budget leaves once the workers are there
+FROM_BUDGET_S = 60.0  # shorter runs cannot spare the time and use kept ceilings only
+SHARE = 0.12  # share of the budget that is left once the workers have started
 
 
 def rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
@@ -31,16 +31,16 @@ def rows(request: Request, machine: Machine, *, brief: bool = False) -> list[Row
 def known(
     request: Request, mark: str, machine: Machine, race: Callable[[list[RowPlan], float], Report]
 ) -> Ceilings | None:
-    """Those kept for this machine; before a table, where the budget has room, measured.
+    """The ceilings kept for this machine; otherwise measured now, if the budget has room.
 
-    `race` measures rows within a share of the budget, apart from the run's own.
+    `race` measures rows within a share of the budget, in a report of their own.
     """
     kept = ceilings.load(mark)
     if kept is not None or request.budget < FROM_BUDGET_S or request.workloads or request.model:
         return kept
     aside = race(rows(request, machine, brief=True), SHARE)
     found = ceilings.of_report(aside, mark, complete=False)
-    # What was cut short, or measured beside other work, would pass for this machine's best.
+    # A run that was cut short or disturbed must not set the machine's best.
     cut = any(c.reason == BUDGET for c in aside.candidates.values())
     if found is not None and not aside.warnings and not cut:
         ceilings.save(found)
@@ -50,8 +50,11 @@ def known(
 def start_workers(
     rows: list[RowPlan], table: list[RowPlan], context: RunContext, share: float
 ) -> bool:
-    """Have the workers of `rows` before their share of the time begins, for the table needs most
-    of them anyway; False where one takes longer than the run, or of others than the share."""
+    """Start the workers of `rows` before their share of the time begins.
+
+    The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
+    that the table does not need, longer than the share.
+    """
     machine, software = context.report.machine, context.report.software
     assert machine is not None  # noqa: S101 - it is planned for
     shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
@@ -73,7 +76,7 @@ def start_workers(
 
 
 def kept_after(request: Request, mark: str, report: Report) -> Ceilings | None:
-    """After the race: what `workbench ceilings` measured, or what this run exceeded, if any."""
+    """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
     if request.ceilings:
         found = ceilings.of_report(report, mark)
     else:

@@ -1,7 +1,7 @@
-"""What this machine can reach, measured by the same workloads and the same race as all else.
+"""Ceilings: the rates that this machine can reach, measured by ordinary workloads in a race.
 
-A plan of four rows (products by precision, memory bandwidth, transfers, launches); the ceilings
-are what each device reached in its best tenth of samples, and are kept per machine.
+Four rows cover products by precision, memory bandwidth, transfers and launches.  A ceiling is the
+rate of the fastest tenth of a device's samples.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ PRODUCT_SIZES = {"cpu": 2048, "gpu": 8192}
 BRIEF_SIZES = {"cpu": 1024, "gpu": 4096}
 FP64_GPU_SIZE = 4096  # many GPUs compute FP64 at a 32nd or 64th of their FP32 rate
 OUT_OF_CACHE = 4  # times the last-level cache, per array
-IN_CACHE = 1 / 8  # of the last-level cache, per array: three of them fit with room to spare
+IN_CACHE = 1 / 8  # share of the last-level cache per array: three arrays fit with room to spare
 LARGE_MIB = 128.0
-TRANSFERS = (  # which way, and the mode; without one: pageable
+TRANSFERS = (  # direction and mode; None: pageable memory
     ("to_device", None),
     ("to_device", "pinned"),
     ("to_host", None),
     ("to_host", "pinned"),
     ("both", "pinned"),
 )
-FAST = 0.10  # the quantile of the times that stands for what is reached
+FAST = 0.10  # quantile of the step times that counts as reached
 
 
 # ---------------------------------------------------------------- planning
@@ -50,9 +50,9 @@ FAST = 0.10  # the quantile of the times that stands for what is reached
 def plan(
     machine: Machine, devices: Sequence[str], *, threads: int | None = None, brief: bool = False
 ) -> list[RowPlan]:
-    """The rows to measure on `devices` ("cpu", "cuda:0"); `threads` of a CPU, None: all.
+    """The rows to measure on `devices` ("cpu", "cuda:0") with `threads` on a CPU (None: all).
 
-    `brief` is what results need to be told as fractions: smaller products, and bandwidth.
+    `brief` plans only smaller products and bandwidth, enough to report results as fractions.
     """
     cores = threads or machine.cpu.effective_cores
     settings: dict[str, list[dict[str, ParameterValue]]] = {
@@ -80,7 +80,7 @@ def _bandwidths(machine: Machine, kernels: Sequence[str]) -> list[dict[str, Para
 
 
 def last_level_cache(machine: Machine) -> int | None:
-    """Bytes of the largest cache that one core sees; None where the kernel does not tell."""
+    """Bytes of the largest cache that one core sees; None where the kernel does not report it."""
     return max((cache.size_bytes for cache in machine.cpu.caches), default=None)
 
 
@@ -143,7 +143,7 @@ def _product_size(kind: str, precision: str, cores: int, brief: bool) -> int:
 
 
 def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings | None:
-    """The ceilings that the rows of `plan` gave; None if nothing was measured."""
+    """The ceilings measured by the rows of `plan`; None if nothing was measured."""
     assert report.machine is not None and report.started is not None  # noqa: S101 - a run has both
     groups: dict[str, list[Candidate]] = {}
     for candidate in report.candidates.values():
@@ -156,7 +156,7 @@ def of_report(report: Report, print_: str, *, complete: bool = True) -> Ceilings
 
 def _device(device: str, group: Sequence[Candidate], machine: Machine) -> DeviceCeilings:
     def of(workload: str) -> list[Candidate]:
-        # One that failed after a block was faster than the device can be.
+        # A candidate that failed after a block was impossibly fast.
         return [
             c for c in group if c.case.workload == workload and c.blocks and c.state != "failed"
         ]
@@ -203,7 +203,7 @@ def _per_s(candidate: Candidate, amount: float | None) -> float:
 
 
 def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, str]:
-    """Why a figure is not there, by the precision or the workload that would have given it."""
+    """Why a ceiling is missing, by its precision or workload."""
     found = {}
     for candidate in group:
         case = candidate.case
@@ -214,8 +214,7 @@ def _reasons(group: Iterable[Candidate], peaks: dict[str, float]) -> dict[str, s
 
 
 def raised(ceilings: Ceilings, report: Report) -> Ceilings:
-    """`ceilings`, where a result of this run was faster than a ceiling: that one, but never more
-    than the device can reach."""
+    """`ceilings`, raised to each faster result of this run that the device can reach at all."""
     assert report.machine is not None  # noqa: S101 - a run has one
     devices = []
     for device in ceilings.devices:
@@ -255,14 +254,14 @@ def folder() -> Path:
 
 
 def load(print_: str) -> Ceilings | None:
-    """Those kept under a fingerprint; None if there are none, or none that can be read."""
+    """The ceilings kept under a fingerprint; None if there are none, or none that can be read."""
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode((folder() / f"{print_}.json").read_bytes(), type=Ceilings)
     return None
 
 
 def save(ceilings: Ceilings) -> None:
-    """Keep them for later runs; where nothing can be kept they are measured anew each time."""
+    """Keep the ceilings for later runs; if that fails, each run measures them again."""
     with suppress(OSError):
         folder().mkdir(parents=True, exist_ok=True)
         beside = folder() / f".{ceilings.fingerprint}.tmp"

@@ -1,4 +1,4 @@
-"""What the parts of one run share: its workers, its clock, and where their events go."""
+"""The state that the parts of one run share: workers, clock, report and event sink."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..report.report import Report
 from .overhead import OverheadMeter
 from .telemetry import MachineTelemetry
 
-SLACK_S = 1.0  # kept back for a last turn that runs over, ending workers, writing the document
-GRACE_S = 0.4  # of that, what a turn may run over before it is killed
+SLACK_S = 1.0  # reserved for a late last turn, ending workers and writing the document
+GRACE_S = 0.4  # part of the slack by which a turn may overrun before its worker is killed
 
 Listener = Callable[[ev.AnyEvent], None]
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """Of the run, or of a race aside whose events only a `report` of its own hears."""
+    """Shared by the parts of a run; a side race gets a copy with a report of its own."""
 
     request: Request
     pool: Pool
@@ -33,10 +33,10 @@ class RunContext:
 
     @property
     def speeds(self) -> Mapping[str, float]:
-        """Of simulated devices, relative to this CPU."""
+        """Speed of each simulated device relative to this CPU."""
         return fake_devices(self.request)
 
     @property
     def end_s(self) -> float:
-        """When everything shall be measured, on the run's clock."""
+        """The end of all measuring, in seconds on the run's clock."""
         return self.request.budget - SLACK_S

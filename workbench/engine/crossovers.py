@@ -1,7 +1,7 @@
-"""Looking for the sizes at which the lead changes: a race for each size, one after the other.
+"""Searches for the sizes at which the lead changes, with one race for each size.
 
-Which size is next, and who races there, is decided in `advisor.next_size`, what the races say in
-`advisor.crossover`; here they are run, within the time that the rows left over.
+`advisor.crossover_search` chooses the next size and its candidates, `advisor.crossover` draws the
+conclusion.  This module runs the races in the time that the rows left over.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from .context import RunContext
 from .preparation import worker_key
 from .schedule import LONGEST_TAIL_BLOCK_S, SHORTEST_BLOCK_S, TAIL_SAMPLES, longest_lead_in_s
 
-LEAST_S = 3.0  # of a search: below, not even both ends are known
-FIELD = 4  # candidates of each kind of device that could be picked
-OVER = 2  # and of those that could not, but might at another size
-LEAST_FIELD = 2  # of both kinds together, where time is short
-ROUNDS = 4  # what a race for one size needs at least
-AFFORDABLE = 0.5  # of the time left that one size may take
-BESIDE_S = 0.3  # of preparing a candidate, besides its set-up: checking and warming up
+LEAST_S = 3.0  # shortest useful search: with less, not even both ends are measured
+FIELD = 4  # admissible candidates per kind of device
+OVER = 2  # inadmissible candidates per kind of device that may be admissible at another size
+LEAST_FIELD = 2  # candidates of both kinds together when time is short
+ROUNDS = 4  # minimum rounds of a race for one size
+AFFORDABLE = 0.5  # share of the time left that one size may take
+CHECK_S = 0.3  # checking and warming up one candidate, on top of its set-up
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A row and the size that its crossover is looked for over."""
+    """A row and the size over which its crossover is searched."""
 
     row: RowPlan
     size: Size
 
     @property
     def whole(self) -> bool:
-        """Whether the size is counted in whole numbers."""
+        """Whether the size takes whole numbers only."""
         return self.size.name == "batch" or isinstance(self._params[self.size.name], int)
 
     @property
     def own(self) -> float:
-        """The size of the row itself."""
+        """The row's own size."""
         batch = self.row.scenario.batch or 1
         return float(batch if self.size.name == "batch" else self._params[self.size.name])
 
@@ -84,11 +84,11 @@ class CrossoverSearch:
         self._emit = context.emit
         self._speeds = context.speeds
         self._end_s = context.end_s
-        self._race_row = race_row  # a row until a time on the run's clock
+        self._race_row = race_row  # races a row until a time on the run's clock
         self._warn = warn
 
     def run(self, rows: Sequence[RowPlan]) -> None:
-        """Search those of `rows` that have a size and a verdict with a pick."""
+        """Search the rows that have a size and a verdict with a pick."""
         open_ = [
             Axis(row, size)
             for row in rows
@@ -135,8 +135,11 @@ class CrossoverSearch:
                 self._emit(ev.CrossoverFound(at_s=at_s, scenario=scenario, crossover=found))
 
     def _field(self, row: RowPlan) -> list[Candidate]:
-        """Who races: of each kind of device the fastest that could be picked, and those ahead of
-        them whose error or limits at the row's own size forbid it; the fastest first."""
+        """The candidates to race, fastest first.
+
+        For each kind of device these are the fastest admissible ones, and faster ones whose error
+        or limits forbid them at the row's own size only.
+        """
         found = self._report.rows[row.scenario.id]
         known = {
             c.case.id: c
@@ -162,8 +165,10 @@ class CrossoverSearch:
         wanted: Sequence[Candidate],
         until_s: float,
     ) -> tuple[float, int]:
-        """`value`, or one nearer to what was measured, and how many of `wanted` fit into the time
-        left there; none where no size that would tell anything new is left."""
+        """`value` or a nearer size, and how many of the `wanted` candidates the time left allows.
+
+        The count is 0 if no size remains that would add information.
+        """
         known = [point.value for point in points if point.candidates]
         nearest = min(known, key=lambda other: abs(math.log(other / value)))
         left_s = until_s - self._control.now()
@@ -175,19 +180,21 @@ class CrossoverSearch:
                 value,
                 crossover_search.between(*sorted((value, nearest)), whole=axis.whole),
             )
-            apart = max(value, nearest) / min(value, nearest)
-            if value == before or apart <= crossover_search.CLOSE:
+            factor = max(value, nearest) / min(value, nearest)
+            if value == before or factor <= crossover_search.CLOSE:
                 return value, 0
 
     def _cost_s(self, axis: Axis, value: float, racing: Sequence[Candidate]) -> float:
-        """Seconds that a race at `value` takes at least, by the work of a step."""
+        """Minimum seconds for a race at `value`, scaled by the work of a step."""
         row, cost_s, started = axis.row, 0.0, set[WorkerKey]()
         for candidate in racing:
             at = row.workload.work(axis.moved(candidate.case, value))
             here = candidate.work
             growth = (at.flops or at.items) / (here.flops or here.items or 1.0)
             step_s = growth * median(candidate.samples_s)
-            step_s *= self._speeds.get(candidate.case.device, 1.0)  # a simulated one takes longer
+            step_s *= self._speeds.get(
+                candidate.case.device, 1.0
+            )  # a slow simulated device takes longer
             setup = candidate.setup
             once_s = sum(part or 0.0 for part in (setup.build_s, setup.transfer_s, setup.compile_s))
             key = worker_key(candidate.case, row.scenario)
@@ -197,7 +204,7 @@ class CrossoverSearch:
             if row.scenario.objective == "latency_p99":
                 turn_s = max(turn_s, min(TAIL_SAMPLES * step_s, LONGEST_TAIL_BLOCK_S))
             turn_s += longest_lead_in_s(candidate.case.device, step_s)
-            cost_s += started_s + max(1.0, growth) * once_s + BESIDE_S + ROUNDS * turn_s
+            cost_s += started_s + max(1.0, growth) * once_s + CHECK_S + ROUNDS * turn_s
         return cost_s
 
     def _race_at(
@@ -209,7 +216,7 @@ class CrossoverSearch:
         count: int,
         until_s: float,
     ) -> Measured:
-        """A race of the first `count` of those that should race there."""
+        """Race the first `count` of the `wanted` candidates at `value`."""
         row, cases = axis.row, [axis.moved(candidate.case, value) for candidate in wanted[:count]]
         at = {axis.size.name: axis.typed(value)}
         scenario = msgspec.structs.replace(
@@ -235,5 +242,5 @@ class CrossoverSearch:
         late = any(c.reason and c.reason.code == "budget" for c in raced.candidates if not c.blocks)
         lost = {c.case.label for c in raced.candidates} & known - {c.case.label for c in valid}
         if lost and (late or count < len(wanted)):
-            return Measured(value, ())  # whoever follows one that led may not have been raced
+            return Measured(value, ())  # the next leader may not have been raced
         return Measured(value, valid)

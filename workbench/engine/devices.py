@@ -1,5 +1,4 @@
-"""The machine of a run, with GPUs that detection does not find: simulated ones, and those that only
-torch can see."""
+"""The machine of a run, with GPUs that detection cannot find: simulated ones, and torch's own."""
 
 from __future__ import annotations
 
@@ -17,7 +16,10 @@ from ..records.machine import Gpu, Machine, Software
 
 
 def detected(request: Request) -> tuple[Machine, Software]:
-    """What there is, and what the request simulates; UsageError where its interpreter fails."""
+    """The machine with its simulated GPUs, and its software.
+
+    Raises UsageError if the requested interpreter fails.
+    """
     machine, software = detect(request.python)
     if (failure := software.unavailable.get("python")) is not None:
         raise UsageError(f"--python: {failure}; {NAME_PYTHON}")
@@ -25,7 +27,7 @@ def detected(request: Request) -> tuple[Machine, Software]:
 
 
 def _with_simulated(machine: Machine, request: Request) -> Machine:
-    """The machine with a GPU for each fake device that was asked for."""
+    """The machine with a GPU for each requested fake device."""
     fakes = [
         Gpu(
             index=None,
@@ -34,7 +36,7 @@ def _with_simulated(machine: Machine, request: Request) -> Machine:
             pci_bus_id=None,
             name=f"Simulated GPU, {speed:g}x this CPU",
             simulated=True,
-            unavailable={"*": "simulated: there is nothing to read"},
+            unavailable={"*": "simulated: no sensors"},
         )
         for device, speed in fake_devices(request).items()
     ]
@@ -44,7 +46,7 @@ def _with_simulated(machine: Machine, request: Request) -> Machine:
 def may_know_more(
     machine: Machine, software: Software, request: Request, rows: Sequence[RowPlan]
 ) -> bool:
-    """Whether torch is worth asking for GPUs: none is found, and the rows use it anyway."""
+    """Whether to ask torch for GPUs: none was found, and the rows use torch anyway."""
     wanted = request.backends
     uses_torch = any(
         v.backend == "torch" and (not wanted or "torch" in wanted)
@@ -55,18 +57,18 @@ def may_know_more(
 
 
 def with_those_of_torch(machine: Machine, pool: Pool, left_s: float) -> Machine:
-    """With GPUs that only torch can see: ROCm builds, containers without NVML."""
+    """The machine with GPUs that only torch can see: ROCm builds, containers without NVML."""
     key = WorkerKey("cpu", "torch")
     try:
         pool.start(key, left_s)
         devices = pool.ask(key, left_s, op="accelerators").result["devices"]
     except WorkerFailed:
-        return machine  # its cases will say why
+        return machine  # its cases report the failure
     found = [
         Gpu(
             index=None,
             pci_bus_id=None,
-            unavailable={"*": "NVML and libcuda say nothing of this device; torch does"},
+            unavailable={"*": "only torch sees this device; NVML and libcuda do not"},
             **fields,
         )
         for fields in devices

@@ -1,4 +1,4 @@
-"""What a step takes on the processor, by the energy counters of its packages."""
+"""Energy of a step on the CPU, from the energy counters of its packages (RAPL)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class EnergyMeter:
     """Reads the counters around a block."""
 
     def __init__(self) -> None:
-        self._power_w: float | None = None  # during the last block
+        self._power_w: float | None = None  # mean over the last block
 
     @contextmanager
     def around(self, device: str) -> Iterator[None]:
-        """A block on `device`; of a GPU's energy the counters know nothing."""
+        """Measure a block on `device`; the counters cover the CPU only."""
         self._power_w = None
         if device != "cpu":
             yield
@@ -31,5 +31,5 @@ class EnergyMeter:
             self._power_w = (after - before) / (ended - began)
 
     def figures(self, samples_s: Sequence[float]) -> dict[str, float]:
-        """Joules of one step of the last block: its mean power for as long as a step took."""
+        """Joules per step of the last block: its mean power times the median step."""
         return {} if self._power_w is None else {ENERGY: self._power_w * median(samples_s)}

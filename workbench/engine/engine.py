@@ -43,7 +43,7 @@ from .row_sources import RowSource, row_source
 from .telemetry import MachineTelemetry
 from .trace import TraceFile, write_trace
 
-CROSSOVER_SHARE = 0.5  # of the time with --crossover; otherwise the time that the rows leave over
+CROSSOVER_SHARE = 0.5  # share of the time with --crossover; otherwise rows leave it over
 
 CANCELLED = Reason("cancelled", "the run was cut short before its turn")
 CANCELLED_IN_RACE = Reason("cancelled", "the run was cut short before its race was over")

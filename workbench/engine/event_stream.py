@@ -1,4 +1,4 @@
-"""The events of a run: into its journal first, then into the report, then to whoever listens."""
+"""Sends each event of a run to its journal first, then to the report, then to the front end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .context import Listener
 
 
 class EventStream:
-    """Of one run, as long as somebody can take them."""
+    """Journals, applies and forwards the events of one run."""
 
     def __init__(self, control: Control, report: Report, listener: Listener) -> None:
         self._control = control
@@ -20,7 +20,7 @@ class EventStream:
         self._journal: Journal | None = None
 
     def open_journal(self, run_id: str) -> Warning | None:
-        """Begin to keep the events; why they will not be, where they cannot."""
+        """Start the journal; returns a warning if it cannot be written."""
         try:
             self._journal = Journal(runs_folder() / f"{run_id}.jsonl")
         except OSError as error:
@@ -34,17 +34,17 @@ class EventStream:
             self._listener(event)
         except BrokenPipeError:
             self._listener = lambda _: None
-            self._control.cancel("nobody reads the output any more")
+            self._control.cancel("the reader of the output is gone")
         if unkept is not None:
             self.warn(unkept)
 
     def warn(self, warning: Warning) -> None:
-        """Tell it, if it was not told yet."""
+        """Raise a warning once."""
         if warning not in self._report.warnings:
             self.emit(ev.WarningRaised(at_s=self._control.now(), warning=warning))
 
     def _keep(self, event: ev.AnyEvent) -> Warning | None:
-        """Into the journal, as long as it can be written: the run goes on without."""
+        """Append to the journal; if that fails, the run continues without one."""
         if self._journal is None:
             return None
         try:
@@ -52,7 +52,7 @@ class EventStream:
         except OSError as error:
             journal, self._journal = self._journal, None
             if self._report.started is None:
-                journal.discard()  # it would be no journal
+                journal.discard()  # without its first event it is no journal
                 return no_journal("is not kept", journal.path, error)
             journal.close()
             return no_journal("is kept only up to here", journal.path, error)

@@ -1,4 +1,4 @@
-"""What a run returns to the shell."""
+"""The exit code of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OK, FAILED, USAGE, UNTRUSTED, CUT_SHORT = 0, 1, 2, 3, 130
 
 
 def exit_code(status: str, request: Request, report: Report) -> int:
-    """What the process returns after a run that ended with `status`."""
+    """The exit code of the process after a run that ended with `status`."""
     if status == "cancelled":
         return CUT_SHORT
     if status == "failed":
@@ -26,8 +26,8 @@ def exit_code(status: str, request: Request, report: Report) -> int:
     for row in rows:
         measured = any(c.blocks for c in row.candidates)
         failed = any(c.state == "failed" for c in row.candidates)
-        # In a table one candidate may fail and the row still answers; a plain run owes each.
-        owed = not request.every or failed  # of all, some need what is not here
+        # A scenario can answer although a candidate failed; a plain run owes every candidate.
+        owed = not request.every or failed  # with --all, some workloads cannot run here
         if (not measured and owed) or (failed and row.plan.textbook is None):
             return FAILED
     if not request.strict:

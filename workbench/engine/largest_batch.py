@@ -1,7 +1,7 @@
-"""The largest batch that fits: doubled until it does not, then bisected, each in a fresh worker.
+"""Searches the largest batch that fits: doubles it until it fails, then bisects.
 
-Running out of memory is a result here.  On a GPU it can end other people's work too, so the
-engine refuses to look beside their processes.
+Each attempt runs in a fresh worker, and running out of memory is a result.  On a GPU that can end
+other users' work, so the search refuses to start while their processes use the device.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from ..records.reason import Reason
 from .context import SLACK_S, RunContext
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
 
-CLOSE = 1.05  # the largest that fits is known to this factor
+CLOSE = 1.05  # factor to which the largest batch is determined
 MOST_BATCH = 1_000_000
-GROWTH = 2.5  # times as long as the attempt before is what one of twice the batch may take
+GROWTH = 2.5  # time of an attempt at twice the batch over the time of the one before, at most
 
 
 def check_alone(machine: Machine, cases: Sequence[Case], *, forced: bool) -> None:
-    """Raise UsageError where a search would take the memory of other people's processes."""
+    """Raise UsageError if a search would take memory from other users' processes."""
     for gpu in machine.gpus:
         if forced or gpu.simulated or all(case.device != gpu.device for case in cases):
             continue
         if gpu.processes is None:
-            raise UsageError(f"who uses {gpu.device} cannot be read here: if nobody, add --force")
+            raise UsageError(
+                f"cannot see which processes use {gpu.device}: add --force if it is idle"
+            )
         if gpu.processes:
             raise UsageError(
-                f"{gpu.device} is in use by {len(gpu.processes)} other process(es), which a search "
-                "for the largest batch could end: wait for them, or add --force"
+                f"{gpu.device} is in use by {len(gpu.processes)} other process(es); running out of "
+                "memory could end them: wait, or add --force"
             )
 
 
@@ -50,7 +52,7 @@ class LargestBatchSearch:
         self._end_s = context.end_s
 
     def run(self, rows: Sequence[RowPlan]) -> None:
-        """Every candidate of the rows, in shares of what is left of the time."""
+        """Search every candidate of the rows, in equal shares of the time left."""
         cases = [(case, row.scenario.id) for row in rows for case in row.cases]
         begun: str | None = None
         for position, (case, scenario) in enumerate(cases):
@@ -63,7 +65,7 @@ class LargestBatchSearch:
             self.search(case, scenario, now + left_s / (len(cases) - position))
 
     def search(self, case: Case, scenario: str, until_s: float) -> None:
-        """Find the largest batch of `case`, beginning at its own; `scenario` is its row."""
+        """Find the largest batch of `case`, starting at its own; `scenario` is its row."""
         found = LargestBatch(case=case.id, batch=None, ended_by="cancelled", attempts=[])
         try:
             for attempt in self._attempts(case, until_s):
@@ -86,7 +88,7 @@ class LargestBatchSearch:
         )
 
     def _attempts(self, case: Case, until_s: float) -> Iterator[BatchAttempt]:
-        """Until the largest is known well enough, or another attempt would take too long."""
+        """Attempts until the largest batch is known well enough or time runs out."""
         fits, fails = 0, 0
         batch: int | None = case.batch or 1
         took = 0.0
@@ -118,13 +120,13 @@ class LargestBatchSearch:
 
 
 def _is_memory(reason: Reason) -> bool:
-    """Refused by the library, or killed by the kernel where the library did not notice."""
+    """Whether memory ran out: the library refused, or the kernel killed the worker."""
     killed = reason.code == "worker_died" and "SIGKILL" in reason.message
     return killed or reason.code == "no_memory"
 
 
 def _next(fits: int, fails: int) -> int | None:
-    """The batch to try now; None when the largest is known well enough."""
+    """The next batch to try; None when the largest is known well enough."""
     if not fails:
         return min(2 * fits, MOST_BATCH) if fits < MOST_BATCH else None
     if fits == 0:
@@ -134,7 +136,7 @@ def _next(fits: int, fails: int) -> int | None:
 
 
 def _ended_by(attempts: Sequence[BatchAttempt]) -> str:
-    """What a search stopped at: the bound it closed in on, or why it could not go on."""
+    """Why a search ended: the bound it reached, or the reason it could not continue."""
     fits = max((a.batch for a in attempts if a.reason is None), default=0)
     bounds = [(a.batch, a.reason) for a in attempts if a.reason is not None]
     if bounds:
@@ -147,7 +149,7 @@ def _ended_by(attempts: Sequence[BatchAttempt]) -> str:
 
 
 def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
-    """How the candidate ended: a refusal, or no time, is no failure."""
+    """The candidate's final status; a refusal or lack of time is no failure."""
     if found.batch is not None:
         return "ok", None
     if not found.attempts:
@@ -157,5 +159,5 @@ def _outcome(found: LargestBatch) -> tuple[str, Reason | None]:
 
 
 def _is_bound(reason: Reason) -> bool:
-    """Whether a smaller batch may do: memory, or a data set that holds no more."""
+    """Whether a smaller batch may fit: memory or the data set was too small."""
     return _is_memory(reason) or reason.code == "bad_input"

@@ -1,4 +1,4 @@
-"""What the tool itself takes from the processor while others are measured."""
+"""Processor time that the tool itself takes while candidates are measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..records.document import Overhead
 
 
 class OverheadMeter:
-    """Adds up the processor time of the engine, and of the front end that draws it, if any."""
+    """Adds up the processor time of the engine and of the front end that draws it, if any."""
 
     def __init__(self, front_end: int | None) -> None:
         self._front_end: psutil.Process | None = None
@@ -24,7 +24,7 @@ class OverheadMeter:
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Around each block."""
+        """Count the enclosed block as measuring."""
         began, cpu_began = time.monotonic(), self._cpu_s()
         try:
             yield
@@ -33,7 +33,7 @@ class OverheadMeter:
             self._measuring_s += self._cpu_s() - cpu_began
 
     def result(self, cores: int) -> Overhead:
-        """So far; `cores` are those that a candidate could have used."""
+        """The overhead so far; `cores` is the number that a candidate could have used."""
         available_s = self._measured_s * cores
         return Overhead(
             own_cpu_s=self._cpu_s() - self._front_end_before_s,

@@ -1,4 +1,4 @@
-"""The profiling pass of --trace: a few steps of each candidate, which are never timed."""
+"""Profiles a few steps of each candidate after its race; these steps are never timed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from .context import GRACE_S, RunContext
 from .preparation import worker_key
 from .trace import TraceFile
 
-PROFILED_S, PROFILED_STEPS = 0.2, 5  # of a pass, whichever is less
+PROFILED_S, PROFILED_STEPS = 0.2, 5  # limits of one pass, in seconds and steps
 PROFILE_DEADLINE_S = 20.0
-OPENING, OPENING_S = 3.0, 0.5  # of a session with its profiler: times the usual one, and at least
+OPENING = 3.0  # opening a session with its profiler, in times of opening it without
+OPENING_S = 0.5  # minimum for opening it
 
 GONE = Reason(
     "worker_died",
     "its worker ended with another candidate",
-    "profile it alone: --mode, --precision",
+    "profile it alone with --mode or --precision",
 )
 
 
 class Profiling:
-    """One row after its race, while the workers still hold its cases."""
+    """Profiles one row after its race, while the workers still hold its cases."""
 
     def __init__(
         self,
@@ -48,23 +49,23 @@ class Profiling:
         self._most_steps = most_steps
 
     def run(self, trace: TraceFile) -> None:
-        """Each candidate that was measured, under its profiler."""
+        """Profile each measured candidate into `trace`."""
         for case in self._plan.cases:
             candidate = self._report.candidates[case.id]
             if candidate.blocks and candidate.state == "ok":
                 self.profile(candidate, trace)
         for key in {worker_key(case, self._plan.scenario) for case in self._plan.cases}:
             if is_cuda(key.device):
-                self._pool.end(key)  # NVIDIA's profiler stays attached and slows every launch
+                self._pool.end(key)  # CUPTI stays attached and slows every launch
 
     def has_time_for(self, candidate: Candidate) -> bool:
-        """Whether its pass would end in time: what is asked too late costs the worker its life."""
+        """Whether its pass would end in time; a worker that overruns is killed."""
         opening_s = OPENING * (candidate.setup.compile_s or 0.0)
         needed_s = OPENING_S + opening_s + 2 * (PROFILED_S + 2 * stats.median(candidate.samples_s))
         return needed_s <= self._end_s - self._control.now()
 
     def profile(self, candidate: Candidate, trace: TraceFile | None = None) -> None:
-        """One candidate, for the report, and for `trace` if there is one."""
+        """Profile one candidate for the report, and for `trace` if given."""
         case, key = candidate.case.id, worker_key(candidate.case, self._plan.scenario)
         steps = round(PROFILED_S / stats.median(candidate.samples_s))
         steps = min(max(steps, 1), self._most_steps)

@@ -12,7 +12,7 @@ from . import ceiling_runs
 from .context import RunContext
 from .race import Race
 
-PROFILE_SHARE = 0.25  # of a row's time, with --trace
+PROFILE_SHARE = 0.25  # share of a row's time with --trace
 
 
 class Races:

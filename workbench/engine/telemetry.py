@@ -1,5 +1,4 @@
-"""The machine while it is measured: readings into the run's stream, and what they say of each
-candidate."""
+"""Telemetry of CPU and GPUs while candidates are measured, and the warnings it gives rise to."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import msgspec
 import psutil
 
 from ..machine.host.readings import HostReader
@@ -19,23 +19,23 @@ from ..records.reason import Warning
 from ..stats import samples as stats
 
 HOST_EVERY_S = 0.5
-SLOWED = 0.02  # of the time measured on a GPU
-CLOCK_MOVED = 0.15  # the lowest clock under the highest, within one candidate's blocks
-CLOCK_LOW = 0.5  # of the card's highest, under load
-OWN_SHARE = 0.9  # of the time that an energy or a mean power is of, for it to be one case's
-ENOUGH_CLOCKS = 4  # readings, before their spread says anything
-# Running at its power limit is a card's normal state under full load: told, but not warned of.
+SLOWED = 0.02  # share of the time measured on a GPU
+CLOCK_MOVED = 0.15  # drop from the highest to the lowest clock in one candidate's blocks
+CLOCK_LOW = 0.5  # share of the card's maximum clock, under load
+OWN_SHARE = 0.9  # share of a reading's time that must be one case's own for it to count
+ENOUGH_CLOCKS = 4  # minimum readings to judge the spread of clocks
+# A card at full load normally runs at its power limit: recorded, but no reason for a warning.
 NORMAL = frozenset({"sw_power_cap"})
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What matters of one reading of either kind of device."""
+class _Reading:
+    """The common part of a CPU and a GPU reading."""
 
-    at_s: float  # by the run's clock
+    at_s: float  # on the run's clock
     clock_mhz: float | None
     power_w: float | None
-    power_over_s: float  # what `power_w` is a mean over
+    power_over_s: float  # seconds over which `power_w` is a mean
     temperature_c: float | None
     slowed_s: Mapping[str, float] | None = None
     link: tuple[int | None, int | None] = (None, None)  # PCIe generation and lanes
@@ -43,40 +43,39 @@ class _Look:
     energy_j: float | None = None
 
     @classmethod
-    def at_gpu(cls, at_s: float, found: GpuReading) -> _Look:
-        there = frozenset(process.pid for process in found.processes or ())
+    def of_gpu(cls, at_s: float, reading: GpuReading) -> _Reading:
         return cls(
             at_s=at_s,
-            clock_mhz=found.sm_clock_mhz,
-            power_w=found.power_w,
-            power_over_s=found.power_over_s or 0.0,
-            temperature_c=found.temperature_c,
-            slowed_s=found.slowed_s,
-            link=(found.pcie_generation, found.pcie_width),
-            processes=there,
-            energy_j=found.energy_j,
+            clock_mhz=reading.sm_clock_mhz,
+            power_w=reading.power_w,
+            power_over_s=reading.power_over_s or 0.0,
+            temperature_c=reading.temperature_c,
+            slowed_s=reading.slowed_s,
+            link=(reading.pcie_generation, reading.pcie_width),
+            processes=frozenset(process.pid for process in reading.processes or ()),
+            energy_j=reading.energy_j,
         )
 
     @classmethod
-    def at_host(cls, at_s: float, before_s: float, found: HostReading) -> _Look:
-        """`before_s`: when it was read before, since when its power is a mean."""
+    def of_host(cls, at_s: float, before_s: float, reading: HostReading) -> _Reading:
+        """Its power is a mean since `before_s`, the time of the reading before."""
         over_s = at_s - before_s
-        return cls(at_s, found.frequency_mhz, found.power_w, over_s, found.temperature_c)
+        return cls(at_s, reading.frequency_mhz, reading.power_w, over_s, reading.temperature_c)
 
 
 @dataclass
 class _Watched:
     """One device in the current race."""
 
-    looks: list[_Look] = field(default_factory=list)
+    readings: list[_Reading] = field(default_factory=list)
     blocks: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # begin, end
-    known: set[int] = field(default_factory=set)  # processes already told of
-    card: Gpu | None = None  # as it was detected
+    known: set[int] = field(default_factory=set)  # processes already reported
+    card: Gpu | None = None  # as detected before the run
 
-    def within(self, blocks: list[tuple[float, float]]) -> Iterator[_Look]:
-        for look in self.looks:
-            if any(began_s < look.at_s <= ended_s for began_s, ended_s in blocks):
-                yield look
+    def within(self, blocks: list[tuple[float, float]]) -> Iterator[_Reading]:
+        for reading in self.readings:
+            if any(began_s < reading.at_s <= ended_s for began_s, ended_s in blocks):
+                yield reading
 
 
 class MachineTelemetry:
@@ -130,54 +129,54 @@ class MachineTelemetry:
             self._sampler.close()
 
     def begin(self) -> None:
-        """A new race: of what was read before, only the last look still matters."""
+        """Begin a race; of the readings before it only the last one is kept."""
         self._read_host(self._now())
         self._read_gpus()
         for watched in self._watched.values():
-            watched.looks = watched.looks[-1:]
+            watched.readings = watched.readings[-1:]
             watched.blocks = {}
 
     def _read_host(self, at_s: float) -> None:
         if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
             host = self._host.read()
-            self._watched["cpu"].looks.append(_Look.at_host(at_s, self._host_at_s, host))
+            self._watched["cpu"].readings.append(_Reading.of_host(at_s, self._host_at_s, host))
             self._host_at_s = at_s
             self._emit(ev.MachineRead(at_s=at_s, host=host))
 
     def _read_gpus(self) -> None:
-        """Take in what the sampler has read since."""
+        """Take in the samples since the last call."""
         if self._sampler is None:
             return
-        for pulse in self._sampler.drain():
-            at_s = max(0.0, round(self._now() - (time.monotonic() - pulse.monotonic_s), 4))
-            readings = {reading.index: reading for reading in pulse.gpus}
+        for sample in self._sampler.drain():
+            at_s = max(0.0, round(self._now() - (time.monotonic() - sample.monotonic_s), 4))
+            readings = {reading.index: reading for reading in sample.gpus}
             for device, index in self._indices.items():
                 if index in readings:
-                    look = _Look.at_gpu(at_s, readings[index])
-                    self._watched[device].looks.append(look)
-            self._emit(ev.MachineRead(at_s=at_s, gpus=pulse.gpus, gap=pulse.reason))
+                    reading = _Reading.of_gpu(at_s, readings[index])
+                    self._watched[device].readings.append(reading)
+            self._emit(ev.MachineRead(at_s=at_s, gpus=sample.gpus, gap=sample.reason))
 
     def measured(self, case_id: str, device: str, began_s: float, ended_s: float) -> None:
-        """A block of this case ran on `device` during this time, and has just ended."""
+        """Note that a block of this case ran on `device` and has just ended."""
         watched = self._watched.get(device)
         if watched is not None:
             watched.blocks.setdefault(case_id, []).append((began_s, ended_s))
-        self._read_host(ended_s)  # between two turns: what it says is still of the one before
+        self._read_host(ended_s)  # between two turns, so the reading still belongs to this one
         self._read_gpus()
 
     def of_case(self, case_id: str, device: str) -> Telemetry | None:
-        """How the device was in the blocks of this case; None if no reading fell into them."""
+        """The state of the device during this case's blocks; None if no reading fell into them."""
         watched = self._watched.get(device)
         blocks = watched.blocks.get(case_id) if watched else None
         within = list(watched.within(blocks)) if watched and blocks else []
         if not watched or not blocks or not within:
             return None
         begin, end = blocks[0][0], blocks[-1][1]
-        powers = [look.power_w for look in within if look.power_w and _is_own(look, blocks)]
-        heats = [look.temperature_c for look in within if look.temperature_c is not None]
-        clocks = [look.clock_mhz for look in within if look.clock_mhz is not None]
-        before = [look for look in watched.looks if look.at_s <= begin]
-        after = [look for look in watched.looks if look.at_s > end]
+        powers = [r.power_w for r in within if r.power_w and _is_own(r, blocks)]
+        heats = [r.temperature_c for r in within if r.temperature_c is not None]
+        clocks = [r.clock_mhz for r in within if r.clock_mhz is not None]
+        before = [r for r in watched.readings if r.at_s <= begin]
+        after = [r for r in watched.readings if r.at_s > end]
         return Telemetry(
             readings=len(within),
             clock_before_mhz=before[-1].clock_mhz if before else None,
@@ -186,22 +185,22 @@ class MachineTelemetry:
             power_w=sum(powers) / len(powers) if powers else None,
             temperature_c=max(heats, default=None),
             slowed=_slowed(watched),
-            counted_power_w=_counted_power(watched.looks, blocks),
+            counted_power_w=_counted_power(watched.readings, blocks),
         )
 
     def warnings(self, subject: str, own: Collection[int]) -> list[Warning]:
-        """What was wrong with the devices during the race for `subject`."""
-        found = []
+        """Warnings about the devices during the race for `subject`."""
+        warnings: list[Warning] = []
         for device, watched in self._watched.items():
-            found += [*_throttled(device, watched), *_moved(device, watched)]
-            found += [*_intruders(device, watched, own), *_held_low(device, watched)]
-        return [Warning(code, message, remedy, subject) for code, message, remedy in found]
+            warnings += [*_throttled(device, watched), *_moved(device, watched)]
+            warnings += [*_intruders(device, watched, own), *_held_low(device, watched)]
+        return [msgspec.structs.replace(warning, subject=subject) for warning in warnings]
 
 
-def _counted_power(looks: list[_Look], blocks: list[tuple[float, float]]) -> float | None:
-    """Mean power between looks that have nearly nothing but these blocks between them."""
+def _counted_power(readings: list[_Reading], blocks: list[tuple[float, float]]) -> float | None:
+    """Mean power between readings that enclose little else than these blocks."""
     energy_j = time_s = 0.0
-    for one, two in pairwise(look for look in looks if look.energy_j is not None):
+    for one, two in pairwise(r for r in readings if r.energy_j is not None):
         between = two.at_s - one.at_s
         if between > 0 and _own_s(blocks, one.at_s, two.at_s) >= OWN_SHARE * between:
             energy_j += (two.energy_j or 0.0) - (one.energy_j or 0.0)
@@ -210,20 +209,22 @@ def _counted_power(looks: list[_Look], blocks: list[tuple[float, float]]) -> flo
 
 
 def _own_s(blocks: list[tuple[float, float]], start_s: float, end_s: float) -> float:
-    """How much of this time fell into these blocks."""
+    """Seconds of this interval that fall into the blocks."""
     return sum(max(0.0, min(end_s, end) - max(start_s, begin)) for begin, end in blocks)
 
 
-def _is_own(look: _Look, blocks: list[tuple[float, float]]) -> bool:
-    """Whether a power was drawn in these blocks: a mean over 1 s of a card that worked 0.2 s of it
-    at 600 W and idled at 100 W is 200 W."""
-    since_s = look.at_s - look.power_over_s
-    return _own_s(blocks, since_s, look.at_s) >= OWN_SHARE * look.power_over_s
+def _is_own(reading: _Reading, blocks: list[tuple[float, float]]) -> bool:
+    """Whether the mean power of a reading belongs to these blocks.
+
+    A card that works 0.2 s at 600 W and idles 0.8 s at 100 W reads 200 W as a mean over 1 s.
+    """
+    since_s = reading.at_s - reading.power_over_s
+    return _own_s(blocks, since_s, reading.at_s) >= OWN_SHARE * reading.power_over_s
 
 
 def _slowed(watched: _Watched) -> dict[str, float]:
-    """By cause, the share of the race's time on this GPU; from the driver's own counters."""
-    counted = [look.slowed_s for look in watched.looks if look.slowed_s]
+    """Share of the race's time on this GPU lost to each cause, from the driver's own counters."""
+    counted = [r.slowed_s for r in watched.readings if r.slowed_s]
     busy_s = sum(end - begin for blocks in watched.blocks.values() for begin, end in blocks)
     if len(counted) < 2 or not busy_s:
         return {}
@@ -232,62 +233,62 @@ def _slowed(watched: _Watched) -> dict[str, float]:
     return {cause: min(1.0, share) for cause, share in shares.items() if share > 0}
 
 
-def _throttled(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]:
+def _throttled(device: str, watched: _Watched) -> Iterator[Warning]:
     for cause, share in _slowed(watched).items():
         if share >= SLOWED and cause not in NORMAL:
             words = cause.replace("_", " ")
-            message = f"{device} was held back for {share:.0%} of its time ({words})"
-            remedy = "cool it better or check its power supply: `nvidia-smi -q -d PERFORMANCE`"
-            yield "gpu_throttled", message, remedy
+            message = f"{device} was throttled for {share:.0%} of its time ({words})"
+            remedy = "check cooling and power supply: `nvidia-smi -q -d PERFORMANCE`"
+            yield Warning("gpu_throttled", message, remedy)
 
 
-def _moved(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]:
+def _moved(device: str, watched: _Watched) -> Iterator[Warning]:
     counted = {cause for cause, share in _slowed(watched).items() if share >= SLOWED}
     if counted and counted <= NORMAL:
-        return  # what moves the clock of a healthy card: no cooling helps
+        return  # the clock of a healthy card moves too, and no cooling helps
     for blocks in watched.blocks.values():
-        clocks = [look.clock_mhz for look in watched.within(blocks) if look.clock_mhz]
+        clocks = [r.clock_mhz for r in watched.within(blocks) if r.clock_mhz]
         if len(clocks) >= ENOUGH_CLOCKS and min(clocks) < (1 - CLOCK_MOVED) * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
-            message = f"the clock of {device} moved from {span} while it was measured"
-            yield "clock_moved", message, "let it cool, or give it a larger --budget"
+            message = f"the clock of {device} moved from {span} during the race"
+            yield Warning("clock_moved", message, "let it cool or raise --budget")
             return
 
 
-def _held_low(device: str, watched: _Watched) -> Iterator[tuple[str, str, str]]:
-    """Clock and link under load, where an idle card's would prove nothing."""
+def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
+    """Clock and PCIe link that stay low under load; an idle card lowers both on purpose."""
     card = watched.card
-    busy = [look for blocks in watched.blocks.values() for look in watched.within(blocks)]
+    busy = [r for blocks in watched.blocks.values() for r in watched.within(blocks)]
     if card is None or len(busy) < ENOUGH_CLOCKS:
         return
-    highest = max((look.clock_mhz for look in busy if look.clock_mhz), default=None)
+    highest = max((r.clock_mhz for r in busy if r.clock_mhz), default=None)
     if highest and card.max_sm_clock_mhz and highest < CLOCK_LOW * card.max_sm_clock_mhz:
         message = (
             f"the clock of {device} stayed at {highest:.0f} of {card.max_sm_clock_mhz:.0f} MHz"
         )
-        yield "clock_low", message, "look for locked clocks or a low power limit: `nvidia-smi -q`"
+        remedy = "check for locked clocks or a low power limit: `nvidia-smi -q`"
+        yield Warning("clock_low", message, remedy)
     for what, place, most in (
         ("generation", 0, card.pcie.max_generation),
         ("lanes", 1, card.pcie.max_width),
     ):
-        best = max((look.link[place] or 0 for look in busy), default=0)
+        best = max((r.link[place] or 0 for r in busy), default=0)
         if best and most and best < most:
             message = f"the PCIe link of {device} stayed at {best} of {most} {what} under load"
-            yield "pcie_slow", message, "reseat the card, or use another slot; look at the BIOS"
+            remedy = "reseat the card, use another slot, or check the BIOS"
+            yield Warning("pcie_slow", message, remedy)
 
 
-def _intruders(
-    device: str, watched: _Watched, own: Collection[int]
-) -> Iterator[tuple[str, str, str]]:
-    """Processes that came during the race.
+def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator[Warning]:
+    """Processes that started on the GPU during the race.
 
-    In a container NVML may give the host's numbers, under which our own workers look foreign:
-    only a number that is a process here counts.
+    NVML in a container may report the host's process ids, which make our own workers look foreign.
+    So only an id that exists here counts.
     """
-    seen = {pid for look in watched.looks for pid in look.processes}
+    seen = {pid for reading in watched.readings for pid in reading.processes}
     new = {pid for pid in seen - watched.known - set(own) if psutil.pid_exists(pid)}
     watched.known |= new
     if new:
         count = "another program" if len(new) == 1 else f"{len(new)} other programs"
-        message = f"{count} came to work on {device} while it was measured"
-        yield "busy_gpu", message, "see whose with `nvidia-smi`; wait, and run it again"
+        message = f"{count} started on {device} during the race"
+        yield Warning("busy_gpu", message, "find them with `nvidia-smi`, wait, and rerun")

@@ -1,4 +1,4 @@
-"""A Chrome trace of profiled passes, which Perfetto and chrome://tracing open."""
+"""A Chrome trace of the profiled passes, for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..records.document import Trace
 from ..records.reason import Warning
 from ..report.report import Report
 
-GAP_US = 1000.0  # between one candidate and the next
+GAP_US = 1000.0  # gap between two candidates, in microseconds
 
 
 class TraceFile:
-    """Collects the profiles of several candidates, one behind the other on a single clock."""
+    """Collects the profiles of several candidates, one after another on a single clock."""
 
     def __init__(self) -> None:
         self._events: list[dict[str, Any]] = []
@@ -31,7 +31,7 @@ class TraceFile:
         return not self._events
 
     def add(self, case: str, events: list[dict[str, Any]]) -> None:
-        """Append the events of one case; its processes are named after it."""
+        """Append the events of one case, whose processes are named after it."""
         timed = [event for event in events if event.get("ph") != "M" and "ts" in event]
         if not timed:
             return
@@ -52,7 +52,7 @@ class TraceFile:
         self._events.append(named)
 
     def dump(self) -> bytes:
-        """The file's content, by the Trace Event Format's JSON object form."""
+        """The file's content in the JSON object form of the Trace Event Format."""
         return msgspec.json.encode({"traceEvents": self._events, "displayTimeUnit": "ms"})
 
 

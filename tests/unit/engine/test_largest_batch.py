@@ -144,5 +144,5 @@ def test_no_search_beside_other_peoples_processes_unless_forced() -> None:
     check_alone(busy, on, forced=True)
     check_alone(busy, on[1:], forced=False)
     check_alone(busy, [CASE], forced=False)
-    with pytest.raises(UsageError, match="who uses cuda:1 cannot be read here"):
+    with pytest.raises(UsageError, match="cannot see which processes use cuda:1"):
         check_alone(here, on[1:], forced=False)
