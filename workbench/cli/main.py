@@ -167,7 +167,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     """
     from .. import machine
     from ..advisor import doctor as doctors
-    from ..engine import ceilings as ceilings_of
+    from ..engine import ceiling_store
     from ..export.doctor import doctor_text, private_words
     from ..export.json import dump
     from ..machine.packages.trials import try_packages
@@ -178,7 +178,7 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     silent = "python" in software.unavailable
     installed = [n for n in ("torch", "onnxruntime") if doctors.is_installed(n, software)]
     trials = try_packages([] if silent else installed, python)
-    known = ceilings_of.load(ceilings_of.fingerprint(found, software))
+    known = ceiling_store.load(ceiling_store.fingerprint(found, software))
     examined = doctors.examine(found, software, trials, known)
     if all_gpus:
         report, links = all_gpus_report(found, python)
@@ -250,7 +250,7 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     is then told as a fraction of it.
     """
     from .. import machine
-    from ..engine import ceilings as kept
+    from ..engine import ceiling_store
     from ..export.ceilings import ceilings_text
     from ..export.json import dump
     from ..machine.datasheets import load as datasheets
@@ -264,7 +264,11 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     request = take_part(request)
     check(request)
     found, software = machine.detect(options["python"])
-    known = None if again or options["devices"] else kept.load(kept.fingerprint(found, software))
+    known = (
+        None
+        if again or options["devices"]
+        else ceiling_store.load(ceiling_store.fingerprint(found, software))
+    )
     code = 0
     if known is None or not known.complete:
         report, code = run_quietly(request)

@@ -6,25 +6,25 @@ rate of the fastest tenth of a device's samples.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from .. import catalog
-from ..contract import Case, ParameterValue, kind_of
-from ..planning.admission import most_ops_per_s
-from ..planning.plan import RowPlan
+from ..contract import Case, ParameterValue, is_simulated, kind_of
+from ..planning.admission import beforehand, most_ops_per_s
+from ..planning.plan import RowPlan, gpu_devices
+from ..planning.request import Request
 from ..planning.scenario import Scenario
+from ..pool.pool import WorkerFailed
 from ..records.document import Ceilings, DeviceCeilings
-from ..records.machine import Machine, Software
-from ..report import journal
+from ..records.machine import Machine
 from ..report.candidate import Candidate
 from ..report.report import Report
 from ..stats.samples import quantile
+from . import ceiling_store
+from .context import RunContext
+from .preparation import BUDGET, START_DEADLINE_S, worker_key
 
 PRODUCT, MEMORY, TRANSFER, LAUNCH = "matmul", "bandwidth", "transfer", "launch"
 MANY_CORES = 16  # from here on a larger product is needed to fill them
@@ -42,6 +42,8 @@ TRANSFERS = (  # direction and mode; None: pageable memory
     ("both", "pinned"),
 )
 FAST = 0.10  # quantile of the step times that counts as reached
+FROM_BUDGET_S = 60.0  # shorter runs cannot spare the time and use kept ceilings only
+SHARE = 0.12  # share of the budget that is left once the workers have started
 
 
 # ---------------------------------------------------------------- planning
@@ -232,38 +234,71 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
     return msgspec.structs.replace(ceilings, devices=devices)
 
 
-# ----------------------------------------------------------------- keeping
+# ---------------------------------------------------------------- in a run
 
 
-def fingerprint(machine: Machine, software: Software) -> str:
-    """Sixteen hex digits that change with anything a ceiling depends on."""
-    cpu = machine.cpu
-    parts = [
-        [cpu.model, cpu.architecture, cpu.logical_cores, cpu.effective_cores],
-        [round(machine.memory.total_bytes / 2**30)],
-        [[gpu.uuid, gpu.name, gpu.driver_version] for gpu in machine.gpus if not gpu.simulated],
-        sorted((name, package.version) for name, package in software.packages.items()),
-        sorted(software.environment.items()),
-        machine.os.release,
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
+    """The ceilings to measure on the devices of a request, simulated ones left out."""
+    devices = [d for d in gpu_devices(request, machine) if not is_simulated(d)]
+    if not request.devices or "cpu" in request.devices:
+        devices = ["cpu", *devices]
+    return plan(machine, devices, threads=max(request.threads, default=None), brief=brief)
 
 
-def folder() -> Path:
-    return journal.runs_folder().with_name("ceilings")
+def kept_or_measured(
+    request: Request, mark: str, machine: Machine, race: Callable[[list[RowPlan], float], Report]
+) -> Ceilings | None:
+    """The ceilings kept for this machine; otherwise measured now, if the budget has room.
+
+    `race` measures rows within a share of the budget, in a report of their own.
+    """
+    kept = ceiling_store.load(mark)
+    if kept is not None or request.budget < FROM_BUDGET_S or request.workloads or request.model:
+        return kept
+    aside = race(requested_rows(request, machine, brief=True), SHARE)
+    found = of_report(aside, mark, complete=False)
+    # A run that was cut short or disturbed must not set the machine's best.
+    cut = any(c.reason == BUDGET for c in aside.candidates.values())
+    if found is not None and not aside.warnings and not cut:
+        ceiling_store.save(found)
+    return found
 
 
-def load(print_: str) -> Ceilings | None:
-    """The ceilings kept under a fingerprint; None if there are none, or none that can be read."""
-    with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((folder() / f"{print_}.json").read_bytes(), type=Ceilings)
-    return None
+def start_workers(
+    rows: list[RowPlan], table: list[RowPlan], context: RunContext, share: float
+) -> bool:
+    """Start the workers of `rows` before their share of the time begins.
+
+    The table needs most of them anyway.  False if one takes longer than the run, or, for a worker
+    that the table does not need, longer than the share.
+    """
+    machine, software = context.report.machine, context.report.software
+    assert machine is not None  # noqa: S101 - it is planned for
+    shared = {worker_key(case, row.scenario) for row in table for case in row.cases}
+    needed = dict.fromkeys(
+        worker_key(case)
+        for row in rows
+        for case in row.cases
+        if beforehand(case, row.workload, machine, software) is None
+    )
+    for key in needed:
+        left_s = max(0.0, context.end_s - context.control.now())
+        deadline_s = min(START_DEADLINE_S, left_s if key in shared else share * left_s)
+        try:
+            context.pool.start(key, deadline_s)
+        except WorkerFailed as failure:
+            if failure.reason.code == "timeout":
+                return False
+    return True
 
 
-def save(ceilings: Ceilings) -> None:
-    """Keep the ceilings for later runs; if that fails, each run measures them again."""
-    with suppress(OSError):
-        folder().mkdir(parents=True, exist_ok=True)
-        beside = folder() / f".{ceilings.fingerprint}.tmp"
-        beside.write_bytes(msgspec.json.encode(ceilings))
-        beside.replace(folder() / f"{ceilings.fingerprint}.json")
+def measured_or_raised(request: Request, mark: str, report: Report) -> Ceilings | None:
+    """After the races: the ceilings measured by `workbench ceilings`, or raised by this run."""
+    if request.ceilings:
+        found = of_report(report, mark)
+    else:
+        found = report.ceilings and raised(report.ceilings, report)
+    if found is None or found == report.ceilings:
+        return None
+    ceiling_store.save(found)
+    return found

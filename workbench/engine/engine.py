@@ -28,7 +28,7 @@ from ..records.machine import Machine, Software
 from ..records.reason import Reason, Warning
 from ..report.journal import new_run_id
 from ..report.report import Report
-from . import ceiling_runs, ceilings
+from . import ceiling_store, ceilings
 from .context import SLACK_S, Listener, RunContext
 from .crossovers import CrossoverSearch
 from .devices import detected, may_know_more, with_those_of_torch
@@ -122,14 +122,14 @@ class Engine:
         if request.largest_batch:
             self._search_largest_batch(context, machine)
             return
-        races, fingerprint = Races(context), ceilings.fingerprint(machine, software)
+        races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
         self._use_ceilings(races, fingerprint, machine)
         if source.refusal is not None:
             self._refuse(source.refusal)
             return
         self._race(races, context, source)
         self._search_crossovers(races, context)
-        self._know(ceiling_runs.kept_after(request, fingerprint, self.report))
+        self._know(ceilings.measured_or_raised(request, fingerprint, self.report))
         self._write_trace()
 
     # -------------------------------------------------------------- stages
@@ -193,7 +193,7 @@ class Engine:
         """Report the ceilings that are kept for this machine, or measure them before the table."""
         if not self._request.ceilings:
             aside = partial(races.aside, table=self._rows)
-            self._know(ceiling_runs.known(self._request, fingerprint, machine, aside))
+            self._know(ceilings.kept_or_measured(self._request, fingerprint, machine, aside))
 
     def _race(self, races: Races, context: RunContext, source: RowSource) -> None:
         """Race every row, decide it, and finish it while the workers still hold its cases."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..planning.plan import RowPlan, planned
 from ..records import events as ev
 from ..report.report import Report
-from . import ceiling_runs
+from . import ceilings
 from .context import RunContext
 from .race import Race
 
@@ -38,7 +38,7 @@ class Races:
         for row in rows:
             report.apply(planned(row, context.request, context.control.now()))
         own = replace(context, report=report, emit=report.apply)
-        if ceiling_runs.start_workers(rows, table, own, share):
+        if ceilings.start_workers(rows, table, own, share):
             now = context.control.now()
             self._in_shares(rows, own, now + share * (context.end_s - now))
         return report

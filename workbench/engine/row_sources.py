@@ -14,7 +14,7 @@ from ..records.machine import Machine
 from ..records.reason import Reason
 from ..report.report import Report
 from ..report.row import Row
-from . import ceiling_runs, model_conclusion
+from . import ceilings, model_conclusion
 from .context import Listener
 from .model_child import Refused
 from .model_lab import ModelLab
@@ -63,7 +63,7 @@ class CeilingRows(TableRows):
     """The rows of `workbench ceilings`, one for each kind of limit."""
 
     def rows(self, machine: Machine, pool: Pool) -> list[RowPlan]:
-        return ceiling_runs.rows(self._request, machine)
+        return ceilings.requested_rows(self._request, machine)
 
 
 class ModelRow:

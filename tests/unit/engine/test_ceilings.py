@@ -8,7 +8,7 @@ from builders import ceilings as sample
 from builders import events, machine, scenario
 
 from workbench.contract import Case, Work
-from workbench.engine import ceilings
+from workbench.engine import ceiling_store, ceilings
 from workbench.export.ceilings import ceilings_text
 from workbench.records import events as ev
 from workbench.records.machine import Cache, Package, Software
@@ -121,22 +121,22 @@ def test_arrays_out_of_cache_outgrow_a_large_cache() -> None:
 
 
 def test_the_fingerprint_changes_with_what_ceilings_depend_on() -> None:
-    plain = ceilings.fingerprint(HERE, SOFTWARE)
-    assert plain == ceilings.fingerprint(HERE, SOFTWARE)
+    plain = ceiling_store.fingerprint(HERE, SOFTWARE)
+    assert plain == ceiling_store.fingerprint(HERE, SOFTWARE)
     fewer = msgspec.structs.replace(HERE, cpu=msgspec.structs.replace(HERE.cpu, effective_cores=4))
     other = msgspec.structs.replace(SOFTWARE, environment={"OPENBLAS_CORETYPE": "Haswell"})
     newer = msgspec.structs.replace(SOFTWARE, packages={"torch": Package("2.14.0")})
     marks = {
         plain,
-        ceilings.fingerprint(fewer, SOFTWARE),
-        ceilings.fingerprint(HERE, other),
-        ceilings.fingerprint(HERE, newer),
+        ceiling_store.fingerprint(fewer, SOFTWARE),
+        ceiling_store.fingerprint(HERE, other),
+        ceiling_store.fingerprint(HERE, newer),
     }
     assert len(marks) == 4
     busier = msgspec.structs.replace(
         HERE, memory=msgspec.structs.replace(HERE.memory, available_bytes=1)
     )
-    assert ceilings.fingerprint(busier, SOFTWARE) == plain
+    assert ceiling_store.fingerprint(busier, SOFTWARE) == plain
 
 
 def test_ceilings_are_kept_and_damage_is_no_crash(
@@ -144,11 +144,11 @@ def test_ceilings_are_kept_and_damage_is_no_crash(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     kept = sample("cpu")
-    assert ceilings.load(kept.fingerprint) is None
-    ceilings.save(kept)
-    assert ceilings.load(kept.fingerprint) == kept
-    (ceilings.folder() / f"{kept.fingerprint}.json").write_text("{")
-    assert ceilings.load(kept.fingerprint) is None
+    assert ceiling_store.load(kept.fingerprint) is None
+    ceiling_store.save(kept)
+    assert ceiling_store.load(kept.fingerprint) == kept
+    (ceiling_store.folder() / f"{kept.fingerprint}.json").write_text("{")
+    assert ceiling_store.load(kept.fingerprint) is None
 
 
 def test_the_text_holds_each_figure_and_the_reason_for_a_gap() -> None:

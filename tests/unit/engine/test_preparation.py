@@ -12,7 +12,7 @@ from builders import case, context, events, machine, scenario
 from fakes import A, B, Clock, Nothing, Workers
 
 from workbench.contract import Accuracy, Case, Setup, Task
-from workbench.engine import ceiling_runs
+from workbench.engine import ceilings
 from workbench.engine.preparation import BUDGET, Preparation, PreparedCase, worker_key
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
@@ -142,7 +142,7 @@ def test_ceilings_wait_for_workers_that_the_table_needs_too(
     row = Row(A)
     row.pool.starting_s = starting_s
     rows = [replace(row.plan, cases=table)]
-    assert ceiling_runs.start_workers([row.plan], rows, row.context, 0.12) is started
+    assert ceilings.start_workers([row.plan], rows, row.context, 0.12) is started
 
 
 def test_ceilings_start_no_worker_for_what_is_refused() -> None:
@@ -151,7 +151,7 @@ def test_ceilings_start_no_worker_for_what_is_refused() -> None:
     torch = {"torch": Package("2.9", "CPU build")}
     software = Software("3.11", "python", torch, {})
     row.report.apply(ev.HardwareDetected(at_s=0, machine=machine("cuda:0"), software=software))
-    assert ceiling_runs.start_workers([row.plan], [], row.context, 0.12)
+    assert ceilings.start_workers([row.plan], [], row.context, 0.12)
     assert row.pool.deadlines == {}
 
 

@@ -1,0 +1,48 @@
+"""Ceilings on disk, one file for each fingerprint of machine and software."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ..records.document import Ceilings
+from ..records.machine import Machine, Software
+from ..report import journal
+
+
+def fingerprint(machine: Machine, software: Software) -> str:
+    """Sixteen hex digits that change with anything a ceiling depends on."""
+    cpu = machine.cpu
+    parts = [
+        [cpu.model, cpu.architecture, cpu.logical_cores, cpu.effective_cores],
+        [round(machine.memory.total_bytes / 2**30)],
+        [[gpu.uuid, gpu.name, gpu.driver_version] for gpu in machine.gpus if not gpu.simulated],
+        sorted((name, package.version) for name, package in software.packages.items()),
+        sorted(software.environment.items()),
+        machine.os.release,
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def folder() -> Path:
+    return journal.runs_folder().with_name("ceilings")
+
+
+def load(print_: str) -> Ceilings | None:
+    """The ceilings kept under a fingerprint; None if there are none, or none that can be read."""
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((folder() / f"{print_}.json").read_bytes(), type=Ceilings)
+    return None
+
+
+def save(ceilings: Ceilings) -> None:
+    """Keep the ceilings for later runs; if that fails, each run measures them again."""
+    with suppress(OSError):
+        folder().mkdir(parents=True, exist_ok=True)
+        beside = folder() / f".{ceilings.fingerprint}.tmp"
+        beside.write_bytes(msgspec.json.encode(ceilings))
+        beside.replace(folder() / f"{ceilings.fingerprint}.json")
