@@ -1,10 +1,9 @@
-"""How good are the verdicts?  Each pick against an exhaustive measurement of all candidates.
+"""The accuracy of verdicts: compares each pick with an exhaustive measurement of all candidates.
 
 `python benchmarks/advisor.py [SCENARIO...]` (make advisor) asks twice for advice on each scenario
-at each size of its grid, every other time with a simulated GPU beside the CPU, and then measures
-every candidate of the row to the end, but for those many times slower.  Then the table of six,
-quick and whole, twice each.  Prints Markdown; keeps what it has in .advisor.jsonl, so that it can
-be cut short.
+at each size of its grid, every other time with a simulated GPU.  Then it measures every candidate
+of the row to the end, except those many times slower, and runs the table of six, quick and whole,
+twice each.  Prints Markdown; keeps its results in .advisor.jsonl, so it can be cut short.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from workbench.report.report import Report  # noqa: E402
 from workbench.stats import ratios  # noqa: E402
 
 KEPT = ROOT / "benchmarks" / ".advisor.jsonl"
-TABLE_S = 60.0  # of the six rows, of which each point gets its row's share, and beside it
-START_S = 4.0  # for workers, which the rows of a table share; as much again for a second device
+TABLE_S = 60.0  # time of a table of six rows; each place gets the share of its row
+START_S = 4.0  # added to start the workers, which the rows of a table share; twice with a GPU
 EXHAUSTIVE_S = 90.0
 POINTS = 3  # sizes of a grid, evenly spaced in logarithms
-MOST = 4.0  # times the scenario's own size, where that is one of the smaller of its range
-SPEEDS = (0.5, 1.5, 4.0)  # of the simulated GPU
+MOST = 4.0  # largest size, in times the scenario's own size, if that is small in its range
+SPEEDS = (0.5, 1.5, 4.0)  # speeds of the simulated GPU, in times this CPU
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def run(place: Place, rows: dict[str, Scenario], budget_s: float, **changes: Any
 
 
 def advice(place: Place, rows: dict[str, Scenario]) -> Verdict:
-    """What the table would say of the row, within its share of the budget."""
+    """The verdict of the row within its share of the table's budget."""
     weights = sum(row.weight for row in rows.values() if not row.on_request)
     share_s = TABLE_S * rows[place.scenario].weight / weights
     start_s = START_S if place.speed is None else 2 * START_S
@@ -126,7 +125,7 @@ def device(case: str) -> str:
 
 
 def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:
-    """One row of the table: the first advice against the truth, and the second beside it."""
+    """One row of the result: the first advice against the truth, and the second advice."""
     first, second = advice(place, rows), advice(place, rows)
     truth = exhaustive(place, rows)
     best = ratios.ranking(truth)[0]
@@ -207,11 +206,11 @@ def share(hits: Sequence[bool]) -> str:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    """What was asked for, what was found, and the goal."""
+    """Claims with their results and goals."""
     regrets = [row["regret"] for row in rows if row["regret"] is not None]
     leads = [row["lead"] > 1 for row in rows if row.get("lead") is not None]
     devices = [row for row in rows if row.get("device_ratio") is not None]
-    told = [row for row in devices if row["choice"] in DEVICES]
+    stated = [row for row in devices if row["choice"] in DEVICES]
     clear = [row for row in rows if row["clear"] and not row["tie"]]
     mean = math.exp(sum(map(math.log, regrets)) / len(regrets)) if regrets else math.nan
     return [
@@ -229,7 +228,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
         ("of the others: not settled", share([row["choice"] == "unknown" for row in devices]), "-"),
         (
             "a device stated that is the faster one",
-            share([(row["choice"] == "gpu") == (row["device_ratio"] > 1) for row in told]),
+            share([(row["choice"] == "gpu") == (row["device_ratio"] > 1) for row in stated]),
             ">= 95 %",
         ),
         (

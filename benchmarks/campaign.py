@@ -329,7 +329,7 @@ def table(row: Row, kept: Sequence[str]) -> str:
         f"{datetime.now(UTC):%Y-%m-%d}, {cpu['model']}, {cpu['effective_cores']} cores, "
         f"torch {machine['software']['packages']['torch']['version']}:",
         "",
-        "| what | found | goal | reached | beside it, in the same run |",
+        "| what | found | goal | reached | for comparison, in the same run |",
         "|---|---|---|---|---|",
     ]
     reached = "yes" if row.reached else "no"

@@ -1,4 +1,4 @@
-"""How long detection takes, against no more than importing what it imports.
+"""Time of detection over the time of its imports alone.
 
 `python benchmarks/detection.py`; the second figure needs a C compiler, for the stub driver.
 """

@@ -1,4 +1,4 @@
-"""Runs the commands that docs/workloads.md names and puts what they print below them.
+"""Runs the commands named in docs/workloads.md and inserts their output below them.
 
 `make tables`, or `python benchmarks/tables.py [WORD...]` for the commands that contain a word.
 One at a time, so that nothing disturbs them.
@@ -18,11 +18,11 @@ BLOCK = re.compile(r"<!-- \$ (?P<command>.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def output_of(command: str) -> str:
-    """What `workbench ...` prints; its log stays on stderr."""
+    """The standard output of a `workbench ...` command."""
     program, *arguments = shlex.split(command)
     if program != "workbench":
         raise SystemExit(f"not a command of ours: {command}")
-    with tempfile.TemporaryDirectory() as folder:  # for what --trace writes
+    with tempfile.TemporaryDirectory() as folder:  # --trace writes into it
         done = subprocess.run(
             [sys.executable, "-m", "workbench", *arguments, "--plain"],
             stdout=subprocess.PIPE,
