@@ -124,8 +124,8 @@ def candidate_facts(candidate: Candidate, figures: Figures) -> list[Fact]:
         facts.append(fact("checked", checked, "" if candidate.accuracy.passed else "$error"))
         for each in candidate.accuracy.outputs if len(candidate.accuracy.outputs) > 1 else ():
             facts.append(fact("  output", f"{each.name}: {output_text(each)}"))
-    if candidate.dropped is not None:
-        facts.append(fact("dropped", figures.dropped_text(candidate.dropped)))
+    if candidate.eliminated:
+        facts.append(fact("dropped", figures.elimination_text(candidate)))
     elif candidate.reason is not None:
         facts.append(fact(candidate.state, candidate.reason.message, "$warning"))
     if candidate.reason is not None and candidate.reason.hint:

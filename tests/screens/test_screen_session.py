@@ -90,7 +90,7 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
     figures, row = Figures(report), report.rows["training"]
     first, second, third = row.candidates[:3]
     for candidate in row.candidates:
-        candidate.blocks, candidate.dropped, candidate.state = [], None, "measuring"
+        candidate.blocks, candidate.reason, candidate.state = [], None, "measuring"
     times = [(first, [1.0] * 5 + [3.0] * 4), (second, [None] * 5 + [2.0] * 4), (third, [9.0])]
     for candidate, values in times:
         blocks = [Block(n, [value], []) for n, value in enumerate(values) if value is not None]

@@ -174,7 +174,7 @@ def _in_question(eligible: Sequence[Candidate]) -> list[Candidate]:
     for case, kind in ((c.case.id, c.case.device_kind) for c in eligible):
         if kind not in fastest or order.index(case) < order.index(fastest[kind]):
             fastest[kind] = case
-    return [c for c in eligible if c.dropped is None or c.case.id in fastest.values()]
+    return [c for c in eligible if not c.eliminated or c.case.id in fastest.values()]
 
 
 def one_of(items: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..contract import Case, Work, is_simulated, kind_of
-from ..records import events as ev
 from ..records.document import (
     AccuracyResult,
     BlockShape,
@@ -23,6 +22,7 @@ from ..stats.objectives import START_UP_SPREAD, block_value, fixed_parts_s
 from ..stats.ratios import Rounds
 
 ENERGY = "energy_j"  # the figure of a block that says what one step took
+OUT_OF_TIME = "budget"  # reason code of a candidate that the end of the budget stopped
 ENDED = ("ok", "skipped", "failed", "cancelled")
 
 
@@ -44,7 +44,7 @@ class Candidate:
     objective: str
     work: Work
     price_per_hour: float | None = None  # of all its devices; None: none was given
-    state: str = "waiting"  # then preparing, prepared, measuring, dropped; ends as in the JSON
+    state: str = "waiting"  # then preparing, prepared, measuring; ends as in the JSON
     reason: Reason | None = None
     setup: SetupTimes = field(default_factory=SetupTimes)
     accuracy: AccuracyResult | None = None
@@ -54,7 +54,9 @@ class Candidate:
     memory_peak_bytes: int | None = None
     blocks: list[Block] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)
-    dropped: ev.CaseDropped | None = None
+    beaten_by: str | None = None  # id of the case that eliminated it by a paired comparison
+    ratio: float | None = None  # its time over that case's
+    ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
     joined_after: int | None = None  # rounds; None: in the race from its start
     telemetry: Telemetry | None = None
     operators: list[OperatorShare] = field(default_factory=list)
@@ -81,6 +83,11 @@ class Candidate:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def eliminated(self) -> bool:
+        """Measured, and out of the race before its end for another reason than the budget."""
+        return self.state == "ok" and self.reason is not None and self.reason.code != OUT_OF_TIME
 
     @property
     def simulated(self) -> bool:

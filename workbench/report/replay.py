@@ -11,7 +11,6 @@ import msgspec
 from ..records import events as ev
 from ..records.document import BlockShape, Document, Measurement, SetupTimes
 from ..records.model import ModelReport
-from ..records.reason import Reason
 from ..records.verdict import RaceSummary, Verdict
 from ..stats.objectives import OBJECTIVES
 from ..text.sanitize import printable_json
@@ -21,7 +20,6 @@ from .report import Report
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
 LONGEST_S = 1e8  # of a sample or a set-up
-OUT_OF_TIME = "budget"  # of who was measured and then ran out of time: it was not sent away
 
 
 def open_run(name: str) -> list[ev.AnyEvent]:
@@ -200,16 +198,6 @@ def _ended(
         *(m for m in group if m.id not in left),
     ]:
         gone = left.get(measured.id)
-        if gone is not None and measured.status == "ok" and gone.code != OUT_OF_TIME:
-            yield ev.CaseDropped(
-                at_s=0.0,
-                case=measured.id,
-                scenario=scenario,
-                reason=measured.reason or Reason(gone.code, gone.message),
-                beaten_by=gone.beaten_by,
-                ratio=gone.ratio,
-                ratio_bounds=gone.ratio_bounds,
-            )
         yield ev.CaseFinished(
             at_s=0.0,
             case=measured.id,
@@ -217,6 +205,9 @@ def _ended(
             status=measured.status,
             reason=measured.reason,
             telemetry=measured.telemetry,
+            beaten_by=gone.beaten_by if gone else None,
+            ratio=gone.ratio if gone else None,
+            ratio_bounds=gone.ratio_bounds if gone else None,
         )
     if race is not None and race.ended_by != CUT_SHORT:
         yield ev.RaceEnded(at_s=0.0, scenario=scenario, rounds=race.rounds, ended_by=race.ended_by)

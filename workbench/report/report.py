@@ -124,13 +124,12 @@ class Report:
                 self.current_case = event.case
             case ev.BlockDiscarded():
                 pass  # the journal keeps it; no statistic may
-            case ev.CaseDropped():
-                candidate = self.candidates[event.case]
-                candidate.state, candidate.dropped = "dropped", event
             case ev.CaseFinished():
                 candidate = self._of_row(event.scenario, event.case)
                 candidate.state, candidate.reason = event.status, event.reason
                 candidate.telemetry = event.telemetry
+                candidate.beaten_by, candidate.ratio = event.beaten_by, event.ratio
+                candidate.ratio_bounds = event.ratio_bounds
             case ev.CaseProfiled():
                 candidate = self.candidates[event.case]
                 candidate.operators, candidate.unprofiled = event.operators, event.reason

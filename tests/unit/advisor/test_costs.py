@@ -20,7 +20,6 @@ from workbench.planning.plan import fill_cases, planned, resolve
 from workbench.planning.prices import LEAST, MOST, given_prices, unused_prices
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
-from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
 from workbench.report.candidate import ENERGY, price_of
@@ -283,15 +282,7 @@ def test_where_the_fastest_of_a_device_was_not_read_nobody_is_the_most_frugal() 
 def test_who_left_early_unread_and_readings_beside_a_counter_are_told() -> None:
     row, power = scenario(), {CPU: watts(read=50.0), GPU: watts(counted=640.0)}
     report = told(PAIR, power=power)
-    report.candidates[GPU_B.id].dropped = ev.CaseDropped(
-        at_s=0.5,
-        case=GPU_B.id,
-        scenario="row",
-        reason=Reason("slower", "4x"),
-        beaten_by=GPU.id,
-        ratio=4.0,
-        ratio_bounds=(3.9, 4.1),
-    )
+    report.candidates[GPU_B.id].reason = Reason("beaten", "4x")
     found = decide(report, row)
     assert best(found, "most_frugal").pick == CPU.id
     assert economics.notes(found) == [

@@ -44,18 +44,9 @@ def dropped(after: int) -> list[ev.AnyEvent]:
     found: list[ev.AnyEvent] = []
     for event in built:
         if isinstance(event, ev.CaseFinished) and event.case == SLOW.id:
-            found.append(
-                ev.CaseDropped(
-                    at_s=8.0,
-                    case=SLOW.id,
-                    scenario="row",
-                    reason=BEATEN,
-                    beaten_by=FAST.id,
-                    ratio=2.0,
-                    ratio_bounds=(1.9, 2.1),
-                )
+            event = msgspec.structs.replace(
+                event, reason=BEATEN, beaten_by=FAST.id, ratio=2.0, ratio_bounds=(1.9, 2.1)
             )
-            event = msgspec.structs.replace(event, reason=BEATEN)
         if isinstance(event, ev.CaseFinished) and event.case == LATE.id:
             event = msgspec.structs.replace(
                 event, status="skipped", reason=Reason("budget", "no time")
@@ -129,7 +120,7 @@ def test_a_document_tells_the_course_again() -> None:
     replayed = Report.of(events_of(live.document()))
     for row in ("row", "other"):
         assert told(replayed, row) == told(live, row)
-    assert replayed.candidates[case("cpu-b").id].dropped is not None
+    assert replayed.candidates[case("cpu-b").id].eliminated
     assert replayed.rows["row"].ended_by == "decided"
 
 
