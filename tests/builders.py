@@ -138,6 +138,21 @@ def scenario(**changes: object) -> Scenario:
     return Scenario(**{**fields, **changes})
 
 
+def block(
+    case: Case, number: int, samples_s: Sequence[float], row: str = "row"
+) -> ev.BlockMeasured:
+    """The block of `case` in round `number`."""
+    return ev.BlockMeasured(
+        at_s=1.0 + number,
+        case=case.id,
+        scenario=row,
+        round=number,
+        samples_s=list(samples_s),
+        lead_in_s=[],
+        loss=None,
+    )
+
+
 def events(
     blocks: Mapping[Case, Sequence[Sequence[float]]],
     *,
@@ -190,18 +205,7 @@ def events(
                     memory_peak_bytes=None,
                 )
             )
-        found += [
-            ev.BlockMeasured(
-                at_s=1.0 + number,
-                case=c.id,
-                scenario=row.id,
-                round=number,
-                samples_s=list(samples),
-                lead_in_s=[],
-                loss=None,
-            )
-            for number, samples in enumerate(blocks[c])
-        ]
+        found += [block(c, number, samples, row.id) for number, samples in enumerate(blocks[c])]
         reason = failed.get(c)
         status = "failed" if reason else "ok"
         found.append(

@@ -36,7 +36,7 @@ def step_energy(candidate: Candidate) -> tuple[float, str] | None:
         return None  # only the first of its GPUs is read
     if telemetry is not None and telemetry.counted_power_w:
         return telemetry.counted_power_w * step_s, COUNTER
-    counted = [b.figures[ENERGY] for b in candidate.blocks if b.figures.get(ENERGY)]
+    counted = [b.metrics[ENERGY] for b in candidate.blocks if b.metrics.get(ENERGY)]
     if counted:
         return median(counted), COUNTER
     if telemetry is not None and telemetry.power_w:

@@ -136,7 +136,7 @@ class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
     lead_in_s: list[float]
     loss: float | None
     clocks: Clocks | None = None
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
 
 class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):

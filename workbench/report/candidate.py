@@ -10,29 +10,20 @@ from ..contract import Case, Work, is_simulated, kind_of
 from ..records.document import (
     AccuracyResult,
     BlockShape,
-    Clocks,
     OperatorShare,
     SetupTimes,
     Telemetry,
     WarmUp,
 )
+from ..records.events import BlockMeasured
 from ..records.reason import Reason
 from ..stats import samples as stats
 from ..stats.objectives import START_UP_SPREAD, block_value, fixed_parts_s
 from ..stats.ratios import Rounds
 
-ENERGY = "energy_j"  # the figure of a block that says what one step took
+ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
 OUT_OF_TIME = "budget"  # reason code of a candidate that the end of the budget stopped
 ENDED = ("ok", "skipped", "failed", "cancelled")
-
-
-@dataclass
-class Block:
-    round: int
-    samples_s: list[float]
-    lead_in_s: list[float]
-    clocks: Clocks | None = None
-    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -52,8 +43,7 @@ class Candidate:
     iterations_per_sample: int = 1
     call_overhead_s: float | None = None
     memory_peak_bytes: int | None = None
-    blocks: list[Block] = field(default_factory=list)
-    loss: list[float] = field(default_factory=list)
+    blocks: list[BlockMeasured] = field(default_factory=list)
     beaten_by: str | None = None  # id of the case that eliminated it by a paired comparison
     ratio: float | None = None  # its time over that case's
     ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
@@ -69,9 +59,14 @@ class Candidate:
         return [sample for block in self.blocks for sample in block.samples_s]
 
     @property
+    def loss(self) -> list[float]:
+        """One value per block, where something is trained."""
+        return [block.loss for block in self.blocks if block.loss is not None]
+
+    @property
     def block_shapes(self) -> list[BlockShape]:
         return [
-            BlockShape(block.round, len(block.samples_s), block.figures.get(ENERGY))
+            BlockShape(block.round, len(block.samples_s), block.metrics.get(ENERGY))
             for block in self.blocks
         ]
 
@@ -128,7 +123,7 @@ class Candidate:
                 block.samples_s,
                 fixed_s=fixed_s,
                 memory_bytes=self.memory_peak_bytes,
-                energy_j=block.figures.get(ENERGY),
+                energy_j=block.metrics.get(ENERGY),
                 price_per_hour=self.price_per_hour,
             )
             for block in self.blocks

@@ -23,8 +23,7 @@ from workbench.planning.usage import UsageError
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
 from workbench.report.candidate import ENERGY, price_of
-from workbench.report.replay import events_of
-from workbench.report.report import Report
+from workbench.report.from_document import report_of
 from workbench.stats.objectives import block_value
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
@@ -256,7 +255,7 @@ def test_joules_by_the_counter_go_before_those_by_readings() -> None:
 def test_rapl_around_the_blocks_goes_before_readings() -> None:
     report = told({CPU: steady(1.0)}, power={CPU: watts(read=50.0)})
     (candidate,) = report.rows["row"].candidates
-    candidate.blocks[0].figures = {ENERGY: 30.0}
+    candidate.blocks[0].metrics[ENERGY] = 30.0
     assert economics.step_energy(candidate) == (30.0, economics.COUNTER)
 
 
@@ -378,4 +377,4 @@ def test_a_verdict_with_prices_follows_again_from_its_document(prices, objective
     report.rows["row"].verdict = found
     written = msgspec.json.encode(report.document())
     document = msgspec.json.decode(written, type=type(report.document()))
-    assert decide(Report.of(events_of(document)), row) == found
+    assert decide(report_of(document), row) == found

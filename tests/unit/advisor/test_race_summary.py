@@ -17,7 +17,7 @@ from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.reason import Reason
 from workbench.records.verdict import RaceSummary
-from workbench.report.replay import events_of
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
 FAST, SLOW, LATE, BROKEN = (case(f"cpu-{name}") for name in ("a", "b", "late", "broken"))
@@ -117,7 +117,7 @@ def test_a_failure_without_a_reason_is_a_departure_too() -> None:
 
 def test_a_document_tells_the_course_again() -> None:
     live = Report.of(RACE)
-    replayed = Report.of(events_of(live.document()))
+    replayed = report_of(live.document())
     for row in ("row", "other"):
         assert told(replayed, row) == told(live, row)
     assert replayed.candidates[case("cpu-b").id].eliminated
@@ -127,7 +127,7 @@ def test_a_document_tells_the_course_again() -> None:
 def test_so_does_the_document_of_a_model() -> None:
     recorded = recorded_model.done(machine(), Software("3.11", "python", {}, {}))
     live = Report.of(recorded)
-    replayed = Report.of(events_of(live.document()))
+    replayed = report_of(live.document())
     found = told(live, "model")
     assert found.joined == {recorded_model.MIXED.id: recorded_model.JOINED_AT}
     assert [left.code for left in found.left]
@@ -162,7 +162,7 @@ def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
     for built in (broken, short, apart):
         verdict = decide(Report.of(built), row)
         live = Report.of([*built, ev.VerdictReached(at_s=9.5, verdict=verdict)])
-        assert decide(Report.of(events_of(live.document())), row) == verdict
+        assert decide(report_of(live.document()), row) == verdict
 
 
 def test_a_race_is_traced_in_plain_text() -> None:

@@ -18,8 +18,8 @@ from workbench.engine.event_stream import EventStream
 from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.report import journal
-from workbench.report.replay import open_run, read_document
 from workbench.report.report import Report
+from workbench.report.run_files import open_run, read_document
 
 RUN = events({case("cpu-a"): steady(1.0)})
 LINES = [ev.encode(event) + b"\n" for event in RUN]
@@ -178,13 +178,13 @@ def test_a_file_goes_before_a_run_of_the_same_name(
     (state / "last.jsonl").write_bytes(b"".join(LINES[:2]))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "last").write_bytes(b"".join(LINES))
-    assert open_run("last") == RUN
+    assert open_run("last").events == RUN
 
 
 def test_runs_are_found_by_id_by_its_beginning_and_as_the_last(state: Path) -> None:
     for run_id in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
         journal.Journal(state / f"{run_id}.jsonl").append(RUN[0])
-    assert open_run("20260101") == open_run("last") == RUN[:1]
+    assert open_run("20260101").events == open_run("last").events == RUN[:1]
     with pytest.raises(journal.JournalError, match="beginning of several"):
         open_run("2026")
     with pytest.raises(journal.JournalError, match="20260102-000000-bbbb"):

@@ -12,8 +12,8 @@ from workbench.advisor.verdict import decide
 from workbench.export.json import dump
 from workbench.planning import scenarios
 from workbench.records.document import Document
-from workbench.report.replay import open_run
 from workbench.report.report import Report
+from workbench.report.run_files import open_run
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 JOURNALS = sorted(FIXTURES.glob("journals/*.jsonl"))
@@ -47,14 +47,14 @@ def as_json(report: Report) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["journals/{}.jsonl", "documents/{}.json"])
 def test_a_kept_run_opens_as_the_same_document(name: str, kind: str) -> None:
-    report = Report.of(open_run(str(FIXTURES / kind.format(name))))
+    report = open_run(str(FIXTURES / kind.format(name))).report
     assert as_json(report) == comparable(expected(name))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["journals/{}.jsonl", "documents/{}.json"])
 def test_a_kept_run_leads_to_the_same_verdicts(name: str, kind: str) -> None:
-    report = Report.of(open_run(str(FIXTURES / kind.format(name))))
+    report = open_run(str(FIXTURES / kind.format(name))).report
     recorded = [v for v in expected(name)["verdicts"] if v["scenario"] in SCENARIOS]
     for verdict in recorded:
         again = decide(report, SCENARIOS[verdict["scenario"]])
@@ -69,7 +69,7 @@ def test_the_kept_runs_hold_what_a_run_can_hold() -> None:
     assert {m.status for m in measurements} == {"ok", "skipped", "failed", "cancelled"}
     assert any(m.simulated for m in measurements)
     assert any(m.operators for m in measurements)
-    assert any(m.figures for m in measurements)
+    assert any(m.metrics for m in measurements)
     for name in ("sweeps", "model", "trace", "largest_batches", "verdicts"):
         assert any(getattr(d, name) for d in documents), name
     assert any(v.crossover for d in documents for v in d.verdicts)
