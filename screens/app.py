@@ -83,6 +83,7 @@ class WorkbenchApp(App[None]):
         *,
         start: bool = True,
         replay: bool = False,
+        report: Report | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
@@ -90,6 +91,7 @@ class WorkbenchApp(App[None]):
         self._feed_factory = feed_factory
         self._request = request or Request()  # of the run that is shown, or that `s` starts
         self._start_at_once = start or replay
+        self._recorded = report  # of a document, which the feed has no events of
         self._monotonic = monotonic
         self._feed: EventSource | None = None
         self._over = asyncio.Event()  # the current run has ended, one way or another
@@ -127,6 +129,7 @@ class WorkbenchApp(App[None]):
             replay=self.session.replay,
             model_file=None if model is None else Path(model.file).name,
             monotonic=self._monotonic,
+            report=self._recorded or Report(),
         )
         self.session.begin()
         self._over = asyncio.Event()
@@ -162,8 +165,10 @@ class WorkbenchApp(App[None]):
 
     def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
         """The model's screen, and of a plain `run`, which owes no verdict, the race itself."""
-        planned = event if isinstance(event, RacePlanned) else None
-        plain = planned is not None and planned.textbook is None and planned.of is None
+        plans = [event] if isinstance(event, RacePlanned) else []
+        if event is None:  # the rows of a document are there from the start
+            plans = [row.plan for row in session.report.rows.values()]
+        plain = any(plan.textbook is None and plan.of is None for plan in plans)
         if not self._opened and (plain or session.has_model):
             self._opened = True
             self.switch_mode("model" if session.has_model else "run")
@@ -305,6 +310,7 @@ def run_tui(
     *,
     start: bool = True,
     replay: bool = False,
+    report: Report | None = None,
     finish: Callable[[Report, int], int] | None = None,
 ) -> int:
     """Show runs until the user leaves, and return the exit code.
@@ -313,7 +319,7 @@ def run_tui(
     Once the terminal is itself again, the answers of the last run, if one began, go to stdout,
     unless it is a replay, and `finish` gets its report and the code, and may change that.
     """
-    app = WorkbenchApp(feed_factory, request, start=start, replay=replay)
+    app = WorkbenchApp(feed_factory, request, start=start, replay=replay, report=report)
     app.run()
     report = app.session.report
     if not replay and (told := summary(app.session, shutil.get_terminal_size().columns)):

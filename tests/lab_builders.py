@@ -14,7 +14,7 @@ from workbench.contract import Case, OutputAccuracy, Work
 from workbench.records.document import AccuracyResult, OperatorShare
 from workbench.records.machine import Cpu, Isa
 from workbench.records.model import Built, ModelFacts
-from workbench.report.candidate import Block, Candidate
+from workbench.report.candidate import Candidate
 
 VNNI = Isa(avx2=True, avx512f=True, avx512_vnni=True, avx_vnni=False, amx_int8=False)
 NO_VNNI = Isa(avx2=True, avx512f=False, avx512_vnni=False, avx_vnni=False, amx_int8=False)
@@ -136,7 +136,7 @@ def candidate(
         work=Work(None, None, 1.0, "samples", 0.0),
         state="ok",
         accuracy=accuracy(error),
-        blocks=[Block(number, list(found), []) for number, found in enumerate(blocks)],
+        blocks=[builders.block(which, number, found) for number, found in enumerate(blocks)],
         operators=operators,
         profiled_steps=steps,
     )

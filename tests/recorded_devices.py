@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from builders import events, machine, scenario, steady
@@ -32,7 +33,7 @@ def rows(*arguments: str, **fields: object):
     return resolve(Request(scenarios=("floating_point",), settings=arguments, **fields), ROWS)
 
 
-def document(
+def run(
     times: dict[Case, float],
     *,
     errors: dict[Case, float] | None = None,
@@ -40,12 +41,12 @@ def document(
     day: int = 21,
     objective: str = "throughput",
     rounds: int = 8,
-) -> Document:
-    """What a machine with one such GPU would have written down, each case in steps of its time."""
+) -> list[ev.AnyEvent]:
+    """A run on a machine with one GPU of that name, in which each case takes steps of its time."""
     (row,) = rows()
     plain = scenario(workload="matmul", textbook=None, objective=objective, precisions=())
     blocks = {case: steady(time, rounds) for case, time in times.items()}
-    told = []
+    found: list[ev.AnyEvent] = []
     for event in events(blocks, gpus=["cuda:0"], errors=errors, row=plain):
         if isinstance(event, ev.RacePlanned):
             work = {case.id: row.workload.work(case) for case in times}
@@ -54,13 +55,17 @@ def document(
             at = f"2026-11-{day:02d}T00:00:00.000Z"
             event = msgspec.structs.replace(event, started_at=at)
         if isinstance(event, ev.HardwareDetected):
-            found = machine("cuda:0")
-            card = msgspec.structs.replace(found.gpus[0], name=gpu)
-            event = msgspec.structs.replace(
-                event, machine=msgspec.structs.replace(found, gpus=[card])
-            )
-        told.append(event)
-    return Report.of(told).document()
+            plain_machine = machine("cuda:0")
+            card = msgspec.structs.replace(plain_machine.gpus[0], name=gpu)
+            named = msgspec.structs.replace(plain_machine, gpus=[card])
+            event = msgspec.structs.replace(event, machine=named)
+        found.append(event)
+    return found
+
+
+def document(times: dict[Case, float], **fields: Any) -> Document:
+    """The document of such a run."""
+    return Report.of(run(times, **fields)).document()
 
 
 def put(folder: Path, found: Document, name: str = "h200.json") -> None:

@@ -284,28 +284,26 @@ def _race() -> list[ev.AnyEvent]:
             leaves = RUNNERS[case].leaves
             if leaves is not None and leaves[0] == number + 1:
                 left.remove(case)
-                found += _left(case, leaves[1], at_s + 4.0)
+                found.append(_left(case, leaves[1], at_s + 4.0))
     return found
 
 
-def _left(case: Case, code: str, at_s: float) -> list[ev.AnyEvent]:
+def _left(case: Case, code: str, at_s: float) -> ev.CaseFinished:
     ratio = RUNNERS[case].step_s / RUNNERS[CHANNEL].step_s if code == "beaten" else None
     message = "its error is above the limit of 2.00%"
     if ratio is not None:
         message = f"{ratio:.3g}x slower than {CHANNEL.label}"
     reason = Reason(code, message)
-    return [
-        ev.CaseDropped(
-            at_s=at_s,
-            case=case.id,
-            scenario="model",
-            reason=reason,
-            beaten_by=CHANNEL.id if ratio else None,
-            ratio=ratio,
-            ratio_bounds=(ratio * 0.97, ratio * 1.03) if ratio else None,
-        ),
-        ev.CaseFinished(at_s=at_s, case=case.id, scenario="model", status="ok", reason=reason),
-    ]
+    return ev.CaseFinished(
+        at_s=at_s,
+        case=case.id,
+        scenario="model",
+        status="ok",
+        reason=reason,
+        beaten_by=CHANNEL.id if ratio else None,
+        ratio=ratio,
+        ratio_bounds=(ratio * 0.97, ratio * 1.03) if ratio else None,
+    )
 
 
 def _profiled(case: Case, at_s: float) -> ev.CaseProfiled:

@@ -183,19 +183,15 @@ class Recorder:
         reason = Reason("beaten", f"{ratio.value:.3g}x slower than {rival}")
         self.finished.add(case_id)
         self.events.append(
-            ev.CaseDropped(
+            ev.CaseFinished(
                 at_s=self.at_s,
                 case=case_id,
                 scenario=scenario.id,
+                status="ok",
                 reason=reason,
                 beaten_by=best,
                 ratio=ratio.value,
                 ratio_bounds=ratio.interval,
-            )
-        )
-        self.events.append(
-            ev.CaseFinished(
-                at_s=self.at_s, case=case_id, scenario=scenario.id, status="ok", reason=reason
             )
         )
 

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from screens.app import WorkbenchApp
 from screens.state.event_source import FeedError, ReplayFeed
 from workbench.records import events as ev
+from workbench.report.report import Report
 
 STILL_S = 0.035
 
@@ -59,9 +60,13 @@ class HeldFeed:
         self._more.put_nowait(None)
 
 
-def replayed(events: Sequence[ev.AnyEvent], *, replay: bool = False) -> WorkbenchApp:
-    """An app whose run is over before anyone looks."""
-    return WorkbenchApp(lambda _: ReplayFeed(events), replay=replay, monotonic=lambda: 0.0)
+def replayed(
+    events: Sequence[ev.AnyEvent], *, replay: bool = False, report: Report | None = None
+) -> WorkbenchApp:
+    """An app whose run is over before anyone looks; `report` is that of a document."""
+    return WorkbenchApp(
+        lambda _: ReplayFeed(events), replay=replay, report=report, monotonic=lambda: 0.0
+    )
 
 
 def held(

@@ -95,7 +95,7 @@ class RunScreen(ViewScreen):
         candidate = self._chosen
         figures = self.session.figures
         found = figures.numbers(candidate).measurement if candidate is not None else None
-        told.display = found is not None and bool(found.figures)
+        told.display = found is not None and bool(found.metrics)
         if found is not None and told.display:
             line = Content.assemble(case_text(found.id, figures), ": ", figures_text(found))
             told.show(lambda width, _: line.truncate(width, ellipsis=True))

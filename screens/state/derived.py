@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from workbench.contract import Case, ParameterValue
 from workbench.export.curves import value_text
 from workbench.records.document import CurvePoint, LargestBatch, Measurement, Sweep
-from workbench.records.events import CaseDropped
 from workbench.records.machine import Machine
 from workbench.records.verdict import Verdict
 from workbench.report import sweeps
@@ -73,8 +72,7 @@ class Figures:
             fastest = best.rounds() if best is not None else {}
             for candidate in row.candidates if fastest else ():
                 rounds = candidate.rounds()
-                over = candidate.ended or candidate.dropped is not None
-                enough = over or len(fastest.keys() & rounds.keys()) >= MIN_PAIRS
+                enough = candidate.ended or len(fastest.keys() & rounds.keys()) >= MIN_PAIRS
                 if rounds and enough and row.is_apart(candidate) == apart:
                     found[candidate.case.id] = ratios.relative(fastest, rounds)
         return found
@@ -133,12 +131,12 @@ class Figures:
         extra = _apart(candidate.case, row) if row else ""
         return case_name(candidate.case, short=short) + extra
 
-    def dropped_text(self, event: CaseDropped) -> str:
+    def elimination_text(self, candidate: Candidate) -> str:
         """`2.1x slower than cuda:0 torch bf16`, or the reason where no ratio is known."""
-        if event.ratio is None or event.beaten_by is None:
-            return event.reason.message
-        text = units.ratio(event.ratio)
-        return f"{text} slower than {self.case_name(event.beaten_by)}"
+        if candidate.ratio is None or candidate.beaten_by is None:
+            return candidate.reason.message if candidate.reason is not None else ""
+        text = units.ratio(candidate.ratio)
+        return f"{text} slower than {self.case_name(candidate.beaten_by)}"
 
     def answer(self, verdict: Verdict) -> str:
         """`GPU 38.2x 37.1-39.0`: the choice in words with what it rests on."""
@@ -148,7 +146,7 @@ class Figures:
     # -------------------------------------------------------------- rows
 
     def left_in_race(self, row: Row) -> int:
-        return sum(not c.ended and c.dropped is None for c in row.candidates)
+        return sum(not c.ended for c in row.candidates)
 
     def live_scenario(self) -> str | None:
         """The row being raced, or else the last one that was, or else the first."""

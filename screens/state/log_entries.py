@@ -66,9 +66,10 @@ def narrate(event: ev.AnyEvent, figures: Figures) -> LogLine | None:  # noqa: C9
             return _prepared(event, figures)
         case ev.BlockDiscarded():
             return _of_case(event, figures, "discarded", reason_text(event.reason), "warn")
-        case ev.CaseDropped():
-            return _of_case(event, figures, "dropped", figures.dropped_text(event))
         case ev.CaseFinished():
+            candidate = figures.report.candidates[event.case]
+            if candidate.eliminated:
+                return _of_case(event, figures, "dropped", figures.elimination_text(candidate))
             if event.status == "ok" or event.reason is None:
                 return None
             tone = "bad" if event.status == "failed" else "warn"
@@ -137,14 +138,7 @@ def _prepared(event: ev.CasePrepared, figures: Figures) -> LogLine:
     return _of_case(event, figures, "prepared", ", ".join(parts))
 
 
-CaseEvent = (
-    ev.BatchTried
-    | ev.BlockDiscarded
-    | ev.CaseDropped
-    | ev.CaseFinished
-    | ev.CasePrepared
-    | ev.CaseProfiled
-)
+CaseEvent = ev.BatchTried | ev.BlockDiscarded | ev.CaseFinished | ev.CasePrepared | ev.CaseProfiled
 
 
 def _of_case(

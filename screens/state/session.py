@@ -12,6 +12,7 @@ from workbench.records.events import AnyEvent
 from workbench.report.report import Report
 
 from .derived import Figures
+from .document_log import document_log
 from .log_entries import LogLine, narrate
 
 LOG_LINES = 500  # more than any terminal shows; the journal keeps everything
@@ -50,6 +51,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.figures = Figures(self.report)
+        self.log.extend(document_log(self.figures))
 
     def begin(self) -> None:
         self.begun = True

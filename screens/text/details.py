@@ -112,7 +112,7 @@ def candidate_facts(candidate: Candidate, figures: Figures) -> list[Fact]:
         times.append(f"n {found.n}" + (f", {found.outliers} outlying" if found.outliers else ""))
         facts.append(fact("times", ", ".join(times)))
         facts += _speed(found)
-    if found.figures:
+    if found.metrics:
         facts.append(fact("figures", figures_text(found)))
     largest = figures.largest(candidate)
     if largest is not None:
@@ -124,8 +124,8 @@ def candidate_facts(candidate: Candidate, figures: Figures) -> list[Fact]:
         facts.append(fact("checked", checked, "" if candidate.accuracy.passed else "$error"))
         for each in candidate.accuracy.outputs if len(candidate.accuracy.outputs) > 1 else ():
             facts.append(fact("  output", f"{each.name}: {output_text(each)}"))
-    if candidate.dropped is not None:
-        facts.append(fact("dropped", figures.dropped_text(candidate.dropped)))
+    if candidate.eliminated:
+        facts.append(fact("dropped", figures.elimination_text(candidate)))
     elif candidate.reason is not None:
         facts.append(fact(candidate.state, candidate.reason.message, "$warning"))
     if candidate.reason is not None and candidate.reason.hint:
@@ -178,7 +178,7 @@ def _speed(found: Measurement) -> list[Fact]:
 
 def figures_text(found: Measurement) -> str:
     """What this workload alone tells of itself: `waiting 12 %, epochs 3`."""
-    return ", ".join(units.named(name, value) for name, value in found.figures.items())
+    return ", ".join(units.named(name, value) for name, value in found.metrics.items())
 
 
 def _largest(found: LargestBatch) -> list[Fact]:

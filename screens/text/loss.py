@@ -48,4 +48,4 @@ def loss_lines(row: Row, figures: Figures, width: int, most: int) -> list[Conten
 
 
 def _interest(candidate: Candidate) -> tuple[bool, int]:
-    return candidate.dropped is not None, -len(candidate.loss)
+    return candidate.eliminated, -len(candidate.loss)

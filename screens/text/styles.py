@@ -55,10 +55,10 @@ def pick_texts(verdict: Verdict, figures: Figures, *, mark: bool = True) -> list
 def state_texts(candidate: Candidate, row: Row, figures: Figures, *, racing: bool) -> list[Content]:
     """What a candidate is doing or how it ended, longest form first; a word always leads."""
     case_id = candidate.case.id
-    if candidate.dropped is not None and candidate.state in ("dropped", "ok"):
-        event = candidate.dropped
-        slower = f"dropped: {units.ratio(event.ratio)} slower" if event.ratio else "dropped"
-        long = f"dropped: {figures.dropped_text(event)}"
+    if candidate.eliminated:
+        ratio = candidate.ratio
+        slower = f"dropped: {units.ratio(ratio)} slower" if ratio else "dropped"
+        long = f"dropped: {figures.elimination_text(candidate)}"
         dropped = [Content.styled(text, "dim") for text in (long, slower, "dropped")]
         return [marked(text, candidate, figures) for text in dropped]
     if candidate.state in ("failed", "skipped", "cancelled"):

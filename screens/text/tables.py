@@ -264,8 +264,8 @@ def status_text(candidate: Candidate, row: Row, session: Session) -> Content:
 
 
 def reason_message(candidate: Candidate, figures: Figures) -> str:
-    if candidate.dropped is not None:
-        return figures.dropped_text(candidate.dropped)
+    if candidate.eliminated:
+        return figures.elimination_text(candidate)
     return candidate.reason.message if candidate.reason is not None else ""
 
 
@@ -291,4 +291,4 @@ def setup_text(setup: SetupTimes) -> str:
 
 
 def is_over(candidate: Candidate) -> bool:
-    return candidate.ended or candidate.dropped is not None
+    return candidate.ended

@@ -20,8 +20,8 @@ from workbench.planning.model_question import ModelQuestion
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.records.reason import Reason
-from workbench.report.replay import open_run
 from workbench.report.report import Report
+from workbench.report.run_files import open_run
 
 SIZE = (80, 24)
 ON = recorded_machines.cpu_server()
@@ -221,7 +221,8 @@ async def test_an_opened_document_shows_the_same(tmp_path: Path) -> None:
     async with replayed(DONE).run_test(size=(120, 60)) as pilot:
         await settle(pilot)
         live = text(pilot).splitlines()[2:]
-    async with replayed(open_run(str(file))).run_test(size=(120, 60)) as pilot:
+    opened = open_run(str(file)).report
+    async with replayed([], report=opened).run_test(size=(120, 60)) as pilot:
         await settle(pilot)
         assert text(pilot).splitlines()[2:] == live
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import recorded
 import recorded_runs
+from builders import block
 
 from screens.state.derived import Figures, short_cpu
 from screens.state.session import Failure, Session
 from screens.text.summary import summary
 from workbench.records import events as ev
-from workbench.report.candidate import Block
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
 
@@ -90,11 +91,14 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
     figures, row = Figures(report), report.rows["training"]
     first, second, third = row.candidates[:3]
     for candidate in row.candidates:
-        candidate.blocks, candidate.dropped, candidate.state = [], None, "measuring"
+        candidate.blocks, candidate.reason, candidate.state = [], None, "measuring"
     times = [(first, [1.0] * 5 + [3.0] * 4), (second, [None] * 5 + [2.0] * 4), (third, [9.0])]
     for candidate, values in times:
-        blocks = [Block(n, [value], []) for n, value in enumerate(values) if value is not None]
-        candidate.blocks = blocks
+        candidate.blocks = [
+            block(candidate.case, number, [value])
+            for number, value in enumerate(values)
+            if value is not None
+        ]
     assert figures.speed(second, row) == 1.0
     assert figures.speed(first, row) == pytest.approx(2 / 3)
     assert figures.speed(third, row) is None, "no common round yet"
@@ -110,10 +114,8 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
 
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
     """A JSON document carries later losses on blocks without samples."""
-    from workbench.report.replay import events_of
-
     original = Report.of(recorded.h200())
-    again = Report.of(list(events_of(original.document())))
+    again = report_of(original.document())
     for case_id, candidate in original.candidates.items():
         before = Figures(original).numbers(candidate).measurement
         after = Figures(again).numbers(again.candidates[case_id]).measurement

@@ -15,7 +15,7 @@ from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario, Size
 from workbench.pool import control
 from workbench.pool.control import Control
-from workbench.report.replay import events_of
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
 
@@ -92,4 +92,4 @@ def test_the_size_at_which_the_gpu_takes_the_lead_is_found() -> None:
     (sweep,) = report.sweeps
     assert (sweep.scenario, sweep.axes["count"][0], sweep.axes["count"][-1]) == ("row", 2, 80)
     assert 30 in sweep.axes["count"]  # the scenario's own size belongs to the curve
-    assert Report.of(events_of(report.document())).document() == report.document()
+    assert report_of(report.document()).document() == report.document()

@@ -70,7 +70,7 @@ def waiting_fraction(found: Evidence) -> float | None:
     """The pick's, where that limits it."""
     if found.pick is None:
         return None
-    waiting = found.report.measurement(found.pick).figures.get("waiting_fraction")
+    waiting = found.report.measurement(found.pick).metrics.get("waiting_fraction")
     return waiting if waiting is not None and waiting >= WAITING else None
 
 

@@ -36,7 +36,7 @@ def step_energy(candidate: Candidate) -> tuple[float, str] | None:
         return None  # only the first of its GPUs is read
     if telemetry is not None and telemetry.counted_power_w:
         return telemetry.counted_power_w * step_s, COUNTER
-    counted = [b.figures[ENERGY] for b in candidate.blocks if b.figures.get(ENERGY)]
+    counted = [b.metrics[ENERGY] for b in candidate.blocks if b.metrics.get(ENERGY)]
     if counted:
         return median(counted), COUNTER
     if telemetry is not None and telemetry.power_w:
@@ -174,7 +174,7 @@ def _in_question(eligible: Sequence[Candidate]) -> list[Candidate]:
     for case, kind in ((c.case.id, c.case.device_kind) for c in eligible):
         if kind not in fastest or order.index(case) < order.index(fastest[kind]):
             fastest[kind] = case
-    return [c for c in eligible if c.dropped is None or c.case.id in fastest.values()]
+    return [c for c in eligible if not c.eliminated or c.case.id in fastest.values()]
 
 
 def one_of(items: str) -> str:

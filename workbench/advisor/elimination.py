@@ -9,9 +9,10 @@ from ..contract import REDUCED
 from ..machine.host.isa import lacking
 from ..planning.admission import slower_precision
 from ..planning.scenario import Scenario
+from ..records.events import BlockMeasured
 from ..records.machine import Cpu
 from ..records.reason import Reason
-from ..report.candidate import Block, Candidate
+from ..report.candidate import Candidate
 from ..report.names import name_of
 from ..stats import ratios
 from ..stats import samples as stats
@@ -251,7 +252,7 @@ def repeats(candidate: Candidate) -> bool:
     return abs(first / second - 1) <= REPEATS
 
 
-def _width(blocks: Sequence[Block]) -> float | None:
+def _width(blocks: Sequence[BlockMeasured]) -> float | None:
     samples = [block.samples_s for block in blocks]
     if not samples:
         return None

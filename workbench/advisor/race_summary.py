@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from ..records.reason import Reason
 from ..records.verdict import Elimination, RaceSummary
 from ..report.candidate import CUT_SHORT, Candidate
 from ..report.names import name_of
@@ -54,12 +53,7 @@ def has_left(candidate: Candidate) -> bool:
     """Whether it was out before the end; a run cut short sends nobody away that it measured."""
     if candidate.state == CUT_SHORT and candidate.blocks:
         return False
-    return _reason(candidate) is not None or candidate.state == "failed"
-
-
-def _reason(candidate: Candidate) -> Reason | None:
-    dropped = candidate.dropped
-    return candidate.reason or (dropped.reason if dropped else None)
+    return candidate.reason is not None or candidate.state == "failed"
 
 
 def _left_after(candidate: Candidate) -> int:
@@ -68,15 +62,15 @@ def _left_after(candidate: Candidate) -> int:
 
 
 def _departure(candidate: Candidate) -> Elimination:
-    reason, dropped = _reason(candidate), candidate.dropped
+    reason = candidate.reason
     return Elimination(
         id=candidate.case.id,
         rounds=len(candidate.blocks),
         code=reason.code if reason else candidate.state,
         message=reason.message if reason else candidate.state,
-        beaten_by=dropped.beaten_by if dropped else None,
-        ratio=dropped.ratio if dropped else None,
-        ratio_bounds=dropped.ratio_bounds if dropped else None,
+        beaten_by=candidate.beaten_by,
+        ratio=candidate.ratio,
+        ratio_bounds=candidate.ratio_bounds,
     )
 
 

@@ -99,7 +99,7 @@ def doubts(found: Evidence) -> list[str]:
         told.append("the run was cut short")
     if found.pick is not None and len(found.pick.blocks) == 1:
         told.append(f"{short(found.pick.case)} was measured in one round only")
-    if found.pick is not None and found.pick.dropped is not None:
+    if found.pick is not None and found.pick.eliminated:
         told.append(f"{short(found.pick.case)} left the race before its end")
     of_row = [w for w in found.warnings if w.subject == found.row.plan.scenario]
     told += [warning.message for warning in of_row]

@@ -24,9 +24,10 @@ from ..planning.usage import UsageError
 from ..records.document import Document, Measurement
 from ..records.machine import Machine
 from ..records.reason import Warning
-from ..report import journal, replay
-from ..report.replay import LONGEST_S
+from ..report import journal
+from ..report.from_document import LONGEST_S
 from ..report.report import Report
+from ..report.run_files import decode_document
 from ..text.toml_file import shown as clean  # what another machine wrote reaches the terminal
 from .whatif import devices_by_name
 
@@ -96,7 +97,7 @@ def _document(file: Path) -> Document:
         raise journal.JournalError(f"it has more than {MOST_BYTES >> 20} MiB")
     if journal.looks_like_one(file):
         return Report.of(journal.read(file)).document()
-    return replay.decode_document(file)
+    return decode_document(file)
 
 
 def of_document(document: Document, file: str) -> Iterator[Recording]:

@@ -13,7 +13,8 @@ from ..planning.usage import MOST_BATCH
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
-from ..report.candidate import Block, Candidate
+from ..report.candidate import Candidate
+from ..report.from_document import candidate_of
 from ..report.names import name_of
 from ..stats import ratios
 from .estimate import Estimate, Point, estimate
@@ -161,28 +162,9 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
             continue
         if replace(case, batch=scenario.batch, params=scenario.params) not in there:
             continue
-        candidate = _candidate(measured, scenario.objective)
+        candidate = candidate_of(measured, objective=scenario.objective)
         if counted(candidate) is not None and _does_the_same(row, measured):
             yield Recorded(measured, candidate)
-
-
-def _candidate(measured: Measurement, objective: str) -> Candidate:
-    samples = iter(measured.samples_s)
-    blocks = [
-        Block(shape.round, [next(samples) for _ in range(shape.n)], []) for shape in measured.blocks
-    ]
-    return Candidate(
-        case=measured.case,
-        scenario=measured.scenario or "",
-        objective=objective,
-        work=measured.work,
-        state=measured.status,
-        setup=measured.setup,
-        accuracy=measured.accuracy,
-        iterations_per_sample=measured.iterations_per_sample,
-        memory_peak_bytes=measured.memory_peak_bytes,
-        blocks=blocks,
-    )
 
 
 def _does_the_same(row: RowPlan, measured: Measurement) -> bool:

@@ -17,9 +17,9 @@ from ..planning.usage import UsageError
 
 if TYPE_CHECKING:
     from ..machine.nvidia.nvml import Links
-    from ..records.events import AnyEvent
     from ..records.machine import Machine
     from ..report.report import Report
+    from ..report.run_files import OpenedRun
 
 ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it
 
@@ -112,11 +112,13 @@ def show_live(request: Request, output: Path | None) -> int:
     return run_tui(engine, request, finish=finish)
 
 
-def show_replay(events: list[AnyEvent]) -> int:
+def show_replay(opened: OpenedRun) -> int:
+    """The TUI on an earlier run: a journal's events fill its log, a document is shown as it is."""
     from screens.app import run_tui  # noqa: TID251
     from screens.state.event_source import ReplayFeed  # noqa: TID251
 
-    return run_tui(lambda _: ReplayFeed(events), replay=True)
+    report = None if opened.events else opened.report
+    return run_tui(lambda _: ReplayFeed(opened.events), replay=True, report=report)
 
 
 def show_watch(found: Machine, *, every_s: float) -> int:

@@ -324,13 +324,12 @@ def open_(run: str, as_json: bool, plain: bool) -> None:
     """Show an earlier run: a JSON document, a journal, the id of a run, or `last`."""
     from ..export.json import dump
     from ..export.text import run_text
-    from ..report.replay import open_run
-    from ..report.report import Report
+    from ..report.run_files import open_run
 
-    events = open_run(run)
+    opened = open_run(run)
     if not as_json and not plain and in_terminal():
-        sys.exit(show_replay(events))
-    report = Report.of(events)
+        sys.exit(show_replay(opened))
+    report = opened.report
     click.echo(dump(report.document()) if as_json else run_text(report))
 
 

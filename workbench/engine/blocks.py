@@ -49,7 +49,7 @@ class BlockRunner:
             self._preparation.fail(runner, failure)
             return False
         result = answer.result
-        figures = result["figures"] | self._energy.figures(result["samples_s"])
+        metrics = result["figures"] | self._energy.figures(result["samples_s"])
         speed = self._run.speeds.get(runner.case.device, 1.0)
         samples = [value / speed for value in result["samples_s"]]
         try:
@@ -74,7 +74,7 @@ class BlockRunner:
                 lead_in_s=[value / speed for value in result["lead_in_s"]],
                 loss=result["loss"],
                 clocks=msgspec.convert(result["clocks"], Clocks | None),
-                figures=figures,
+                metrics=metrics,
             )
         )
         if impossible := self._impossible(runner):

@@ -34,5 +34,5 @@ def exit_code(status: str, request: Request, report: Report) -> int:
         return OK
     points = {name for name, row in report.rows.items() if row.plan.of is not None}
     warned = any(warning.subject not in points for warning in report.warnings)
-    doubted = any(report.trust(c) for row in rows for c in row.candidates)
+    doubted = any(report.measurement_warnings(c) for row in rows for c in row.candidates)
     return UNTRUSTED if warned or doubted else OK

@@ -18,6 +18,7 @@ from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import AccuracyResult, SetupTimes, WarmUp
 from ..records.reason import Reason
+from ..stats.ratios import Beaten
 from .context import GRACE_S, RunContext
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
@@ -271,7 +272,13 @@ class Preparation:
         self.finish(runner, "ok" if measured else "skipped", reason)
         return False
 
-    def finish(self, runner: PreparedCase, status: str, reason: Reason | None) -> None:
+    def finish(
+        self,
+        runner: PreparedCase,
+        status: str,
+        reason: Reason | None,
+        beaten: Beaten | None = None,
+    ) -> None:
         self._emit(
             ev.CaseFinished(
                 at_s=self._control.now(),
@@ -280,5 +287,8 @@ class Preparation:
                 status=status,
                 reason=reason,
                 telemetry=self._telemetry.of_case(runner.case.id, runner.case.device),
+                beaten_by=beaten.by if beaten else None,
+                ratio=beaten.ratio.value if beaten else None,
+                ratio_bounds=beaten.ratio.interval if beaten else None,
             )
         )

@@ -240,21 +240,10 @@ class Race:
                 continue
             runner = next(r for r in self._active if r.case == left.candidate.case)
             self._active.remove(runner)
-            beaten, reason = left.beaten, self._excuses.get(runner.case.id, left.reason)
+            reason = self._excuses.get(runner.case.id, left.reason)
             if reason.code in FOR_BEING_SLOW:
                 reason = left.reason
-            self._emit(
-                ev.CaseDropped(
-                    at_s=self._control.now(),
-                    case=runner.case.id,
-                    scenario=self._scenario.id,
-                    reason=reason,
-                    beaten_by=beaten.by if beaten else None,
-                    ratio=beaten.ratio.value if beaten else None,
-                    ratio_bounds=beaten.ratio.interval if beaten else None,
-                )
-            )
-            self._preparation.finish(runner, "ok", reason)
+            self._preparation.finish(runner, "ok", reason, left.beaten)
 
     def _drop_after(self, rounds: int) -> None:
         """Send those away that cannot be picked any more; in a plain `run` reduced precisions far

@@ -72,8 +72,6 @@ def _text(event: ev.AnyEvent, report: Report) -> str | None:  # noqa: C901 - one
             return f"saved: {next(saved_lines(event.advice.saved))}"
         case ev.TraceWritten():
             return f"wrote {event.trace.file}: open it in ui.perfetto.dev or chrome://tracing"
-        case ev.CaseDropped():
-            return f"  {_name(event.case, report)} out: {event.reason.message}"
         case ev.CaseFinished() if event.status in ("failed", "skipped"):
             reason = event.reason
             hint = f" - {reason.hint}" if reason and reason.hint else ""
@@ -118,7 +116,9 @@ def _left(row: Row, report: Report) -> str:
 def _finished(event: ev.CaseFinished, report: Report) -> str | None:
     candidate = report.candidates[event.case]
     samples = candidate.samples_s
-    if not samples or candidate.dropped is not None:
+    if candidate.eliminated and event.reason is not None:
+        return f"  {_name(event.case, report)} out: {event.reason.message}"
+    if not samples:
         return None
     return (
         f"  {_name(event.case, report)} {units.duration(median(samples))} "

@@ -152,7 +152,7 @@ def _cells(entry: Entry, report: Report) -> tuple[str, ...]:
     center = stats.median(samples) if samples else None
     width = stats.relative_half_width(center or 0.0, candidate.interval)
     share, accuracy = agreement(candidate), candidate.accuracy
-    mark = "!" if report.trust(candidate) else ""
+    mark = "!" if report.measurement_warnings(candidate) else ""
     return (
         entry.form,
         entry.how,
@@ -177,7 +177,7 @@ def _warnings(found: Sequence[Entry], report: Report) -> Iterator[str]:
         yield f"{about}{brief(warning.message)}; {warning.remedy}"
     told = {warning.code for warning in own}
     for entry in found:
-        for warning in report.trust(entry.candidate):
+        for warning in report.measurement_warnings(entry.candidate):
             if warning.code not in told:
                 told.add(warning.code)
                 yield f"{name_of(entry.candidate.case)}: {warning.message}; {warning.remedy}"

@@ -12,7 +12,7 @@ from ..records.document import LargestBatch, Trace
 from ..records.machine import CudaDriver, Gpu, Machine, Nvml, Software
 from ..records.verdict import Verdict
 from ..report.candidate import Candidate
-from ..report.measurements import figures_of
+from ..report.measurements import metrics_of
 from ..report.names import name_of, short
 from ..report.report import Report
 from ..report.row import Row
@@ -196,7 +196,7 @@ def _place_of(row: Row) -> list[tuple[float, str]]:
 
 
 def _own_figures(candidate: Candidate, row: Row) -> Iterator[tuple[str, float]]:
-    yield from figures_of(candidate, row.candidates).items()
+    yield from metrics_of(candidate, row.candidates).items()
     if "batch" in row.plan.point and candidate.memory_peak_bytes is not None:
         yield "memory_bytes", float(candidate.memory_peak_bytes)
 
@@ -218,7 +218,7 @@ def _candidate_cells(candidate: Candidate, row: Row, machine: Machine | None) ->
 
 
 def _figures(candidate: Candidate, row: Row) -> list[str]:
-    return [units.named(*item) for item in figures_of(candidate, row.candidates).items()]
+    return [units.named(*item) for item in metrics_of(candidate, row.candidates).items()]
 
 
 def _remarks(candidate: Candidate, machine: Machine | None) -> list[str]:

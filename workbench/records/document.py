@@ -154,7 +154,8 @@ class Measurement(msgspec.Struct):
     roofline: Roofline | None = None
     operators: list[OperatorShare] = []  # with --trace, longest first
     unprofiled: Reason | None = None  # with --trace: why there are none
-    figures: dict[str, float] = {}  # of this workload alone, median over blocks; units in the names
+    # Metrics of this workload alone: medians over its blocks, units in the names.
+    metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
 
 # --------------------------------------------------------------- ceilings

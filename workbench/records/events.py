@@ -136,7 +136,7 @@ class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
     lead_in_s: list[float]
     loss: float | None
     clocks: Clocks | None = None
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
 
 class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):
@@ -144,17 +144,6 @@ class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):
 
     case: str
     reason: Reason
-
-
-class CaseDropped(Event, frozen=True, kw_only=True, tag=True):
-    """A candidate left the race with its samples intact."""
-
-    case: str
-    scenario: str
-    reason: Reason
-    beaten_by: str | None
-    ratio: float | None  # its time over the winner's
-    ratio_bounds: tuple[float, float] | None  # simultaneous over all looks and pairs
 
 
 class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
@@ -207,11 +196,16 @@ class TraceWritten(Event, frozen=True, kw_only=True, tag=True):
 
 
 class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
+    """The end of one candidate in its row; `ok` with a `reason`: it left the race early."""
+
     case: str
     scenario: str
     status: str  # "ok", "skipped", "failed", "cancelled"
     reason: Reason | None
     telemetry: Telemetry | None = None
+    beaten_by: str | None = None  # id of the case that eliminated it by a paired comparison
+    ratio: float | None = None  # its time over that case's
+    ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
 
 
 class MachineRead(Event, frozen=True, kw_only=True, tag=True):
@@ -254,7 +248,6 @@ AnyEvent = (
     | CasePrepared
     | BlockMeasured
     | BlockDiscarded
-    | CaseDropped
     | CaseProfiled
     | BatchTried
     | LargestBatchFound

@@ -7,32 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..contract import Case, Work, is_simulated, kind_of
-from ..records import events as ev
 from ..records.document import (
     AccuracyResult,
     BlockShape,
-    Clocks,
     OperatorShare,
     SetupTimes,
     Telemetry,
     WarmUp,
 )
+from ..records.events import BlockMeasured
 from ..records.reason import Reason
 from ..stats import samples as stats
 from ..stats.objectives import START_UP_SPREAD, block_value, fixed_parts_s
 from ..stats.ratios import Rounds
 
-ENERGY = "energy_j"  # the figure of a block that says what one step took
+ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
+OUT_OF_TIME = "budget"  # reason code of a candidate that the end of the budget stopped
 ENDED = ("ok", "skipped", "failed", "cancelled")
-
-
-@dataclass
-class Block:
-    round: int
-    samples_s: list[float]
-    lead_in_s: list[float]
-    clocks: Clocks | None = None
-    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -44,7 +35,7 @@ class Candidate:
     objective: str
     work: Work
     price_per_hour: float | None = None  # of all its devices; None: none was given
-    state: str = "waiting"  # then preparing, prepared, measuring, dropped; ends as in the JSON
+    state: str = "waiting"  # then preparing, prepared, measuring; ends as in the JSON
     reason: Reason | None = None
     setup: SetupTimes = field(default_factory=SetupTimes)
     accuracy: AccuracyResult | None = None
@@ -52,9 +43,10 @@ class Candidate:
     iterations_per_sample: int = 1
     call_overhead_s: float | None = None
     memory_peak_bytes: int | None = None
-    blocks: list[Block] = field(default_factory=list)
-    loss: list[float] = field(default_factory=list)
-    dropped: ev.CaseDropped | None = None
+    blocks: list[BlockMeasured] = field(default_factory=list)
+    beaten_by: str | None = None  # id of the case that eliminated it by a paired comparison
+    ratio: float | None = None  # its time over that case's
+    ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
     joined_after: int | None = None  # rounds; None: in the race from its start
     telemetry: Telemetry | None = None
     operators: list[OperatorShare] = field(default_factory=list)
@@ -67,9 +59,14 @@ class Candidate:
         return [sample for block in self.blocks for sample in block.samples_s]
 
     @property
+    def loss(self) -> list[float]:
+        """One value per block, where something is trained."""
+        return [block.loss for block in self.blocks if block.loss is not None]
+
+    @property
     def block_shapes(self) -> list[BlockShape]:
         return [
-            BlockShape(block.round, len(block.samples_s), block.figures.get(ENERGY))
+            BlockShape(block.round, len(block.samples_s), block.metrics.get(ENERGY))
             for block in self.blocks
         ]
 
@@ -81,6 +78,11 @@ class Candidate:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def eliminated(self) -> bool:
+        """Measured, and out of the race before its end for another reason than the budget."""
+        return self.state == "ok" and self.reason is not None and self.reason.code != OUT_OF_TIME
 
     @property
     def simulated(self) -> bool:
@@ -121,7 +123,7 @@ class Candidate:
                 block.samples_s,
                 fixed_s=fixed_s,
                 memory_bytes=self.memory_peak_bytes,
-                energy_j=block.figures.get(ENERGY),
+                energy_j=block.metrics.get(ENERGY),
                 price_per_hour=self.price_per_hour,
             )
             for block in self.blocks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,12 +84,12 @@ def read(path: Path) -> list[ev.AnyEvent]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
-    found: list[ev.AnyEvent] = []
+    found: list[ev.AnyEvent | _CaseDropped] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            found.append(ev.decode(printable_json(line)))
+            found.append(_decode(printable_json(line)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if number == len(lines):  # no newline follows: the writer died here
                 break
@@ -97,7 +97,36 @@ def read(path: Path) -> list[ev.AnyEvent]:
     if not found or not isinstance(found[0], ev.RunStarted):
         raise JournalError(f"{path} is not the journal of a run: it does not begin with RunStarted")
     check_schema(path, found[0].schema_version)
-    return found
+    return list(_upgraded(found))
+
+
+class _CaseDropped(ev.Event, frozen=True, kw_only=True, tag="CaseDropped"):
+    """Version 0.1.0 wrote this before the `CaseFinished` of an eliminated candidate."""
+
+    case: str
+    scenario: str
+    beaten_by: str | None
+    ratio: float | None
+    ratio_bounds: tuple[float, float] | None
+
+
+_decode = msgspec.json.Decoder(ev.AnyEvent | _CaseDropped).decode
+
+
+def _upgraded(events: Iterable[ev.AnyEvent | _CaseDropped]) -> Iterator[ev.AnyEvent]:
+    """Events as this version writes them."""
+    dropped: dict[tuple[str, str], _CaseDropped] = {}
+    for event in events:
+        if isinstance(event, _CaseDropped):
+            dropped[event.scenario, event.case] = event
+            continue
+        if isinstance(event, ev.CaseFinished):
+            old = dropped.pop((event.scenario, event.case), None)
+            if old is not None:
+                event = msgspec.structs.replace(
+                    event, beaten_by=old.beaten_by, ratio=old.ratio, ratio_bounds=old.ratio_bounds
+                )
+        yield event
 
 
 def looks_like_one(path: Path) -> bool:

@@ -56,12 +56,12 @@ def measurement(
         energy_j=power * center if power and center else None,
         telemetry=candidate.telemetry,
         simulated=candidate.simulated,
-        loss=list(candidate.loss),
+        loss=candidate.loss,
         outliers=len(stats.outliers(samples)),
         clocks=_clocks(candidate),
         call_overhead_s=candidate.call_overhead_s,
         against=against(candidate, row),
-        figures=figures_of(candidate, row),
+        metrics=metrics_of(candidate, row),
         operators=candidate.operators,
         unprofiled=candidate.unprofiled,
         warnings=list(warnings),
@@ -80,12 +80,12 @@ def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
     return Against(fastest, ratio.value, ratio.interval, ratio.word(ratios.TOLERANCE))
 
 
-def figures_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str, float]:
+def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str, float]:
     """What the workload itself tells, the median over its blocks; and of several ranks beside one
     of the same `row`, how well they scale."""
-    names = dict.fromkeys(name for block in candidate.blocks for name in block.figures)
+    names = dict.fromkeys(name for block in candidate.blocks for name in block.metrics)
     found = {
-        name: stats.median([b.figures[name] for b in candidate.blocks if name in b.figures])
+        name: stats.median([b.metrics[name] for b in candidate.blocks if name in b.metrics])
         for name in names
     }
     efficiency = scaling_efficiency(candidate, row)

@@ -27,7 +27,7 @@ from ..records.machine import GpuReading, HostReading, Machine, Software
 from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
-from .candidate import Block, Candidate, price_of
+from .candidate import Candidate, price_of
 from .measurements import measurement
 from .row import Row
 from .sweeps import sweeps
@@ -109,28 +109,17 @@ class Report:
                 self._prepared(event)
             case ev.BlockMeasured():
                 candidate = self.candidates[event.case]
-                candidate.blocks.append(
-                    Block(
-                        event.round,
-                        event.samples_s,
-                        event.lead_in_s,
-                        event.clocks,
-                        event.figures,
-                    )
-                )
+                candidate.blocks.append(event)
                 candidate.state = "measuring"
-                if event.loss is not None:
-                    candidate.loss.append(event.loss)
                 self.current_case = event.case
             case ev.BlockDiscarded():
                 pass  # the journal keeps it; no statistic may
-            case ev.CaseDropped():
-                candidate = self.candidates[event.case]
-                candidate.state, candidate.dropped = "dropped", event
             case ev.CaseFinished():
                 candidate = self._of_row(event.scenario, event.case)
                 candidate.state, candidate.reason = event.status, event.reason
                 candidate.telemetry = event.telemetry
+                candidate.beaten_by, candidate.ratio = event.beaten_by, event.ratio
+                candidate.ratio_bounds = event.ratio_bounds
             case ev.CaseProfiled():
                 candidate = self.candidates[event.case]
                 candidate.operators, candidate.unprofiled = event.operators, event.reason
@@ -209,7 +198,7 @@ class Report:
         return measurement(
             candidate,
             row=self.rows[candidate.scenario].candidates,
-            warnings=self.trust(candidate),
+            warnings=self.measurement_warnings(candidate),
             ceilings=self.ceilings,
         )
 
@@ -217,7 +206,7 @@ class Report:
         """What weakens every result of this row: something happened on the machine meanwhile."""
         return [warning for warning in self.warnings if warning.subject == row.plan.scenario]
 
-    def trust(self, candidate: Candidate) -> list[Warning]:
+    def measurement_warnings(self, candidate: Candidate) -> list[Warning]:
         """All that weakens this candidate's result; empty without a sample."""
         if not candidate.blocks:
             return []

@@ -20,12 +20,10 @@ from workbench.planning.plan import fill_cases, planned, resolve
 from workbench.planning.prices import LEAST, MOST, given_prices, unused_prices
 from workbench.planning.request import Request
 from workbench.planning.usage import UsageError
-from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
 from workbench.report.candidate import ENERGY, price_of
-from workbench.report.replay import events_of
-from workbench.report.report import Report
+from workbench.report.from_document import report_of
 from workbench.stats.objectives import block_value
 
 CPU, CPU_B, GPU = case("cpu-a"), case("cpu-b"), case("cuda:0-a")
@@ -257,7 +255,7 @@ def test_joules_by_the_counter_go_before_those_by_readings() -> None:
 def test_rapl_around_the_blocks_goes_before_readings() -> None:
     report = told({CPU: steady(1.0)}, power={CPU: watts(read=50.0)})
     (candidate,) = report.rows["row"].candidates
-    candidate.blocks[0].figures = {ENERGY: 30.0}
+    candidate.blocks[0].metrics[ENERGY] = 30.0
     assert economics.step_energy(candidate) == (30.0, economics.COUNTER)
 
 
@@ -283,15 +281,7 @@ def test_where_the_fastest_of_a_device_was_not_read_nobody_is_the_most_frugal() 
 def test_who_left_early_unread_and_readings_beside_a_counter_are_told() -> None:
     row, power = scenario(), {CPU: watts(read=50.0), GPU: watts(counted=640.0)}
     report = told(PAIR, power=power)
-    report.candidates[GPU_B.id].dropped = ev.CaseDropped(
-        at_s=0.5,
-        case=GPU_B.id,
-        scenario="row",
-        reason=Reason("slower", "4x"),
-        beaten_by=GPU.id,
-        ratio=4.0,
-        ratio_bounds=(3.9, 4.1),
-    )
+    report.candidates[GPU_B.id].reason = Reason("beaten", "4x")
     found = decide(report, row)
     assert best(found, "most_frugal").pick == CPU.id
     assert economics.notes(found) == [
@@ -387,4 +377,4 @@ def test_a_verdict_with_prices_follows_again_from_its_document(prices, objective
     report.rows["row"].verdict = found
     written = msgspec.json.encode(report.document())
     document = msgspec.json.decode(written, type=type(report.document()))
-    assert decide(Report.of(events_of(document)), row) == found
+    assert decide(report_of(document), row) == found

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from builders import block
 
 from workbench.advisor.crossover import GAP, MOST_POINTS, Measured, conclude, find_change, sentence
 from workbench.advisor.crossover_search import entrants, next_value
@@ -16,7 +17,7 @@ from workbench.contract import Case, Work
 from workbench.planning.scenario import Size
 from workbench.records.document import SetupTimes
 from workbench.records.verdict import Crossover
-from workbench.report.candidate import Block, Candidate
+from workbench.report.candidate import Candidate
 
 SIZE = Size("batch", 1, 1024)
 CPU = Case("work", "cpu", "torch", "fp32", threads=8)
@@ -32,7 +33,7 @@ def candidate(case: Case, times_s: list[float], *, transfers: str = "step") -> C
         scenario="row",
         objective="throughput",
         work=Work(1e6, 1e6, 1.0, "samples", 0.0, transfers=transfers),
-        blocks=[Block(number, [time_s], []) for number, time_s in enumerate(times_s)],
+        blocks=[block(case, number, [time_s]) for number, time_s in enumerate(times_s)],
     )
 
 

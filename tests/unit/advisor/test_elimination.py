@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from builders import case, machine, report, scenario, steady
+from builders import block, case, machine, report, scenario, steady
 
 from workbench.advisor import elimination
 from workbench.records.document import SetupTimes, WarmUp
@@ -198,15 +198,15 @@ def test_with_two_blocks_the_rounds_decide() -> None:
 
 def test_a_newcomer_is_compared_with_the_round_it_joined_in() -> None:
     candidates = field({A: [[1.0] * 3, [1.0] * 3, [5.0] * 3], B: [[6.0] * 3]})
-    candidates[1].blocks[0].round = 2  # when everything was slow
+    candidates[1].blocks = [block(B, 2, [6.0] * 3)]  # when everything was slow
     assert leaving(elimination.far_slower(candidates, ROW)) == []
-    candidates[1].blocks[0].round = 1
+    candidates[1].blocks = [block(B, 1, [6.0] * 3)]
     assert leaving(elimination.far_slower(candidates, ROW)) == [B.id]
 
 
 def test_a_newcomer_whom_nobody_ran_beside_stays() -> None:
     candidates = field({A: [[1.0] * 3], B: [[9.0] * 3]})
-    candidates[1].blocks[0].round = 5
+    candidates[1].blocks = [block(B, 5, [9.0] * 3)]
     assert leaving(elimination.far_slower(candidates, ROW)) == []
 
 

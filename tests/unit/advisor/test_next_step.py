@@ -131,7 +131,7 @@ def test_launches_that_limit_the_gpu_ask_for_a_larger_batch() -> None:
 def test_a_pick_that_waits_for_its_data_needs_cheaper_loading() -> None:
     def waiting(event: ev.AnyEvent) -> ev.AnyEvent:
         if isinstance(event, ev.BlockMeasured):
-            return msgspec.structs.replace(event, figures={"waiting_fraction": 0.45})
+            return msgspec.structs.replace(event, metrics={"waiting_fraction": 0.45})
         return event
 
     found = told({CPU: steady(2.0), GPU: steady(1.0)}, waiting)

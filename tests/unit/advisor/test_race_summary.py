@@ -17,7 +17,7 @@ from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.reason import Reason
 from workbench.records.verdict import RaceSummary
-from workbench.report.replay import events_of
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
 FAST, SLOW, LATE, BROKEN = (case(f"cpu-{name}") for name in ("a", "b", "late", "broken"))
@@ -44,18 +44,9 @@ def dropped(after: int) -> list[ev.AnyEvent]:
     found: list[ev.AnyEvent] = []
     for event in built:
         if isinstance(event, ev.CaseFinished) and event.case == SLOW.id:
-            found.append(
-                ev.CaseDropped(
-                    at_s=8.0,
-                    case=SLOW.id,
-                    scenario="row",
-                    reason=BEATEN,
-                    beaten_by=FAST.id,
-                    ratio=2.0,
-                    ratio_bounds=(1.9, 2.1),
-                )
+            event = msgspec.structs.replace(
+                event, reason=BEATEN, beaten_by=FAST.id, ratio=2.0, ratio_bounds=(1.9, 2.1)
             )
-            event = msgspec.structs.replace(event, reason=BEATEN)
         if isinstance(event, ev.CaseFinished) and event.case == LATE.id:
             event = msgspec.structs.replace(
                 event, status="skipped", reason=Reason("budget", "no time")
@@ -126,17 +117,17 @@ def test_a_failure_without_a_reason_is_a_departure_too() -> None:
 
 def test_a_document_tells_the_course_again() -> None:
     live = Report.of(RACE)
-    replayed = Report.of(events_of(live.document()))
+    replayed = report_of(live.document())
     for row in ("row", "other"):
         assert told(replayed, row) == told(live, row)
-    assert replayed.candidates[case("cpu-b").id].dropped is not None
+    assert replayed.candidates[case("cpu-b").id].eliminated
     assert replayed.rows["row"].ended_by == "decided"
 
 
 def test_so_does_the_document_of_a_model() -> None:
     recorded = recorded_model.done(machine(), Software("3.11", "python", {}, {}))
     live = Report.of(recorded)
-    replayed = Report.of(events_of(live.document()))
+    replayed = report_of(live.document())
     found = told(live, "model")
     assert found.joined == {recorded_model.MIXED.id: recorded_model.JOINED_AT}
     assert [left.code for left in found.left]
@@ -171,7 +162,7 @@ def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
     for built in (broken, short, apart):
         verdict = decide(Report.of(built), row)
         live = Report.of([*built, ev.VerdictReached(at_s=9.5, verdict=verdict)])
-        assert decide(Report.of(events_of(live.document())), row) == verdict
+        assert decide(report_of(live.document()), row) == verdict
 
 
 def test_a_race_is_traced_in_plain_text() -> None:

@@ -37,7 +37,7 @@ from workbench.records.document import SetupTimes
 from workbench.records.machine import Isa
 from workbench.records.reason import Reason
 from workbench.records.verdict import Verdict
-from workbench.report.replay import events_of
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
 # ------------------------------------------------------- every branch's words
@@ -293,7 +293,7 @@ def test_launches_that_take_as_long_as_the_work_are_named() -> None:
 def test_a_pick_that_waits_for_its_data_says_so() -> None:
     def waiting(event: ev.AnyEvent) -> ev.AnyEvent:
         if isinstance(event, ev.BlockMeasured):
-            return msgspec.structs.replace(event, figures={"waiting_fraction": 0.45})
+            return msgspec.structs.replace(event, metrics={"waiting_fraction": 0.45})
         return event
 
     found = told({CPU: steady(2.0), GPU: steady(1.0)}, waiting)
@@ -407,7 +407,7 @@ def test_order_and_replay_change_no_word(drawn, order, off, has_gpu) -> None:
     again = decide(Report.of(built), ROW)
     assert (again.reasons, again.next_best) == (found.reasons, found.next_best)
     live = Report.of([*built, ev.VerdictReached(at_s=9.5, verdict=again)])
-    assert decide(Report.of(events_of(live.document())), ROW) == again
+    assert decide(report_of(live.document()), ROW) == again
     assert 1 <= len(found.reasons) <= 3
     assert all(text.endswith(".") and not text.endswith("..") for text in found.reasons)
     if found.choice == "unknown":

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import machine
-from recorded_devices import H200, ROWS, ask, document, matmul, put
+from recorded_devices import H200, ROWS, ask, document, matmul, put, run
 
 from workbench.advisor import recordings, whatif_devices
 from workbench.advisor.recordings import Recording, folders, load, named
@@ -20,7 +20,6 @@ from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.records.document import SetupTimes
 from workbench.records.reason import Warning
-from workbench.report.replay import events_of
 
 pytestmark = pytest.mark.usefixtures("recordings_folder")
 
@@ -45,7 +44,7 @@ def test_a_run_counts_for_each_device_that_it_measured(recordings_folder: Path) 
 
 
 def test_a_journal_is_a_recording_too(recordings_folder: Path) -> None:
-    lines = [ev.encode(event) for event in events_of(document({matmul(64): 1e-4}))]
+    lines = [ev.encode(event) for event in run({matmul(64): 1e-4})]
     (recordings_folder / "run.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     (recording,), warnings = load()
     assert (recording.name, recording.file, warnings) == (H200, "run.jsonl", [])

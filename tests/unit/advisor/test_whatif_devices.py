@@ -23,7 +23,7 @@ from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import WhatIf
-from workbench.report.replay import events_of
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
 pytestmark = pytest.mark.usefixtures("recordings_folder")
@@ -263,7 +263,7 @@ def test_a_simulated_pick_is_not_compared_with_real_hardware() -> None:
 def test_a_document_gives_the_same_answers_again() -> None:
     told = planned(recorded(), recorded(error=0.09, basis="estimated"), MISSING)
     written = msgspec.json.decode(dump(told.document()), type=Document)
-    again = Report.of(events_of(written))
+    again = report_of(written)
     assert again.document() == told.document()
     assert decide(again, scenario()).what_if == told.verdicts[0].what_if
     assert run_text(again) == run_text(told)

@@ -123,8 +123,8 @@ def test_a_candidate_counts_the_rounds_whose_figure_is_known() -> None:
     a = case("cpu-a")
     (measured,) = report({a: steady(1.0, 3)}, row=scenario(objective="energy")).candidates.values()
     assert measured.rounds() == {}
-    measured.blocks[0].figures = {ENERGY: 2.0}
-    measured.blocks[2].figures = {ENERGY: 2.5}
+    measured.blocks[0].metrics[ENERGY] = 2.0
+    measured.blocks[2].metrics[ENERGY] = 2.5
     assert measured.rounds() == {0: 2.0, 2: 2.5}
 
 

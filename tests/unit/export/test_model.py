@@ -21,7 +21,7 @@ from workbench.export.text import run_text
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.model import Port, Saved
-from workbench.report.replay import events_of
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
 MACHINE = machine(), Software("3.11", "python", {}, {})
@@ -181,7 +181,7 @@ def test_a_refused_model_has_the_usual_table_without_a_textbook() -> None:
 
 def test_a_document_leads_to_events_to_the_same_document_and_text() -> None:
     document = REPORT.document()
-    again = Report.of(map(ev.decode, map(ev.encode, events_of(document))))
+    again = report_of(document)
     assert again.document() == document
     assert again.document().model == document.model
     assert run_text(again) == TEXT

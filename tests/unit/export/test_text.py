@@ -118,16 +118,12 @@ def spoken_of(kind: type) -> list[str | None]:
         (ev.BlockDiscarded, [None]),
         (ev.BlockMeasured, [None] * 27),
         (
-            ev.CaseDropped,
-            ["    4.0 s    work[of=b] cpu torch fp32 t8 out: 2x slower than work[of=a]"],
-        ),
-        (
             ev.CaseFinished,
             [
                 "    0.6 s    work[of=late] cpu torch fp32 t8 skipped: no time was left for it"
                 " - give it a larger --budget",
                 "    9.0 s    work[of=a] cpu torch fp32 t8 1.20 s (834 MFLOP/s, n=40)",
-                None,  # it has dropped out: that was said
+                "    9.0 s    work[of=b] cpu torch fp32 t8 out: 2x slower than work[of=a]",
                 "    9.0 s    work[of=c] cpu torch fp32 t8 failed: the worker died"
                 " - look at its log",
                 "    9.0 s    cuda:0 torch fp32 400 ms (2.50 GFLOP/s, n=40)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from builders import block
 from hypothesis import given
 from hypothesis import strategies as st
 from lab_builders import NO_VNNI, accuracy, built, candidate, case, cpu, facts
@@ -162,7 +163,7 @@ def test_a_few_rounds_are_compared_with_the_same_rounds() -> None:
     wild = candidate(case(), 0, samples=[[9e-3], [1e-3], [1e-3]])
     slow = candidate(case(STATIC), 0, samples=[[6e-3]])
     assert "1.50x faster" in told(slow, wild)  # of a busy moment that both saw
-    slow.blocks[0].round = 1
+    slow.blocks = [block(slow.case, 1, [6e-3])]
     assert "6.00x slower" in told(slow, wild)
 
 
@@ -204,8 +205,8 @@ def test_memory_and_energy_are_not_called_fast() -> None:
     assert "is the best run of the model as given" in told(heavy, heavy)
     for each, joules in ((light, 0.1), (heavy, 0.2)):
         each.objective = "energy"
-        for block in each.blocks:
-            block.figures = {ENERGY: joules}
+        for measured in each.blocks:
+            measured.metrics[ENERGY] = joules
     assert "lower in energy than cpu" in told(light, heavy)
 
 

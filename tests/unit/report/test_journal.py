@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import tempfile
@@ -17,8 +18,8 @@ from workbench.engine.event_stream import EventStream
 from workbench.pool.control import Control
 from workbench.records import events as ev
 from workbench.report import journal
-from workbench.report.replay import open_run, read_document
 from workbench.report.report import Report
+from workbench.report.run_files import open_run, read_document
 
 RUN = events({case("cpu-a"): steady(1.0)})
 LINES = [ev.encode(event) + b"\n" for event in RUN]
@@ -96,6 +97,21 @@ def test_a_journal_that_is_gone_says_so(tmp_path: Path) -> None:
         journal.read(tmp_path / "gone.jsonl")
 
 
+def test_an_elimination_that_version_0_1_0_wrote_as_two_events_is_read_as_one() -> None:
+    path = Path(__file__).parents[2] / "fixtures/journals/advise-crossover.jsonl"
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    dropped = [line for line in lines if line["event"] == "CaseDropped"]
+    found = journal.read(path)
+    assert len(found) == len(lines) - len(dropped)
+    finished = {e.case: e for e in found if isinstance(e, ev.CaseFinished)}
+    assert dropped
+    for old in dropped:
+        new = finished[old["case"]]
+        assert (new.beaten_by, new.ratio) == (old["beaten_by"], old["ratio"])
+        assert (list(new.ratio_bounds) if new.ratio_bounds else None) == old["ratio_bounds"]
+        assert (new.status, new.reason and new.reason.code) == ("ok", old["reason"]["code"])
+
+
 def test_an_event_can_be_read_as_soon_as_it_is_appended(state: Path) -> None:
     written = journal.Journal(state / "live.jsonl")
     for count, event in enumerate(RUN[:3], start=1):
@@ -162,13 +178,13 @@ def test_a_file_goes_before_a_run_of_the_same_name(
     (state / "last.jsonl").write_bytes(b"".join(LINES[:2]))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "last").write_bytes(b"".join(LINES))
-    assert open_run("last") == RUN
+    assert open_run("last").events == RUN
 
 
 def test_runs_are_found_by_id_by_its_beginning_and_as_the_last(state: Path) -> None:
     for run_id in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
         journal.Journal(state / f"{run_id}.jsonl").append(RUN[0])
-    assert open_run("20260101") == open_run("last") == RUN[:1]
+    assert open_run("20260101").events == open_run("last").events == RUN[:1]
     with pytest.raises(journal.JournalError, match="beginning of several"):
         open_run("2026")
     with pytest.raises(journal.JournalError, match="20260102-000000-bbbb"):

@@ -158,22 +158,22 @@ def ranks(device: str, seconds: dict[int, float]) -> Report:
 
 
 def test_ranks_on_gpus_scale_by_the_devices_they_add_and_on_a_cpu_share_its_cores() -> None:
-    gpu = [m.figures for m in ranks("cuda:0", {1: 1.0, 2: 0.625}).measurements]
+    gpu = [m.metrics for m in ranks("cuda:0", {1: 1.0, 2: 0.625}).measurements]
     assert gpu[0] == {}
     assert gpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
-    cpu = [m.figures for m in ranks("cpu", {1: 1.0, 2: 1.25}).measurements]
+    cpu = [m.metrics for m in ranks("cpu", {1: 1.0, 2: 1.25}).measurements]
     assert cpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
 
 
 def test_without_one_rank_alone_nothing_is_said_of_scaling() -> None:
-    assert [m.figures for m in ranks("cpu", {2: 1.0, 4: 1.0}).measurements] == [{}, {}]
+    assert [m.metrics for m in ranks("cpu", {2: 1.0, 4: 1.0}).measurements] == [{}, {}]
 
 
 def test_a_workloads_own_figures_are_the_median_over_its_blocks() -> None:
     built = []
     for number, event in enumerate(events({A: steady(1.0)})):
         if isinstance(event, ev.BlockMeasured):
-            event = msgspec.structs.replace(event, figures={"waiting_fraction": number % 3 / 10})
+            event = msgspec.structs.replace(event, metrics={"waiting_fraction": number % 3 / 10})
         built.append(event)
     (found,) = Report.of(built).measurements
-    assert found.figures == {"waiting_fraction": pytest.approx(0.1)}
+    assert found.metrics == {"waiting_fraction": pytest.approx(0.1)}

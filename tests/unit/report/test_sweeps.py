@@ -15,7 +15,7 @@ from workbench.export.curves import LABEL, chart_lines, sweep_text
 from workbench.export.text import run_text
 from workbench.records import events as ev
 from workbench.records.reason import Reason
-from workbench.report.replay import events_of
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 from workbench.report.sweeps import sweeps
 
@@ -144,7 +144,7 @@ def test_a_chart_has_the_size_asked_for(steps: dict[int, float], width: int, hei
 def test_a_document_with_curves_gives_the_same_curves_when_opened() -> None:
     for axis in ("n", "batch"):
         document = run_over(axis, {"numpy": {1: 1.0, 2: 0.5, 4: None}}).document()
-        assert Report.of(events_of(document)).document().sweeps == document.sweeps
+        assert report_of(document).document().sweeps == document.sweeps
 
 
 def test_of_many_curves_none_is_left_out_and_each_has_its_own_mark() -> None:
@@ -169,7 +169,7 @@ def test_no_lead_is_claimed_between_candidates_within_noise() -> None:
     built = run_over("n", times)
     for candidate in built.candidates.values():
         for block in candidate.blocks:
-            block.samples_s = [
+            block.samples_s[:] = [
                 sample * (0.9 + 0.04 * i) for i, sample in enumerate(block.samples_s)
             ]
     assert built.sweeps[0].lead_changes == []

@@ -155,7 +155,7 @@ def ratio_of(beside: Candidate | None, candidate: Candidate) -> tuple[float, Rat
 
 def _left(candidate: Candidate, row: Row, facts: ModelFacts) -> tuple[str, str]:
     """A word for how a candidate fared, and why."""
-    reason, dropped = candidate.reason, candidate.dropped
+    reason = candidate.reason
     if row.verdict is not None and row.verdict.pick == candidate.case.id:
         return "pick", ""
     if candidate.state in ("failed", "skipped", "cancelled"):
@@ -163,9 +163,8 @@ def _left(candidate: Candidate, row: Row, facts: ModelFacts) -> tuple[str, str]:
     if is_too_far_off(candidate, facts):
         limit = "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
         return "error", f"above the limit{limit}"
-    told = dropped.reason if dropped is not None else reason
-    if told is not None:
-        return WORDS.get(told.code, told.code.replace("_", " ")), brief(told.message)
+    if reason is not None:
+        return WORDS.get(reason.code, reason.code.replace("_", " ")), brief(reason.message)
     return "", ""
 
 

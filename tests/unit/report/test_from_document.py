@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,18 +13,15 @@ from hypothesis import strategies as st
 
 from workbench.advisor.verdict import decide
 from workbench.export.json import dump
-from workbench.export.log import line
 from workbench.export.text import run_text
 from workbench.records import events as ev
 from workbench.records.document import Document
-from workbench.records.reason import Warning
 from workbench.report import journal
 from workbench.report.candidate import ENERGY
-from workbench.report.replay import events_of, open_run, read_document
+from workbench.report.from_document import report_of
 from workbench.report.report import Report
 from workbench.stats.objectives import OBJECTIVES
 from workbench.stats.samples import median
-from workbench.text.sanitize import printable_json
 
 RUN = eventful()
 DOCUMENT = Report.of(RUN).document()
@@ -37,14 +33,14 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return journal.runs_folder()
 
 
-def test_a_document_becomes_events_becomes_the_same_document() -> None:
-    assert Report.of(events_of(DOCUMENT)).document() == DOCUMENT
+def test_a_document_becomes_a_report_becomes_the_same_document() -> None:
+    assert report_of(DOCUMENT).document() == DOCUMENT
 
 
 @given(st.integers(1, len(RUN)))
 def test_so_does_the_document_of_a_run_cut_short_anywhere(length: int) -> None:
     document = Report.of(RUN[:length]).document()
-    again = Report.of(events_of(document)).document()
+    again = report_of(document).document()
     assert again.run.status == document.run.status
     measured = {m.id for m in document.measurements}
     assert {m.id for m in again.measurements} == measured
@@ -56,17 +52,17 @@ def test_so_does_the_document_of_a_run_cut_short_anywhere(length: int) -> None:
     assert again.machine == document.machine
 
 
-def test_replayed_events_survive_being_written_down() -> None:
-    written = [ev.encode(event) for event in events_of(DOCUMENT)]
-    assert Report.of(map(ev.decode, written)).document() == DOCUMENT
+def test_so_does_a_document_that_was_written_down() -> None:
+    written = msgspec.json.decode(dump(DOCUMENT), type=Document)
+    assert report_of(written).document() == DOCUMENT
 
 
 def test_a_document_and_its_journal_read_the_same_as_text() -> None:
-    assert run_text(Report.of(events_of(DOCUMENT))) == run_text(Report.of(RUN))
+    assert run_text(report_of(DOCUMENT)) == run_text(Report.of(RUN))
 
 
 def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> None:
-    live, replayed = Report.of(RUN), Report.of(events_of(DOCUMENT))
+    live, replayed = Report.of(RUN), report_of(DOCUMENT)
     assert list(replayed.rows) == list(live.rows) == ["row", "other"]
     for name, row in live.rows.items():
         again, plan = replayed.rows[name].plan, row.plan
@@ -104,7 +100,7 @@ def searched(objective: str) -> Report:
                 event = msgspec.structs.replace(event, memory_peak_bytes=peak)
             if isinstance(event, ev.BlockMeasured) and event.round != 3:  # a counter wrapped around
                 joules = 70 * median(event.samples_s) * (1 + 0.01 * event.round)
-                event = msgspec.structs.replace(event, figures={ENERGY: joules, "waiting_s": 0.1})
+                event = msgspec.structs.replace(event, metrics={ENERGY: joules, "waiting_s": 0.1})
             report.apply(event)
         if of is None:
             verdict = decide(report, row)
@@ -117,7 +113,7 @@ def test_a_point_of_a_crossover_counts_what_its_scenario_counts(objective: str) 
     live = searched(objective)
     document = live.document()
     assert any(m.against for m in document.measurements if m.scenario == "row[n=64]")
-    again = Report.of(events_of(msgspec.json.decode(dump(document), type=Document)))
+    again = report_of(msgspec.json.decode(dump(document), type=Document))
     assert dump(again.document()) == dump(
         msgspec.structs.replace(document, run=again.document().run)  # it was not over
     )
@@ -128,7 +124,7 @@ def test_a_point_of_a_crossover_counts_what_its_scenario_counts(objective: str) 
 
 def test_rounds_of_energy_are_replayed_as_they_were() -> None:
     live = searched("energy")
-    again = Report.of(events_of(live.document()))
+    again = report_of(live.document())
     for name, candidate in live.candidates.items():
         rounds = candidate.rounds()
         assert again.candidates[name].rounds() == rounds
@@ -148,27 +144,19 @@ def test_a_document_without_the_energy_of_its_blocks_has_the_median_for_each() -
     ]
     assert "energy_j" not in msgspec.json.decode(msgspec.json.encode(bare[0].blocks[0]))
     older = msgspec.structs.replace(document, measurements=bare)
-    for candidate in Report.of(events_of(older)).candidates.values():
+    for candidate in report_of(older).candidates.values():
         assert len(set(candidate.rounds().values())) == 1
 
 
-def test_every_replayed_event_can_be_logged() -> None:
-    report, spoken = Report(), []
-    for event in events_of(DOCUMENT):
-        report.apply(event)
-        spoken.append(line(event, report))
-    assert any(text and "worker died" in text for text in spoken)
-
-
 def test_a_replayed_row_ranks_its_candidates_as_before() -> None:
-    report = Report.of(events_of(DOCUMENT))
+    report = report_of(DOCUMENT)
     for verdict, row in zip(DOCUMENT.verdicts, (scenario(), scenario(id="other")), strict=True):
         again = decide(report, row)
         assert (again.pick, again.best_cpu) == (verdict.pick, verdict.best_cpu)
 
 
 def test_rounds_and_loss_curve_survive() -> None:
-    replayed = Report.of(events_of(DOCUMENT)).candidates[case("cpu-a").id]
+    replayed = report_of(DOCUMENT).candidates[case("cpu-a").id]
     assert replayed.loss == [1 / (1 + i) for i in range(8)]
     assert len(replayed.samples_s) == 40
     assert replayed.rounds() == Report.of(RUN).candidates[case("cpu-a").id].rounds()
@@ -180,110 +168,14 @@ def test_a_live_document_opened_later_is_incomplete() -> None:
         live.apply(event)
     document = live.document()
     assert document.run.status == "running"
-    assert Report.of(events_of(document)).document().run.status == "incomplete"
+    assert report_of(document).document().run.status == "incomplete"
 
 
 def test_a_plain_run_without_verdict_replays_too() -> None:
     row = scenario(textbook=None)
     document = Report.of(events({case("cpu-a"): steady(1.0)}, row=row)).document()
     assert document.verdicts == []
-    assert Report.of(events_of(document)).document() == document
-
-
-def test_a_document_file_is_opened(tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
-    file.write_text(dump(DOCUMENT))
-    assert Report.of(open_run(str(file))).document() == DOCUMENT
-
-
-def test_a_journal_file_is_opened_from_anywhere(tmp_path: Path) -> None:
-    file = tmp_path / "copied.jsonl"
-    file.write_bytes(b"".join(ev.encode(event) + b"\n" for event in RUN))
-    assert open_run(str(file)) == RUN
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"[]",
-        b"{",
-        b"\x89PNG\r\n",
-        b'{"schema_version": 1}',
-        b'{"schema_version": "\xff"}',
-        msgspec.json.encode(DOCUMENT)[:-40],
-    ],
-)
-def test_what_is_no_document_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "mine.json"
-    file.write_bytes(content)
-    with pytest.raises(journal.JournalError, match=r"mine\.json is not a workbench document") as e:
-        read_document(file)
-    assert "\n" not in str(e.value)
-
-
-@pytest.mark.parametrize(
-    ("place", "name", "value", "told"),
-    [
-        ("measurements", "samples_s", [], r"measurements\[0\]: its blocks count 40 samples, .* 0"),
-        ("measurements", "samples_s", [0.0] * 40, "has a sample of 0 s"),
-        ("measurements", "id", "another", r"measurements\[0\]\.id is 'another'"),
-        ("measurements", "status", "fine", "not one of ok, skipped"),
-        ("verdicts", "choice", "tpu", r"verdicts\[0\]\.choice is 'tpu', not one of cpu, gpu"),
-        ("verdicts", "objective", "speed", "not one of throughput"),
-        ("verdicts", "pick", "another", "'another', which was not measured"),
-    ],
-)
-def test_a_document_that_contradicts_itself_is_refused_with_the_place(
-    tmp_path: Path, place: str, name: str, value: object, told: str
-) -> None:
-    fields = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
-    fields[place][0][name] = value
-    file = tmp_path / "mine.json"
-    file.write_bytes(msgspec.json.encode(fields))
-    with pytest.raises(journal.JournalError, match=f"not a workbench document: .*{told}"):
-        open_run(str(file))
-
-
-def test_a_journal_of_a_candidate_that_never_entered_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "mine.jsonl"
-    kept = [event for event in RUN if not isinstance(event, ev.RacePlanned)]
-    file.write_bytes(b"".join(ev.encode(event) + b"\n" for event in kept))
-    with pytest.raises(journal.JournalError, match=r"not the journal of a run: .* it has not"):
-        open_run(str(file))
-
-
-@pytest.mark.parametrize("text", ["\x1b[31m", "\x9b2J", "\u202eupg", "a\r\b", "\U000e0041"])
-@pytest.mark.parametrize("ascii_only", [True, False])
-def test_nothing_in_a_foreign_file_steers_the_terminal(text: str, ascii_only: bool) -> None:
-    raw = json.dumps({text: [text, "\\u001b", "two\nlines", "ü 日 😀"]}, ensure_ascii=ascii_only)
-    ((name, (told, *plain)),) = json.loads(printable_json(raw.encode())).items()
-    assert name == told == "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    assert plain == ["\\u001b", "two\nlines", "ü 日 😀"]
-
-
-def test_documents_and_journals_are_read_without_escapes(tmp_path: Path) -> None:
-    warning = Warning("busy", "\x1b[2Jbusy", "wait")
-    run = [*RUN[:2], ev.WarningRaised(at_s=0.5, warning=warning), *RUN[2:]]
-    document, lines = tmp_path / "mine.json", tmp_path / "mine.jsonl"
-    document.write_text(dump(Report.of(run).document()))
-    lines.write_bytes(b"".join(ev.encode(event) + b"\n" for event in run))
-    for file in (document, lines):
-        assert r"\x1b[2Jbusy" in [w.message for w in Report.of(open_run(str(file))).warnings]
-
-
-def test_a_document_that_is_gone_says_so(tmp_path: Path) -> None:
-    with pytest.raises(journal.JournalError, match="No such file"):
-        read_document(tmp_path / "gone.json")
-
-
-def test_a_document_with_an_unknown_field_of_a_later_minor_version_is_still_read(
-    tmp_path: Path,
-) -> None:
-    fields = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
-    file = tmp_path / "later.json"
-    file.write_bytes(msgspec.json.encode({**fields, "new_in_a_later_release": [1]}))
-    assert Report.of(read_document(file)).document() == DOCUMENT
+    assert report_of(document).document() == document
 
 
 def test_documents_decode_into_their_types() -> None:
@@ -291,7 +183,7 @@ def test_documents_decode_into_their_types() -> None:
 
 
 def test_a_verdict_follows_again_from_its_document() -> None:
-    replayed = Report.of(events_of(DOCUMENT))
+    replayed = report_of(DOCUMENT)
     again = decide(replayed, scenario())
     told = next(v for v in DOCUMENT.verdicts if v.scenario == "row")
     assert again == msgspec.structs.replace(told, crossover=None)  # found after the verdict

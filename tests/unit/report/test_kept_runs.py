@@ -1,0 +1,76 @@
+"""Journals and documents written by workbench 0.1.0 still open and still say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from workbench.advisor.verdict import decide
+from workbench.export.json import dump
+from workbench.planning import scenarios
+from workbench.records.document import Document
+from workbench.report.report import Report
+from workbench.report.run_files import open_run
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+JOURNALS = sorted(FIXTURES.glob("journals/*.jsonl"))
+NAMES = [path.stem for path in JOURNALS]
+SCENARIOS = scenarios.load()
+PROSE = {"message", "remedy", "hint", "reasons", "next_best"}
+
+
+def expected(name: str) -> Any:
+    return msgspec.json.decode((FIXTURES / f"documents/{name}.json").read_bytes())
+
+
+def without_prose(value: Any) -> Any:
+    """The same JSON value with every sentence that may be reworded left out."""
+    if isinstance(value, dict):
+        return {key: without_prose(item) for key, item in value.items() if key not in PROSE}
+    return [without_prose(item) for item in value] if isinstance(value, list) else value
+
+
+def comparable(document: Any) -> Any:
+    """The document without the words of measurement warnings, the only ones derived on opening."""
+    for measurement in document["measurements"]:
+        measurement["warnings"] = without_prose(measurement["warnings"])
+    return document
+
+
+def as_json(report: Report) -> Any:
+    return comparable(msgspec.json.decode(dump(report.document())))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["journals/{}.jsonl", "documents/{}.json"])
+def test_a_kept_run_opens_as_the_same_document(name: str, kind: str) -> None:
+    report = open_run(str(FIXTURES / kind.format(name))).report
+    assert as_json(report) == comparable(expected(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["journals/{}.jsonl", "documents/{}.json"])
+def test_a_kept_run_leads_to_the_same_verdicts(name: str, kind: str) -> None:
+    report = open_run(str(FIXTURES / kind.format(name))).report
+    recorded = [v for v in expected(name)["verdicts"] if v["scenario"] in SCENARIOS]
+    for verdict in recorded:
+        again = decide(report, SCENARIOS[verdict["scenario"]])
+        found = without_prose(msgspec.json.decode(msgspec.json.encode(again)))
+        assert found == without_prose({**verdict, "crossover": None})  # found after the verdict
+
+
+def test_the_kept_runs_hold_what_a_run_can_hold() -> None:
+    documents = [msgspec.convert(expected(name), Document) for name in NAMES]
+    assert {d.run.status for d in documents} == {"done", "cancelled"}
+    measurements = [m for d in documents for m in d.measurements]
+    assert {m.status for m in measurements} == {"ok", "skipped", "failed", "cancelled"}
+    assert any(m.simulated for m in measurements)
+    assert any(m.operators for m in measurements)
+    assert any(m.metrics for m in measurements)
+    for name in ("sweeps", "model", "trace", "largest_batches", "verdicts"):
+        assert any(getattr(d, name) for d in documents), name
+    assert any(v.crossover for d in documents for v in d.verdicts)
+    assert any(v.prices for d in documents for v in d.verdicts)

@@ -1,0 +1,117 @@
+"""Runs are opened from files; what is no run is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import eventful
+
+from workbench.export.json import dump
+from workbench.records import events as ev
+from workbench.records.reason import Warning
+from workbench.report import journal
+from workbench.report.report import Report
+from workbench.report.run_files import open_run, read_document
+from workbench.text.sanitize import printable_json
+
+RUN = eventful()
+DOCUMENT = Report.of(RUN).document()
+
+
+def test_a_document_file_is_opened(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(dump(DOCUMENT))
+    assert open_run(str(file)).report.document() == DOCUMENT
+
+
+def test_a_journal_file_is_opened_from_anywhere(tmp_path: Path) -> None:
+    file = tmp_path / "copied.jsonl"
+    file.write_bytes(b"".join(ev.encode(event) + b"\n" for event in RUN))
+    assert open_run(str(file)).events == RUN
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\x89PNG\r\n",
+        b'{"schema_version": 1}',
+        b'{"schema_version": "\xff"}',
+        msgspec.json.encode(DOCUMENT)[:-40],
+    ],
+)
+def test_what_is_no_document_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "mine.json"
+    file.write_bytes(content)
+    with pytest.raises(journal.JournalError, match=r"mine\.json is not a workbench document") as e:
+        read_document(file)
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "told"),
+    [
+        ("measurements", "samples_s", [], r"measurements\[0\]: its blocks count 40 samples, .* 0"),
+        ("measurements", "samples_s", [0.0] * 40, "has a sample of 0 s"),
+        ("measurements", "id", "another", r"measurements\[0\]\.id is 'another'"),
+        ("measurements", "status", "fine", "not one of ok, skipped"),
+        ("verdicts", "choice", "tpu", r"verdicts\[0\]\.choice is 'tpu', not one of cpu, gpu"),
+        ("verdicts", "objective", "speed", "not one of throughput"),
+        ("verdicts", "pick", "another", "'another', which was not measured"),
+    ],
+)
+def test_a_document_that_contradicts_itself_is_refused_with_the_place(
+    tmp_path: Path, place: str, name: str, value: object, told: str
+) -> None:
+    fields = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
+    fields[place][0][name] = value
+    file = tmp_path / "mine.json"
+    file.write_bytes(msgspec.json.encode(fields))
+    with pytest.raises(journal.JournalError, match=f"not a workbench document: .*{told}"):
+        open_run(str(file))
+
+
+def test_a_journal_of_a_candidate_that_never_entered_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    kept = [event for event in RUN if not isinstance(event, ev.RacePlanned)]
+    file.write_bytes(b"".join(ev.encode(event) + b"\n" for event in kept))
+    with pytest.raises(journal.JournalError, match=r"not the journal of a run: .* never announced"):
+        open_run(str(file))
+
+
+@pytest.mark.parametrize("text", ["\x1b[31m", "\x9b2J", "\u202eupg", "a\r\b", "\U000e0041"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_nothing_in_a_foreign_file_steers_the_terminal(text: str, ascii_only: bool) -> None:
+    raw = json.dumps({text: [text, "\\u001b", "two\nlines", "ü 日 😀"]}, ensure_ascii=ascii_only)
+    ((name, (told, *plain)),) = json.loads(printable_json(raw.encode())).items()
+    assert name == told == "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    assert plain == ["\\u001b", "two\nlines", "ü 日 😀"]
+
+
+def test_documents_and_journals_are_read_without_escapes(tmp_path: Path) -> None:
+    warning = Warning("busy", "\x1b[2Jbusy", "wait")
+    run = [*RUN[:2], ev.WarningRaised(at_s=0.5, warning=warning), *RUN[2:]]
+    document, lines = tmp_path / "mine.json", tmp_path / "mine.jsonl"
+    document.write_text(dump(Report.of(run).document()))
+    lines.write_bytes(b"".join(ev.encode(event) + b"\n" for event in run))
+    for file in (document, lines):
+        assert r"\x1b[2Jbusy" in [w.message for w in open_run(str(file)).report.warnings]
+
+
+def test_a_document_that_is_gone_says_so(tmp_path: Path) -> None:
+    with pytest.raises(journal.JournalError, match="No such file"):
+        read_document(tmp_path / "gone.json")
+
+
+def test_a_document_with_an_unknown_field_of_a_later_minor_version_is_still_read(
+    tmp_path: Path,
+) -> None:
+    fields = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
+    file = tmp_path / "later.json"
+    file.write_bytes(msgspec.json.encode({**fields, "new_in_a_later_release": [1]}))
+    assert read_document(file).document() == DOCUMENT

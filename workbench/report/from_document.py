@@ -1,0 +1,222 @@
+"""The report of a run from its JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from ..records import events as ev
+from ..records.document import BlockShape, Document, Measurement
+from ..records.verdict import Elimination, Verdict
+from ..stats.objectives import OBJECTIVES
+from .candidate import ENDED, ENERGY, Candidate, price_of
+from .report import Report
+from .row import Row
+
+CHOICES = ("cpu", "gpu", "either", "unknown")
+LONGEST_S = 1e8  # seconds; a longer sample or set-up is no measurement
+
+
+def report_of(document: Document) -> Report:
+    """The report whose `document()` is `document`; the times within the run are not in it."""
+    run, model = document.run, document.model
+    report = Report(
+        started=ev.RunStarted(
+            at_s=0.0,
+            schema_version=document.schema_version,
+            id=run.id,
+            started_at=run.started_at,
+            budget_s=run.budget_s or 0.0,
+            tool=document.tool,
+        ),
+        machine=document.machine,
+        software=document.software,
+        ceilings=document.ceilings,
+        warnings=list(document.warnings),
+        rows={row.plan.scenario: row for row in _rows(document)},
+        trace=document.trace,
+        largest_batches=list(document.largest_batches),
+        model=model and msgspec.structs.replace(model, built=list(model.built)),
+    )
+    rows = list(report.rows.values())
+    raced = [row for row in rows if row.started]
+    for row in [*rows, *raced]:  # of several rows with the same case, the one raced last counts
+        report.candidates |= {candidate.case.id: candidate for candidate in row.candidates}
+    report.last_row = raced[-1].plan.scenario if raced else None
+    if run.finished_at is not None:
+        report.status, report.last_at_s = run.status, run.duration_s or 0.0
+        report.finished = ev.RunFinished(
+            at_s=report.last_at_s,
+            status=run.status,
+            finished_at=run.finished_at,
+            duration_s=report.last_at_s,
+            exit_code=0,
+            overhead=run.overhead,
+        )
+    return report
+
+
+def _rows(document: Document) -> Iterator[Row]:
+    groups: dict[str, list[Measurement]] = {}
+    for measured in document.measurements:
+        groups.setdefault(_scenario(measured), []).append(measured)
+    verdicts = {verdict.scenario: verdict for verdict in document.verdicts}
+    axes = {sweep.scenario or sweep.workload: list(sweep.axes) for sweep in document.sweeps}
+    for scenario, group in groups.items():
+        verdict, searched = verdicts.get(scenario), scenario.partition("[")[0]
+        if verdict is None and searched in verdicts:  # a point of that scenario's crossover
+            plan = _plan(scenario, group, verdicts[searched], axes.get(searched, []), of=searched)
+        else:
+            swept = [] if verdict else axes.get(group[0].case.workload, [])
+            plan = _plan(scenario, group, verdict, swept)
+        yield _row(plan, group, verdict)
+
+
+def _scenario(measured: Measurement) -> str:
+    return measured.scenario or measured.case.workload
+
+
+def _plan(
+    scenario: str,
+    group: Sequence[Measurement],
+    verdict: Verdict | None,
+    swept: Sequence[str],
+    of: str | None = None,
+) -> ev.RacePlanned:
+    """The plan of a row as far as its results show it.
+
+    `verdict` is the row's own, or that of the scenario `of` whose crossover it is a point of.
+    """
+    case = group[0].case
+    owed = verdict if of is None else None  # a point of a crossover gets no verdict of its own
+    joined = owed.race.joined if owed and owed.race else {}
+    first = [measured for measured in group if measured.id not in joined]
+    sizes = {"batch": case.batch, **case.params}
+    return ev.RacePlanned(
+        at_s=0.0,
+        scenario=scenario,
+        title=verdict.title if verdict else scenario,
+        question=verdict.question if verdict else "",
+        textbook=owed.textbook if owed else None,
+        objective=verdict.objective if verdict else "throughput",
+        apart=[e.precision for e in verdict.equal_precision if e.apart] if verdict else [],
+        reproduce=owed.reproduce if owed else "",
+        cases=[measured.case for measured in first],
+        work={measured.id: measured.work for measured in first},
+        workload=case.workload,
+        point={name: size for name in swept if (size := sizes.get(name)) is not None},
+        of=of,
+        prices=verdict.prices if verdict else {},
+        what_if=[found.uncompared_yet() for found in verdict.what_if] if verdict else [],
+    )
+
+
+def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | None) -> Row:
+    race = verdict.race if verdict else None
+    joined = race.joined if race else {}
+    left = {elimination.id: elimination for elimination in race.left} if race else {}
+    row = Row(
+        plan,
+        started=race is not None or any(measured.n for measured in group),
+        verdict=verdict,
+        candidates=[
+            candidate_of(
+                measured,
+                objective=plan.objective,
+                price_per_hour=price_of(measured.case.device, plan.prices, measured.work.ranks),
+                joined_after=joined.get(measured.id),
+                elimination=left.get(measured.id),
+            )
+            for measured in group
+        ],
+    )
+    if race is not None and race.ended_by != "cancelled":
+        row.rounds, row.ended_by = race.rounds, race.ended_by
+    return row
+
+
+def candidate_of(
+    measured: Measurement,
+    *,
+    objective: str,
+    price_per_hour: float | None = None,
+    joined_after: int | None = None,
+    elimination: Elimination | None = None,
+) -> Candidate:
+    """The candidate whose measurement is `measured`, in a row with the given objective."""
+    return Candidate(
+        case=measured.case,
+        scenario=_scenario(measured),
+        objective=objective,
+        work=measured.work,
+        price_per_hour=price_per_hour,
+        state=measured.status,
+        reason=measured.reason,
+        setup=measured.setup,
+        accuracy=measured.accuracy,
+        warmup=measured.warmup,
+        iterations_per_sample=measured.iterations_per_sample,
+        call_overhead_s=measured.call_overhead_s,
+        memory_peak_bytes=measured.memory_peak_bytes,
+        blocks=list(_blocks(measured)),
+        joined_after=joined_after,
+        telemetry=measured.telemetry,
+        operators=measured.operators,
+        unprofiled=measured.unprofiled,
+        beaten_by=elimination.beaten_by if elimination else None,
+        ratio=elimination.ratio if elimination else None,
+        ratio_bounds=elimination.ratio_bounds if elimination else None,
+    )
+
+
+def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
+    samples, losses = iter(measured.samples_s), iter(measured.loss)
+    for position, shape in enumerate(measured.blocks):
+        yield ev.BlockMeasured(
+            at_s=0.0,
+            case=measured.id,
+            scenario=_scenario(measured),
+            round=shape.round,
+            samples_s=list(islice(samples, shape.n)),
+            lead_in_s=measured.lead_in_s if position == 0 else [],
+            loss=next(losses, None),
+            clocks=measured.clocks,
+            metrics=_metrics(measured, shape),
+        )
+
+
+def _metrics(measured: Measurement, shape: BlockShape) -> dict[str, float]:
+    """A block's own energy, where its shape has it; all other metrics are medians over blocks."""
+    if all(each.energy_j is None for each in measured.blocks):
+        return measured.metrics
+    values = {
+        name: shape.energy_j if name == ENERGY else value
+        for name, value in measured.metrics.items()
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def contradictions(document: Document) -> Iterator[str]:
+    """What does not fit together in a document, each with its place."""
+    for place, m in enumerate(document.measurements):
+        at, counted = f"measurements[{place}]", sum(block.n for block in m.blocks)
+        if m.id != m.case.id:
+            yield f"{at}.id is {m.id!r}, its case is {m.case.id!r}"
+        if m.status not in ENDED:
+            yield f"{at}.status is {m.status!r}, not one of {', '.join(ENDED)}"
+        if any(block.n < 1 for block in m.blocks) or counted != len(m.samples_s):
+            yield f"{at}: its blocks count {counted} samples, samples_s holds {len(m.samples_s)}"
+        if wrong := [sample for sample in m.samples_s if not 0 < sample <= LONGEST_S]:
+            yield f"{at} has a sample of {wrong[0]:g} s"
+    ids = {m.id for m in document.measurements}
+    for place, v in enumerate(document.verdicts):
+        at = f"verdicts[{place}]"
+        if v.choice not in CHOICES:
+            yield f"{at}.choice is {v.choice!r}, not one of {', '.join(CHOICES)}"
+        if v.objective not in OBJECTIVES:
+            yield f"{at}.objective is {v.objective!r}, not one of {', '.join(OBJECTIVES)}"
+        for name in ("pick", "runner_up", "best_cpu", "best_gpu"):
+            if (case := getattr(v, name)) is not None and case not in ids:
+                yield f"{at}.{name} is {case!r}, which was not measured"

@@ -1,0 +1,98 @@
+"""Opens a run from disk: a JSON document, a journal, the id of an earlier run, or `last`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ..records import events as ev
+from ..records.document import Document
+from ..text.sanitize import printable_json
+from . import journal
+from .from_document import LONGEST_S, contradictions, report_of
+from .report import Report
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run as it was found on disk."""
+
+    report: Report
+    events: list[ev.AnyEvent]  # the journal's; empty for a document, which keeps none
+
+
+def open_run(name: str) -> OpenedRun:
+    """The run in a file, or the journal of a run id, the beginning of one, or `last`.
+
+    Raises JournalError; where nothing matches, it lists the latest ids.
+    """
+    path = Path(name)
+    if _is_file(path):
+        if journal.looks_like_one(path):
+            return read_journal(path)
+        return OpenedRun(read_document(path), [])
+    ids = list(journal.run_ids())
+    matches = ids[:1] if name == "last" else [each for each in ids if each.startswith(name)]
+    if len(matches) == 1:
+        return read_journal(journal.runs_folder() / f"{matches[0]}.jsonl")
+    latest = ", ".join(matches[:5] or ids[:5]) or "none yet"
+    problem = "is the beginning of several runs" if matches else "is no file and no run"
+    raise journal.JournalError(f"{name!r} {problem}. Latest: {latest}")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # longer than any file name may be
+        return False
+
+
+def read_journal(path: Path) -> OpenedRun:
+    """The run in a journal; JournalError says what is wrong with it."""
+    events = journal.read(path)
+    flaw = _bad_sample(events)
+    try:
+        report = Report.of(events)
+    except (LookupError, StopIteration):
+        flaw = "an event names a candidate or a row that was never announced"
+    if flaw is not None:
+        raise journal.JournalError(f"{path} is not the journal of a run: {flaw}")
+    return OpenedRun(report, events)
+
+
+def _bad_sample(events: Sequence[ev.AnyEvent]) -> str | None:
+    for event in events:
+        if isinstance(event, ev.BlockMeasured):
+            if not event.samples_s:
+                return f"{event.case} has a block without samples"
+            for sample in event.samples_s:
+                if not 0 < sample <= LONGEST_S:
+                    return f"{event.case} has a sample of {sample:g} s"
+    return None
+
+
+def read_document(path: Path) -> Report:
+    """The report of a JSON document; JournalError says what is wrong with it."""
+    document = decode_document(path)
+    for flaw in contradictions(document):
+        raise journal.JournalError(f"{path} is not a workbench document: {flaw}")
+    return report_of(document)
+
+
+class _Head(msgspec.Struct):
+    schema_version: int
+
+
+def decode_document(path: Path) -> Document:
+    """A JSON document of this schema; JournalError if the file is none."""
+    try:
+        text = printable_json(path.read_bytes())
+        journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
+        return msgspec.json.decode(text, type=Document)
+    except OSError as error:
+        raise journal.JournalError(f"{path} cannot be read: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise journal.JournalError(f"{path} is not a workbench document: {error}") from error
