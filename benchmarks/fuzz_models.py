@@ -29,7 +29,7 @@ import msgspec
 from mutations import EXTERNAL, mutate, seeds
 
 from workbench import catalog
-from workbench.pool.worker_process import WorkerKey, WorkerProcess
+from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
 from workbench.records.model import ModelFacts
 from workbench.worker.recipe import Recipe
 from workloads.lab.child import Lab
@@ -96,15 +96,8 @@ class Child:
         """The answer, or "died" or "timeout"."""
         if self._process is None:
             key = WorkerKey("cpu", catalog.LAB)
-            self._process = WorkerProcess(
-                key,
-                sys.executable,
-                "fuzz",
-                1,
-                MEMORY_BYTES,
-                scratch=self._folders.temporary,
-                hide_gpus=True,
-            )
+            settings = WorkerSettings("fuzz", sys.executable, 1, MEMORY_BYTES, hide_gpus=True)
+            self._process = WorkerProcess(key, settings, self._folders.temporary)
             self.starts += 1
             if not isinstance(self._await({"op": "hello"}, 60.0), dict):
                 raise SystemExit("the lab's child does not start")
@@ -116,14 +109,14 @@ class Child:
     def _await(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | str:
         assert self._process is not None
         try:
-            self._process.send(request)
+            self._process.request(request)
         except OSError:
             return "died"
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             select.select([self._process.fileno()], [], [], left)
             try:
-                line = self._process.receive()
+                line = self._process.answer()
             except EOFError:
                 return "died"
             if line is not None:

@@ -21,7 +21,7 @@ from ..planning.threads import fewer_threads
 from ..planning.usage import UsageError
 from ..pool.control import Cancelled, Control
 from ..pool.pool import Pool
-from ..pool.pool_events import make_pool
+from ..pool.worker_process import WorkerSettings
 from ..records import events as ev
 from ..records.document import SCHEMA_VERSION, Ceilings, Overhead, Tool
 from ..records.machine import Machine, Software
@@ -137,14 +137,8 @@ class Engine:
     def _detect(self) -> tuple[Machine, Software]:
         """Detect the machine, and start the pool that its workers will live in."""
         machine, software = detected(self._request)
-        self._pool = make_pool(
-            self._request,
-            machine,
-            run_id=self.run_id,
-            control=self._control,
-            emit=self._emit,
-            warn=self._warn,
-        )
+        settings = WorkerSettings.of(self._request, machine, self.run_id)
+        self._pool = Pool(settings, control=self._control, listener=self._events)
         if may_know_more(machine, software, self._request, self._rows):
             left_s = max(0.0, self._request.budget - SLACK_S - self._control.now())
             machine = with_those_of_torch(machine, self._pool, left_s)

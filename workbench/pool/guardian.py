@@ -1,9 +1,9 @@
 """Ends everything a run started once the engine is gone: `python guardian.py RUN_ID`.
 
-The engine holds the write end of this process's stdin and tells it which process groups live
-(`+PGID`), which are over (`-PGID`), and which folder is scratch (`/...`).  However the engine ends,
-kill -9 included, the pipe closes; frozen groups cannot notice that themselves.  Standard library
-only, no imports of ours.
+The engine holds the write end of this process's stdin.  It writes which process groups live
+(`+PGID`), which have ended (`-PGID`), and which folder is scratch (`/...`).  However the engine
+ends, kill -9 included, the pipe closes; frozen groups cannot notice that themselves.  Standard
+library only, no imports of ours.
 """
 
 import os
@@ -36,7 +36,8 @@ def main(run_id: str) -> None:
 
 
 def kill_strays(mark: bytes) -> None:
-    """Kill what left its group but still carries the run's id in its environment (Linux)."""
+    """Kill processes that left their group but still carry the run's id in their environment
+    (Linux)."""
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
         if pid == os.getpid():

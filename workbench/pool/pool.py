@@ -1,6 +1,6 @@
 """The workers of a run: start one, ask it, freeze it, end it.
 
-Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch candidate by 15-60 %
+Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch candidate by 15-60%
 (measured; see docs/decisions/003).
 """
 
@@ -9,66 +9,54 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import psutil
 
 from ..process.exit_status import ending
-from ..records.reason import Reason
+from ..records import events as ev
+from ..records.reason import Reason, Warning
 from ..worker.ranks import launch_of
-from . import guardian
 from .control import Control
-from .worker_process import WorkerKey, WorkerProcess, drop_compiled, group_members
+from .guardian_client import Guardian
+from .worker_process import (
+    WorkerKey,
+    WorkerProcess,
+    WorkerSettings,
+    drop_compiled,
+    group_members,
+)
+
+HINTS = {
+    "timeout": "choose a smaller size or raise --budget",
+    "worker_died": "run its workload alone to see whether it dies again",
+}
+KILLED_HINT = "killed from outside, most often by the kernel for lack of memory: see dmesg"
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the outcome of a request
-    """A request ended without a result; whether the worker went with it, `Pool.is_alive` says."""
+    """A request ended without a result; `Pool.is_alive` says whether its worker survived."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.message)
         self.reason = reason
 
 
-class Guardian:
-    """The process that outlives the engine just long enough to end its workers."""
+class PoolListener(Protocol):
+    """Takes what happens to the workers."""
 
-    def __init__(self, run_id: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guardian.__file__, run_id],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            text=True,
-            bufsize=1,
-        )
+    def emit(self, event: ev.AnyEvent) -> None: ...
 
-    def tell(self, line: str) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it was asked for
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{line}\n")
-
-    def close(self) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it was asked for
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait()
-
-
-def _ranks_beside(own: Sequence[int]) -> list[int]:
-    """What the launcher of this rank started on this machine, itself included."""
-    with suppress(psutil.Error):
-        launchers = {psutil.Process(pid).ppid() for pid in own[:2]} - set(own)
-        return [pid for parent in launchers if parent > 1 for pid in group_members(parent)]
-    return []
+    def warn(self, warning: Warning) -> None:
+        """Raise a warning, once even if it comes again."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -83,62 +71,45 @@ class Pool:
     """The workers of a run, of which at most one is awake, unless torchrun or srun started it."""
 
     def __init__(
-        self,
-        *,
-        control: Control,
-        run_id: str,
-        python: str,
-        threads: int,
-        memory_bytes: int,
-        hide_gpus: bool,
-        on_start: Callable[[WorkerKey, int, float, dict[str, str]], None],
-        on_end: Callable[[WorkerKey, Reason | None], None],
-        on_status: Callable[[str], None],
-        on_freeze_failure: Callable[[WorkerKey], None],
+        self, settings: WorkerSettings, *, control: Control, listener: PoolListener
     ) -> None:
+        self._settings = settings
         self._control = control
-        self._run_id = run_id
-        self._python = python
-        self._threads = threads
-        self._memory_bytes = memory_bytes
-        self._hide_gpus = hide_gpus  # from workers on the CPU
-        self._alone = launch_of(os.environ) is None  # a stopped rank would stop all others
-        self._on_start = on_start
-        self._on_end = on_end
-        self._on_status = on_status
-        self._on_freeze_failure = on_freeze_failure
-        self._guardian = Guardian(run_id)
-        # For what workers write, of whom some are killed; the guardian removes it at the end.
+        self._listener = listener
+        # Under a launcher nothing is frozen: a rank that stands still would stop all others.
+        self._freezes = launch_of(os.environ) is None
+        self._guardian = Guardian(settings.run_id)
+        # Workers write here, and some of them are killed; the guardian removes it at the end.
         self.scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
-        self._guardian.tell(str(self.scratch))
+        self._guardian.own_folder(self.scratch)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
         self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
-        """Have a worker with its backend imported; WorkerFailed if it cannot be."""
+        """Make sure of a worker with its backend imported; WorkerFailed if there can be none."""
         if key in self._workers:
             return
         began = time.monotonic()
         try:
-            worker = WorkerProcess(
-                key,
-                self._python,
-                self._run_id,
-                self._threads,
-                self._memory_bytes,
-                scratch=self.scratch,
-                hide_gpus=self._hide_gpus,
-            )
+            worker = WorkerProcess(key, self._settings, self.scratch)
         except OSError as error:
             text = f"its worker could not be started: {error.strerror}"
             hint = "free memory, disk or processes (ulimit -a), or check --python"
             raise WorkerFailed(Reason("not_started", text, hint)) from None
         self._workers[key] = worker
-        self._guardian.tell(f"+{worker.pid}")
+        self._guardian.add_group(worker.pid)
         hello = self.ask(key, deadline_s, op="hello").result
         self.import_s[key] = time.monotonic() - began
-        self._on_start(key, worker.pid, self.import_s[key], hello["versions"])
+        self._listener.emit(
+            ev.WorkerStarted(
+                at_s=self._control.now(),
+                worker=key.name,
+                pid=worker.pid,
+                import_s=self.import_s[key],
+                versions=hello["versions"],
+            )
+        )
 
     def end(self, key: WorkerKey) -> None:
         """End one worker, if it lives: the next case gets a fresh one."""
@@ -149,19 +120,18 @@ class Pool:
         return key in self._workers
 
     def process_ids(self) -> list[int]:
-        """Every process of the run: workers, this one, the one that draws it, and other ranks."""
+        """Every process of the run: workers, this one, its front end, and other ranks."""
         workers = (group_members(worker.pid) for worker in self._workers.values())
         front_end = [self._control.front_end] if self._control.front_end else []
         own = [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
-        return own if self._alone else [*own, *_ranks_beside(own)]
+        return own if self._freezes else [*own, *_other_ranks(own)]
 
     def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
         """Wake the worker, let it carry out one request, freeze it again."""
         worker = self._workers[key]
         worker.thaw()
-        worker.begin(request.get("case"))
         try:
-            worker.send(request)
+            worker.request(request)
         except OSError:
             raise self._lost(key, "worker_died", "the worker process was gone") from None
         reply, interrupted = self._await(key, worker, deadline_s)
@@ -181,61 +151,66 @@ class Pool:
     def _await(
         self, key: WorkerKey, worker: WorkerProcess, deadline_s: float
     ) -> tuple[dict[str, Any], bool]:
+        """The answer, and whether a pause interrupted it."""
         interrupted = False
         self._control.was_continued()
         until = time.monotonic() + deadline_s
         while True:
             happening = self._control.wait(worker.fileno(), until - time.monotonic())
             if happening == "deadline":
-                text = f"no answer within {deadline_s:.0f} s"
-                raise self._lost(key, "timeout", text)
+                raise self._lost(key, "timeout", f"no answer within {deadline_s:.0f} s")
             if happening in ("readable", "child"):
                 try:
-                    line = worker.receive()
+                    line = worker.answer()
                 except EOFError:
                     raise self._lost(key, "worker_died", "the worker process died") from None
                 if line is not None:
                     interrupted = interrupted or self._control.was_continued()
                     return msgspec.json.decode(line), interrupted
             else:
-                until += self._stand_by(worker, happening)
+                until += self._pause(worker, happening)
                 interrupted = True
 
-    def _stand_by(self, worker: WorkerProcess, wish: str) -> float:
-        """Hold everything still until the user comes back; returns how long it took."""
+    def _pause(self, worker: WorkerProcess, wish: str) -> float:
+        """Hold everything still until the user comes back; returns how many seconds it took."""
         began = time.monotonic()
         worker.freeze()
-        self._on_status("paused")
+        self._emit_status("paused")
         if wish == "suspend":
             os.kill(os.getpid(), signal.SIGSTOP)  # returns when the shell says fg
         else:
             self._control.wait_for_resume()
         away = time.monotonic() - began
         self._control.exclude(away)
-        self._on_status("running")
+        self._emit_status("running")
         worker.thaw()
         return away
 
+    def _emit_status(self, status: str) -> None:
+        self._listener.emit(ev.StatusChanged(at_s=self._control.now(), status=status))
+
     def _freeze(self, key: WorkerKey, worker: WorkerProcess) -> None:
-        if self._alone and not worker.freeze():
-            self._on_freeze_failure(key)
+        if self._freezes and not worker.freeze():
+            self._listener.warn(
+                Warning(
+                    "not_frozen",
+                    "idle workers could not be stopped between turns and may disturb the others",
+                    "do not rely on ratios below 1.5x; on Linux, check that signals reach child"
+                    " processes",
+                    key.name,
+                )
+            )
 
     def _lost(self, key: WorkerKey, code: str, text: str) -> WorkerFailed:
-        """Clear away a worker that died or has to be killed."""
+        """Clear away a worker that died or has to be killed; returns the error to raise."""
         worker = self._workers[key]
         if code == "worker_died":
             # Reap first, so that our own SIGKILL does not pass for the cause of death.
             with suppress(subprocess.TimeoutExpired):
                 worker.process.wait(1.0)
-        code_seen = worker.process.poll()
-        message = ending(text, code_seen, worker.log_tail())
-        hint = {
-            "timeout": "take a smaller size, or give it a larger --budget",
-            "worker_died": "run its workload alone to see whether it dies again",
-        }[code]
-        if code_seen == -signal.SIGKILL:
-            hint = "killed from outside, most often by the kernel for lack of memory: see dmesg"
-        reason = Reason(code, message, hint)
+        exit_code = worker.process.poll()
+        hint = KILLED_HINT if exit_code == -signal.SIGKILL else HINTS[code]
+        reason = Reason(code, ending(text, exit_code, worker.log_tail()), hint)
         self._remove(key, reason, worker.kill)
         return WorkerFailed(reason)
 
@@ -245,14 +220,24 @@ class Pool:
         end()
         if worker.compiling:
             drop_compiled()
-        self._guardian.tell(f"-{worker.pid}")
-        self._on_end(key, reason)
+        self._guardian.remove_group(worker.pid)
+        self._listener.emit(
+            ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason)
+        )
 
     def close(self, *, at_once: bool) -> None:
-        """End all workers: killed when the run was cut short, asked to otherwise."""
+        """End all workers: kill them if the run was cut short, else ask them to end."""
         if not at_once:
             for worker in self._workers.values():
-                worker.ask_to_end()  # all at once, so that they end side by side
+                worker.ask_to_end()  # all of them first, so that they end at the same time
         for key, worker in list(self._workers.items()):
             self._remove(key, None, worker.kill if at_once else worker.stop)
         self._guardian.close()
+
+
+def _other_ranks(own: Sequence[int]) -> list[int]:
+    """Processes that the launcher of this rank started on this machine, itself included."""
+    with suppress(psutil.Error):
+        launchers = {psutil.Process(pid).ppid() for pid in own[:2]} - set(own)
+        return [pid for parent in launchers if parent > 1 for pid in group_members(parent)]
+    return []

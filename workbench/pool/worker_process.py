@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import tempfile
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,11 +22,13 @@ import psutil
 from .. import catalog
 from ..contract import Case, is_simulated
 from ..machine.packages.software import PRECISION_VARIABLES
-from ..process.exit_status import tail
+from ..planning.request import Request
+from ..process.line_process import LineProcess
+from ..records.machine import Machine
 from ..report.journal import runs_folder
 from ..worker.ranks import BOOTSTRAP
 from .guardian import RUN_ID_VARIABLE
-from .resource_limits import confine
+from .resource_limits import limit_resources
 
 CAN_FREEZE = hasattr(signal, "SIGSTOP")
 THREAD_VARIABLES = (
@@ -40,22 +41,26 @@ THREAD_VARIABLES = (
 
 
 def compiled_folder() -> Path:
-    """What torch.compile keeps from run to run: apart from the user's own cache, since a worker
-    that is killed while it compiles spoils it; elsewhere if TORCHINDUCTOR_CACHE_DIR says so."""
+    """The folder in which torch.compile keeps its code between runs.
+
+    It is not the user's own cache, because a worker that is killed while it compiles spoils it.
+    TORCHINDUCTOR_CACHE_DIR overrides it.
+    """
     return runs_folder().with_name("compiled")
 
 
 def drop_compiled() -> None:
-    """A compilation cut short leaves half a library, on which every later one would fail."""
+    """Remove the folder: an interrupted compilation leaves half a library, which breaks later
+    ones."""
     shutil.rmtree(compiled_folder(), ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class WorkerKey:
-    """What makes two cases share a worker.
+    """Cases with equal keys share a worker.
 
-    `threads` is that of `Case.process`; `alone` names the case that has a worker to itself, so that
-    its memory can be told, or the row that has, so that its workers begin from nothing.
+    `threads` is that of `Case.process`.  `alone` names the case that has a worker to itself, so
+    that its memory can be measured, or the row whose workers start from nothing.
     """
 
     device: str
@@ -69,59 +74,44 @@ class WorkerKey:
         return f"{self.device}/{self.backend}{suffix}{self.alone and ' for '}{self.alone}"
 
 
-class WorkerProcess:
-    """One worker, awake only between `ask` and its answer."""
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What all workers of a run have in common."""
 
-    def __init__(
-        self,
-        key: WorkerKey,
-        python: str,
-        run_id: str,
-        threads: int,
-        memory_bytes: int,
-        *,
-        scratch: Path,
-        hide_gpus: bool,
-    ) -> None:
-        self.key = key
-        # Unlinked from the start: nothing to clean up, however we end.
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        ours, theirs = socket.socketpair()
-        device = "cpu" if is_simulated(key.device) else key.device
-        environment = dict(os.environ)
-        for name in PRECISION_VARIABLES:
-            environment.pop(name, None)
-        environment.update(dict.fromkeys(THREAD_VARIABLES, str(key.threads or threads)))
-        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
-        if device == "cpu" and hide_gpus:
-            # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
-            environment["CUDA_VISIBLE_DEVICES"] = ""
-        environment.update(
-            {"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id, "TMPDIR": str(scratch)}
+    run_id: str
+    python: str  # their interpreter
+    threads: int  # most threads of a case without a number of its own
+    memory_bytes: int  # private memory, for workers on the CPU
+    hide_gpus: bool  # from workers on the CPU
+
+    @classmethod
+    def of(cls, request: Request, machine: Machine, run_id: str) -> WorkerSettings:
+        return cls(
+            run_id=run_id,
+            python=request.python or sys.executable,
+            threads=max(request.threads, default=machine.cpu.effective_cores),
+            memory_bytes=machine.memory.available_bytes,
+            hide_gpus=any(not gpu.simulated for gpu in machine.gpus),
         )
-        module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
-        with theirs:
-            self.process = subprocess.Popen(
-                [
-                    python,
-                    str(BOOTSTRAP),
-                    module,
-                    str(theirs.fileno()),
-                    key.backend,
-                    device,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                start_new_session=True,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-            )
-        confine(self.pid, memory_bytes if device == "cpu" else None)
-        self._channel = ours
-        self._unread = b""
+
+
+class WorkerProcess(LineProcess):
+    """One worker, awake only between a request and its answer."""
+
+    def __init__(self, key: WorkerKey, settings: WorkerSettings, scratch: Path) -> None:
+        self.key = key
         self.compiling = False  # perhaps, at this moment
-        self._fresh: set[str] = set()  # ids of compiled cases that had no turn yet
+        self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
+        device = "cpu" if is_simulated(key.device) else key.device
+        module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
+        super().__init__(
+            [settings.python, str(BOOTSTRAP), module],
+            key.backend,
+            device,
+            environ=_environment(key, device, settings, scratch),
+            new_session=True,
+        )
+        limit_resources(self.pid, settings.memory_bytes if device == "cpu" else None)
 
     @property
     def pid(self) -> int:
@@ -129,43 +119,33 @@ class WorkerProcess:
         return self.process.pid
 
     def fileno(self) -> int:
-        return self._channel.fileno()
+        return self.socket.fileno()
 
-    def send(self, request: dict[str, Any]) -> None:
-        self._channel.sendall(msgspec.json.encode(request) + b"\n")
-
-    def begin(self, case: Any) -> None:
-        """What it is asked now is about `case`, or the case of that id: torch compiles from the
-        preparation on, and what is left over at the first turn."""
+    def request(self, request: dict[str, Any]) -> None:
+        """Send a request, having noted whether torch may compile because of it: while it prepares
+        a case that is to be compiled, and once more at that case's first turn."""
+        case = request.get("case")
         if isinstance(case, Case):
             self.compiling = case.is_compiled
             if self.compiling:
-                self._fresh.add(case.id)
+                self._not_run.add(case.id)
         else:
-            self.compiling = case in self._fresh
-            self._fresh.discard(case)
+            self.compiling = case in self._not_run
+            self._not_run.discard(str(case))
+        self.send(msgspec.json.encode(request))
 
-    def receive(self) -> bytes | None:
-        """A whole answer, None while it is incomplete; EOFError when the worker is gone."""
+    def answer(self) -> bytes | None:
+        """The answer if it is complete, None if not; EOFError when the worker is gone."""
         try:
-            data = self._channel.recv(1 << 20, socket.MSG_DONTWAIT)
+            lines = self.receive()
         except BlockingIOError:
             if self.process.poll() is None:
                 return None
-            data = b""
-        except ConnectionResetError:
-            data = b""
-        if not data:
-            raise EOFError
-        self._unread += data
-        line, newline, rest = self._unread.partition(b"\n")
-        if not newline:
-            return None
-        self._unread = rest
-        return line
+            raise EOFError from None
+        return lines[0] if lines else None
 
     def freeze(self) -> bool:
-        """Stop the whole group; True once every process of it is seen to stand still."""
+        """Stop the whole group; True once all its processes have been seen to stand still."""
         if not CAN_FREEZE:
             return False
         with suppress(ProcessLookupError):
@@ -186,13 +166,13 @@ class WorkerProcess:
         """End the whole group at once; returns the exit code."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._channel.close()
+        self.socket.close()
         return self.process.wait()
 
     def ask_to_end(self) -> None:
         """Close the pipe of an awake worker, which then ends by itself."""
         self.thaw()
-        self._channel.close()
+        self.socket.close()
 
     def stop(self, patience_s: float = 1.0) -> int:
         """Ask the worker to end, then make sure that its whole group did."""
@@ -201,9 +181,22 @@ class WorkerProcess:
             self.process.wait(patience_s)
         return self.kill()
 
-    def log_tail(self) -> str:
-        """The last lines the worker and its libraries wrote."""
-        return tail(self._log)
+
+def _environment(
+    key: WorkerKey, device: str, settings: WorkerSettings, scratch: Path
+) -> dict[str, str]:
+    environment = dict(os.environ)
+    for name in PRECISION_VARIABLES:
+        environment.pop(name, None)
+    environment.update(dict.fromkeys(THREAD_VARIABLES, str(key.threads or settings.threads)))
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
+    if device == "cpu" and settings.hide_gpus:
+        # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    environment["ORT_DISABLE_TELEMETRY"] = "1"
+    environment[RUN_ID_VARIABLE] = settings.run_id
+    environment["TMPDIR"] = str(scratch)
+    return environment
 
 
 def group_members(group: int) -> list[int]:
@@ -213,14 +206,15 @@ def group_members(group: int) -> list[int]:
         with suppress(psutil.NoSuchProcess):
             return [group, *(child.pid for child in psutil.Process(group).children(recursive=True))]
         return [group]
-    found, to_visit = [], [group]
+    # psutil would read the parent of every process of the machine; this reads only the group.
+    members, to_visit = [], [group]
     while to_visit:
         pid = to_visit.pop()
-        found.append(pid)
+        members.append(pid)
         for thread_children in tree.glob(f"{pid}/task/*/children"):
             with suppress(OSError):
                 to_visit += [int(child) for child in thread_children.read_text().split()]
-    return found
+    return members
 
 
 def _stands_still(pid: int) -> bool:

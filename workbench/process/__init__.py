@@ -1,1 +1,1 @@
-"""A child process at the other end of one pipe, and how it ended, in words."""
+"""Child processes that speak in lines, and words for how they ended."""

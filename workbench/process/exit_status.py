@@ -1,4 +1,4 @@
-"""How a process ended, in words.  Standard library only: workers tell it of their own children."""
+"""Says how a process ended.  Standard library only: workers report on their own children."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 from typing import IO
 
-LOG_TAIL_BYTES = 4000
+LOG_TAIL_BYTES = 16_384
 
 
 def describe_exit(code: int) -> str:
@@ -19,14 +19,14 @@ def describe_exit(code: int) -> str:
     return f"killed by signal {-code}"
 
 
-def tail(log: IO[bytes]) -> str:
+def log_tail(log: IO[bytes]) -> str:
     """The last lines of a log that may still grow."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(0, size - LOG_TAIL_BYTES))
     return log.read().decode(errors="replace").strip()
 
 
-def ending(text: str, code: int | None, log: str) -> str:
+def ending(text: str, code: int | None, log: str = "") -> str:
     """`text` with the exit code, if it is known, and the last three lines of the log."""
     message = text if code is None else f"{text} ({describe_exit(code)})"
     lines = [line.strip() for line in log.splitlines()[-3:]]

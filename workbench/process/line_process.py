@@ -1,36 +1,42 @@
-"""A short-lived child process that answers in lines; its death and its silence are answers too.
+"""Child processes that speak in lines: `QueryProcess` only answers, `LineProcess` is asked too.
 
-NVML can crash or hang in a call on a lost GPU, and a foreign interpreter may be anything:
-neither may take this process along.
+NVML can crash or hang on a lost GPU, a workload can run out of memory, and a foreign interpreter
+can do anything: none of them may take this process along.  Standard library only: workers start
+processes of their own.
 """
 
 from __future__ import annotations
 
-import contextlib
 import queue
-import signal
+import socket
 import subprocess
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, cast
+from typing import IO, TypeVar, cast
 
-# Death by SIGKILL is prompt, except in an uninterruptible system call: then we go on without.
+from .exit_status import ending, log_tail
+
+# Death by SIGKILL is prompt, except in an uninterruptible system call: then we go on without it.
 _REAP_S = 2.0
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Why no line came: `kind` is "crashed", "silent" or "not_started"."""
+    """Why no line came."""
 
-    kind: str
-    message: str
+    kind: str  # "crashed", "silent" or "not_started"
+    message: str  # continues a sentence that begins with the name of the process
 
 
-class Helper:
-    """`argv`, running; nothing of it reaches our terminal."""
+class QueryProcess:
+    """Runs `argv`, which answers in lines on its standard output; our terminal shows none of it."""
 
-    def __init__(self, argv: list[str], *, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, argv: Sequence[str], *, environ: Mapping[str, str] | None = None) -> None:
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,69 +53,112 @@ class Helper:
             self._failure = f"could not be started: {getattr(error, 'strerror', None) or error}"
             return
         stdout = cast("IO[bytes]", self._process.stdout)
-        # A thread waits for lines on every system alike; a pipe has no timeout on Windows.
-        threading.Thread(
-            target=_forward, args=(stdout, self._lines, self._closed), daemon=True
-        ).start()
+        # In a thread, since a pipe has no timeout on Windows and a full one would stop the child.
+        threading.Thread(target=self._read, args=(stdout,), daemon=True).start()
+
+    def _read(self, stdout: IO[bytes]) -> None:
+        with stdout:
+            for line in stdout:
+                if self._closed.is_set():
+                    break
+                self._lines.put(line)
+        self._lines.put(None)
 
     def line(self, deadline_s: float) -> bytes | Ended:
         """The next line, waiting at most `deadline_s` for it; after `Ended` there is no other."""
-        if self._process is None:
-            return Ended("not_started", self._failure)
-        try:
-            line = self._lines.get(timeout=deadline_s)
-        except queue.Empty:
+        line = self.poll(deadline_s)
+        if line is None:
             self.close()
             return Ended("silent", f"gave no answer within {deadline_s:g} s")
-        return self._told(line)
+        return line
 
-    def poll(self) -> bytes | Ended | None:
-        """The next line if it is there already, None if not."""
+    def poll(self, wait_s: float = 0.0) -> bytes | Ended | None:
+        """The next line if it comes within `wait_s`, None if not."""
         if self._process is None:
             return Ended("not_started", self._failure)
         try:
-            line = self._lines.get_nowait()
+            line = self._lines.get(timeout=wait_s)
         except queue.Empty:
             return None
-        return self._told(line)
-
-    def _told(self, line: bytes | None) -> bytes | Ended:
         if line is not None:
             return line
-        process = cast("subprocess.Popen[bytes]", self._process)
-        _reap(process)
-        return Ended("crashed", _death(process.returncode))
+        self._reap(self._process)
+        return Ended("crashed", ending("ended without an answer", self._process.returncode))
+
+    def parse(self, line: bytes | Ended, decode: Callable[[bytes], _Answer]) -> _Answer | Ended:
+        """`line` decoded; a line that `decode` rejects ends the child."""
+        if isinstance(line, Ended):
+            return line
+        try:
+            return decode(line)
+        except Exception:
+            self.close()
+            return Ended("crashed", "gave an unreadable answer")
 
     def close(self) -> None:
-        """Kill the child if it still runs, and hear no more of what it may have left behind."""
+        """Kill the child if it still runs; lines from anything it left behind are discarded."""
         self._closed.set()
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            _reap(self._process)
+            self._reap(self._process)
+
+    @staticmethod
+    def _reap(process: subprocess.Popen[bytes]) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_REAP_S)
 
 
-def _forward(
-    stdout: IO[bytes], lines: queue.SimpleQueue[bytes | None], closed: threading.Event
-) -> None:
-    with stdout:
-        for line in stdout:
-            if closed.is_set():
-                break
-            lines.put(line)
-    lines.put(None)
+class LineChannel:
+    """Lines in both directions over one socket, which may lead to another machine."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self._incomplete = b""
+
+    def send(self, line: bytes) -> None:
+        self.socket.sendall(line + b"\n")
+
+    def receive(self) -> list[bytes]:
+        """The lines completed by what has arrived; EOFError when the other end is gone,
+        BlockingIOError when nothing has arrived."""
+        try:
+            data = self.socket.recv(1 << 20, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            raise
+        except OSError:
+            data = b""
+        if not data:
+            raise EOFError
+        *lines, self._incomplete = (self._incomplete + data).split(b"\n")
+        return lines
 
 
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=_REAP_S)
+class LineProcess(LineChannel):
+    """A child at the other end of a socket; what it prints goes to a log without a name."""
 
+    def __init__(
+        self,
+        command: Sequence[str],
+        *arguments: str,
+        environ: Mapping[str, str],
+        new_session: bool = False,
+    ) -> None:
+        """Start `command` with the file descriptor of its socket, then `arguments`, behind it."""
+        # Unlinked from the start: nothing to clean up, however we end.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        ours, theirs = socket.socketpair()
+        super().__init__(ours)
+        with theirs:
+            self.process = subprocess.Popen(
+                [*command, str(theirs.fileno()), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=new_session,
+                pass_fds=[theirs.fileno()],
+                env=dict(environ),
+            )
 
-def _death(returncode: int | None) -> str:
-    if returncode is None:
-        return "stopped answering"
-    if returncode >= 0:
-        return f"ended with exit status {returncode}"
-    try:
-        return f"died of {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"died of signal {-returncode}"
+    def log_tail(self) -> str:
+        """The last lines that the child and its libraries wrote."""
+        return log_tail(self._log)

@@ -1,6 +1,6 @@
-"""Started under torchrun or srun: which of the ranks this process is, and how it follows rank 0.
+"""Under torchrun or srun: finds out which rank this process is, and makes it follow rank 0.
 
-Standard library only: a worker asks it too.
+Standard library only: workers use it too.
 """
 
 from __future__ import annotations
@@ -11,37 +11,36 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from ..process.exit_status import ending, tail
+from ..process.exit_status import ending
+from ..process.line_process import LineProcess
 
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
-DESERTED = 75  # exit code of a rank whose worker is gone without a goodbye
+DESERTED = 75  # exit code of a rank whose worker went away without a goodbye
 TORCH_PORTS = range(10_000, 30_000)  # below Linux's range of ephemeral ports
 
 
 @dataclass(frozen=True)
-class Launch:
-    """This process's place among those that a launcher started together."""
+class LaunchedRank:
+    """This process among those that a launcher started together."""
 
     launcher: str
     rank: int
     size: int
 
 
-def launch_of(environment: Mapping[str, str]) -> Launch | None:
-    """None where this process was started alone.
+def launch_of(environment: Mapping[str, str]) -> LaunchedRank | None:
+    """The rank that this process is; None where it was started alone.
 
-    RANK and WORLD_SIZE decide where both are set (torchrun, Kubernetes operators).  Of Slurm the
-    variables of the step count: a batch script has SLURM_PROCID and SLURM_NTASKS too, and runs once
-    (sbatch(1), srun(1), "Output environment variables").
+    RANK and WORLD_SIZE decide where both are set (torchrun, Kubernetes operators).  From Slurm only
+    the variables of the step count: a batch script has SLURM_PROCID and SLURM_NTASKS as well, and
+    runs once (sbatch(1), srun(1), "Output environment variables").
     """
     names, launcher = ("RANK", "WORLD_SIZE"), "RANK and WORLD_SIZE"
     if "TORCHELASTIC_RUN_ID" in environment:
@@ -52,7 +51,7 @@ def launch_of(environment: Mapping[str, str]) -> Launch | None:
         rank, size = (int(environment[name]) for name in names)
     except (KeyError, ValueError):
         return None
-    return Launch(launcher, rank, size) if size > 1 else None
+    return LaunchedRank(launcher, rank, size) if size > 1 else None
 
 
 def complete(environment: MutableMapping[str, str]) -> list[str]:
@@ -70,7 +69,7 @@ def complete(environment: MutableMapping[str, str]) -> list[str]:
 
 
 def _first_host(environment: Mapping[str, str]) -> str:
-    """Where Slurm puts rank 0: `node[003-005,9],gpu1` begins at node003."""
+    """The host on which Slurm starts rank 0: node003 for `node[003-005,9],gpu1`."""
     if environment.get("SLURM_STEP_NUM_NODES", "1") == "1":
         return "127.0.0.1"
     hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
@@ -79,33 +78,23 @@ def _first_host(environment: Mapping[str, str]) -> str:
 
 
 def follow(python: str | None, without: Iterable[str]) -> NoReturn:
-    """Start the rank that rank 0's worker directs, without the variables named in `without`; see
-    how it ends, and exit."""
+    """Start the rank that rank 0's worker directs, without the variables named in `without`; wait
+    for its end, report it, and exit."""
     path = shutil.which(python or sys.executable) or sys.executable
     kept = {name: value for name, value in os.environ.items() if name not in without}
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
-    ours, theirs = socket.socketpair()
-    with tempfile.TemporaryFile() as log, ours:
-        with theirs:
-            rank = subprocess.Popen(
-                [path, str(BOOTSTRAP), "workloads._ranks.rank", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                env=kept,
-            )
-        # Our own hold on its line to the worker: it stays open when the rank dies.
-        _, lines, _, _ = socket.recv_fds(ours, 1, 1)
-        code = rank.wait()
-        if code not in (0, DESERTED):
-            _report(lines, code, tail(log))
+    rank = LineProcess([path, str(BOOTSTRAP), "workloads._ranks.rank"], environ=kept)
+    # Our own hold on its line to the worker: it stays open when the rank dies.
+    _, lines, _, _ = socket.recv_fds(rank.socket, 1, 1)
+    code = rank.process.wait()
+    if code not in (0, DESERTED):
+        _report(lines, code, rank.log_tail())
     sys.exit(1 if code else 0)
 
 
 def _report(lines: list[int], code: int, log: str) -> None:
-    """Tell rank 0's worker how this rank ended, and stay until it has ended, too: a launcher may
-    end all others at once when one does."""
+    """Report to rank 0's worker how this rank ended, and stay until the worker has ended too: a
+    launcher may end all others as soon as one ends."""
     if not lines:
         sys.stderr.write(ending(f"workbench: rank {os.environ['RANK']} died", code, log) + "\n")
         return

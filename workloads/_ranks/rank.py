@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from workbench.contract import Setup, decode_case, is_cuda
+from workbench.process.cores import allowed_cores
 from workbench.worker.ranks import DESERTED
 from workbench.worker.worker import describe
 
@@ -106,7 +107,7 @@ def main(arguments: list[str]) -> None:
     limit = timedelta(seconds=JOIN_S)
     store, rank, size = next(iter(rendezvous("env://", timeout=limit)))
     parent = channel = socket.socket(fileno=int(arguments[0]))
-    hello = {"rank": rank, "host": socket.gethostname(), "cpus": _cores()}
+    hello = {"rank": rank, "host": socket.gethostname(), "cpus": allowed_cores()}
     if len(arguments) > 1:
         if arguments[1]:
             store.set(ADDRESS, arguments[1])
@@ -149,12 +150,6 @@ def _serve(channel: socket.socket, follower: Follower) -> bool:
 def _send(channel: socket.socket, message: dict[str, Any]) -> None:
     with suppress(OSError):  # the worker is gone: the next read says so
         channel.sendall(json.dumps(message).encode() + b"\n")
-
-
-def _cores() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def _end_with(*channels: socket.socket) -> None:

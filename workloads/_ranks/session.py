@@ -1,9 +1,9 @@
 """The ranks of a data-parallel training: processes that rank 0's worker directs, in lockstep.
 
 The worker computes nothing itself.  It sends each rank one line per step, and the ranks meet in
-the all-reduce; so a rank that dies is seen by the worker even while the others hang in a
-collective, and a frozen group simply goes on later.  Ranks are children of the worker, or those
-that torchrun or srun started (`workbench.worker.ranks`).  See docs/decisions/011.
+the all-reduce.  So the worker sees a rank die even while the others hang in a collective, and a
+frozen group goes on when it is thawed.  Ranks are children of the worker, or those that torchrun
+or srun started (`workbench.worker.ranks`).  See docs/decisions/011.
 """
 
 from __future__ import annotations
@@ -16,58 +16,49 @@ import selectors
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import IO, Any
+from typing import Any
 
 from workbench.contract import WorkloadError, is_cuda
-from workbench.process.exit_status import ending, tail
-from workbench.worker.ranks import BOOTSTRAP, Launch, launch_of
+from workbench.process.exit_status import ending
+from workbench.process.line_process import LineChannel, LineProcess
+from workbench.worker.ranks import BOOTSTRAP, LaunchedRank, launch_of
 
 from .rank import JOIN_S
 
-CAUSE_S = 2.0  # between an error that a dead rank causes and the news of its death
+CAUSE_S = 2.0  # from an error that a dead rank causes to the news of its death
 GOODBYE_S = 0.5  # a worker that ends has one second
 
 
 class Rank:
     """One rank as the worker sees it."""
 
-    def __init__(self, process: subprocess.Popen[bytes] | None, log: IO[bytes] | None) -> None:
-        self.process = process  # None where a launcher started it
-        self.log = log
-        self.channel: socket.socket | None = None
+    def __init__(self, child: LineProcess | None = None) -> None:
+        self.child = child  # None where a launcher started it
+        self.channel: LineChannel | None = child
         self.host, self.cpus = "", frozenset[int]()
-        self._unread = b""
 
     def receive(self) -> list[dict[str, Any]]:
         """The answers that are complete; EOFError when the rank is gone."""
         assert self.channel is not None  # noqa: S101 - it has said hello
-        try:
-            data = self.channel.recv(1 << 20)
-        except OSError:
-            data = b""
-        if not data:
-            raise EOFError
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        found = []
-        for line in lines:
-            with suppress(ValueError):  # a rank may die in the middle of one
-                found.append(json.loads(line))
-        return found
+        answers = []
+        with suppress(BlockingIOError):
+            for line in self.channel.receive():
+                with suppress(ValueError):  # a rank may die in the middle of one
+                    answers.append(json.loads(line))
+        return answers
 
-    def meet(self, channel: socket.socket, hello: dict[str, Any]) -> None:
-        self.channel = channel
+    def meet(self, hello: dict[str, Any]) -> None:
         self.host, self.cpus = hello["host"], frozenset(hello["cpus"])
 
 
-class Session:
+class RankGroup:
     """Ranks that have joined one group, and the cases that share them."""
 
     def __init__(self, device: str) -> None:
-        self.device = device  # of rank 0
+        self.device = device  # rank 0's
         self.users = 0
         self.failure: WorkloadError | None = None
         self.launch = launch_of(os.environ)
@@ -75,7 +66,7 @@ class Session:
         self._store: Any = None
 
     def gather(self, size: int) -> None:
-        """Have the ranks, and their group; WorkloadError if that fails."""
+        """Start or await the ranks and join them; WorkloadError if that fails."""
         try:
             if self.launch is None:
                 self._start(size)
@@ -110,7 +101,7 @@ class Session:
             self._child({**environment, **local})
         self._hear_hellos()
 
-    def _call(self, launch: Launch) -> None:
+    def _call(self, launch: LaunchedRank) -> None:
         """Rank 0 as a child; the others, which a launcher started, come by TCP."""
         everywhere = socket.has_dualstack_ipv6()
         listener = socket.create_server(
@@ -124,7 +115,7 @@ class Session:
             given = {"LOCAL_RANK": "0", **os.environ}
             self._child(given, json.dumps(address))
             self._hear_hellos()
-            self.ranks += [Rank(None, None) for _ in range(1, launch.size)]
+            self.ranks += [Rank() for _ in range(1, launch.size)]
             # Into the log, which the engine quotes if it loses patience first.
             sys.stderr.write(f"waiting for {launch.size - 1} more ranks\n")
             sys.stderr.flush()
@@ -148,49 +139,36 @@ class Session:
             if secrets.compare_digest(hello["token"], token):
                 channel.settimeout(None)
                 channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self.ranks[hello["rank"]].meet(channel, hello)
+                rank = self.ranks[hello["rank"]]
+                rank.channel = LineChannel(channel)
+                rank.meet(hello)
                 return
         channel.close()
 
     def _child(self, environment: dict[str, str], address: str = "") -> None:
-        log = tempfile.TemporaryFile()  # noqa: SIM115 - unlinked from the start
-        ours, theirs = socket.socketpair()
-        number = str(theirs.fileno())
-        command = [sys.executable, str(BOOTSTRAP), "workloads._ranks.rank", number, address]
-        with theirs:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-            )
-        rank = Rank(process, log)
-        rank.channel = ours
-        self.ranks.append(rank)
+        command = [sys.executable, str(BOOTSTRAP), "workloads._ranks.rank"]
+        self.ranks.append(Rank(LineProcess(command, address, environ=environment)))
 
     def _hear_hellos(self) -> None:
         for rank, hello in zip(self.ranks, self._answers(self.ranks), strict=True):
-            assert rank.channel is not None  # noqa: S101 - it has just spoken
-            rank.meet(rank.channel, hello)
+            rank.meet(hello)
 
     def sharers(self, number: int, world: int) -> int:
-        """How many of the first `world` ranks share the cores of rank `number`, itself included."""
+        """How many of the first `world` ranks share cores with rank `number`, itself included."""
         own = self.ranks[number]
         return sum(
             rank.host == own.host and bool(rank.cpus & own.cpus) for rank in self.ranks[:world]
         )
 
     def tell(self, members: Sequence[Rank], **order: Any) -> None:
-        """Send an order that nobody answers."""
+        """Send an order that has no answer."""
         if self.failure is not None:
             raise self.failure
-        line = json.dumps(order).encode() + b"\n"
+        line = json.dumps(order).encode()
         for rank in members:
             assert rank.channel is not None  # noqa: S101 - it has said hello
             try:
-                rank.channel.sendall(line)
+                rank.channel.send(line)
             except OSError:
                 raise self._died(rank) from None
 
@@ -206,7 +184,7 @@ class Session:
         with selectors.DefaultSelector() as selector:
             for rank in self.ranks:  # all of them: those that wait can die, too
                 if rank.channel is not None:
-                    selector.register(rank.channel, selectors.EVENT_READ, rank)
+                    selector.register(rank.channel.socket, selectors.EVENT_READ, rank)
             while len(answers) < len(members):
                 left = None if until is None else until - time.monotonic()
                 ready = [] if left is not None and left <= 0 else selector.select(left)
@@ -216,7 +194,7 @@ class Session:
                     if "died" in reply:
                         raise self._died(rank, **reply["died"])
                     if "error" in reply:
-                        # It may be another rank's death that this one tells of: that is the cause.
+                        # The cause may be another rank's death: wait for news of it.
                         error, until = error or reply["error"], time.monotonic() + CAUSE_S
                     else:
                         answers[rank] = reply["ok"]
@@ -230,18 +208,19 @@ class Session:
                 raise self._died(rank) from None
 
     def _died(self, rank: Rank, code: int | None = None, log: str = "") -> WorkloadError:
-        """A launcher's rank is told of by the process beside it; of its own the worker knows."""
-        if rank.process is not None and rank.log is not None:
+        """The error for a dead rank.  Code and log of a launcher's rank come from the process that
+        waits for it; those of a child are known here."""
+        if rank.child is not None:
             with suppress(subprocess.TimeoutExpired):
-                code = rank.process.wait(1.0)
-            log = tail(rank.log)
+                code = rank.child.process.wait(1.0)
+            log = rank.child.log_tail()
         where = f" on {rank.host}" if rank.host not in ("", socket.gethostname()) else ""
         text = f"rank {self.ranks.index(rank)} of {len(self.ranks)}{where} died"
-        hint = "if memory ran out, dmesg tells; try a smaller batch or fewer ranks"
+        hint = "choose a smaller batch or fewer ranks; if memory ran out, dmesg says so"
         return self._fail(WorkloadError(ending(text, code, log), code="rank_died", hint=hint))
 
     def _fail(self, failure: WorkloadError) -> WorkloadError:
-        """Keep the reason for the other cases of this session, and end it."""
+        """Keep the reason for the other cases of this group, and end it."""
         self.failure = failure
         self.end()
         return failure
@@ -249,52 +228,48 @@ class Session:
     def goodbye(self) -> None:
         """Let the ranks end by themselves."""
         if self.failure is None:
-            self.failure = WorkloadError("the ranks were sent home", code="rank_died")
-            for rank in self.ranks:
-                with suppress(OSError, AttributeError):
-                    rank.channel.sendall(b'{"op": "bye"}\n')  # type: ignore[union-attr]
+            self.failure = WorkloadError("the ranks have ended", code="rank_died")
+            channels = [rank.channel for rank in self.ranks if rank.channel is not None]
+            for channel in channels:
+                with suppress(OSError):
+                    channel.send(b'{"op": "bye"}')
             until = time.monotonic() + GOODBYE_S
-            for rank in self.ranks:
-                if rank.channel is not None:
-                    rank.channel.settimeout(max(0.01, until - time.monotonic()))
-                    with suppress(OSError):
-                        rank.channel.recv(1)
+            for channel in channels:
+                channel.socket.settimeout(max(0.01, until - time.monotonic()))
+                with suppress(OSError):
+                    channel.socket.recv(1)
         self.end()
 
     def end(self) -> None:
-        """End what is ours at once; the ranks of a launcher end after this process, since the
+        """End our own children at once; the ranks of a launcher end after this process, since the
         launcher would end everything with the first of them."""
-        _held.extend(r.channel for r in self.ranks if r.process is None and r.channel is not None)
-        for rank in self.ranks:
-            if rank.process is not None:
-                rank.process.kill()
-                if rank.channel is not None:
-                    rank.channel.close()
-        for rank in self.ranks:
-            if rank.process is not None:
-                rank.process.wait()
-            if rank.log is not None:
-                rank.log.close()
+        _held.extend(r.channel for r in self.ranks if r.child is None and r.channel is not None)
+        children = [rank.child for rank in self.ranks if rank.child is not None]
+        for child in children:
+            child.process.kill()
+            child.socket.close()
+        for child in children:
+            child.process.wait()
         self.ranks, self._store = [], None
 
 
-_sessions: list[Session] = []
-_held: list[socket.socket] = []  # lines to ranks of a launcher, open until this process ends
+_sessions: list[RankGroup] = []
+_held: list[LineChannel] = []  # to ranks of a launcher, open until this process ends
 
 
-def enter(size: int, device: str) -> Session:
-    """A session of at least `size` ranks from `device` on: one that is there, if large enough."""
+def enter(size: int, device: str) -> RankGroup:
+    """A group of at least `size` ranks from `device` on: an open one, if it is large enough."""
     launch = launch_of(os.environ)
     if launch is not None and size > launch.size:
         raise WorkloadError(
             f"{launch.launcher} started {launch.size} ranks, not {size}", code="bad_input"
         )
     for session in _sessions:
-        # A launcher's ranks cannot be started again, whatever became of them.
+        # A launcher's ranks cannot be started again, even if they failed.
         if launch is not None or (session.device == device and len(session.ranks) >= size):
             session.users += 1
             return session
-    session = Session(device)
+    session = RankGroup(device)
     if launch is not None:
         _sessions.append(session)
         atexit.register(session.goodbye)
@@ -305,8 +280,8 @@ def enter(size: int, device: str) -> Session:
     return session
 
 
-def leave(session: Session) -> None:
-    """Give a session back; ranks that were started here end with its last user."""
+def leave(session: RankGroup) -> None:
+    """Give a group back; ranks that were started here end with its last user."""
     session.users -= 1
     if session.users == 0 and session.launch is None:
         session.goodbye()

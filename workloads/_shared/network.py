@@ -44,7 +44,7 @@ class Conv:
 
 
 @dataclass(frozen=True)
-class Pool:
+class MeanPool:
     """The mean over height and width: (batch, channels, h, w) to (batch, channels)."""
 
 
@@ -57,7 +57,7 @@ class Dense:
     relu: bool
 
 
-Layer = Conv | Pool | Dense
+Layer = Conv | MeanPool | Dense
 
 
 def untrained_convnet(
@@ -71,7 +71,7 @@ def untrained_convnet(
         Conv(he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
         for inputs, outputs, stride in convolutions
     ]
-    return [*layers, Pool(), *mlp((convolutions[-1][1], CLASSES), seed)]
+    return [*layers, MeanPool(), *mlp((convolutions[-1][1], CLASSES), seed)]
 
 
 def trained_convnet() -> list[Layer]:
@@ -92,7 +92,7 @@ def trained_convnet() -> list[Layer]:
         Conv(weight, bias, stride)
         for (weight, bias), (_, _, stride) in zip(pairs, CONVOLUTIONS, strict=False)
     ]
-    return [*layers, Pool(), Dense(*pairs[-1], relu=False)]
+    return [*layers, MeanPool(), Dense(*pairs[-1], relu=False)]
 
 
 def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
@@ -122,7 +122,7 @@ def forward(layers: Sequence[Layer], inputs: Array) -> NDArray[np.float64]:
 
     x = inputs.astype(np.float64)
     for layer in layers:
-        if isinstance(layer, Pool):
+        if isinstance(layer, MeanPool):
             x = x.mean(axis=(2, 3))
             continue
         if isinstance(layer, Conv):

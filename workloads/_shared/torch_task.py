@@ -18,7 +18,7 @@ from workbench.contract import (
 )
 
 from . import profiling
-from .network import Conv, Layer, Pool
+from .network import Conv, Layer, MeanPool
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # cases of one worker
@@ -219,7 +219,7 @@ def module(layers: Sequence[Layer]) -> Any:
 
     parts: list[Any] = []
     for layer in layers:
-        if isinstance(layer, Pool):
+        if isinstance(layer, MeanPool):
             parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
             continue
         outputs, inputs = layer.weight.shape[:2]

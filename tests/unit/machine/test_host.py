@@ -1,9 +1,10 @@
-"""The processor's readings from a kernel's files, there or not."""
+"""The CPU's readings from a kernel's files, there or not."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from workbench.machine.host import readings as host
@@ -17,12 +18,14 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 
 def stat(busy: int, idle: int) -> str:
-    return f"cpu  1 1 1 1 1 1 1 1\ncpu0 {busy} 0 0 {idle} 0 0 0 0\ncpu1 {busy} 0 0 {idle} 0 0 0 0\n"
+    rest = f"{busy} 0 0 {idle} 0 0 0 0 0 0"
+    return f"cpu  1 1 1 1 1 1 1 1 1 1\ncpu0 {rest}\ncpu1 {rest}\n"
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> Path:
+def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine of two cores that shows everything."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
     write(
         tmp_path,
         {
@@ -66,12 +69,15 @@ def test_everything_that_is_shown_is_read(full: Path, monkeypatch: pytest.Monkey
 
 def test_only_our_cores_count(full: Path) -> None:
     reader = HostReader(root=full, allowed=[0])
-    write(full, {"proc/stat": "cpu0 100 0 0 200 0 0 0 0\ncpu1 999 0 0 100 0 0 0 0\n"})
+    write(
+        full, {"proc/stat": "cpu 1\ncpu0 100 0 0 200 0 0 0 0 0 0\ncpu1 999 0 0 100 0 0 0 0 0 0\n"}
+    )
     found = reader.read()
     assert (found.utilization_percent, found.frequency_mhz) == (0.0, 3000.0)
 
 
-def test_each_absence_has_its_reason(tmp_path: Path) -> None:
+def test_each_absence_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
     found = HostReader(root=tmp_path, allowed=[0]).read()
     readings = [f for f in found.__struct_fields__ if f != "unavailable"]
     assert all(getattr(found, field) is None for field in readings)

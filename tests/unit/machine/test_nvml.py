@@ -18,7 +18,7 @@ from workbench.machine.host.memory import system_memory
 from workbench.machine.nvidia import probe_client
 from workbench.machine.nvidia.gpu_fields import missing_fields
 from workbench.machine.nvidia.probe_client import NvmlProbe
-from workbench.process.line_process import Ended
+from workbench.process.line_process import Ended, QueryProcess
 from workbench.records.machine import Gpu, Nvml
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C compiler for the stub driver")
@@ -129,8 +129,8 @@ def test_shared_memory_is_the_systems_and_says_so(stub: StubDriver, faults: str)
     system = system_memory()
     assert system is not None and gpu.memory_total_bytes == system[0]
     assert gpu.memory_used_bytes is not None
-    assert "the system's" in gpu.unavailable["memory_total_bytes"]
-    assert "the system's" in gpu.unavailable["memory_used_bytes"]
+    assert "system memory" in gpu.unavailable["memory_total_bytes"]
+    assert "system memory" in gpu.unavailable["memory_used_bytes"]
 
 
 def test_memory_without_permission_stays_unknown(stub: StubDriver) -> None:
@@ -235,14 +235,14 @@ def test_a_hang_is_ended_by_the_deadline(stub: StubDriver) -> None:
     assert "0.3 s" in nvml.reason.message
 
 
-class Script:
-    """A helper that answers as written down, so that a hang takes no time."""
+class Script(QueryProcess):
+    """A child that answers as written down, so that a hang takes no time."""
 
     def __init__(self, *lines: bytes | Ended) -> None:
-        self._lines = list(lines)
+        self._script = list(lines)
 
     def line(self, deadline_s: float) -> bytes | Ended:
-        return self._lines.pop(0)
+        return self._script.pop(0)
 
     def close(self) -> None: ...
 
@@ -252,7 +252,7 @@ ROW = b'{"index": 0, "device": null, "uuid": "GPU-0", "pci_bus_id": null, "name"
 
 
 @pytest.mark.parametrize(
-    ("helpers", "names", "reasons"),
+    ("children", "names", "reasons"),
     [
         (
             [Script(HEADER, ROW, Ended("silent", "no answer within 30 s"))],
@@ -261,8 +261,8 @@ ROW = b'{"index": 0, "device": null, "uuid": "GPU-0", "pci_bus_id": null, "name"
         ),
         (
             [
-                Script(HEADER, Ended("crashed", "died of SIGBUS")),
-                Script(Ended("crashed", "died of SIGBUS")),
+                Script(HEADER, Ended("crashed", "ended without an answer (killed by SIGBUS)")),
+                Script(Ended("crashed", "ended without an answer (killed by SIGBUS)")),
             ],
             [None, None, None],
             ["SIGBUS", "earlier GPU", "earlier GPU"],
@@ -270,17 +270,17 @@ ROW = b'{"index": 0, "device": null, "uuid": "GPU-0", "pci_bus_id": null, "name"
         (
             [Script(HEADER, ROW, b"garbage"), Script(HEADER, ROW)],
             ["A", None, "A"],
-            ["cannot be read"],
+            ["unreadable"],
         ),
     ],
 )
 def test_rows_after_a_failure(
     monkeypatch: pytest.MonkeyPatch,
-    helpers: list[Script],
+    children: list[Script],
     names: list[str | None],
     reasons: list[str],
 ) -> None:
-    waiting = iter(helpers)
+    waiting = iter(children)
 
     def start(*arguments: str, environ: Any) -> Script:
         return next(waiting)

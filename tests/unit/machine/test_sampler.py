@@ -26,10 +26,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "EVERY_S", 0.01)
 
 
-def pulses(
+def samples(
     stub: StubDriver, *indices: int, library: str = "nvml", **settings: str
 ) -> Iterator[GpuSample]:
-    """Every pulse until the sampler gives up, or 30 s have passed."""
+    """Every sample until the sampler gives up, or 30 s have passed."""
     watching = GpuSampler(indices, environ=stub.environ(library, **settings))
     until = time.monotonic() + 30
     try:
@@ -41,7 +41,7 @@ def pulses(
 
 
 def first(stub: StubDriver, **settings: str) -> GpuReading:
-    return next(pulses(stub, 0, **settings)).gpus[0]
+    return next(samples(stub, 0, **settings)).gpus[0]
 
 
 def test_a_look_at_a_healthy_gpu_is_complete(stub: StubDriver) -> None:
@@ -78,7 +78,7 @@ def test_power_is_of_this_moment_where_the_driver_has_that_and_else_says_over_ho
 
 
 def test_counters_grow_and_the_slow_reading_is_rarer(stub: StubDriver) -> None:
-    looks = pulses(stub, 0, NVML_STUB_SLOWED_NS="20000000")
+    looks = samples(stub, 0, NVML_STUB_SLOWED_NS="20000000")
     seen = [next(looks) for _ in range(5)]
     slowed = [p.gpus[0].slowed_s or {} for p in seen]
     assert [s["sw_thermal_slowdown"] for s in slowed] == pytest.approx(
@@ -89,18 +89,18 @@ def test_counters_grow_and_the_slow_reading_is_rarer(stub: StubDriver) -> None:
 
 
 def test_only_the_gpus_asked_for_are_read(stub: StubDriver) -> None:
-    look = next(pulses(stub, 5, 2, NVML_STUB_GPUS="8"))
+    look = next(samples(stub, 5, 2, NVML_STUB_GPUS="8"))
     assert [gpu.index for gpu in look.gpus] == [5, 2]
 
 
 def test_an_old_driver_gives_what_it_has(stub: StubDriver) -> None:
-    reading = next(pulses(stub, 0, library="old_nvml")).gpus[0]
+    reading = next(samples(stub, 0, library="old_nvml")).gpus[0]
     assert (reading.temperature_c, reading.energy_j, reading.slowed_s) == (31.0, None, None)
     assert set(reading.unavailable) == {"energy_j", "slowed_s"}
 
 
 def test_a_reading_that_fails_later_is_a_reason_and_the_others_go_on(stub: StubDriver) -> None:
-    looks = pulses(stub, 0, NVML_STUB="nvmlDeviceGetPowerUsage@0+2=15")
+    looks = samples(stub, 0, NVML_STUB="nvmlDeviceGetPowerUsage@0+2=15")
     readings = [next(looks).gpus[0] for _ in range(3)]
     assert [r.power_w for r in readings] == [76.5, 76.5, None]
     assert "fallen off the bus" in readings[-1].unavailable["power_w"]
@@ -109,14 +109,14 @@ def test_a_reading_that_fails_later_is_a_reason_and_the_others_go_on(stub: StubD
 
 def test_a_gpu_that_cannot_be_opened_says_so(stub: StubDriver) -> None:
     bad, good = next(
-        pulses(stub, 0, 1, NVML_STUB_GPUS="2", NVML_STUB="nvmlDeviceGetHandleByIndex_v2@0=15")
+        samples(stub, 0, 1, NVML_STUB_GPUS="2", NVML_STUB="nvmlDeviceGetHandleByIndex_v2@0=15")
     ).gpus[::-1]
     assert good.power_w == 76.5
     assert bad.power_w is None and "fallen off the bus" in bad.unavailable["*"]
 
 
 def test_a_crash_is_a_gap_and_the_readings_go_on_a_few_times(stub: StubDriver) -> None:
-    looks = list(pulses(stub, 0, NVML_STUB="nvmlDeviceGetPowerUsage@0+1=segv"))
+    looks = list(samples(stub, 0, NVML_STUB="nvmlDeviceGetPowerUsage@0+1=segv"))
     gaps = [look.reason for look in looks if look.reason is not None]
     assert [gap.code for gap in gaps] == ["nvml_crashed"] * (sampler.MOST_RESTARTS + 1)
     assert "SIGSEGV" in gaps[0].message
@@ -124,13 +124,13 @@ def test_a_crash_is_a_gap_and_the_readings_go_on_a_few_times(stub: StubDriver) -
 
 
 def test_a_driver_that_refuses_is_not_asked_again(stub: StubDriver) -> None:
-    [refusal] = pulses(stub, 0, NVML_STUB="nvmlInitWithFlags=18")
+    [refusal] = samples(stub, 0, NVML_STUB="nvmlInitWithFlags=18")
     assert refusal.reason is not None and refusal.reason.code == "version_mismatch"
 
 
 def test_a_call_that_hangs_is_a_gap(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler, "SILENT_S", 1.0)
     monkeypatch.setattr(sampler, "MOST_RESTARTS", 0)
-    *looks, gap = pulses(stub, 0, NVML_STUB="nvmlDeviceGetClockInfo@0+1=hang")
+    *looks, gap = samples(stub, 0, NVML_STUB="nvmlDeviceGetClockInfo@0+1=hang")
     assert len(looks) == 1 and looks[0].gpus
     assert gap.reason is not None and gap.reason.code == "nvml_hung"

@@ -104,17 +104,17 @@ def test_a_foreign_interpreter_is_asked_in_a_process_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "words"),
     [
         (None, "could not be started: No such file or directory"),
         ("print('no interpreter is named')\n", "could not be started: Exec format error"),
-        ("#!/bin/sh\nexit 3\n", "ended with exit status 3"),
-        ("#!/bin/sh\necho hello\n", "ended with exit status 0"),
+        ("#!/bin/sh\nexit 3\n", "exit code 3"),
+        ("#!/bin/sh\necho hello\n", "exit code 0"),
         ("#!/bin/sh\nyes\n", "does not answer like a Python interpreter"),
     ],
 )
 def test_a_foreign_interpreter_that_fails_is_a_reason(
-    tmp_path: Path, text: str | None, told: str
+    tmp_path: Path, text: str | None, words: str
 ) -> None:
     path = tmp_path / "python"
     if text is not None:
@@ -122,7 +122,7 @@ def test_a_foreign_interpreter_that_fails_is_a_reason(
         path.chmod(0o755)
     software = StackQuery(str(path)).collect()
     assert set(software.unavailable) == {"python", "packages"}
-    assert software.unavailable["python"].endswith(f"/python {told}")
+    assert words in software.unavailable["python"]
     assert software.packages["torch"].version is None
     assert "did not answer" in str(software.packages["torch"].detail)
 

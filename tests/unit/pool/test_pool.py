@@ -1,4 +1,4 @@
-"""What a pool makes of workers that are lost, or never start."""
+"""Workers that are lost, or never start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builders import case
 from workbench.pool import pool as workers
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Pool, WorkerFailed
-from workbench.pool.worker_process import WorkerKey, WorkerProcess
+from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
 
 PLAIN = case("cpu-a")
 COMPILED = replace(PLAIN, mode="compile")
@@ -26,13 +26,13 @@ class Process(WorkerProcess):
     answers: ClassVar[list[bytes]] = []
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.compiling, self._fresh = False, set()
+        self.compiling, self._not_run = False, set()
         self.process = self
 
     def nothing(self, *_: Any) -> int:
         return 0
 
-    def receive(self) -> bytes:
+    def answer(self) -> bytes:
         return self.answers.pop()
 
     def log_tail(self) -> str:
@@ -44,6 +44,9 @@ class Process(WorkerProcess):
 class Control:
     front_end = None
     interrupted = False
+
+    def now(self) -> float:
+        return 0.0
 
     def was_continued(self) -> bool:
         return False
@@ -58,11 +61,21 @@ class Guardian:
     def __init__(self, _run_id: str) -> None:
         pass
 
-    def tell(self, _line: str) -> None:
+    def nothing(self, *_: Any) -> None:
         pass
 
-    def close(self) -> None:
-        pass
+    add_group = remove_group = own_folder = close = nothing
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.happened: list[str] = []
+
+    def emit(self, event: Any) -> None:
+        self.happened.append(type(event).__name__)
+
+    def warn(self, warning: Any) -> None:
+        self.happened.append(warning.code)
 
 
 @pytest.fixture
@@ -76,19 +89,8 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def pool(control: Control) -> Pool:
-    nothing = lambda *_: None  # noqa: E731
-    made = Pool(
-        control=control,  # type: ignore[arg-type]
-        run_id="test",
-        python="python",
-        threads=1,
-        memory_bytes=0,
-        hide_gpus=False,
-        on_start=nothing,
-        on_end=nothing,
-        on_status=nothing,
-        on_freeze_failure=nothing,
-    )
+    settings = WorkerSettings("test", "python", 1, 0, hide_gpus=False)
+    made = Pool(settings, control=control, listener=Listener())  # type: ignore[arg-type]
     Process.answers = [b'{"ok": {"versions": {}}}']
     made.start(KEY, 1.0)
     return made
@@ -147,3 +149,13 @@ def test_a_worker_that_cannot_be_started_is_a_reason(
         made.start(other, 1.0)
     assert caught.value.reason.code == "not_started"
     assert not made.is_alive(other)
+
+
+def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:
+    made = pool(Control())
+    Process.answers = [b'{"ok": {}}']
+    made.ask(KEY, 1.0, op="block", case=PLAIN.id)  # `freeze` of the stand-in fails
+    made.close(at_once=True)
+    assert isinstance(made._listener, Listener)
+    expected = ["not_frozen", "WorkerStarted", "not_frozen", "WorkerEnded"]
+    assert made._listener.happened == expected

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from workbench.pool.pool import _ranks_beside
-from workbench.worker.ranks import Launch, complete, launch_of
+from workbench.pool.pool import _other_ranks
+from workbench.worker.ranks import LaunchedRank, complete, launch_of
 
 STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
 
@@ -18,19 +18,22 @@ STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "1"}
     ("environment", "expected"),
     [
         ({}, None),
-        ({"RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, Launch("torchrun", 1, 4)),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, Launch("RANK and WORLD_SIZE", 0, 2)),
+        (
+            {"RANK": "1", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"},
+            LaunchedRank("torchrun", 1, 4),
+        ),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, LaunchedRank("RANK and WORLD_SIZE", 0, 2)),
         ({"RANK": "0", "WORLD_SIZE": "1"}, None),
         ({"RANK": "0"}, None),
         ({"RANK": "first", "WORLD_SIZE": "2"}, None),
-        (STEP, Launch("srun", 1, 4)),
+        (STEP, LaunchedRank("srun", 1, 4)),
         # A batch script runs once, whatever the number of tasks of its job.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),
         # torchrun under srun: its own variables count.
         ({**STEP, "RANK": "0", "WORLD_SIZE": "1"}, None),
     ],
 )
-def test_the_launcher_is_found(environment: dict[str, str], expected: Launch | None) -> None:
+def test_the_launcher_is_found(environment: dict[str, str], expected: LaunchedRank | None) -> None:
     assert launch_of(environment) == expected
 
 
@@ -74,7 +77,7 @@ def test_what_the_user_has_set_stays_and_what_is_missing_is_named() -> None:
 def test_other_ranks_of_the_launcher_belong_to_the_run() -> None:
     siblings = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) for _ in range(2)]
     try:
-        found = _ranks_beside([siblings[0].pid])
+        found = _other_ranks([siblings[0].pid])
         assert {os.getpid(), *(s.pid for s in siblings)} <= set(found)
     finally:
         for sibling in siblings:

@@ -119,7 +119,7 @@ def test_figures_and_costs(pair) -> None:
 
 def test_frozen_in_the_middle_of_a_step_it_goes_on(pair) -> None:
     task = pair[0]
-    ranks = [rank.process.pid for rank in task.session.ranks]
+    ranks = [rank.child.process.pid for rank in task.session.ranks]
     stop(ranks)
     for _ in range(5):
         task.step()
@@ -131,10 +131,10 @@ def test_frozen_in_the_middle_of_a_step_it_goes_on(pair) -> None:
 @pytest.mark.usefixtures("apart")
 def test_a_rank_that_dies_is_named_with_its_log_and_takes_the_others_along() -> None:
     task = SCALING.prepare(case_of(2), Setup(seed=1))
-    rank = task.session.ranks[1]
-    rank.log.write(b"the last words\n")
-    rank.log.flush()
-    os.kill(rank.process.pid, signal.SIGKILL)
+    child = task.session.ranks[1].child
+    child._log.write(b"the last words\n")
+    child._log.flush()
+    os.kill(child.process.pid, signal.SIGKILL)
     began = time.monotonic()
     with pytest.raises(WorkloadError) as caught:
         for _ in range(10):
@@ -192,10 +192,10 @@ def test_under_a_launcher_its_ranks_are_proposed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_ranks_share_the_cores_they_may_all_use() -> None:
-    session = _ranks.Session("cpu")
+    session = _ranks.RankGroup("cpu")
     places = [("a", {0, 1}), ("a", {1, 2}), ("a", {3}), ("b", {0, 1})]
     for host, cpus in places:
-        rank = _ranks.Rank(None, None)
+        rank = _ranks.Rank()
         rank.host, rank.cpus = host, frozenset(cpus)
         session.ranks.append(rank)
     assert [session.sharers(number, 4) for number in range(4)] == [2, 2, 1, 1]

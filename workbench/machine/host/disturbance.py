@@ -1,10 +1,9 @@
-"""What else happened on the machine while something was measured: other programs, a hypervisor,
-a quota, swapping, heat.
+"""Notices what disturbs a measurement: other programs, a hypervisor, a quota, swapping, heat.
 
-Every figure is a difference of two readings of the kernel's counters, so nothing runs meanwhile.
-Sources: proc(5) for /proc/stat and /proc/vmstat; kernel docs admin-guide/cgroup-v2.rst (cpu.stat)
-and scheduler/sched-bwc.rst (its v1 form); Intel SDM 3B, Thermal Monitoring and
-Protection, for the thermal events that the kernel counts under thermal_throttle.
+Every number is a difference between two readings of the kernel's counters, so nothing of ours runs
+in between.  Sources: proc(5) for /proc/vmstat; kernel docs admin-guide/cgroup-v2.rst (cpu.stat) and
+scheduler/sched-bwc.rst (its v1 form); Intel SDM 3B, Thermal Monitoring and Protection, for the
+thermal events that the kernel counts under thermal_throttle.
 """
 
 from __future__ import annotations
@@ -12,103 +11,104 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import psutil
+
+from ...process.cores import allowed_cores
 from ...records.reason import Warning
 from .cgroup import groups, stat_value
-from .load import LoadMeter, allowed_cores, disturbs
-from .proc_stat import Ticks, parse_ticks
-from .sysfs import parse_int, read_int, read_text
+from .load import LoadMeter, core_times, disturbs, total_s
+from .sysfs import read_int, read_text
 
-GOOD_PART = 0.25  # of what others used: a program that took less is not worth naming
-STOLEN = 0.02  # of the time of our cores
-THROTTLED_PERIODS = 0.02  # of the quota's periods
-SWAPPED_PAGES = 256  # 1 MiB of 4 KiB pages; a page or two are moved at any time
+NAMED_SHARE = 0.25  # share of others' use above which a program is named
+STOLEN = 0.02  # share of our cores' time
+THROTTLED_PERIODS = 0.02  # share of the quota's periods
+SWAPPED_PAGES = 256  # 1 MiB in pages of 4 KiB; a page or two move at any time
 
 
 @dataclass(frozen=True)
 class _Counters:
     """The kernel's counts since boot; one that is missing here counts nothing."""
 
-    ticks: dict[str, Ticks]  # by cpu
-    quota: dict[str, tuple[int, int]]  # by control group: periods throttled, periods
+    core_times: dict[int, Any]  # core -> psutil's times, in seconds
+    quota: dict[str, tuple[int, int]]  # control group -> periods throttled, periods
     swapped_pages: int
     thermal_events: int
 
 
 class DisturbanceMonitor:
-    """What disturbed the machine between `start` and `warnings`."""
+    """Compares the kernel's counters at `start` with those at `warnings`."""
 
     def __init__(
         self, effective_cores: int, *, root: Path = Path("/"), allowed: Iterable[int] | None = None
     ) -> None:
-        """`allowed` are the cores that count, those this process may run on unless given."""
+        """`allowed` are the cores that count, by default those this process may run on."""
         self._cores = effective_cores
         self._root = root
-        self._allowed = {f"cpu{n}" for n in (allowed_cores() if allowed is None else allowed)}
+        self._allowed = list(allowed_cores() if allowed is None else allowed)
         self._load = LoadMeter()
         self._before = self._read()
-        self._programs: dict[int, tuple[str, int]] = {}
+        self._programs: dict[int, tuple[str, float]] = {}
 
     def start(self, own: Iterable[int]) -> None:
         """Begin an interval; `own` are the ids of the processes that are part of the run."""
-        self._programs = _programs(self._root)
+        self._programs = _programs()
         self._load.start(own)
         self._before = self._read()
 
     def warnings(self, own: Iterable[int], subject: str) -> list[Warning]:
-        """What was wrong since `start`, about `subject`, each with its remedy."""
+        """Warnings about `subject` for everything that disturbed it since `start`."""
         foreign = self._load.foreign_cores(own)
         before, now = self._before, self._read()
-        found = [
-            *self._busy(foreign, set(own), now),
-            *_stolen(before, now),
-            *_over_quota(before, now),
-            *_swapped(before, now),
-            *_hot(before, now),
+        return [
+            *self._busy(subject, foreign, set(own), now),
+            *_stolen(subject, before, now),
+            *_over_quota(subject, before, now),
+            *_swapped(subject, before, now),
+            *_hot(subject, before, now),
         ]
-        return [Warning(code, message, remedy, subject) for code, message, remedy in found]
 
     def _busy(
-        self, foreign_cores: float, own: Set[int], now: _Counters
-    ) -> Iterator[tuple[str, str, str]]:
+        self, subject: str, foreign_cores: float, own: Set[int], now: _Counters
+    ) -> Iterator[Warning]:
         if disturbs(foreign_cores, self._cores):
-            message = (
-                f"other programs used {foreign_cores:.1f} of {len(self._allowed)} cores "
-                "while this was measured"
-            )
             busiest = " and ".join(self._busiest(foreign_cores, own, now))
-            which = f" (most of all {busiest})" if busiest else ""
-            yield "busy_machine", message, f"stop them{which} and run it again"
+            which = f" (mostly {busiest})" if busiest else ""
+            yield Warning(
+                "busy_machine",
+                f"other processes used {foreign_cores:.1f} of {len(self._allowed)} cores{which}",
+                "stop them and rerun",
+                subject,
+            )
 
     def _busiest(self, foreign_cores: float, own: Set[int], now: _Counters) -> list[str]:
-        """Names of programs, two at most, that took a good part of it and can be seen from here."""
-        used: dict[str, int] = {}
-        for pid, (name, ticks) in _programs(self._root).items():
-            _, before = self._programs.get(pid, (name, 0))
-            if pid not in own and ticks > before:
-                used[name] = used.get(name, 0) + ticks - before
-        was = self._before.ticks
-        passed = max((t.total - was.get(cpu, t).total for cpu, t in now.ticks.items()), default=0)
-        least = GOOD_PART * foreign_cores * passed
-        ranked = sorted(used, key=used.__getitem__, reverse=True)
-        return [name for name in ranked if used[name] >= least][:2]
+        """Names of at most two programs that used a good part of it, as far as they are visible."""
+        used_s: dict[str, float] = {}
+        for pid, (name, cpu_s) in _programs().items():
+            _, before_s = self._programs.get(pid, (name, 0.0))
+            if pid not in own and cpu_s > before_s:
+                used_s[name] = used_s.get(name, 0.0) + cpu_s - before_s
+        elapsed_s = max((passed for _, passed in _passed(self._before, now)), default=0.0)
+        least_s = NAMED_SHARE * foreign_cores * elapsed_s
+        ranked = sorted(used_s, key=used_s.__getitem__, reverse=True)
+        return [name for name in ranked if used_s[name] >= least_s][:2]
 
     def _read(self) -> _Counters:
-        ticks = parse_ticks(read_text(self._root / "proc/stat"))
         return _Counters(
-            ticks={cpu: counts for cpu, counts in ticks.items() if cpu in self._allowed},
+            core_times=core_times(self._allowed),
             quota=self._quota(),
             swapped_pages=parse_swapped(read_text(self._root / "proc/vmstat")),
             thermal_events=self._thermal_events(),
         )
 
     def _quota(self) -> dict[str, tuple[int, int]]:
-        found = {}
+        counts = {}
         for group in groups(self._root, "cpu"):
             text = read_text(group.folder / "cpu.stat")
             throttled = stat_value(text, "nr_throttled")
-            found[str(group.folder)] = (throttled, stat_value(text, "nr_periods"))
-        return found
+            counts[str(group.folder)] = (throttled, stat_value(text, "nr_periods"))
+        return counts
 
     def _thermal_events(self) -> int:
         cpus = self._root / "sys/devices/system/cpu"
@@ -116,63 +116,64 @@ class DisturbanceMonitor:
         return sum(read_int(count) or 0 for count in counts)
 
 
-def _programs(root: Path) -> dict[int, tuple[str, int]]:
-    """By process: the name that the kernel keeps for it, without arguments, and its ticks."""
-    found = {}
-    for file in root.glob("proc/[0-9]*/stat"):
-        if (known := parse_program(read_text(file))) is not None:
-            found[int(file.parent.name)] = known
-    return found
-
-
-def parse_program(text: str | None) -> tuple[str, int] | None:
-    """Name and ticks, user and system, of /proc/PID/stat; None for anything else."""
-    head, _, rest = (text or "").rpartition(")")  # a name may hold brackets itself
-    fields = rest.split()
-    ticks = [parse_int(field) for field in fields[11:13]]
-    name = "".join(filter(str.isprintable, head.partition("(")[2]))
-    if len(ticks) < 2 or ticks[0] is None or ticks[1] is None or not name:
-        return None
-    return name, ticks[0] + ticks[1]
+def _programs() -> dict[int, tuple[str, float]]:
+    """Process id -> name without arguments, and CPU seconds."""
+    programs = {}
+    for process in psutil.process_iter(["name", "cpu_times"]):
+        times = process.info["cpu_times"]
+        # A program chooses its name freely, and it is shown on a terminal.
+        name = "".join(filter(str.isprintable, process.info["name"] or ""))
+        if name and times is not None:
+            programs[process.pid] = (name, times.user + times.system)
+    return programs
 
 
 def parse_swapped(text: str | None) -> int:
-    """Pages moved to or from swap, of /proc/vmstat."""
+    """Pages moved to or from swap, from /proc/vmstat.
+
+    psutil prints a warning on our terminal where that file is missing.
+    """
     return stat_value(text, "pswpin") + stat_value(text, "pswpout")
 
 
-def _stolen(before: _Counters, now: _Counters) -> Iterator[tuple[str, str, str]]:
-    stolen = total = 0
-    for cpu, was in before.ticks.items():
-        ticks = now.ticks.get(cpu, was)
-        stolen += max(0, ticks.steal - was.steal)
-        total += max(0, ticks.total - was.total)
+def _passed(before: _Counters, now: _Counters) -> Iterator[tuple[float, float]]:
+    """Seconds stolen and seconds passed, for each core."""
+    for core, was in before.core_times.items():
+        times = now.core_times.get(core, was)
+        stolen = getattr(times, "steal", 0.0) - getattr(was, "steal", 0.0)
+        yield max(0.0, stolen), max(0.0, total_s(times) - total_s(was))
+
+
+def _stolen(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning]:
+    passed = list(_passed(before, now))
+    stolen, total = sum(steal for steal, _ in passed), sum(seconds for _, seconds in passed)
     if total and stolen / total >= STOLEN:
-        message = f"the hypervisor gave {stolen / total:.0%} of the cores' time to other machines"
-        yield "stolen_time", message, "measure at a quieter hour, or on a host of your own"
+        message = f"{stolen / total:.0%} CPU steal: the hypervisor gave that time to other machines"
+        yield Warning("stolen_time", message, "rerun later or use a dedicated host", subject)
 
 
-def _over_quota(before: _Counters, now: _Counters) -> Iterator[tuple[str, str, str]]:
+def _over_quota(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning]:
     shares = []
     for group, (throttled, periods) in now.quota.items():
         was_throttled, was_periods = before.quota.get(group, (throttled, periods))
         if periods > was_periods:
             shares.append((throttled - was_throttled) / (periods - was_periods))
     if shares and max(shares) >= THROTTLED_PERIODS:
-        message = f"the CPU quota of the container stopped the work in {max(shares):.0%} of periods"
-        remedy = "give the container whole cores (a cpuset), a larger quota, or fewer --threads"
-        yield "cgroup_throttled", message, remedy
+        message = f"the container's CPU quota paused the work in {max(shares):.0%} of its periods"
+        remedy = "give the container whole cores (a cpuset) or a larger quota, or lower --threads"
+        yield Warning("cgroup_throttled", message, remedy, subject)
 
 
-def _swapped(before: _Counters, now: _Counters) -> Iterator[tuple[str, str, str]]:
+def _swapped(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning]:
     pages = now.swapped_pages - before.swapped_pages
     if pages >= SWAPPED_PAGES:
-        message = f"the machine swapped {pages} pages while this was measured"
-        yield "swapping", message, "free memory, or measure smaller sizes"
+        message = f"the machine swapped {pages} pages during the measurement"
+        yield Warning("swapping", message, "free memory or measure smaller sizes", subject)
 
 
-def _hot(before: _Counters, now: _Counters) -> Iterator[tuple[str, str, str]]:
+def _hot(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning]:
     events = now.thermal_events - before.thermal_events
     if events > 0:
-        message = f"the processor slowed down {events} times to stay cool"
-        yield "cpu_throttled", message, "cool it better, or let it rest and run it again"
+        message = f"the CPU slowed down {events} times to stay cool"
+        remedy = "improve its cooling or let it rest, then rerun"
+        yield Warning("cpu_throttled", message, remedy, subject)

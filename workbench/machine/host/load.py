@@ -1,22 +1,29 @@
-"""How much of the processor other programs take while we measure."""
+"""Measures how many cores other programs use while something is measured."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import psutil
 
-WORTH_TELLING = 0.25  # cores; less is the noise of any living system
-SHORTEST_S = 0.2  # the kernel counts in ticks of 10 ms on every core: less time tells nothing
+from ...process.cores import allowed_cores
+from .topology import online_cpus
+
+NOTICEABLE = 0.25  # cores; any living system uses less than this in the background
+SHORTEST_S = 0.2  # the kernel counts in ticks of 10 ms per core: a shorter time says nothing
+
+_BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time is part of user time
+_IDLE = ("idle", "iowait", "steal")
 
 
 class LoadMeter:
     """Cores in use by others between `start` and `foreign_cores`, from the kernel's counters.
 
-    Only the cores this process may run on are looked at.
+    Only the cores this process may run on count.
     """
 
     def __init__(self) -> None:
@@ -29,41 +36,50 @@ class LoadMeter:
         self._began = time.monotonic()
 
     def foreign_cores(self, own: Iterable[int]) -> float:
-        """Mean number of cores others used since `start`, from 0 to all; 0 as well where too little
-        time has passed, or the accounts do not add up."""
+        """Mean number of cores that others used since `start`, from 0 to all.
+
+        0 also where too little time has passed, or where the counters contradict each other.
+        """
         elapsed, most = time.monotonic() - self._began, len(allowed_cores())
         if elapsed < SHORTEST_S:
             return 0.0
         own_s = _cpu_s(own) - self._own
-        found = (_busy_s() - self._busy - own_s) / elapsed
-        if own_s < 0 or found > most + WORTH_TELLING:
+        cores = (_busy_s() - self._busy - own_s) / elapsed
+        if own_s < 0 or cores > most + NOTICEABLE:
             return 0.0
-        return min(max(0.0, found), most)
+        return min(max(0.0, cores), most)
 
 
 def disturbs(foreign_cores: float, effective_cores: int) -> bool:
     """Whether others leave fewer cores free than our candidates use."""
     free = len(allowed_cores()) - foreign_cores
-    return foreign_cores >= WORTH_TELLING and free < effective_cores
+    return foreign_cores >= NOTICEABLE and free < effective_cores
 
 
-def allowed_cores() -> list[int]:
-    """The cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(psutil.cpu_count() or 1))
+def core_times(cores: Iterable[int]) -> dict[int, Any]:
+    """psutil's times of these cores since boot, in seconds by kind; {} where it cannot read any."""
+    try:
+        times = psutil.cpu_times(percpu=True)
+    except OSError:
+        return {}
+    numbers = sorted(online_cpus(Path("/")) or ())  # psutil leaves them out
+    if len(numbers) != len(times):  # in some containers psutil sees fewer cores than sysfs shows
+        numbers = list(range(len(times)))
+    numbered = dict(zip(numbers, times, strict=True))
+    return {core: numbered[core] for core in cores if core in numbered}
+
+
+def busy_s(times: Any) -> float:
+    """Seconds used by programs and the kernel; time stolen by a hypervisor is not among them."""
+    return sum(getattr(times, kind, 0.0) for kind in _BUSY)
+
+
+def total_s(times: Any) -> float:
+    return busy_s(times) + sum(getattr(times, kind, 0.0) for kind in _IDLE)
 
 
 def _busy_s() -> float:
-    per_core = psutil.cpu_times(percpu=True)
-    total = 0.0
-    for core in allowed_cores():
-        if core < len(per_core):
-            times = per_core[core]
-            # guest time is already part of user time
-            total += times.user + times.system + getattr(times, "nice", 0.0)
-            total += sum(getattr(times, name, 0.0) for name in ("irq", "softirq"))
-    return total
+    return sum(map(busy_s, core_times(allowed_cores()).values()))
 
 
 def _cpu_s(pids: Iterable[int]) -> float:

@@ -1,4 +1,8 @@
-"""Main memory and swap, after the control group's limit.  Source: proc(5), /proc/meminfo."""
+"""Main memory and swap, with the control group's limit applied.
+
+On Linux /proc/meminfo (proc(5)) is read directly: importing psutil takes 20 ms, a tenth of what
+`workbench detect` takes.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from .cgroup import memory_limits
 from .sysfs import parse_int, read_text
 
 _KIB = 1024  # /proc/meminfo says "kB" and means KiB
+_SWAP = ("swap_total_bytes", "swap_used_bytes")
 
 
 def parse_meminfo(text: str | None) -> dict[str, int]:
@@ -24,7 +29,10 @@ def parse_meminfo(text: str | None) -> dict[str, int]:
 
 def system_memory(root: Path = Path("/")) -> tuple[int, int] | None:
     """Total and available bytes of the whole machine, or None where the kernel does not say."""
-    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
+    return _total_and_available(parse_meminfo(read_text(root / "proc/meminfo")))
+
+
+def _total_and_available(sizes: dict[str, int]) -> tuple[int, int] | None:
     if "MemTotal" not in sizes:
         return None
     # Kernels before 3.14 and some sandboxes have no MemAvailable.
@@ -33,30 +41,27 @@ def system_memory(root: Path = Path("/")) -> tuple[int, int] | None:
 
 
 def read_memory(root: Path = Path("/")) -> Memory:
-    """Memory that this process may use; falls back to psutil where there is no /proc/meminfo."""
-    system = system_memory(root)
+    """The memory that this process may use."""
+    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
+    system = _total_and_available(sizes)
     if system is None:
         return _portable_memory()
     total, available = system
     limits = memory_limits(root, total)
-    sizes = parse_meminfo(read_text(root / "proc/meminfo"))
     swap_total = sizes.get("SwapTotal", 0)
-    unavailable = {}
-    if "SwapTotal" not in sizes:
-        for field in ("swap_total_bytes", "swap_used_bytes"):
-            unavailable[field] = "/proc/meminfo does not say"
+    unread = () if "SwapTotal" in sizes else _SWAP
     return Memory(
         total_bytes=total,
         available_bytes=min([available, *(limit.available_bytes for limit in limits)]),
         cgroup_limit_bytes=min((limit.limit_bytes for limit in limits), default=None),
         swap_total_bytes=swap_total,
         swap_used_bytes=max(0, swap_total - sizes.get("SwapFree", swap_total)),
-        unavailable=unavailable,
+        unavailable=dict.fromkeys(unread, "/proc/meminfo does not say"),
     )
 
 
 def _portable_memory() -> Memory:
-    """What psutil knows, on macOS, Windows and in sandboxes that hide /proc."""
+    """The same from psutil: for macOS, Windows and sandboxes that hide /proc."""
     import psutil  # 20 ms, and Linux does without it
 
     unavailable = {}
@@ -70,7 +75,7 @@ def _portable_memory() -> Memory:
         swap = psutil.swap_memory()
         swap_total, swap_used = swap.total, swap.used
     except (OSError, RuntimeError) as error:
-        unavailable["swap_total_bytes"] = unavailable["swap_used_bytes"] = f"psutil: {error}"
+        unavailable |= dict.fromkeys(_SWAP, f"psutil: {error}")
     return Memory(
         total_bytes=total,
         available_bytes=available,

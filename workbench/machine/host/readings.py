@@ -1,5 +1,7 @@
-"""How busy, fast and warm the processor is now: small files, read between turns.
+"""How busy, fast and warm the CPU is now, from small files that are read between turns.
 
+The clock and the temperature do not come from psutil: its clock falls back to the nominal one of
+/proc/cpuinfo, and its temperatures take every sensor of the machine, slow disks included.
 Sources: kernel docs admin-guide/pm/cpufreq.rst (scaling_cur_freq), hwmon/sysfs-interface.rst,
 power/powercap/powercap.rst (energy_uj).
 """
@@ -10,10 +12,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from ...process.cores import allowed_cores
 from ...records.machine import HostReading
-from .load import allowed_cores
+from .load import busy_s, core_times, total_s
 from .memory import system_memory
-from .proc_stat import Ticks, parse_ticks
 from .sysfs import read_int, read_text
 
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
@@ -23,13 +25,13 @@ _ROOT_ONLY = "only root may read it on this kernel (since CVE-2020-8694)"
 
 
 class HostReader:
-    """Reads again and again; what counts up is told since the last reading."""
+    """Takes one reading after the other; use and power are means since the reading before."""
 
     def __init__(self, *, root: Path = Path("/"), allowed: Iterable[int] | None = None) -> None:
-        """`allowed` are the cores that count, those this process may run on unless given."""
+        """`allowed` are the cores that count, by default those this process may run on."""
         self._root = root
-        self._allowed = [f"cpu{n}" for n in (allowed_cores() if allowed is None else allowed)]
-        self._ticks = self._read_ticks()
+        self._allowed = list(allowed_cores() if allowed is None else allowed)
+        self._times = core_times(self._allowed)
         self._energy_j, self._at = package_energy_j(self._root)[0], time.monotonic()
 
     def read(self) -> HostReading:
@@ -46,25 +48,21 @@ class HostReader:
             unavailable=reasons,
         )
 
-    def _read_ticks(self) -> dict[str, Ticks]:
-        ticks = parse_ticks(read_text(self._root / "proc/stat"))
-        return {cpu: ticks[cpu] for cpu in self._allowed if cpu in ticks}
-
     def _utilization(self, reasons: dict[str, str]) -> float | None:
-        before, now = self._ticks, self._read_ticks()
-        self._ticks = now
-        pairs = [(before[cpu], ticks) for cpu, ticks in now.items() if cpu in before]
-        total = sum(new.total - old.total for old, new in pairs)
+        before, now = self._times, core_times(self._allowed)
+        self._times = now
+        pairs = [(before[core], times) for core, times in now.items() if core in before]
+        total = sum(total_s(new) - total_s(old) for old, new in pairs)
         if total <= 0:
             reasons["utilization_percent"] = "no time has passed" if now else _NOT_LINUX
             return None
-        busy = sum(new.busy - old.busy for old, new in pairs)
+        busy = sum(busy_s(new) - busy_s(old) for old, new in pairs)
         return 100.0 * min(1.0, max(0.0, busy / total))
 
     def _frequency(self, reasons: dict[str, str]) -> float | None:
         """Mean over the cores that count."""
         cpus = self._root / "sys/devices/system/cpu"
-        files = [cpus / cpu / "cpufreq/scaling_cur_freq" for cpu in self._allowed]
+        files = [cpus / f"cpu{core}/cpufreq/scaling_cur_freq" for core in self._allowed]
         clocks = [khz for khz in map(read_int, files) if khz]
         if not clocks:
             reasons["frequency_mhz"] = "the kernel has no cpufreq here, as in most virtual machines"
@@ -72,18 +70,19 @@ class HostReader:
         return sum(clocks) / len(clocks) / 1000
 
     def _temperature(self, reasons: dict[str, str]) -> float | None:
-        """The warmest sensor of the processor."""
-        found: list[int] = []
+        """The warmest sensor of the CPU."""
+        temperatures: list[int] = []
         for sensor in (self._root / "sys/class/hwmon").glob("hwmon*"):
             if (read_text(sensor / "name") or "").strip() in _CPU_SENSORS:
-                found += [t for t in map(read_int, sensor.glob("temp*_input")) if t is not None]
-        if not found:
-            reasons["temperature_c"] = "no sensor of the processor is shown here"
+                readings = map(read_int, sensor.glob("temp*_input"))
+                temperatures += [reading for reading in readings if reading is not None]
+        if not temperatures:
+            reasons["temperature_c"] = "the kernel shows no sensor of the CPU here"
             return None
-        return max(found) / 1000
+        return max(temperatures) / 1000
 
     def _power(self, reasons: dict[str, str]) -> float | None:
-        """Of all packages since the last reading."""
+        """Mean of all packages together since the last reading."""
         energy, why = package_energy_j(self._root)
         now = time.monotonic()
         before, began = self._energy_j, self._at
@@ -98,8 +97,10 @@ class HostReader:
 
 
 def package_energy_j(root: Path = Path("/")) -> tuple[float | None, str]:
-    """Joules that all processor packages have used since a start of their own, and why not where
-    that cannot be read.  The counters wrap around: a difference may be negative."""
+    """Joules that all CPU packages have used since an arbitrary start, or None and the reason.
+
+    The counters wrap around, so a difference may be negative.
+    """
     zones = sorted((root / "sys/class/powercap").glob("intel-rapl:[0-9]*"))
     packages = [zone for zone in zones if zone.name.count(":") == 1]
     if not packages:

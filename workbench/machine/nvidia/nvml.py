@@ -1,4 +1,4 @@
-"""The one door to NVML: what there is, and how it changes.
+"""Asks NVML for all GPUs: their facts once, their readings again and again, their links.
 
 Runs in a child process (see `probe`): a lost GPU can crash or hang NVML.
 """
@@ -17,29 +17,29 @@ from ...records.reason import Reason
 from ..host.system import container
 from .driver_errors import nvml_reason
 from .gpu_fields import with_reasons
-from .nvml_fields import Row
+from .nvml_fields import NvmlFields
 from .nvml_query import Query, connect
 
-_SLOW_EVERY = 4  # looks
+_SLOW_EVERY = 4  # samples
 
 
 class NvmlHeader(msgspec.Struct, frozen=True):
-    """The first answer of a pass; `count` rows follow, less those that were skipped."""
+    """The first answer of a survey; one `Gpu` for each of `count` follows."""
 
     nvml: Nvml
     count: int
 
 
 class GpuSample(msgspec.Struct, frozen=True):
-    """One look at the GPUs; `reason` where there is no NVML to look through."""
+    """The readings of the GPUs at one moment; `reason` where NVML gave none."""
 
-    monotonic_s: float  # of the machine's monotonic clock, which its processes share
+    monotonic_s: float  # on the machine's monotonic clock, which its processes share
     gpus: list[GpuReading]
     reason: Reason | None = None
 
 
 def survey(first: int = 0) -> Iterator[NvmlHeader | Gpu]:
-    """The library's state, then one row per GPU from `first` on, each as soon as it is read."""
+    """The library's state, then one `Gpu` from number `first` on, each as soon as it is read."""
     in_container = container() is not None
     connected = connect(in_container=in_container)
     if isinstance(connected, Reason):
@@ -53,10 +53,10 @@ def survey(first: int = 0) -> Iterator[NvmlHeader | Gpu]:
     for index in range(first, count):
         handle, failure = query.ask_code(("nvmlDeviceGetHandleByIndex", index))
         if failure is not None or handle is None:
-            row = Gpu(index, None, None, None, None, driver_version=driver)
-            yield with_reasons(row, _handle_failure(failure, in_container))
+            gpu = Gpu(index, None, None, None, None, driver_version=driver)
+            yield with_reasons(gpu, _handle_failure(failure, in_container))
         else:
-            yield Row(query, handle).read(index, driver, driver_reason)
+            yield NvmlFields(query, handle).read(index, driver, driver_reason)
 
 
 def _handle_failure(failure: int | str | None, in_container: bool) -> str:
@@ -67,29 +67,29 @@ def _handle_failure(failure: int | str | None, in_container: bool) -> str:
 
 
 class Links(msgspec.Struct, frozen=True):
-    """How each GPU reaches each other one: "NVLink", or the way over PCIe with "+P2P" where they
-    can read each other's memory; `reason` where that cannot be asked."""
+    """The link between each pair of GPUs: "NVLink", or the path over PCIe, with "+P2P" where they
+    can read each other's memory; `reason` where NVML cannot be asked."""
 
-    matrix: list[list[str]]  # by NVML's numbers; "" on the diagonal, "?" where NVML did not say
+    matrix: list[list[str]]  # by NVML's numbers; "" on the diagonal, "?" where NVML does not say
     reason: Reason | None = None
 
 
-# nvml.h nvmlGpuTopologyLevel_t, with the words of nvidia-smi topo
-_WAYS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+# nvml.h nvmlGpuTopologyLevel_t, in the words of nvidia-smi topo
+_PATHS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 _P2P_READ, _P2P_NVLINK = 0, 2  # nvml.h nvmlGpuP2PCapsIndex_t
 
 
 def links() -> Links:
-    """The way from every GPU to every other."""
+    """The link from every GPU to every other."""
     connected = connect(in_container=container() is not None)
     if isinstance(connected, Reason):
         return Links([], connected)
     query, count = connected
     handles = [query.ask(("nvmlDeviceGetHandleByIndex", index))[0] for index in range(count)]
-    return Links([[_way(query, one, two) for two in handles] for one in handles])
+    return Links([[_link(query, one, two) for two in handles] for one in handles])
 
 
-def _way(query: Query, one: Any, two: Any) -> str:
+def _link(query: Query, one: Any, two: Any) -> str:
     if one is two:
         return ""
     if one is None or two is None:
@@ -101,19 +101,19 @@ def _way(query: Query, one: Any, two: Any) -> str:
     if by_nvlink:
         return "NVLink"
     level, _ = query.ask(("nvmlDeviceGetTopologyCommonAncestor", one, two))
-    way = "?" if level is None else _WAYS.get(level, "?")
-    return f"{way}+P2P" if by_read else way
+    path = "?" if level is None else _PATHS.get(level, "?")
+    return f"{path}+P2P" if by_read else path
 
 
-def pulses(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
-    """A look at these GPUs every `every_s` seconds, for ever; the slow readings less often."""
+def samples(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
+    """Readings of these GPUs every `every_s` seconds, for ever; the slow ones less often."""
     in_container = container() is not None
     connected = connect(in_container=in_container)
     if isinstance(connected, Reason):
         yield GpuSample(time.monotonic(), [], connected)
         return
     query, _ = connected
-    rows: dict[int, Row] = {}
+    fields: dict[int, NvmlFields] = {}
     lost: list[GpuReading] = []
     for index in indices:
         handle, failure = query.ask_code(("nvmlDeviceGetHandleByIndex", index))
@@ -122,9 +122,9 @@ def pulses(indices: Sequence[int], *, every_s: float) -> Iterator[GpuSample]:
                 GpuReading(index, unavailable={"*": _handle_failure(failure, in_container)})
             )
         else:
-            rows[index] = Row(query, handle)
+            fields[index] = NvmlFields(query, handle)
     for number in itertools.count():
         slow = number % _SLOW_EVERY == 0
-        gpus = [row.pulse(index, slow=slow) for index, row in rows.items()]
+        gpus = [gpu.sample(index, slow=slow) for index, gpu in fields.items()]
         yield GpuSample(time.monotonic(), gpus + lost)
         time.sleep(every_s)

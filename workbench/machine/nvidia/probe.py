@@ -1,9 +1,10 @@
-"""The child that speaks to the driver: `nvml [FIRST]`, `links`, `cuda`, `pulse SECONDS INDEX...`.
+"""The child process that asks the driver.  Its arguments say what about, and it answers in JSON
+lines, each written as soon as it is known, so that everything read before a crash is kept.
 
-One JSON line per answer, written as soon as it is known, so that what was read before a
-crash is kept.  For `nvml` an `NvmlHeader` and then a `Gpu` per line, from number FIRST on;
-for `links` one `Links`, for `cuda` one `CudaAnswer`; for `pulse` a `GpuSample` of these GPUs
-every so many seconds, until it is killed or nobody reads.
+`nvml [FIRST]`              an `NvmlHeader`, then a `Gpu` per line, from number FIRST on
+`links`                     one `Links`
+`cuda`                      one `CudaAnswer`
+`sample SECONDS INDEX...`   a `GpuSample` of these GPUs every SECONDS, until it is killed
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from ...records.machine import Gpu
 from . import cuda_driver, nvml
 
-# Should the parent die first, a child that hangs in the driver must not stay for ever.
+# A child that hangs in the driver must not outlive its parent for ever.
 _ALONE_S = 120
 
 
@@ -32,8 +33,8 @@ def main() -> None:
         lines = nvml.survey(int(further[0]) if further else 0)
     elif topic == "links":
         lines = iter((nvml.links(),))
-    elif topic == "pulse":
-        lines = nvml.pulses([int(index) for index in further[1:]], every_s=float(further[0]))
+    elif topic == "sample":
+        lines = nvml.samples([int(index) for index in further[1:]], every_s=float(further[0]))
     else:
         lines = iter((cuda_driver.survey(),))
     _rearm()

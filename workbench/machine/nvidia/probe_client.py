@@ -1,7 +1,7 @@
-"""Our side of the child processes that speak to NVML and libcuda (see `probe`).
+"""This process's side of the children that ask NVML and libcuda (see `probe`).
 
-Two children, so that what crashes the one leaves the other's answer, and started early, so
-that they work while this process reads /proc and /sys.
+There are two children, so that a crash of one leaves the other's answer.  They start early and
+work while this process reads /proc and /sys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ...process.line_process import Ended, Helper
+from ...process.line_process import Ended, QueryProcess
 from ...records.machine import CudaDriver, Gpu, Nvml
 from ...records.reason import Reason
 from .cuda_driver import LIBRARY as CUDA_LIBRARY
@@ -23,16 +23,16 @@ from .gpu_fields import with_reasons
 from .nvml import Links, NvmlHeader
 
 NVML_LIBRARY = "libnvidia-ml.so.1"
-# For each answer: the first call after boot takes seconds per GPU without persistence mode.
+# Per answer: the first call after boot takes seconds per GPU without persistence mode.
 DEADLINE_S = 30.0
 
-# The child finds modules exactly where we do, whatever was done to this process's path.
+# The child searches for modules exactly where this process does.
 _BOOT = (
     "import os, sys; sys.path[:] = sys.argv.pop(1).split(os.pathsep);"
     "from workbench.machine.nvidia.probe import main; main()"
 )
 _ENDINGS = {"crashed": "crashed", "silent": "hung", "not_started": "not_started"}
-_LOST_GPU = "a lost GPU can do this: read the kernel log (`dmesg | grep -iE 'nvrm|xid'`), reboot"
+_LOST_GPU = "a lost GPU can cause this: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
 
 _Answer = TypeVar("_Answer")
 _decode_header = msgspec.json.Decoder(NvmlHeader).decode
@@ -42,9 +42,9 @@ _decode_cuda = msgspec.json.Decoder(CudaAnswer).decode
 
 
 def missing(library: str, *, in_container: bool) -> Reason | None:
-    """Why the loader has no such library, None where it has; no function of it is called."""
+    """Why the loader cannot load this library; None if it can.  None of its functions is called."""
     if sys.platform == "win32":
-        return None  # the child looks in the driver's own folders
+        return None  # the child searches the driver's own folders
     if not sys.platform.startswith("linux"):
         return Reason("unsupported_platform", f"NVIDIA has no driver for {sys.platform}")
     try:
@@ -54,23 +54,16 @@ def missing(library: str, *, in_container: bool) -> Reason | None:
     return None
 
 
-def start_probe(*arguments: str, environ: Mapping[str, str] | None) -> Helper:
-    """The child of `probe`, with these arguments."""
+def start_probe(*arguments: str, environ: Mapping[str, str] | None) -> QueryProcess:
+    """Start `probe` with these arguments."""
     argv = [sys.executable, "-c", _BOOT, os.pathsep.join(sys.path), *arguments]
-    return Helper(argv, environ=environ)
+    return QueryProcess(argv, environ=environ)
 
 
 def _answer(
-    helper: Helper, decode: Callable[[bytes], _Answer], deadline_s: float
+    process: QueryProcess, decode: Callable[[bytes], _Answer], deadline_s: float
 ) -> _Answer | Ended:
-    line = helper.line(deadline_s)
-    if isinstance(line, Ended):
-        return line
-    try:
-        return decode(line)
-    except msgspec.MsgspecError:
-        helper.close()
-        return Ended("crashed", "gave an answer that cannot be read")
+    return process.parse(process.line(deadline_s), decode)
 
 
 def nvml_reason_of(ended: Ended) -> Reason:
@@ -84,39 +77,39 @@ def _reason(api: str, ended: Ended) -> Reason:
 
 
 class NvmlProbe:
-    """One pass over NVML: begun at once, collected later."""
+    """One survey by NVML, begun at once and collected later."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = environ
-        self._helper = start_probe("nvml", environ=environ)
+        self._process = start_probe("nvml", environ=environ)
 
     def collect(self, deadline_s: float = DEADLINE_S) -> tuple[Nvml, list[Gpu]]:
-        """Waits at most `deadline_s` for each answer; a crash costs one GPU's row only."""
+        """NVML's state and its GPUs; waits at most `deadline_s` for each; a crash costs one GPU."""
         try:
             return self._collect(deadline_s)
         finally:
-            self._helper.close()
+            self._process.close()
 
     def _collect(self, deadline_s: float) -> tuple[Nvml, list[Gpu]]:
-        header = _answer(self._helper, _decode_header, deadline_s)
+        header = _answer(self._process, _decode_header, deadline_s)
         if isinstance(header, Ended):
             return Nvml(available=False, reason=nvml_reason_of(header)), []
-        rows: list[Gpu] = []
-        while len(rows) < header.count:
-            row = _answer(self._helper, _decode_gpu, deadline_s)
-            if isinstance(row, Gpu):
-                rows.append(row)
+        gpus: list[Gpu] = []
+        while len(gpus) < header.count:
+            gpu = _answer(self._process, _decode_gpu, deadline_s)
+            if isinstance(gpu, Gpu):
+                gpus.append(gpu)
                 continue
-            rows.append(_unread(len(rows), f"{nvml_reason_of(row).message} on this GPU"))
-            if row.kind == "silent" or not self._restart(len(rows), deadline_s):
+            gpus.append(_unread(len(gpus), f"{nvml_reason_of(gpu).message} on this GPU"))
+            if gpu.kind == "silent" or not self._restart(len(gpus), deadline_s):
                 text = "not read: NVML failed on an earlier GPU"
-                rows += [_unread(index, text) for index in range(len(rows), header.count)]
-        return header.nvml, rows
+                gpus += [_unread(index, text) for index in range(len(gpus), header.count)]
+        return header.nvml, gpus
 
     def _restart(self, first: int, deadline_s: float) -> bool:
-        """Go on with GPU number `first` in a fresh process."""
-        self._helper = start_probe("nvml", str(first), environ=self._environ)
-        header = _answer(self._helper, _decode_header, deadline_s)
+        """Continue with GPU number `first` in a new process; False if it does not get that far."""
+        self._process = start_probe("nvml", str(first), environ=self._environ)
+        header = _answer(self._process, _decode_header, deadline_s)
         return not isinstance(header, Ended) and header.nvml.available
 
 
@@ -125,22 +118,22 @@ def _unread(index: int, reason: str) -> Gpu:
 
 
 def gpu_links(environ: Mapping[str, str] | None = None, deadline_s: float = DEADLINE_S) -> Links:
-    """How the GPUs reach one another, asked in a process of its own."""
-    helper = start_probe("links", environ=environ)
-    answer = _answer(helper, _decode_links, deadline_s)
-    helper.close()
+    """The links between the GPUs, asked in a process of its own."""
+    process = start_probe("links", environ=environ)
+    answer = _answer(process, _decode_links, deadline_s)
+    process.close()
     return Links([], nvml_reason_of(answer)) if isinstance(answer, Ended) else answer
 
 
 class CudaProbe:
-    """One question to libcuda: begun at once, collected later."""
+    """One question to libcuda, asked at once and collected later."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        self._helper = start_probe("cuda", environ=environ)
+        self._process = start_probe("cuda", environ=environ)
 
     def collect(self, deadline_s: float = DEADLINE_S) -> CudaAnswer:
-        answer = _answer(self._helper, _decode_cuda, deadline_s)
-        self._helper.close()
+        answer = _answer(self._process, _decode_cuda, deadline_s)
+        self._process.close()
         if isinstance(answer, Ended):
             return no_cuda(_reason("CUDA", answer))
         return answer
@@ -151,7 +144,7 @@ def no_cuda(reason: Reason) -> CudaAnswer:
 
 
 class GpuProbes:
-    """NVML and CUDA side by side; a library that is not there starts no process."""
+    """NVML and CUDA asked at the same time; a missing library starts no process."""
 
     def __init__(self, *, in_container: bool) -> None:
         self._nvml = missing(NVML_LIBRARY, in_container=in_container) or NvmlProbe()
@@ -159,9 +152,9 @@ class GpuProbes:
 
     def collect(self, deadline_s: float = DEADLINE_S) -> tuple[Nvml, list[Gpu], CudaAnswer]:
         if isinstance(self._nvml, Reason):
-            nvml, rows = Nvml(available=False, reason=self._nvml), list[Gpu]()
+            nvml, gpus = Nvml(available=False, reason=self._nvml), list[Gpu]()
         else:
-            nvml, rows = self._nvml.collect(deadline_s)
+            nvml, gpus = self._nvml.collect(deadline_s)
         if isinstance(self._cuda, Reason):
-            return nvml, rows, no_cuda(self._cuda)
-        return nvml, rows, self._cuda.collect(deadline_s)
+            return nvml, gpus, no_cuda(self._cuda)
+        return nvml, gpus, self._cuda.collect(deadline_s)

@@ -1,4 +1,4 @@
-"""Whose a process is: its program's name and user, as far as this system shows them."""
+"""Name and user of a process on a GPU, as far as this system shows them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..host.sysfs import read_text
 
 
 def gpu_process(pid: int, used_memory_bytes: int | None, root: Path = Path("/")) -> GpuProcess:
-    """The process with what /proc tells of it: nothing for a number of another namespace."""
+    """The process with its name and user; without them if `pid` is of another pid namespace."""
     folder = root / "proc" / str(pid)
     name = (read_text(folder / "comm") or "").strip() or None
     return GpuProcess(pid, used_memory_bytes, name, _user(folder) if name else None)

@@ -1,4 +1,4 @@
-"""Our side of the process that looks at the GPUs in use, again and again, while a run goes on."""
+"""The run's side of the process that reads the GPUs in use at regular intervals."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from ...process.line_process import Ended
 from .nvml import GpuSample
 from .probe_client import nvml_reason_of, start_probe
 
-EVERY_S = 0.5  # NVML's calls serialise on the driver's lock (FACTS A2): more would disturb
+# NVML's calls wait for one another at the driver's lock, and so do the calls of the program that is
+# measured: an overlay that polled at 40 Hz held it two thirds of the time (MangoHud#2104).
+EVERY_S = 0.5
 SILENT_S = 30.0  # a call on a lost GPU can hang; the first after boot takes seconds
 MOST_RESTARTS = 3
 _decode = msgspec.json.Decoder(GpuSample).decode
 
 
 class GpuSampler:
-    """Looks at the GPUs numbered `indices` (NVML's numbers); a crash costs a gap, not the run."""
+    """Reads the GPUs numbered `indices` (NVML's numbers); a crash costs a gap, not the run."""
 
     def __init__(
         self,
@@ -27,47 +29,43 @@ class GpuSampler:
         every_s: float | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self._arguments = ["pulse", f"{every_s or EVERY_S:g}", *map(str, indices)]
+        self._arguments = ["sample", f"{every_s or EVERY_S:g}", *map(str, indices)]
         self._environ = environ
         self._restarts = 0
         self._over = False
         self._start()
 
     def _start(self) -> None:
-        self._helper = start_probe(*self._arguments, environ=self._environ)
-        self._heard = time.monotonic()
+        self._process = start_probe(*self._arguments, environ=self._environ)
+        self._heard_at_s = time.monotonic()
 
     def drain(self) -> Iterator[GpuSample]:
-        """What has come since the last call; a pulse with a reason stands for a gap."""
+        """The samples taken since the last call; one with a reason stands for a gap."""
         while not self._over:
-            line = self._helper.poll()
+            line = self._process.poll()
             if line is None:
-                if time.monotonic() - self._heard <= SILENT_S:
+                if time.monotonic() - self._heard_at_s <= SILENT_S:
                     return
-                self._helper.close()
+                self._process.close()
                 line = Ended("silent", f"gave no reading for {SILENT_S:g} s")
-            self._heard = time.monotonic()
-            pulse = self._pulse(line)
-            self._over = pulse.reason is not None and not self._goes_on(line)
-            yield pulse
+            self._heard_at_s = time.monotonic()
+            answer = self._process.parse(line, _decode)
+            if isinstance(answer, Ended):
+                sample = GpuSample(time.monotonic(), [], nvml_reason_of(answer))
+                self._over = not self._restart()
+            else:
+                sample = answer
+                self._over = sample.reason is not None  # NVML's own refusal is final
+            yield sample
+        self.close()
 
-    def _pulse(self, line: bytes | Ended) -> GpuSample:
-        if isinstance(line, bytes):
-            try:
-                return _decode(line)
-            except msgspec.MsgspecError:
-                self._helper.close()
-                line = Ended("crashed", "gave an answer that cannot be read")
-        return GpuSample(time.monotonic(), [], nvml_reason_of(line))
-
-    def _goes_on(self, line: bytes | Ended) -> bool:
-        """Start again after a death, a few times; NVML's own refusal is final."""
-        if isinstance(line, bytes) or self._restarts == MOST_RESTARTS:
-            self.close()
+    def _restart(self) -> bool:
+        """Start again after a death, a few times; False if that was too often."""
+        if self._restarts == MOST_RESTARTS:
             return False
         self._restarts += 1
         self._start()
         return True
 
     def close(self) -> None:
-        self._helper.close()
+        self._process.close()

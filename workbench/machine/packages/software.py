@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...process.line_process import Ended, Helper
+from ...process.line_process import Ended, QueryProcess
 from ...records.machine import Package, Software
 from . import stack_query
 
@@ -101,16 +101,16 @@ class StackQuery:
 
     def __init__(self, python: str | None) -> None:
         self._python = python
-        self._helper: Helper | None = None
+        self._process: QueryProcess | None = None
         if python is not None:
             source = Path(stack_query.__file__).read_text(encoding="utf-8")
-            self._helper = Helper([python, "-c", source])
+            self._process = QueryProcess([python, "-c", source])
 
     def collect(self) -> Software:
         own = msgspec.convert(stack_query.query(), _Stack)
-        if self._helper is None:
+        if self._process is None:
             return _software(own)
-        stack = _foreign(self._helper)
+        stack = _foreign(self._process)
         if isinstance(stack, _Stack):
             own_packages = {name: own.packages[name] for name in _OWN}
             return _software(
@@ -125,15 +125,15 @@ class StackQuery:
         return msgspec.structs.replace(failed, unavailable={"python": reason, "packages": reason})
 
 
-def _foreign(helper: Helper) -> _Stack | Ended:
+def _foreign(process: QueryProcess) -> _Stack | Ended:
     """A wrapper may greet before its interpreter answers."""
     for _ in range(_GREETING_LINES + 1):
-        line = helper.line(_FOREIGN_DEADLINE_S)
+        line = process.line(_FOREIGN_DEADLINE_S)
         if isinstance(line, Ended):
             return line
         with suppress(msgspec.MsgspecError):
             return msgspec.json.decode(line, type=_Stack)
-    helper.close()
+    process.close()
     return Ended("crashed", "does not answer like a Python interpreter")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...process.line_process import Ended, Helper
+from ...process.line_process import Ended, QueryProcess
 from . import stack_trial
 
 DEADLINE_S = 120.0  # a CUDA build on a cold network disk takes most of a minute to import
@@ -24,23 +24,23 @@ class Trial(msgspec.Struct, frozen=True):
     failure: str | None = None  # it could not be tried at all
 
 
+_decode = msgspec.json.Decoder(Trial).decode
+
+
 def try_packages(names: Iterable[str], python: str | None = None) -> dict[str, Trial]:
     """By package; a crash or a hang is that package's failure."""
     source = Path(stack_trial.__file__).read_text(encoding="utf-8")
     environ = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
     started = {
-        name: Helper([python or sys.executable, "-c", source, name], environ=environ)
+        name: QueryProcess([python or sys.executable, "-c", source, name], environ=environ)
         for name in names
     }
-    return {name: _answer(helper) for name, helper in started.items()}
+    return {name: _answer(process) for name, process in started.items()}
 
 
-def _answer(helper: Helper) -> Trial:
-    line = helper.line(DEADLINE_S)
-    helper.close()
-    if isinstance(line, Ended):
-        return Trial(failure=f"the process that tried it {line.message}")
-    try:
-        return msgspec.json.decode(line, type=Trial)
-    except msgspec.MsgspecError:
-        return Trial(failure="the process that tried it gave an answer that cannot be read")
+def _answer(process: QueryProcess) -> Trial:
+    trial = process.parse(process.line(DEADLINE_S), _decode)
+    process.close()
+    if isinstance(trial, Ended):
+        return Trial(failure=f"the process that tried it {trial.message}")
+    return trial

@@ -1,0 +1,94 @@
+"""Lines of a child process, its death and its silence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+import pytest
+
+from workbench.process.line_process import Ended, LineChannel, LineProcess, QueryProcess
+
+
+def start(code: str) -> QueryProcess:
+    return QueryProcess([sys.executable, "-c", code])
+
+
+def test_lines_arrive_one_by_one_and_then_the_end() -> None:
+    process = start("print('one'); print('two')")
+    assert [process.line(30), process.line(30)] == [b"one\n", b"two\n"]
+    assert process.line(30) == Ended("crashed", "ended without an answer (exit code 0)")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise SystemExit(3)", "exit code 3"),
+        ("import os; os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)", "killed by signal 37"),
+    ],
+)
+def test_each_death_is_named(code: str, words: str) -> None:
+    assert start(code).line(30) == Ended("crashed", f"ended without an answer ({words})")
+
+
+def test_a_silent_child_is_killed() -> None:
+    process = start("import signal; print('up', flush=True); signal.pause()")
+    assert process.line(30) == b"up\n"
+    assert process.line(0.01) == Ended("silent", "gave no answer within 0.01 s")
+    assert process._process is not None
+    assert process._process.returncode == -signal.SIGKILL
+
+
+def test_a_program_that_is_not_there() -> None:
+    ended = QueryProcess(["/no/such/program"]).line(30)
+    assert ended == Ended("not_started", "could not be started: No such file or directory")
+
+
+def test_after_the_end_nothing_more_is_taken_in() -> None:
+    process = QueryProcess(["/bin/sh", "-c", "yes; true"])  # `yes` outlives the shell
+    assert process.line(30) == b"y\n"
+    process.close()
+    while isinstance(process.line(30), bytes):  # for ever, if all were forwarded
+        pass
+
+
+def test_an_answer_that_cannot_be_read_ends_the_child() -> None:
+    process = start("import time; print('x', flush=True); time.sleep(60)")
+    ended = process.parse(process.line(30), int)
+    assert isinstance(ended, Ended) and ended.kind == "crashed"
+    assert process._process is not None and process._process.returncode == -signal.SIGKILL
+
+
+ECHO = """
+import os, sys
+line = os.read(int(sys.argv[1]), 100)
+print("said", *sys.argv[2:], flush=True)
+os.write(int(sys.argv[1]), line + b"half")
+"""
+
+
+def test_a_child_that_is_asked_answers_on_its_socket_and_prints_into_its_log() -> None:
+    child = LineProcess([sys.executable, "-c", ECHO], "a", "b", environ=os.environ)
+    child.send(b"hello")
+    assert child.process.wait(30) == 0
+    assert child.receive() == [b"hello"]
+    with pytest.raises(EOFError):
+        child.receive()
+    assert child.log_tail() == "said a b"
+
+
+def test_a_channel_gives_whole_lines_only() -> None:
+    ours, theirs = socket.socketpair()
+    channel = LineChannel(ours)
+    with pytest.raises(BlockingIOError):
+        channel.receive()
+    theirs.sendall(b"one\ntw")
+    assert channel.receive() == [b"one"]
+    theirs.sendall(b"o\nthree\n")
+    assert channel.receive() == [b"two", b"three"]
+    theirs.close()
+    with pytest.raises(EOFError):
+        channel.receive()

@@ -1,0 +1,48 @@
+"""The engine's side of `guardian`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from . import guardian
+
+
+class Guardian:
+    """The process that outlives the engine just long enough to end its workers."""
+
+    def __init__(self, run_id: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", guardian.__file__, run_id],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+            bufsize=1,
+        )
+
+    def add_group(self, group: int) -> None:
+        """Have the process group `group` killed if the engine goes away."""
+        self._write(f"+{group}")
+
+    def remove_group(self, group: int) -> None:
+        """Leave the group alone: it has ended, and its number may be used again."""
+        self._write(f"-{group}")
+
+    def own_folder(self, folder: Path) -> None:
+        """Have `folder` removed at the end, whatever the end is."""
+        self._write(str(folder))
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - it was asked for
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
