@@ -67,9 +67,6 @@ class Child:
     def start(self, key: object, deadline_s: float) -> None:
         assert key == CHILD
 
-    def is_alive(self, key: object) -> bool:
-        return False  # the worker that times: nothing is profiled here
-
     def ask(self, key: object, deadline_s: float, **request: Any) -> Answer:
         assert key == CHILD
         self.asked.append(request)

@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from workloads.lab import agreement, samples, sessions
+from workloads._shared.session import cpu_session
+from workloads.lab import agreement, samples
 
 
 class Graph:
@@ -115,16 +116,16 @@ def folder_of(model: Any, folder: Path, shape: Sequence[int], count: int = 4) ->
     for name in (samples.INPUTS, samples.CALIBRATION):
         drawn = [[random.standard_normal(shape).astype(np.float32)] for _ in range(count)]
         samples.write(folder / name, drawn)
-    session = sessions.open_session(file)
-    answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
+    session = cpu_session(file)
+    answers = agreement.answers(session, samples.read(folder / samples.INPUTS))
     samples.write(folder / samples.REFERENCE, answers)
     return file
 
 
 def error_of(file: str, folder: Path) -> float:
-    """The relative error of a form against the folder's reference."""
-    session = sessions.open_session(file)
-    answers = sessions.answers(session, samples.read(folder / samples.INPUTS))
+    """The relative error of a variant against the folder's reference."""
+    session = cpu_session(file)
+    answers = agreement.answers(session, samples.read(folder / samples.INPUTS))
     reference = samples.read(folder / samples.REFERENCE)
     found = agreement.compare(agreement.compared(session), answers, reference)
     return agreement.summary(found, "relative_error")

@@ -109,9 +109,7 @@ class Child:
     def build(self, recipe: Recipe) -> dict[str, Any]:
         return self._ask(BUILD_SHARE, op="build", recipe=recipe.as_fields())
 
-    def mix(
-        self, recipe: Recipe, seconds: float, costs: dict[str, float] | None
-    ) -> tuple[Recipe, dict[str, Any]]:
+    def mix(self, recipe: Recipe, seconds: float) -> tuple[Recipe, dict[str, Any]]:
         """`recipe` with the nodes to leave in FP32, found within `seconds`, and what was built."""
         told = self._ask_within(
             seconds + OVER_S,
@@ -120,9 +118,9 @@ class Child:
             metric=self._question.metric,
             limit=self._question.limit,
             seconds=seconds,
-            costs=costs,
         )
         return Recipe.of(told["recipe"]), told
 
-    def save(self, form: str, target: Path) -> dict[str, Any]:
-        return self._ask(BUILD_SHARE, op="save", form=form, destination=str(target.absolute()))
+    def save(self, variant: str, target: Path) -> dict[str, Any]:
+        destination = str(target.absolute())
+        return self._ask(BUILD_SHARE, op="save", variant=variant, destination=destination)

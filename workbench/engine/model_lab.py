@@ -29,7 +29,6 @@ from ..report.candidate import Candidate
 from ..stats import ratios
 from ..worker.recipe import ORIGINAL, Recipe
 from .model_child import Child
-from .preparation import worker_key
 
 BUILDS_SHARE = 0.4  # of the budget, for a form without which there is no race
 JOIN_SHARE = 0.2  # of the budget that must be left for a new form
@@ -40,8 +39,6 @@ MIX_GAIN = 0.95  # of the leader's time: what a form over the limit must beat to
 SETTLED_ROUNDS = 2  # that a leader must have before its neighbours are tried
 MOST_CANDIDATES = 16  # of a default run
 RIVALS = 3  # the next best, tried with the leader's threads
-PROFILE_S, PROFILE_STEPS = 5.0, 5
-KERNEL = "_kernel_time"  # what ONNX Runtime's profile adds to a node's name
 NO_TIME = "the budget left no time to build it; give it a larger --budget"
 
 
@@ -61,7 +58,6 @@ class ModelLab:
     ) -> None:
         self._question = question
         self._request = request
-        self._pool = pool
         self._machine = machine
         self._control = control
         self._emit = emit
@@ -310,31 +306,13 @@ class ModelLab:
         began = time.monotonic()
         self._emit(ev.ModelBuilding(at_s=self._control.now(), recipe=recipe.label, search=True))
         try:
-            mixed, told = self._child.mix(recipe, seconds, self._node_seconds())
+            mixed, told = self._child.mix(recipe, seconds)
         except WorkerFailed as failure:
             built = Built(f"{recipe.label}-mixed", time.monotonic() - began, reason=failure.reason)
             self._emit(ev.ModelBuilt(at_s=self._control.now(), built=built))
             return None
         self._keep(mixed, told, began)
         return mixed
-
-    def _node_seconds(self) -> dict[str, float] | None:
-        """What each node of the model as given takes; None where its profile cannot be had."""
-        case = self._case(Entrant(ORIGINAL, threads=self._field.threads[0]))
-        key = worker_key(case, self.scenario)
-        if case.id not in self._entrants or not self._pool.is_alive(key):
-            return None
-        wanted = {"case": case.id, "steps": PROFILE_STEPS, "events": True}
-        try:
-            answer = self._pool.ask(key, PROFILE_S, op="profile", **wanted)
-        except WorkerFailed:
-            return None
-        found: dict[str, float] = {}
-        for event in answer.result["events"]:
-            if event.get("cat") == "Node":
-                name, seconds = event["name"].removesuffix(KERNEL), event["dur"] * 1e-6
-                found[name] = min(found.get(name, seconds), seconds)
-        return found
 
     # -------------------------------------------------------------- the end
 

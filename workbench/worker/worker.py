@@ -22,19 +22,12 @@ from typing import Any
 from .. import catalog
 from ..contract import Setup, Task, WorkloadError, decode_case, is_cuda
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
+from .failures import first_line, is_out_of_memory
 from .quiet import wait_until_quiet
 
 FIRST = "first"  # step, beside the phases of a preparation
 SCOUT_S = 0.02  # of a small_probe: its steps take a millisecond where nothing is wrong
 FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
-MEMORY_MARKS = (
-    "can't allocate memory",
-    "std::bad_alloc",
-    "Failed to allocate memory",
-    "out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUDNN_STATUS_ALLOC_FAILED",
-)
 MISSING_HINTS = {
     "torch": "`pip install torch`, or run the workers under an interpreter that has it: --python",
     "onnxruntime": "`pip install onnxruntime`, or onnxruntime-gpu beside an NVIDIA GPU",
@@ -302,19 +295,14 @@ def _torch_devices(torch: Any) -> list[dict[str, Any]]:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as the protocol's error object; `fatal` ends the worker."""
-    first_line = (str(error).strip().splitlines() or [""])[0]
-    message = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+    message = first_line(error)
     if isinstance(error, WorkloadError):
         return {"code": error.code, "message": str(error), "hint": error.hint, "fatal": False}
     if isinstance(error, ModuleNotFoundError):
         remedy = MISSING_HINTS.get(error.name or "", f"`pip install {error.name}`")
         text = f"{error.name} is not installed here"
         return {"code": "missing_package", "message": text, "hint": remedy, "fatal": False}
-    if (
-        isinstance(error, MemoryError)
-        or "OutOfMemory" in type(error).__name__
-        or any(mark in str(error) for mark in MEMORY_MARKS)
-    ):
+    if is_out_of_memory(error):
         remedy = "take a smaller batch or size, or free memory"
         return {"code": "no_memory", "message": message, "hint": remedy, "fatal": False}
     fatal = any(mark in str(error) for mark in FATAL_MARKS)

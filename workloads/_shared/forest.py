@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 from workbench.contract import Accuracy, WorkloadError
 
 from .network import relative_error
-from .onnx_model import IR_VERSION, OPSET
+from .onnx_model import IR_VERSION, LARGEST_MODEL, OPSET
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 FEATURES = 20
-EARLY_LEAVES = 0.15  # share of the inner nodes that are leaves already: paths differ in length
+EARLY_LEAVES = 0.15  # share of inner nodes that are leaves, so that paths differ in length
 CHECKED = 8  # samples
 LIMIT = 1e-5
-ML_OPSET = 3  # of ai.onnx.ml; 5 replaced TreeEnsembleRegressor by TreeEnsemble
-MODEL_NODE_BYTES = 60  # of a node in a file, at most
-LARGEST_MODEL_BYTES = 1 << 31  # protobuf takes no more
+ML_OPSET = 3  # version of ai.onnx.ml; 5 replaced TreeEnsembleRegressor by TreeEnsemble
+MODEL_NODE_BYTES = 60  # largest size of a node in a file
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def check(forest: Forest, batch: NDArray[np.float32], predictions: NDArray[np.fl
 
 
 def nodes_on_paths(trees: int, depth: int) -> float:
-    """How many nodes a path can reach, on average over all forests."""
+    """The number of nodes that paths can reach, on average over all forests."""
     inner = 1 - EARLY_LEAVES
     below = sum(2.0**level * inner ** (level - 1) for level in range(1, depth + 1))
     return trees * (1 + below)
@@ -98,7 +97,7 @@ def ensemble(forest: Forest, batch: int) -> bytes:
         inner = level[~leaf[level]]
         level = np.concatenate([forest.children[2 * inner], forest.children[2 * inner + 1]])
     kept = np.flatnonzero(reached)
-    if kept.size * MODEL_NODE_BYTES > LARGEST_MODEL_BYTES:
+    if kept.size * MODEL_NODE_BYTES > LARGEST_MODEL:
         raise WorkloadError(
             f"a model of {kept.size:,} nodes does not fit into the 2 GiB of a protobuf message",
             hint="take fewer trees, or less depth",

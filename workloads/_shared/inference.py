@@ -17,7 +17,8 @@ from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
 from . import profiling
 from .network import Layer, forward, relative_error
-from .onnx_model import graph, quantise
+from .onnx_model import graph
+from .quantisation import quantise
 from .session import open_session
 from .torch_task import TorchTask, compiled, dtype_of, module, time_to_host, to_device
 

@@ -1,11 +1,12 @@
-"""A few steps under a backend's own profiler: the timeline's events and the longest operators."""
+"""A few steps under a backend's own profiler: the events of a timeline, and the longest
+operators."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from workbench.contract import Case, Operator, Profile, WorkloadError
 from .session import CPU, open_session, provider_of
 
 LONGEST = 20  # operators
-NODE_MARK = "_kernel_time"  # how ONNX Runtime names what a node's kernel took
+KERNEL_TIME = "_kernel_time"  # ends the name of an event: the run of a node's kernel
 
 
 class Steps(Protocol):
@@ -28,10 +29,10 @@ class Steps(Protocol):
 
 
 def by_torch(task: Steps, steps: int) -> Profile:
-    """By torch.profiler, as one range that is named like the case.
+    """Profile `steps` with torch.profiler, as one range named like the case.
 
-    The operators are torch's on a CPU and the kernels, copies included, on a GPU.  WorkloadError
-    "no_profiler" where nothing was seen on the GPU.
+    Operators are torch's on a CPU, and kernels with copies on a GPU.  WorkloadError "no_profiler"
+    where the profiler saw nothing on the GPU.
     """
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -53,13 +54,13 @@ def by_torch(task: Steps, steps: int) -> Profile:
         file = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(file))
         events = json.loads(file.read_bytes())["traceEvents"]
-    # What belongs to no process or device spans the whole profile and says nothing.
+    # Events without a process or device span the whole profile and carry no information.
     events = [event for event in events if isinstance(event.get("pid"), int)]
     return Profile(events, operators[:LONGEST], total_s, "gpu" if on_gpu else "cpu")
 
 
 def _operators(rows: Any, case: str, on_gpu: bool) -> list[Operator]:
-    """The rows of torch's table that count, longest first."""
+    """The relevant rows of torch's table, longest first."""
     from torch.autograd import DeviceType
 
     found = []
@@ -81,27 +82,42 @@ def by_onnxruntime(
     *,
     shared: bool = False,
 ) -> Profile:
-    """By ONNX Runtime, in a session of its own, after one run that is not counted."""
+    """Profile `steps` in a new ONNX Runtime session, after one run that does not count."""
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         session = open_session(model, case, Path(folder, "profile"), shared=shared)
         for _ in range(1 + steps):
             session.run(None, next(feeds))
-        events = json.loads(Path(session.end_profiling()).read_bytes())
+        events = _events(session)
     counted_from = sorted(event["ts"] for event in events if event["name"] == "model_run")[1]
     events = [event for event in events if event["ts"] >= counted_from]
     calls: Counter[str] = Counter()
     spent_us: Counter[str] = Counter()
     fallback_us = 0.0
     alone = provider_of(case) == CPU
-    for event in events:
-        if event["cat"] == "Node" and event["name"].endswith(NODE_MARK):
-            operator = event["args"]["op_name"]
-            calls[operator] += 1
-            spent_us[operator] += event["dur"]
-            if not alone and event["args"].get("provider") == CPU:
-                fallback_us += event["dur"]
+    for _, event in _kernels(events):
+        operator = event["args"]["op_name"]
+        calls[operator] += 1
+        spent_us[operator] += event["dur"]
+        if not alone and event["args"].get("provider") == CPU:
+            fallback_us += event["dur"]
     operators = [
         Operator(name, calls[name], spent * 1e-6) for name, spent in spent_us.most_common(LONGEST)
     ]
     total_s = sum(spent_us.values()) * 1e-6
     return Profile(events, operators, total_s, "cpu", fallback_us * 1e-6)
+
+
+def kernel_events(session: Any) -> Iterator[tuple[str, Any]]:
+    """End the profile of an ONNX Runtime session: each run of a kernel, with its node's name."""
+    return _kernels(_events(session))
+
+
+def _events(session: Any) -> list[Any]:
+    found: list[Any] = json.loads(Path(session.end_profiling()).read_bytes())
+    return found
+
+
+def _kernels(events: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith(KERNEL_TIME):
+            yield event["name"].removesuffix(KERNEL_TIME), event

@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions that do what their case says, on the device and threads it says."""
+"""ONNX Runtime sessions with the provider, threads and options that their case asks for."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import Case, WorkloadError, is_cuda
+from workbench.worker.session_options import ENTRIES, LEVELS
 
 CPU = "CPUExecutionProvider"
-# By the words of a case's mode; without one the device decides.
+# Execution providers by the words of a case's mode; without such a word the device decides.
 PROVIDERS = {
     "tensorrt": "TensorrtExecutionProvider",
     "openvino": "OpenVINOExecutionProvider",
@@ -21,12 +22,8 @@ PROVIDERS = {
     "rocm": "ROCMExecutionProvider",
     "migraphx": "MIGraphXExecutionProvider",
 }
-LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}  # otherwise all
-CONFIGURED = {
-    "nospin": ("session.intra_op.allow_spinning", "0"),  # threads that wait sleep at once
-    "bf16": ("mlas.enable_gemm_fastmath_arm64_bfloat16", "1"),  # products of FP32, on ARM
-}
 NUMBERED = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "ROCMExecutionProvider")
+SILENT = 4  # log severity: fatal messages only, since errors are raised
 
 
 def provider_of(case: Case) -> str:
@@ -40,20 +37,15 @@ def provider_of(case: Case) -> str:
 def open_session(
     model: bytes | str, case: Case, profile: Path | None = None, *, shared: bool = False
 ) -> Any:
-    """An inference session on the provider, device, threads and options of `case`, or a
-    WorkloadError.
+    """An inference session as `case` asks for it, or a WorkloadError.
 
     `model` is its bytes or its file.  A profile goes to a file whose name begins with `profile`.
-    ONNX Runtime falls back to the CPU with no more than a warning; here the provider asked for must
-    be the one used, and run every node unless the model may be `shared` with the CPU.
+    ONNX Runtime falls back to the CPU with no more than a warning; here the requested provider must
+    be the one in use, and run every node unless the model may be `shared` with the CPU.
     """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # too late once it is imported
-    import onnxruntime
-
-    provider, options = provider_of(case), _options(case)
-    if profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = str(profile)
+    onnxruntime = _onnxruntime()
+    provider = provider_of(case)
+    options = _options(case.mode, case.threads or 1, profile)
     providers: list[Any] = [provider]
     if provider != CPU:
         if not shared:
@@ -63,7 +55,7 @@ def open_session(
         if shared:
             providers.append(CPU)
     message = f"onnxruntime {onnxruntime.__version__} has no working {provider}"
-    hint = "install onnxruntime-gpu (and not onnxruntime beside it), or use --device cpu"
+    hint = "install onnxruntime-gpu and uninstall onnxruntime, or use --device cpu"
     if provider not in onnxruntime.get_available_providers():
         raise WorkloadError(message, code="provider_fallback", hint=hint)
     try:
@@ -77,17 +69,52 @@ def open_session(
     return session
 
 
-def _options(case: Case) -> Any:
+def cpu_session(
+    model: bytes | str | Path,
+    mode: str = "",
+    *,
+    profile: Path | None = None,
+    optimised: Path | None = None,
+) -> Any:
+    """A session on all usable cores, with the options of `mode`; errors of ONNX Runtime pass.
+
+    A profile goes to a file whose name begins with `profile`, the graph that runs after
+    optimisation to the file `optimised`.
+    """
+    options = _options(mode, usable_cores(), profile)
+    if optimised is not None:
+        options.optimized_model_filepath = str(optimised)
+    source = model if isinstance(model, bytes) else str(model)
+    return _onnxruntime().InferenceSession(source, options, providers=[CPU])
+
+
+def usable_cores() -> int:
+    """The cores that this process may use, as the engine counted them with quotas."""
+    count = os.environ.get("OMP_NUM_THREADS", "")
+    return int(count) if count.isdecimal() and int(count) else os.cpu_count() or 1
+
+
+def _onnxruntime() -> Any:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # too late once it is imported
+    import onnxruntime
+
+    return onnxruntime
+
+
+def _options(mode: str | None, threads: int, profile: Path | None = None) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = case.threads or 1  # 0 would pin threads to cores of its choice
+    options.intra_op_num_threads = threads  # 0 would pin threads to cores outside a container's set
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what goes wrong is raised; the log is for worse
-    for word in (case.mode or "").split("+"):
+    options.log_severity_level = SILENT
+    for word in (mode or "").split("+"):
         if word in LEVELS:
             level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[word])
             options.graph_optimization_level = level
-        elif word in CONFIGURED:
-            options.add_session_config_entry(*CONFIGURED[word])
+        elif word in ENTRIES:
+            options.add_session_config_entry(*ENTRIES[word])
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile)
     return options

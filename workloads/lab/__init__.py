@@ -1,4 +1,2 @@
-"""The model lab's child: reads, runs, prepares and quantises a model that nobody has vouched for.
-
-Everything it knows between two requests lies in the lab's folder, so that it may die at any time.
-"""
+"""The model lab's worker: reads, runs, prepares and quantises untrusted models; all that it keeps
+between two requests lies in files, so it may die at any time."""

@@ -1,4 +1,4 @@
-"""How far the outputs of one form of a model are from those of the original."""
+"""The errors of a variant: its outputs compared with those of the original model."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ COMPARABLE = {f"tensor({name})" for name in (*_FLOATS, *_INTEGERS, "bool", "stri
 
 
 def compared(session: Any) -> list[str]:
-    """The outputs that can be compared; of a classifier's maps only the tensors beside them."""
+    """The names of the outputs that can be compared; a classifier's maps cannot."""
     return [port.name for port in session.get_outputs() if port.type in COMPARABLE]
 
 
 def answer(session: Any, names: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-    """These outputs of one run; text as NumPy's own kind, which a file keeps without pickling."""
+    """The outputs `names` of one run; text in NumPy's own type, which a file keeps unpickled."""
     found = session.run(list(names), dict(feeds))
     return [array.astype(str) if array.dtype.kind == "O" else array for array in found]
+
+
+def answers(session: Any, samples: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """The comparable outputs of each sample, whose arrays are in the order of the inputs."""
+    names, outputs = [port.name for port in session.get_inputs()], compared(session)
+    return [answer(session, outputs, dict(zip(names, sample, strict=True))) for sample in samples]
 
 
 def compare(
@@ -34,9 +40,9 @@ def compare(
     answers: Sequence[Sequence[Array]],
     references: Sequence[Sequence[Array]],
 ) -> list[OutputAccuracy]:
-    """One result per output over all samples; `answers` and `references` are samples of outputs.
+    """One result per output over all samples; `answers` and `references` hold samples of outputs.
 
-    WorkloadError where shapes differ or an answer is not finite though its reference is.
+    WorkloadError where shapes differ, or an answer is not finite and its reference is.
     """
     import numpy as np
 
@@ -72,14 +78,17 @@ def compare(
 
 
 def summary(outputs: Sequence[OutputAccuracy], metric: str) -> float:
-    """The worst output's figure: "relative_error", or "disagreement", 1 less the share of samples
-    whose largest entry stays the same.  Without outputs 0."""
+    """The value of the worst output, 0 without outputs.
+
+    `metric` is "relative_error", or "disagreement": 1 less the share of samples whose largest
+    entry stays the same.
+    """
     if metric == "relative_error":
         return max((output.relative_error for output in outputs), default=0.0)
     shares = [o.top1_agreement for o in outputs if o.top1_agreement is not None]
     if not shares:
         raise WorkloadError(
-            "no output has classes to agree on", hint="use --max-error, not --min-agreement"
+            "no output has classes to agree on", hint="use --max-error instead of --min-agreement"
         )
     return 1.0 - min(shares)
 
@@ -89,17 +98,17 @@ def _as_real(answer: Array, reference: Array) -> tuple[Array, Array]:
 
     if reference.dtype.kind == "f":
         return answer.astype(np.float64), reference.astype(np.float64)
-    # Of numbers that name things only the same one is right.
+    # Numbers that name things are right or wrong, not near.
     differs = (answer != reference).astype(np.float64)
     return np.ones_like(differs) - differs, np.ones_like(differs)
 
 
 def _relative(answer: Array, reference: Array, name: str) -> float:
-    """Norm of the difference over the norm of the reference, where that is finite."""
+    """Norm of the difference over the norm of the reference, over its finite entries."""
     import numpy as np
 
-    told = np.isfinite(reference)
-    answer, reference = answer[told], reference[told]
+    known = np.isfinite(reference)
+    answer, reference = answer[known], reference[known]
     if not np.isfinite(answer).all():
         raise WorkloadError(
             f"output {name} has NaN or infinity where the original has none",
@@ -114,8 +123,8 @@ def _relative(answer: Array, reference: Array, name: str) -> float:
 def _cosine(answer: Array, reference: Array) -> float | None:
     import numpy as np
 
-    told = np.isfinite(reference)
-    answer, reference = answer[told], reference[told]
+    known = np.isfinite(reference)
+    answer, reference = answer[known], reference[known]
     scale = float(np.linalg.norm(answer)) * float(np.linalg.norm(reference))
     return float(answer @ reference) / scale if scale > 0 else None
 

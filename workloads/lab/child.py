@@ -1,4 +1,4 @@
-"""The process in which a model that nobody has vouched for is read, run, prepared and quantised.
+"""The process that reads, runs, prepares and quantises untrusted models.
 
 It answers like a worker (`workbench.worker.worker`): one operation a line, every failure an answer.
 """
@@ -29,8 +29,8 @@ class Lab:
         return {"versions": {**versions, "onnxruntime": onnxruntime.__version__}}
 
     def providers(self, model: str, folder: str) -> dict[str, str]:
-        """The execution providers beside the CPU's that this onnxruntime was built with, by the
-        words of a case's mode; whether they work shows in the race."""
+        """The execution providers of this onnxruntime other than the CPU's, by the words of a
+        case's mode; the race shows whether they work."""
         import onnxruntime
 
         known = {**PROVIDERS, "cuda": "CUDAExecutionProvider"}
@@ -46,21 +46,23 @@ class Lab:
         batch: int | None,
         seed: int,
     ) -> dict[str, Any]:
-        """Read the model, find inputs that it runs on, keep what it answers; ModelFacts."""
+        """Read the model, find inputs that it runs on and keep its answers; returns the fields of
+        ModelFacts."""
         return inspection.inspect(model, folder, shapes, inputs, batch, seed)
 
     def prepare(self, model: str, folder: str) -> dict[str, Any]:
-        """Write `prepared.onnx`; the steps with their sizes, and what there is to quantise."""
+        """Write `prepared.onnx`; returns the steps with their sizes, and what can be quantised."""
         from . import prepare
 
         with clear_errors("it cannot be prepared", code="not_prepared"):
             return prepare.prepare(Path(model), Path(folder))
 
     def build(self, model: str, folder: str, recipe: dict[str, Any]) -> dict[str, Any]:
-        """Make one form of the prepared model: its file, size, operators and share in INT8."""
+        """Make a variant of the prepared model; returns its file, size, operators and share in
+        INT8."""
         from . import quantise
 
-        with clear_errors("this form cannot be made", code="not_built"):
+        with clear_errors("this variant cannot be made", code="not_built"):
             return quantise.build(Path(folder), Recipe.of(recipe))
 
     def mixed(
@@ -71,29 +73,28 @@ class Lab:
         metric: str,
         limit: float,
         seconds: float,
-        costs: dict[str, float] | None,
     ) -> dict[str, Any]:
-        """Find the nodes of a static form to leave in FP32, so that its error keeps `limit`.
+        """Find the nodes of a static variant to leave in FP32, to keep its error within `limit`.
 
-        `metric` is one of `agreement.METRICS`, `costs` FP32 seconds by node.  What `build` tells,
-        with the recipe, its `error` and how many models were `tried`.
+        `metric` is one of `agreement.METRICS`.  Returns the fields of `build`, the recipe, its
+        `error` and the number of models `tried`.
         """
         from . import mixed
 
-        with clear_errors("its sensitive nodes cannot be told", code="not_built"):
-            return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds, costs)
+        with clear_errors("its sensitive nodes cannot be found", code="not_built"):
+            return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds)
 
-    def save(self, model: str, folder: str, form: str, destination: str) -> dict[str, Any]:
-        """Write the file `form` of the folder (or the model itself) to `destination`."""
+    def save(self, model: str, folder: str, variant: str, destination: str) -> dict[str, Any]:
+        """Write the file `variant` of the folder (or the model itself) to `destination`."""
         from . import save
 
         with clear_errors("it cannot be saved", code="not_saved"):
-            return save.save(Path(model), Path(folder), Path(form), Path(destination))
+            return save.save(Path(model), Path(folder), Path(variant), Path(destination))
 
     def close(self) -> None:
-        """Nothing is held between requests."""
+        """Nothing is open between requests."""
 
 
 def main(arguments: list[str]) -> None:
-    """Serve requests from the socket whose descriptor is the first argument until it closes."""
+    """Answer requests from the socket whose descriptor is the first argument, until it closes."""
     serve(Lab(), int(arguments[0]))

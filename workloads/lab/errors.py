@@ -1,18 +1,23 @@
-"""Whatever a model does to onnx or onnxruntime, as one clear line."""
+"""Messages of onnx and onnxruntime: their errors in one clear line, their output silenced."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import re
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from workbench.contract import WorkloadError
+from workbench.worker.failures import is_out_of_memory
+
+from .._shared.session import SILENT
 
 LONGEST = 300  # characters of a message
-MOST_READ = 4000  # of an exception's text
-MEMORY_WORDS = ("bad_alloc", "Failed to allocate memory", "can't allocate", "Unable to allocate")
-AGAIN = "download or export it again; onnx.checker.check_model(path) may tell more"
-# What ONNX Runtime puts before and into its messages: codes, places in its source, signatures.
+MOST_READ = 4000  # characters of an exception's text
+AGAIN = "download or export it again; onnx.checker.check_model(path) may say more"
+# Error codes, source locations and signatures in ONNX Runtime's messages.
 _NOISE = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed:\s*|Fatal error: "
 )
@@ -27,6 +32,11 @@ def bad_model(message: str, hint: str = AGAIN) -> WorkloadError:
     return WorkloadError(one_line(message), code="bad_model", hint=hint)
 
 
+def bad_input(message: str, hint: str) -> WorkloadError:
+    """The inputs, shapes or batch that the user gave do not fit the model."""
+    return WorkloadError(one_line(message), code="bad_input", hint=one_line(hint))
+
+
 def one_line(text: str, longest: int = LONGEST) -> str:
     """`text` without line breaks, control characters and lone surrogates, cut where it is long."""
     whole = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
@@ -35,7 +45,7 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 
 
 def said(error: BaseException) -> str:
-    """What a library says, without the places in its source and the signatures of functions."""
+    """The message of a library's exception, without source locations and signatures."""
     text = _NOISE.sub("", one_line(str(error)[:MOST_READ], MOST_READ))
     while place := _SOURCE.search(text):
         text = text[: place.start()] + _after_signature(text[place.end() :])
@@ -44,7 +54,7 @@ def said(error: BaseException) -> str:
 
 
 def _after_signature(text: str) -> str:
-    """What follows the first balanced parentheses."""
+    """The rest of `text` after the first balanced parentheses."""
     depth = 0
     for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -53,13 +63,9 @@ def _after_signature(text: str) -> str:
     return text
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or any(word in str(error) for word in MEMORY_WORDS)
-
-
-@contextmanager
+@contextlib.contextmanager
 def clear_errors(what: str, code: str = "bad_model") -> Iterator[None]:
-    """Turn what onnx and onnxruntime raise within into a WorkloadError that begins with `what`."""
+    """Turn exceptions of onnx and onnxruntime into a WorkloadError that begins with `what`."""
     try:
         yield
     except ModuleNotFoundError:
@@ -72,6 +78,22 @@ def clear_errors(what: str, code: str = "bad_model") -> Iterator[None]:
             raise WorkloadError(
                 f"{what}: not enough memory",
                 code="no_memory",
-                hint="give it smaller inputs by --shape or --batch, or free memory",
+                hint="choose smaller inputs with --shape or --batch, or free memory",
             ) from error
         raise WorkloadError(one_line(f"{what}: {said(error)}"), code=code, hint=AGAIN) from error
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Suppress logs, warnings and output of the tools."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(SILENT)
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-# Operators that hold integers in place of floating-point numbers, as ONNX and ONNX Runtime name
-# them.
+# Beginnings of operator names of ONNX and ONNX Runtime that compute with quantised numbers.
 _QUANTISED = (
     "QuantizeLinear",
     "DequantizeLinear",
@@ -25,7 +24,16 @@ _QUANTISED = (
     "QOrdered",
 )
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}  # by TensorProto.DataType
-PARAMETERS_AT_MOST = 2**62  # of a tensor whose shape is a lie
+STANDARD_DOMAINS = ("", "ai.onnx")
+MOST_PARAMETERS = 2**62  # a cap, since a damaged file may declare any shape
+
+
+def subgraphs(node: Any) -> Iterator[Any]:
+    """The graphs that If, Loop and Scan hold."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def graphs(model: Any) -> Iterator[Any]:
@@ -35,10 +43,7 @@ def graphs(model: Any) -> Iterator[Any]:
         graph = waiting.pop()
         yield graph
         for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    waiting.append(attribute.g)
-                waiting.extend(attribute.graphs)
+            waiting.extend(subgraphs(node))
 
 
 def nodes(model: Any) -> Iterator[Any]:
@@ -47,7 +52,7 @@ def nodes(model: Any) -> Iterator[Any]:
 
 
 def tensors(model: Any) -> Iterator[Any]:
-    """Initialisers and the tensors in attributes, of which `Constant` holds weights too."""
+    """Initialisers, and tensors in attributes, since `Constant` nodes hold weights too."""
     for graph in graphs(model):
         yield from getattr(graph, "initializer", ())
         for sparse in getattr(graph, "sparse_initializer", ()):
@@ -59,6 +64,12 @@ def tensors(model: Any) -> Iterator[Any]:
                 if attribute.HasField("sparse_tensor"):
                     yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
                 yield from attribute.tensors
+
+
+def external_files(model: Any) -> set[str]:
+    """The files with weights of the model, relative to its own."""
+    entries = (entry for tensor in tensors(model) for entry in tensor.external_data)
+    return {entry.value for entry in entries if entry.key == "location"}
 
 
 def constants(model: Any) -> dict[str, Any]:
@@ -75,13 +86,13 @@ def constants(model: Any) -> dict[str, Any]:
 
 
 def parameters(model: Any) -> int:
-    """Numbers in the model's tensors."""
+    """The number of values in the model's tensors."""
     found = sum(max(0, int(prod(tensor.dims))) for tensor in tensors(model))
-    return min(found, PARAMETERS_AT_MOST)
+    return min(found, MOST_PARAMETERS)
 
 
 def precision(model: Any) -> str:
-    """What most weights are in, as a case names it: FP32 where there are none."""
+    """The precision of most weights, as a case names it; FP32 without weights."""
     if is_quantised(model):
         return "int8"
     counted: Counter[str] = Counter()
@@ -102,13 +113,7 @@ def operators(model: Any) -> dict[str, int]:
 
 def control_flow(model: Any) -> list[str]:
     """The types of operators with graphs of their own."""
-    return sorted(
-        {
-            node.op_type
-            for node in nodes(model)
-            if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
-        }
-    )
+    return sorted({node.op_type for node in nodes(model) if any(True for _ in subgraphs(node))})
 
 
 def is_quantised(model: Any) -> bool:
@@ -116,13 +121,13 @@ def is_quantised(model: Any) -> bool:
 
 
 def opset(model: Any, domain: str = "") -> int | None:
-    """The version of an operator set that the model imports."""
-    names = ("", "ai.onnx") if domain in ("", "ai.onnx") else (domain,)
-    return next((o.version for o in model.opset_import if o.domain in names), None)
+    """The version of an operator set that the model imports; None where it imports none."""
+    names = STANDARD_DOMAINS if domain in STANDARD_DOMAINS else (domain,)
+    return max((o.version for o in model.opset_import if o.domain in names), default=None)
 
 
 def names_are_text(model: Any) -> bool:
-    """Whether every name is valid UTF-8: protobuf hands out the others as bytes."""
+    """Whether every name is valid UTF-8; protobuf returns other names as bytes."""
     for graph in graphs(model):
         for node in graph.node:
             for name in (node.name, node.op_type, node.domain, *node.input, *node.output):
@@ -133,7 +138,7 @@ def names_are_text(model: Any) -> bool:
 
 
 def free_inputs(model: Any) -> list[Any]:
-    """What must be fed: up to IR 3 weights stand among the inputs, too."""
+    """The inputs that a caller must feed; up to IR 3 weights are listed as inputs too."""
     given = {tensor.name for tensor in model.graph.initializer}
     given.update(sparse.values.name for sparse in model.graph.sparse_initializer)
     return [value for value in model.graph.input if value.name not in given]

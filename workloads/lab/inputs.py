@@ -1,4 +1,4 @@
-"""A user's own inputs: the samples in an .npz file, checked against what the model takes."""
+"""A user's own inputs: the samples in an .npz file, checked against the model's inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
-from .errors import one_line
+from .errors import bad_input
 from .shapes import Input, Sizes, counts_batch, possible_sizes, shown
 
 if TYPE_CHECKING:
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 AT_MOST = 64  # samples to check on, and as many to calibrate with
-ENOUGH_FOR_BOTH = 4  # samples from which each does one of the two
-WRITE = "write it by numpy.savez(path, {}=array), an array for each input"
+ENOUGH_FOR_BOTH = 4  # samples from which half check and half calibrate
+WRITE = "write it with numpy.savez(path, {}=array), an array for each input"
 
 
 @dataclass
 class Given:
-    """The samples of a file: by input name, in the model's order."""
+    """The samples of a file by input name, in the model's order."""
 
     sizes: Sizes
     check: list[dict[str, Array]]
     calibration: list[dict[str, Array]]
-    same: bool  # too few to keep the two apart
+    same: bool  # too few to separate the two
 
 
 def read(
@@ -39,12 +39,12 @@ def read(
 ) -> Given:
     """The samples in `file`; WorkloadError `bad_input` where they do not fit the inputs.
 
-    An array of an input's rank is divided along its first axis into batches, if that is the batch
-    or fixed; one of a rank more counts samples there; a single sample serves all of them.
+    The first axis of an array holds several batches where the rank is that of the input, and
+    samples where the rank is one more.  A single sample of an input serves for all.
     """
     arrays = _arrays(Path(file), inputs)
     inputs = [_with_rank(port, arrays[port.name], shapes) for port in inputs]
-    sizes = next(possible_sizes(inputs, {**_told(inputs, arrays, batch), **shapes}, batch))
+    sizes = next(possible_sizes(inputs, {**_shapes_in(inputs, arrays, batch), **shapes}, batch))
     split = {
         port.name: _samples(port, _cast(port, arrays[port.name]), sizes, shapes) for port in inputs
     }
@@ -60,53 +60,51 @@ def read(
     return Given(sizes, _spread(samples[count // 2 :]), _spread(samples[: count // 2]), False)
 
 
-def _bad(message: str, hint: str) -> WorkloadError:
-    return WorkloadError(one_line(message), code="bad_input", hint=one_line(hint))
-
-
 def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
     """Exactly one array for every input."""
     import numpy as np
 
     names = [port.name for port in inputs]
     if not names:
-        raise _bad(f"the model has no inputs to fill from {path.name}", "leave out --inputs")
+        raise bad_input(f"the model has no inputs to fill from {path.name}", "drop --inputs")
     hint = WRITE.format(names[0] if names[0].isidentifier() else "**{" + repr(names[0]) + ": ...}")
     hint = hint.replace(": ...}=array", ": array}")
     try:
         if not path.is_file():
-            raise _bad(f"{path} is not a file" if path.exists() else f"{path} does not exist", hint)
+            raise bad_input(
+                f"{path} is not a file" if path.exists() else f"{path} does not exist", hint
+            )
         if path.stat().st_size == 0:
-            raise _bad(f"{path.name} is empty", hint)
+            raise bad_input(f"{path.name} is empty", hint)
         with path.open("rb") as file:
             if file.read(2) != b"PK":
-                raise _bad(f"{path.name} is not an .npz file", hint)
+                raise bad_input(f"{path.name} is not an .npz file", hint)
         with np.load(path, allow_pickle=False) as entries:
             if set(entries.files) != set(names):
                 held = ", ".join(entries.files) or "nothing"
                 message = f"{path.name} holds {held}; the model's inputs are {', '.join(names)}"
-                raise _bad(message, hint)
+                raise bad_input(message, hint)
             return {name: np.asarray(entries[name]) for name in names}
     except MemoryError:
         raise
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error):
             message = f"{path.name} holds Python objects, which are not loaded"
-            raise _bad(message, "save arrays of numbers, of one shape each") from None
-        raise _bad(f"{path.name} cannot be read: {error}", hint) from None
+            raise bad_input(message, "save arrays of numbers, each with one shape") from None
+        raise bad_input(f"{path.name} cannot be read: {error}", hint) from None
 
 
 def _with_rank(port: Input, array: Array, shapes: Mapping[str, Sequence[int]]) -> Input:
-    """An input that does not tell its rank takes that of its shape, or else of its array."""
+    """An input without a declared rank takes that of its given shape, or else of its array."""
     if port.axes is not None:
         return port
     return Input(port.name, port.type, list(shapes.get(port.name, array.shape)))
 
 
-def _told(
+def _shapes_in(
     inputs: Sequence[Input], arrays: Mapping[str, Array], batch: int | None
 ) -> dict[str, list[int]]:
-    """The sizes that the arrays themselves tell of dynamic axes beyond the batch."""
+    """Shapes of inputs by their arrays, for dynamic axes other than the batch."""
     found = {}
     for port in inputs:
         shape, axes = arrays[port.name].shape, port.axes or []
@@ -115,7 +113,7 @@ def _told(
             shape = shape[1:]
             if batched and batch not in (None, shape[0]):
                 message = f"{port.name} holds samples of batch {shape[0]}, --batch is {batch}"
-                raise _bad(message, "leave out --batch")
+                raise bad_input(message, "drop --batch")
         elif len(shape) != len(axes) or not axes:
             continue
         elif batched:
@@ -133,26 +131,26 @@ def _told(
 
 
 def _cast(port: Input, array: Array) -> Array:
-    """`array` in the input's type where no number is lost but digits of a fraction."""
+    """`array` in the input's type; WorkloadError where more than decimal places would be lost."""
     import numpy as np
 
     wanted = np.dtype(port.type)
     message = f"{port.name} holds {array.dtype}, the model takes {port.type}"
-    hint = f"convert it: array.astype('{port.type}'), scaled as the model expects it"
+    hint = f"convert it with array.astype('{port.type}'), scaled as the model expects it"
     if array.size == 0:
-        raise _bad(f"{port.name} holds no numbers: its shape is {list(array.shape)}", "fill it")
+        raise bad_input(f"{port.name} is empty: its shape is {list(array.shape)}", "fill it")
     kinds = {array.dtype.kind, wanted.kind}
     if not (kinds == {"f"} or kinds <= {"i", "u"} or array.dtype == wanted):
-        raise _bad(message, hint)
+        raise bad_input(message, hint)
     if wanted.kind in "iu":
         limits = np.iinfo(wanted)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise _bad(f"{message}, and the values do not fit", hint)
+            raise bad_input(f"{message}, and the values do not fit", hint)
     with np.errstate(over="ignore"):
         made = array.astype(wanted, copy=False)
     if wanted.kind == "f" and not np.isfinite(made).all():
-        raise _bad(
-            f"{port.name} holds NaN or infinity in {port.type}", "give it finite numbers only"
+        raise bad_input(
+            f"{port.name} holds NaN or infinity in {port.type}", "use finite numbers only"
         )
     return made
 
@@ -170,9 +168,9 @@ def _samples(
         rows = wanted[0]
         samples = [array[at : at + rows] for at in range(0, len(array) - rows + 1, rows)]
         if not samples:
-            raise _bad(
+            raise bad_input(
                 f"{port.name} has {len(array)} rows, a batch has {rows}",
-                f"give at least {rows}, or a smaller --batch",
+                f"add rows until there are {rows}, or choose a smaller --batch",
             )
     elif array.ndim == len(axes):
         samples = [array]
@@ -187,25 +185,26 @@ def _samples(
 
 
 def _misfit(port: Input, array: Array) -> WorkloadError:
-    return _bad(
+    return bad_input(
         f"{port.name} has shape {list(array.shape)}, the model takes {shown([port])}",
-        "its first axis may hold several batches, or one axis more may count samples",
+        "the first axis may hold several batches, or an additional axis may count samples",
     )
 
 
 def _count(counts: Mapping[str, int]) -> int:
-    """The number of samples that all inputs agree on; a single one serves all."""
+    """The number of samples that all inputs agree on; a single sample serves for all."""
     several = {count for count in counts.values() if count > 1}
     if len(several) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise _bad(
-            f"the inputs hold different numbers of samples: {listed}", "give as many of each"
+        raise bad_input(
+            f"the inputs hold different numbers of samples: {listed}",
+            "use the same number of each",
         )
     return several.pop() if several else 1
 
 
 def _spread(samples: list[dict[str, Array]]) -> list[dict[str, Array]]:
-    """At most AT_MOST of them, evenly spread: files are often sorted by class."""
+    """AT_MOST samples at most, evenly spread since files are often sorted by class."""
     if len(samples) <= AT_MOST:
         return samples
     return [samples[number * len(samples) // AT_MOST] for number in range(AT_MOST)]

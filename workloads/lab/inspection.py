@@ -1,4 +1,4 @@
-"""What is known of a user's model before anything is timed, and the inputs it is judged on."""
+"""The facts about a user's model that are known before timing, and the inputs to check it on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
-from . import graph, inputs, samples, sessions, shapes
+from . import graph, inputs, samples, shapes
 from .errors import bad_model, clear_errors, one_line
 from .load import Loaded, load
 from .original import Original, does_not_run
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SAMPLES = 8  # random ones to check on, and as many to calibrate with
+SAMPLES = 8  # random inputs to check on, and as many to calibrate with
 FEWEST = 2
-RANDOM_S = 2.0  # that running all of the random ones may take
-GIVEN_S = 20.0  # likewise the user's own
-RANGE_HINT = "random inputs may be out of its range: give real ones by --inputs data.npz"
-TRIALS_S = 6.0  # for finding sizes that run
+RANDOM_S = 2.0  # longest time of running all random inputs
+GIVEN_S = 20.0  # longest time of running all inputs of the user
+RANGE_HINT = "random inputs may be out of its range: pass real ones with --inputs data.npz"
+TRIALS_S = 6.0  # longest search for sizes that run
 
 
 @dataclass
@@ -36,7 +36,7 @@ class _Chosen:
     sizes: shapes.Sizes
     check: list[dict[str, Array]]
     calibration: list[dict[str, Array]]
-    told: dict[str, str]  # of each input, where its values come from
+    origins: dict[str, str]  # input to the origin of its values
     source: str
     same: bool = False
 
@@ -51,19 +51,19 @@ def inspect(
 ) -> dict[str, Any]:
     """The fields of ModelFacts; writes inputs, calibration and reference into `folder`.
 
-    WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where what the
-    user gave does not fit it.
+    WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where the user's
+    inputs or shapes do not fit it.
     """
     name = Path(model).name
     with clear_errors(f"{one_line(name)} cannot be used"):
         loaded = load(model)
-        original = Original(loaded, sessions.usable_cores())
+        original = Original(loaded)
         ports = shapes.ports(graph.free_inputs(loaded.proto))
         if file is None:
             maker = Maker(loaded.proto, ports)
             chosen = _random(loaded, original, ports, given, batch, seed, maker)
             if _undefined(original.outputs, [_run(loaded, original, chosen.check[0])]):
-                # What takes a root or a logarithm of its inputs may do with none below zero.
+                # A model that takes a root or a logarithm of its inputs may need positive ones.
                 maker = Maker(loaded.proto, ports, positive=True)
                 chosen = _random(loaded, original, ports, given, batch, seed, maker)
         else:
@@ -72,8 +72,8 @@ def inspect(
         reference = [_run(loaded, original, sample) for sample in chosen.check]
         step_s = (time.perf_counter() - began) / len(reference)
         if (output := _undefined(original.outputs, reference)) is not None:
-            hint = "try it on other inputs" if file else RANGE_HINT
-            raise bad_model(f"the model itself answers with NaN or infinity in {output}", hint)
+            hint = "pass other inputs" if file else RANGE_HINT
+            raise bad_model(f"the original model answers NaN or infinity in {output}", hint)
         for target, kept in (
             (samples.INPUTS, chosen.check),
             (samples.CALIBRATION, chosen.calibration),
@@ -81,8 +81,8 @@ def inspect(
             samples.write(Path(folder, target), [list(sample.values()) for sample in kept])
         samples.write(Path(folder, samples.REFERENCE), reference)
         answers = dict(zip(original.outputs, reference[0], strict=True))
-        told = _facts(loaded, ports, chosen, answers)
-        return {**told, "uncompared": original.uncompared, "step_s": step_s}
+        facts = _facts(loaded, ports, chosen, answers)
+        return {**facts, "uncompared": original.uncompared, "step_s": step_s}
 
 
 def _random(
@@ -94,7 +94,7 @@ def _random(
     seed: int,
     maker: Maker,
 ) -> _Chosen:
-    """Random inputs of the first sizes that run."""
+    """Random inputs in the first sizes that run."""
     import numpy as np
 
     first: WorkloadError | None = None
@@ -116,8 +116,8 @@ def _random(
             count = _affordable(original, sample, took, RANDOM_S / 2, FEWEST, SAMPLES)
         check = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
         calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
-        return _Chosen(sizes, check, calibration, maker.told, "random", same=not ports)
-    raise first or bad_model(f"{loaded.path.name} has no sizes to run with")
+        return _Chosen(sizes, check, calibration, maker.origins, "random", same=not ports)
+    raise first or bad_model(f"{loaded.path.name} runs with no sizes of its inputs")
 
 
 def _from_file(
@@ -134,9 +134,9 @@ def _from_file(
     took = time.perf_counter() - started
     name = Path(file).name
     count = _affordable(original, read.check[0], took, GIVEN_S / 2, SAMPLES, inputs.AT_MOST)
-    told = {port.name: f"from {one_line(name)}" for port in ports}
+    origins = {port.name: f"from {one_line(name)}" for port in ports}
     check, calibration = read.check[:count], read.calibration[:count]
-    return _Chosen(read.sizes, check, calibration, told, name, same=read.same)
+    return _Chosen(read.sizes, check, calibration, origins, name, same=read.same)
 
 
 def _affordable(
@@ -147,8 +147,8 @@ def _affordable(
     fewest: int,
     most: int,
 ) -> int:
-    """How many runs fit into `seconds`, within bounds, where the first took `took_s`."""
-    if took_s * most > seconds and took_s < seconds:  # the first of all is the slowest
+    """The number of runs that fit into `seconds`, within bounds; the first took `took_s`."""
+    if took_s * most > seconds and took_s < seconds:  # the first run is the slowest
         began = time.perf_counter()
         original.run(sample)
         took_s = time.perf_counter() - began
@@ -164,8 +164,10 @@ def _run(loaded: Loaded, original: Original, sample: Mapping[str, Array]) -> lis
 
 
 def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> str | None:
-    """The first output with NaN, against which nothing can be compared; an infinity can be, as
-    behind a mask, but not by itself."""
+    """The first output that nothing can be compared with: one with NaN, or with infinity only.
+
+    Single infinities are fine, such as those behind a mask.
+    """
     import numpy as np
 
     for place, name in enumerate(names):
@@ -196,7 +198,7 @@ def _facts(
         "quantised": graph.is_quantised(model),
         "inputs": [
             _port(port, port.type, port.axes)
-            | {"run_shape": chosen.sizes.shapes[port.name], "values": chosen.told[port.name]}
+            | {"run_shape": chosen.sizes.shapes[port.name], "values": chosen.origins[port.name]}
             for port in ports
         ],
         "outputs": [

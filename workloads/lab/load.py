@@ -1,7 +1,7 @@
-"""Reading an ONNX model that nobody has vouched for; whatever is wrong with it is told in a line.
+"""Reading an untrusted ONNX model, with one line about whatever is wrong with it.
 
-The graph is parsed here once; the weights in it are dropped as soon as they have been counted,
-since ONNX Runtime reads the file for itself.
+The graph is parsed once.  Its weights are dropped as soon as they are counted, since ONNX Runtime
+reads the file itself.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from .._shared.onnx_model import LARGEST_FILE, LARGEST_MODEL
 from . import graph
 from .errors import bad_model, clear_errors, one_line
 
-LARGEST_FILE = 2**31 - 1  # of a protocol buffer
-LARGEST_QUANTISABLE = 2**31 - 2**20  # the quantisers write one protocol buffer, too
-SMALL = 4096  # bytes of a constant that is kept
+SMALL = 4096  # bytes of a constant that stays in the parsed graph
 EXPORT = "export the model to ONNX first, for instance by torch.onnx.export or tf2onnx"
-# NumPy's words for the types of onnx.TensorProto that arrays can have.
+# NumPy's names for the types of onnx.TensorProto that arrays can have.
 TYPES = {
     1: "float32",
     2: "uint8",
@@ -37,7 +36,7 @@ TYPES = {
 }
 _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
     (4, b"TFL3", "a TensorFlow Lite model", "convert it with tf2onnx --tflite"),
-    (4, b"ORTM", "a model in ONNX Runtime's own ORT format", "give the ONNX file it was made from"),
+    (4, b"ORTM", "a model in ONNX Runtime's ORT format", "pass the ONNX file it was made from"),
     (0, b"\x89HDF", "an HDF5 file, such as Keras writes", EXPORT),
     (0, b"GGUF", "a GGUF file", EXPORT),
     (0, b"\x80\x02", "a Python pickle, such as torch.save writes", EXPORT),
@@ -52,19 +51,19 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
 
 @dataclass
 class Loaded:
-    """A model that was read: its graph without the large weights, and what the file tells."""
+    """A model that was read: its graph without the large weights, and facts about the file."""
 
     path: Path
     proto: Any
-    sha256: str  # of the file, external data not included
+    sha256: str  # the file's, without external data
     size_bytes: int  # external data included
     parameters: int
-    precision: str  # of most weights, as a case names it
+    precision: str  # the precision of most weights, as a case names it
     unquantisable: dict[str, str | None] | None  # the reason, as fields of workbench's Reason
 
 
 def load(model: str) -> Loaded:
-    """Read and check the file; WorkloadError `bad_model` says what is wrong with it."""
+    """Read and check the file; WorkloadError `bad_model` where it cannot be used."""
     path = Path(model)
     data = _bytes(path)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -81,25 +80,25 @@ def load(model: str) -> Loaded:
 
 
 def _bytes(path: Path) -> bytes:
-    hint = "give the path of an .onnx file"
+    hint = "pass the path of an .onnx file"
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
-            raise bad_model(f"{path} is a folder", "give the .onnx file in it")
+            raise bad_model(f"{path} is a folder", "pass the .onnx file in it")
         if not stat.S_ISREG(found.st_mode):
-            raise bad_model(f"{path} is no file", hint)
+            raise bad_model(f"{path} is not a file", hint)
         if found.st_size == 0:
             raise bad_model(f"{path} is empty", "download or export it again")
         if found.st_size > LARGEST_FILE:
             raise bad_model(
-                f"{path} has {found.st_size / 2**30:.1f} GiB, an ONNX file at most 2",
+                f"{path} has {found.st_size / 2**30:.1f} GiB; an ONNX file has 2 at most",
                 "export it with its weights as external data",
             )
         return path.read_bytes()
     except FileNotFoundError:
         raise bad_model(f"{path} does not exist", hint) from None
     except PermissionError:
-        raise bad_model(f"{path} may not be read", "allow it by chmod +r") from None
+        raise bad_model(f"{path} may not be read", "allow it with chmod +r") from None
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
         raise bad_model(f"{path} cannot be read: {error}", hint) from None
 
@@ -112,22 +111,22 @@ def _parsed(path: Path, data: bytes) -> Any:
     if known:
         raise bad_model(f"{path.name} is not an ONNX model: it looks like {known[0]}", known[1])
     proto = onnx.ModelProto()
-    broken = "it is cut off or damaged, or no ONNX model at all: download or export it again"
+    broken = "it is truncated, damaged or not an ONNX model: download or export it again"
     try:
         proto.ParseFromString(data)
     except DecodeError:
         raise bad_model(f"{path.name} cannot be parsed as ONNX", broken) from None
     if not proto.HasField("graph"):
-        raise bad_model(f"{path.name} holds no graph", broken)
+        raise bad_model(f"{path.name} has no graph", broken)
     if not proto.graph.node:
         raise bad_model(f"{path.name} has no nodes: there is nothing to run", broken)
     if not graph.names_are_text(proto):
-        raise bad_model(f"{path.name} holds a name that is no valid UTF-8", broken)
+        raise bad_model(f"{path.name} has a name that is not valid UTF-8", broken)
     return proto
 
 
 def looks_like(data: bytes) -> tuple[str, str] | None:
-    """What else a file is, by how it begins, and what to do about it."""
+    """The format of another kind of file by its first bytes, and what to do about it."""
     for offset, magic, what, hint in _MAGIC:
         if data[offset : offset + len(magic)] == magic:
             return what, hint
@@ -152,14 +151,12 @@ def _text(beginning: bytes) -> tuple[str, str] | None:
         return "JSON", EXPORT
     if word == b"<" and b"html" in beginning.lower():
         return "a web page", "download the file itself, not the page about it"
-    return "text", "give the binary form; onnx.parser reads ONNX's text form"
+    return "text", "pass the binary file; onnx.parser reads ONNX's text format"
 
 
 def _require_inference(name: str, proto: Any) -> None:
     if proto.training_info:
-        raise bad_model(
-            f"{name} holds a training graph", "export it for inference, without training"
-        )
+        raise bad_model(f"{name} has a training graph", "export it for inference")
     for node in graph.nodes(proto):
         for attribute in node.attribute:
             if (
@@ -173,27 +170,28 @@ def _require_inference(name: str, proto: Any) -> None:
 
 
 def _external_bytes(path: Path, proto: Any) -> int:
-    """Total size of the files beside the model; refuses any that lies elsewhere or is too short."""
+    """Total size of the model's external data; refuses a file that is too short or lies outside
+    the model's folder."""
     folder = path.parent.resolve()
-    wanted: dict[str, int] = {}  # location to the byte after the last one that is needed
+    wanted: dict[str, int] = {}  # location to the number of bytes that the model needs of it
     for tensor in graph.tensors(proto):
         if tensor.data_location != tensor.EXTERNAL:
             continue
-        told = {entry.key: entry.value for entry in tensor.external_data}
+        entries = {entry.key: entry.value for entry in tensor.external_data}
         try:
-            offset, length = int(told.get("offset") or 0), int(told.get("length") or 0)
+            offset, length = int(entries.get("offset") or 0), int(entries.get("length") or 0)
         except ValueError:
             offset = length = -1
         if offset < 0 or length < 0:
-            raise bad_model(f"tensor {tensor.name} has no valid place in its external data")
-        location = told.get("location", "")
+            raise bad_model(f"tensor {tensor.name} has no valid range in its external data")
+        location = entries.get("location", "")
         wanted[location] = max(wanted.get(location, 0), offset + length)
     return sum(_external_file(folder, location, end) for location, end in wanted.items())
 
 
 def _external_file(folder: Path, location: str, end: int) -> int:
     shown = one_line(location)
-    leave = "external data must lie beside the model: export it again, or put a plain copy there"
+    leave = "external data must be in the model's folder: export it again, or copy it there"
     parts = (*PurePosixPath(location).parts, *PureWindowsPath(location).parts)
     absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor
     if not location or "\0" in location:
@@ -205,29 +203,28 @@ def _external_file(folder: Path, location: str, end: int) -> int:
         raise bad_model(f"the external data {shown} is a link out of the model's folder", leave)
     if not file.exists():
         raise bad_model(
-            f"the model's external data {shown} is missing", "put that file beside the model"
+            f"the model's external data {shown} is missing", "copy it into the model's folder"
         )
     if not file.is_file() or not os.access(file, os.R_OK):
-        raise bad_model(f"the external data {shown} is no readable file", leave)
+        raise bad_model(f"the external data {shown} is not a readable file", leave)
     size = file.stat().st_size
     if size < end:
         raise bad_model(
             f"the external data {shown} has {size} bytes, the model needs {end}",
-            "it is cut off: download or export it again",
+            "it is truncated: download or export it again",
         )
     return size
 
 
 def _require_arrays(name: str, proto: Any) -> None:
-    """Refuse inputs that are no arrays of a type that NumPy has, and a model without outputs; which
-    of those can be compared, the session tells."""
+    """Refuse inputs that NumPy cannot hold, and a model without outputs."""
     import onnx
 
     found = graph.free_inputs(proto)
     if len({value.name for value in found}) < len(found):
-        raise bad_model(f"{name} has two inputs of one name")
+        raise bad_model(f"{name} has two inputs with the same name")
     if not proto.graph.output:
-        raise bad_model(f"{name} has no outputs: nothing could be compared", "export it with some")
+        raise bad_model(f"{name} has no outputs to compare", "export it with outputs")
     remedy = "export the model with a tensor as this input"
     for value in found:
         what = value.type.WhichOneof("value")
@@ -235,7 +232,7 @@ def _require_arrays(name: str, proto: Any) -> None:
             word = (what or "nothing").removesuffix("_type").replace("_", " ")
             raise bad_model(
                 f"input {value.name} is of type {word}: "
-                "not supported, because only tensors can be made up",
+                "not supported, since only tensors can be generated",
                 remedy,
             )
         element = value.type.tensor_type.elem_type
@@ -244,13 +241,13 @@ def _require_arrays(name: str, proto: Any) -> None:
         known = onnx.TensorProto.DataType.values()
         word = onnx.TensorProto.DataType.Name(element) if element in known else f"type {element}"
         why = (
-            "text cannot be made up at random"
+            "text cannot be generated at random"
             if element == onnx.TensorProto.STRING
-            else "NumPy has no such numbers"
+            else "NumPy has no such type"
         )
         raise bad_model(
-            f"input {value.name} holds {word.lower()}: not supported, because {why}",
-            f"{remedy} of numbers, such as float32 or int64",
+            f"input {value.name} holds {word.lower()}: not supported, since {why}",
+            f"{remedy}, in a type such as float32 or int64",
         )
 
 
@@ -262,7 +259,7 @@ def _drop_weights(proto: Any) -> None:
 
 
 def _unquantisable(size_bytes: int) -> dict[str, str | None] | None:
-    if size_bytes <= LARGEST_QUANTISABLE:
+    if size_bytes <= LARGEST_MODEL:  # the quantisers write one protocol buffer too
         return None
-    message = f"{size_bytes / 2**30:.1f} GiB of weights: the quantisers take at most 2"
+    message = f"it has {size_bytes / 2**30:.1f} GiB of weights; the quantisers take 2 at most"
     return {"code": "too_large", "message": message, "hint": None}

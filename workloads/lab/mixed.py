@@ -1,9 +1,9 @@
-"""Which nodes to leave in FP32 so that a static INT8 form keeps its error within a limit.
+"""The search for nodes to leave in FP32, to keep the error of a static INT8 variant in a limit.
 
-A unit is a product, or what is quantised between it and the next.  Each is quantised on its own to
-see what error it makes; errors of independent units add up like lengths at right angles.  The units
-that make most error for the time they take are left out, as many as the limit demands (by
-bisection, each time measured), and the dear ones among them are then tried again one by one.
+A unit is a product, or the quantised operators between it and the next.  Each unit is quantised
+alone to see its error; errors of independent units add up like lengths at right angles.  The units
+with the most error for their time stay in FP32, as many as the limit demands (by bisection, each
+step measured).  The expensive ones among them are then tried again one by one.
 """
 
 from __future__ import annotations
@@ -18,60 +18,65 @@ from typing import Any
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
 
-from . import agreement, nodes, quantise, samples, sessions
+from .._shared.session import cpu_session
+from . import agreement, products, quantise, samples
+from .errors import quiet
 from .prepare import PREPARED
-from .ranges import ranges
 
-MARGIN = 0.9  # of the limit: other inputs make another error
-FEW_S = 0.3  # of running samples in one trial, where that is possible
-SENSITIVITY_SHARE = 0.4  # of the time, to learn the units one by one
-LEAST_SHARE = 0.1  # of the cost in INT8, below which a mix gains nothing
-FUSED = 3  # nodes, a product with its addition and activation, that become one
-SMALL_SHARE = 0.005  # of the cost, which is not worth a trial of its own
+MARGIN = 0.9  # share of the limit to keep to, since other inputs give another error
+FEW_S = 0.3  # seconds of running samples in one trial, where possible
+SENSITIVITY_SHARE = 0.4  # share of the time for rating the units one by one
+LEAST_SHARE = 0.1  # share of the cost in INT8 below which a mix gains nothing
+FUSED = 3  # nodes that become one: a product, its addition and its activation
+SMALL_SHARE = 0.005  # share of the cost that is not worth a trial
 
 
 @dataclass(frozen=True)
 class Unit:
     names: tuple[str, ...]
-    cost: float  # its share of the model's time or arithmetic
+    cost: float  # share of the model's time or arithmetic, 0 to 1
 
 
 def mixed(
-    folder: Path,
-    recipe: Recipe,
-    metric: str,
-    limit: float,
-    seconds: float,
-    costs: Mapping[str, float] | None,
+    folder: Path, recipe: Recipe, metric: str, limit: float, seconds: float
 ) -> dict[str, Any]:
-    """Write the mixed form of `recipe`; see `workloads.lab.child.Lab.mixed`."""
-    with sessions.quiet(), quantise.refusing(recipe):
+    """Write the mixed variant of `recipe`; see `workloads.lab.child.Lab.mixed`."""
+    with quiet(), quantise.refusing(recipe):
         search = _Search(folder, recipe, metric, limit, seconds)
-        chosen = search.run(units(search.model, nodes.kept(folder), recipe, costs))
-        made = quantise.static(search.model, ranges(folder, recipe.calibration), chosen.recipe)
-        told = quantise.keep(folder, chosen.recipe, made)
+        node_s = products.seconds(folder / PREPARED, folder, search.inputs)
+        chosen = search.run(units(search.model, products.kept(folder), recipe, node_s))
+        made = quantise.static(
+            search.model, quantise.ranges(folder, recipe.calibration), chosen.recipe
+        )
+        kept = quantise.keep(folder, chosen.recipe, made)
     return {
         "recipe": chosen.recipe.as_fields(),
-        **told,
+        **kept,
         "error": chosen.error,
         "tried": search.tried,
     }
 
 
 def units(
-    model: Any, found: Sequence[nodes.Product], recipe: Recipe, costs: Mapping[str, float] | None
+    model: Any,
+    found: Sequence[products.Product],
+    recipe: Recipe,
+    node_s: Mapping[str, float],
 ) -> list[Unit]:
-    """The nodes that a static form quantises: each product with what it absorbs is a unit, and
-    what follows until the next product another."""
-    products = {p.name for p in found if p.type in quantise.PRODUCTS and p.weights}
+    """The nodes that a static variant quantises, as units.
+
+    Each product with the nodes that it absorbs is a unit; the nodes between it and the next
+    product are another.  `node_s` are FP32 seconds by node, as far as they are known.
+    """
+    multiplying = {p.name for p in found if p.type in quantise.PRODUCTS and p.weights}
     types = set(quantise.static_types(recipe)) - set(quantise.PRODUCTS)
-    members: dict[tuple[str, bool], list[str]] = {}  # by the product, and whether they follow it
+    members: dict[tuple[str, bool], list[str]] = {}  # by product, and whether they come after it
     place: dict[str, int] = {}
-    owner: dict[str, str] = {}  # product that a tensor comes from, the last one
+    owner: dict[str, str] = {}  # tensor to the last product that it comes from
     for node in model.graph.node:
         before = [owner[name] for name in node.input if name in owner]
         mine = max(before, key=place.__getitem__, default="")
-        if node.name in products:
+        if node.name in multiplying:
             mine = node.name
             place[mine] = len(place) + 1
             members[mine, False] = [node.name]
@@ -80,31 +85,32 @@ def units(
             members.setdefault((mine, follows), []).append(node.name)
         place.setdefault(mine, 0)
         owner.update(dict.fromkeys(node.output, mine))
-    cost = _costs(model, [p for p in found if not p.inside], costs)
+    cost = _costs(model, [p for p in found if not p.inside], node_s)
     return [
         Unit(tuple(names), sum(cost.get(name, 0.0) for name in names)) for names in members.values()
     ]
 
 
 def _costs(
-    model: Any, found: Sequence[nodes.Product], costs: Mapping[str, float] | None
+    model: Any, found: Sequence[products.Product], node_s: Mapping[str, float]
 ) -> dict[str, float]:
-    """Of each product its share: of the seconds told, else of the multiply-adds or the weights.
+    """The share of each product in the seconds, else in the multiply-adds or the weights.
 
-    A product whose seconds are not told takes what its work takes elsewhere.
+    A product without known seconds is rated by its work, at the speed of the others.
     """
-    known = nodes.total(found)
+    known = products.total(found)
     work = {p.name: float((p.multiply_adds if known else p.weights_bytes) or 0) for p in found}
-    told = _told(model, work, costs or {})
-    done = sum(work[name] for name in told)
-    rate = sum(told.values()) / done if done else 1.0
-    cost = {name: told.get(name, work[name] * rate) if done else work[name] for name in work}
+    seconds = _seconds(model, work, node_s)
+    done = sum(work[name] for name in seconds)
+    rate = sum(seconds.values()) / done if done else 1.0
+    cost = {name: seconds.get(name, work[name] * rate) if done else work[name] for name in work}
     whole = sum(cost.values()) or 1.0
     return {name: value / whole for name, value in cost.items()}
 
 
-def _told(model: Any, names: Collection[str], costs: Mapping[str, float]) -> dict[str, float]:
-    """Seconds by the names of products; ONNX Runtime renames what it fuses or lays out anew."""
+def _seconds(model: Any, names: Collection[str], node_s: Mapping[str, float]) -> dict[str, float]:
+    """Known seconds of the products `names`; ONNX Runtime renames nodes that it fuses or whose
+    layout it changes."""
     takers: dict[str, list[Any]] = {}
     for node in model.graph.node:
         for name in node.input:
@@ -120,9 +126,9 @@ def _told(model: Any, names: Collection[str], costs: Mapping[str, float]) -> dic
             if len(after) != 1:
                 break
             last = after[0]
-        key = next((key for key in keys if key in costs), None)
+        key = next((key for key in keys if key in node_s), None)
         if key is not None:
-            found[node.name] = float(costs[key])
+            found[node.name] = node_s[key]
     return found
 
 
@@ -130,11 +136,11 @@ def _told(model: Any, names: Collection[str], costs: Mapping[str, float]) -> dic
 class _Mix:
     recipe: Recipe
     error: float
-    left: frozenset[Unit]  # in FP32
+    left: frozenset[Unit]  # the units in FP32
 
 
 class _OutOfTimeError(Exception):
-    """Another trial would end after the time is up."""
+    """Another trial would end too late."""
 
 
 class _Search:
@@ -148,18 +154,18 @@ class _Search:
         self.model = onnx.load(str(folder / PREPARED))
         self._recipe, self._metric = recipe, metric
         self._limit = limit
-        self._ranges = ranges(folder, recipe.calibration)
-        self._inputs = samples.read(folder / samples.INPUTS)
+        self._ranges = quantise.ranges(folder, recipe.calibration)
+        self.inputs = samples.read(folder / samples.INPUTS)
         self._reference = samples.read(folder / samples.REFERENCE)
-        self._few = len(self._inputs)
+        self._few = len(self.inputs)
         self._trial_s = 0.0
         self.tried = 0
         self._seen: dict[frozenset[Unit], _Mix] = {}
 
     def run(self, found: Sequence[Unit]) -> _Mix:
-        """The best mix found in the time; WorkloadError `no_mix` where none keeps the limit."""
+        """The best mix that the time allows; WorkloadError `no_mix` where none keeps the limit."""
         if len(found) < 2:
-            raise self._no_mix("there is nothing to choose from")
+            raise self._no_mix("only one part of the model can be quantised")
         try:
             order = self._order(found)
             if self._metric == "relative_error":
@@ -173,25 +179,25 @@ class _Search:
         if best is None:
             nearest = min((mix.error for mix in self._seen.values()), default=math.inf)
             raise self._no_mix(
-                f"the nearest of {len(self._seen)} has {nearest:.3g}"
+                f"the best of {len(self._seen)} has an error of {nearest:.3g}"
                 if math.isfinite(nearest)
-                else "the time was too short to try one"
+                else "there was no time to try one"
             )
         if self._share(best.left, found) < LEAST_SHARE:
             raise self._no_mix("all but the cheapest products must stay in FP32")
         return best
 
     def _require_hope(self, order: Sequence[tuple[Unit, float]]) -> None:
-        """Give up where the errors of single units say that next to nothing can be quantised."""
+        """Give up where the errors of single units leave almost nothing to quantise."""
         rest = order[self._predicted(order, 1.0) :]
         if sum(unit.cost for unit, _ in rest) < LEAST_SHARE / 2:
-            raise self._no_mix("nearly every product alone makes a larger error")
+            raise self._no_mix("nearly every product alone exceeds it")
 
     def _no_mix(self, found: str) -> WorkloadError:
         return WorkloadError(
-            f"no mix of INT8 and FP32 stays within {self._limit:g}: {found}",
+            f"no mix of INT8 and FP32 keeps the error limit of {self._limit:g}: {found}",
             code="no_mix",
-            hint="allow a larger error, or give real inputs to calibrate on",
+            hint="allow a larger error, or pass real inputs to calibrate with",
         )
 
     # ---------------------------------------------------------- trials
@@ -202,24 +208,24 @@ class _Search:
         if key not in self._seen:
             names = tuple(name for unit in left for name in unit.names)
             recipe = replace(self._recipe, excluded=(*self._recipe.excluded, *names))
-            error = self._run(recipe, (), len(self._inputs), self._metric)
+            error = self._run(recipe, (), len(self.inputs), self._metric)
             self._seen[key] = _Mix(recipe, error, key)
         return self._seen[key]
 
     def _alone(self, group: Sequence[Unit]) -> float:
-        """The relative error of a few samples where only `group` is quantised."""
+        """The relative error over a few samples with only `group` quantised."""
         names = [name for unit in group for name in unit.names]
         return self._run(self._recipe, names, self._few, "relative_error")
 
     def _run(self, recipe: Recipe, only: Sequence[str], count: int, metric: str) -> float:
-        """The error over `count` samples: infinite where the form gives NaN."""
+        """The error over `count` samples; infinite where the variant answers NaN."""
         began = time.monotonic()
-        if began + 2 * self._trial_s > self._ends:  # the form chosen has to be made once more
+        if began + 2 * self._trial_s > self._ends:  # the chosen variant is made once more
             raise _OutOfTimeError
         made = quantise.static(self.model, self._ranges, recipe, only)
-        session = sessions.open_session(made)
+        session = cpu_session(made)
         ready = time.monotonic()
-        answers = sessions.answers(session, self._inputs[:count])
+        answers = agreement.answers(session, self.inputs[:count])
         ended = time.monotonic()
         self._few = max(1, min(self._few, int(FEW_S * count / max(ended - ready, 1e-9))))
         self._trial_s = max(0.7 * self._trial_s, ended - began)
@@ -234,7 +240,7 @@ class _Search:
     # ---------------------------------------------------------- the search
 
     def _order(self, found: Sequence[Unit]) -> list[tuple[Unit, float]]:
-        """Units with the error that each makes, most error for its cost first."""
+        """Units with the error of each, the most error for its cost first."""
         groups = [list(found[i : i + 1]) for i in range(len(found))]
         self._alone(groups[0])
         began = time.monotonic()
@@ -245,16 +251,16 @@ class _Search:
         rated: list[tuple[Unit, float]] = []
         for group in groups:
             error = self._alone(group)
-            # Of a group, each is taken for its equal part.
+            # Each unit of a group counts as an equal part of it.
             rated.extend((unit, error / math.sqrt(len(group))) for unit in group)
         return sorted(rated, key=lambda pair: pair[1] ** 2 / (pair[0].cost + 0.002), reverse=True)
 
     def _fewest(self, order: Sequence[tuple[Unit, float]]) -> _Mix | None:
-        """The mix that leaves out the fewest units from the front of `order`."""
+        """The mix with the fewest units from the front of `order` in FP32."""
         low, high = 0, len(order)  # `low` is known to be too few, `high` leaves nothing quantised
         best = None
-        told = self._metric == "relative_error"  # single units tell nothing of other metrics
-        guess = self._predicted(order, MARGIN) if told else high // 2
+        predictable = self._metric == "relative_error"  # errors of units say nothing about others
+        guess = self._predicted(order, MARGIN) if predictable else high // 2
         while low + 1 < high:
             trial = self._try([unit for unit, _ in order[:guess]])
             if self._keeps(trial):
@@ -265,7 +271,7 @@ class _Search:
         return best
 
     def _predicted(self, order: Sequence[tuple[Unit, float]], margin: float) -> int:
-        """How many to leave out by the errors of single units."""
+        """The number of units to leave in FP32, by the errors of single units."""
         left = sum(error**2 for _, error in order)
         for count, (_, error) in enumerate(order):
             if left <= (margin * self._limit) ** 2:
@@ -274,7 +280,7 @@ class _Search:
         return max(1, len(order) - 1)
 
     def _readmit(self, mix: _Mix) -> None:
-        """Quantise dear units again, one by one, where the limit allows it."""
+        """Quantise expensive units again, one by one, where the limit allows it."""
         for unit in sorted(mix.left, key=lambda unit: unit.cost, reverse=True):
             if unit.cost < SMALL_SHARE:
                 break
@@ -286,7 +292,7 @@ class _Search:
         return mix.error <= MARGIN * self._limit
 
     def _best_seen(self, limit: float) -> _Mix | None:
-        """Of the mixes within `limit`, the one that leaves least in FP32."""
+        """The mix within `limit` that leaves the least in FP32."""
         kept = [mix for mix in self._seen.values() if mix.error <= limit]
         return min(kept, key=lambda mix: sum(unit.cost for unit in mix.left), default=None)
 

@@ -1,6 +1,6 @@
-"""The user's model as it stands, by ONNX Runtime on the CPU: what all its forms are held against.
+"""The user's model run as it is by ONNX Runtime on the CPU: the reference for all variants.
 
-No optimisation of graphs, so that the reference is what the file says.
+Graph optimisations are off, so the reference is what the file says.
 """
 
 from __future__ import annotations
@@ -10,38 +10,29 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.failures import is_out_of_memory
+from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
 
+from .._shared.session import cpu_session
 from . import agreement, graph
-from .errors import bad_model, is_out_of_memory, one_line, said
+from .errors import bad_model, one_line, said
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .load import Loaded
 
-SHAPES_HINT = "give its sizes by --shape NAME=1,3,224,224, or real inputs by --inputs data.npz"
+SHAPES_HINT = "pass its shape: --shape NAME=1,3,224,224, or real inputs: --inputs data.npz"
 _OPSET = re.compile(r"for domain (\S+) is till opset (\d+)")
 _IR = re.compile(r"max supported IR version: (\d+)")
-# What onnx calls its own domain, and what ONNX Runtime brings along.
-_AT_HOME = ("", "ai.onnx")
 
 
 class Original:
     """A session of the untouched file."""
 
-    def __init__(self, loaded: Loaded, threads: int = 1) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = 4  # what goes wrong is in the exception
+    def __init__(self, loaded: Loaded) -> None:
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(loaded.path), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = cpu_session(loaded.path, f"{UNOPTIMISED}+{NO_SPIN}")
         except Exception as error:
             raise _refusal(loaded, error) from error
         self.outputs = agreement.compared(self._session)
@@ -49,30 +40,30 @@ class Original:
         self.uncompared = [name for name in given if name not in self.outputs]
         if given and not self.outputs:
             raise bad_model(
-                f"no output is a tensor that could be compared: {_listed_types(given)}",
+                f"none of its outputs can be compared: {_listed_types(given)}",
                 "export the model with a tensor as an output (scikit-learn: zipmap=False)",
             )
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """The outputs; whatever ONNX Runtime raises passes through."""
+        """The comparable outputs; exceptions of ONNX Runtime pass."""
         return agreement.answer(self._session, self.outputs, feeds)
 
 
 def does_not_run(name: str, error: Exception, shapes: Mapping[str, Sequence[int]]) -> WorkloadError:
-    """The model was opened, but a run failed."""
+    """The error of a model that opens but fails to run."""
     tried = ", ".join(f"{port} {list(shape)}" for port, shape in shapes.items()) or "no inputs"
     if is_out_of_memory(error):
         return WorkloadError(
-            one_line(f"{name} needs more memory than it may have, with {tried}"),
+            one_line(f"{name} needs more memory than there is, with {tried}"),
             code="no_memory",
-            hint="give smaller sizes by --shape or --batch, or free memory",
+            hint="choose smaller sizes with --shape or --batch, or free memory",
         )
     message = f"{name} does not run with {tried}: {said(error)}"
     return bad_model(message, SHAPES_HINT) if shapes else bad_model(message)
 
 
 def _refusal(loaded: Loaded, error: Exception) -> WorkloadError:
-    """Why ONNX Runtime does not open the model."""
+    """Why ONNX Runtime cannot open the model."""
     import onnxruntime
 
     name, version = loaded.path.name, f"onnxruntime {onnxruntime.__version__}"
@@ -84,23 +75,23 @@ def _refusal(loaded: Loaded, error: Exception) -> WorkloadError:
     if found := _IR.search(text):
         return bad_model(
             f"{name} has IR version {loaded.proto.ir_version}, {version} reads up to {found[1]}",
-            "export it with an older onnx, or lower it: model.ir_version = "
-            f"{found[1]}; onnx.save(model, ...); or upgrade onnxruntime",
+            "upgrade onnxruntime, export with an older onnx, or set model.ir_version = "
+            f"{found[1]} and save it",
         )
     if found := _OPSET.search(text):
         domain, newest = found[1], found[2]
         given = graph.opset(loaded.proto, domain)
         return bad_model(
             f"{name} has opset {given} of {domain}, {version} reads up to {newest}",
-            f"export it with opset {newest} or older, convert it by "
-            f"onnx.version_converter.convert_version(model, {newest}), or upgrade onnxruntime",
+            f"upgrade onnxruntime, export it with opset {newest}, or convert it: "
+            f"onnx.version_converter.convert_version(model, {newest})",
         )
     if unknown := unknown_operators(loaded.proto):
         return bad_model(
             f"{name} uses operators that {version} does not have: {_listed(unknown)}",
-            "export it with standard ONNX operators; libraries of custom ones are not loaded",
+            "export it with standard ONNX operators; custom operators are not loaded",
         )
-    return bad_model(f"{version} does not open {name}: {said(error)}")
+    return bad_model(f"{version} cannot open {name}: {said(error)}")
 
 
 def _listed_types(given: Mapping[str, str]) -> str:
@@ -113,14 +104,14 @@ def _listed(names: Sequence[str], at_most: int = 8) -> str:
 
 
 def unknown_operators(model: Any) -> list[str]:
-    """ "domain::type" of operators without a schema here; of ONNX's own domain only the type."""
+    """Operators without a schema here as `domain::type`, or `type` in ONNX's own domain."""
     known = _schemas()
     known.update((function.domain, function.name) for function in model.functions)
     used = {(node.domain, node.op_type) for node in graph.nodes(model)}
     missing = {
-        operator if domain in _AT_HOME else f"{domain}::{operator}"
+        operator if domain in graph.STANDARD_DOMAINS else f"{domain}::{operator}"
         for domain, operator in used
-        if (("" if domain in _AT_HOME else domain), operator) not in known
+        if (("" if domain in graph.STANDARD_DOMAINS else domain), operator) not in known
     }
     return sorted(missing)
 
@@ -130,7 +121,7 @@ def _schemas() -> set[tuple[str, str]]:
         from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
         return {(schema.domain, schema.name) for schema in get_all_operator_schema()}
-    except (ImportError, AttributeError):  # no public name, so it may go
+    except (ImportError, AttributeError):  # not a public name, so it may disappear
         import onnx
 
         return {(schema.domain, schema.name) for schema in onnx.defs.get_all_schemas()}

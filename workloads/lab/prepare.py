@@ -1,142 +1,118 @@
 """From the user's model to one that quantisers can work with, step by step.
 
 Exporters leave weights in `Constant` nodes, old opsets and tensors without types; quantisers skip
-all of that silently.  Every step is checked against the reference outputs and left out where its
-result does not load or does not agree; the next goes on from the last good model.
+those silently.  Every step is checked against the reference outputs.  A step whose result does not
+load or does not agree is undone, and the next step continues from the last good model.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.failures import first_line
 
-from . import agreement, nodes, samples, sessions
-from .nodes import nodes_within, subgraphs
+from .._shared import quantisation
+from .._shared.onnx_model import LARGEST_MODEL
+from .._shared.quantisation import copied
+from .._shared.session import cpu_session
+from . import agreement, graph, products, samples
+from .errors import quiet
 
 PREPARED = "prepared.onnx"
 OPSET = 13  # the first in which weights can have a scale per channel
-LARGEST_BYTES = 2**31 - 2**20  # of one serialised protocol buffer, less room for the graph
-LARGEST_ERROR = 1e-3  # relative, of a step that must not change what the model computes
-CHECKED = 4  # samples that a step is checked on
-STANDARD_DOMAINS = ("", "ai.onnx")
+LARGEST_ERROR = 1e-3  # relative; preparation must not change what the model computes
+CHECKED = 4  # samples that check each step
 
 
 def prepare(model: Path, folder: Path) -> dict[str, Any]:
     """Write `prepared.onnx` into `folder`; see `workloads.lab.child.Lab.prepare`."""
     current = load(model)
-    forms = [_form("as given", current)]
-    with sessions.quiet():
+    steps = [_step("as given", current)]
+    with quiet():
         check = _Check(folder)
-        for step, change in _steps(current):
+        for name, change in _steps(current):
             try:
-                changed = change(current, folder)
+                changed = change(current)
                 if changed is None:
                     continue
                 check(changed)
             except Exception as error:
-                forms.append(_left_out(step, error))
+                steps.append(_failed(name, error))
                 continue
             current = changed
-            forms.append(_form(step, current))
+            steps.append(_step(name, current))
         _name_nodes(current)
         _fit_weights(current)
-        found = nodes.products(current, folder, check.inputs[0])
-    nodes.keep(folder, found)
+        found = products.find(current, folder, check.inputs[0])
+    products.keep(folder, found)
     (folder / PREPARED).write_bytes(current.SerializeToString())
-    for stale in folder.glob("ranges-*.json"):  # of a model prepared here before
+    for stale in folder.glob("ranges-*.json"):  # from a model prepared here earlier
         stale.unlink()
     return {
-        "forms": forms,
-        "multiply_adds": nodes.total(found),
-        "weights_bytes": nodes.weights_bytes(current),
+        "forms": steps,
+        "multiply_adds": products.total(found),
+        "weights_bytes": products.weights_bytes(current),
         "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }
 
 
 def load(file: Path) -> Any:
-    """The model with its external data embedded, or a WorkloadError where that is too large."""
+    """The model with its external data embedded; WorkloadError where that is too large."""
     import onnx
 
     model = onnx.load(str(file), load_external_data=False)
-    outside = external_files(model)
+    outside = graph.external_files(model)
     size = model.ByteSize() + sum(_size(file.parent / name) for name in outside)
-    if size > LARGEST_BYTES:
+    if size > LARGEST_MODEL:
         raise WorkloadError(
-            f"{size / 2**30:.1f} GiB of model are more than one ONNX file holds",
+            f"the model takes {size / 2**30:.1f} GiB, more than one ONNX file holds",
             code="unsupported",
-            hint="its original form is measured; quantise it where it was exported",
+            hint="it is measured as it is; quantise it where it was exported",
         )
     if outside:
         onnx.load_external_data_for_model(model, str(file.parent))
     return model
 
 
-def external_files(model: Any) -> set[str]:
-    """The files that hold weights of a model, relative to its own."""
-    return {
-        entry.value
-        for tensor in _tensors(model.graph)
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
-
-
-def _tensors(graph: Any) -> Iterator[Any]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield attribute.t
-            yield from attribute.tensors
-        for inner in subgraphs(node):
-            yield from _tensors(inner)
-
-
 class _Check:
-    """Raises where a model does not load, or does not compute what the original does."""
+    """Raises where a model does not load, or its outputs differ from the original's."""
 
     def __init__(self, folder: Path) -> None:
         self.inputs = samples.read(folder / samples.INPUTS)[:CHECKED]
         self._reference = samples.read(folder / samples.REFERENCE)[:CHECKED]
 
     def __call__(self, model: Any) -> None:
-        session = sessions.open_session(model.SerializeToString())
+        session = cpu_session(model.SerializeToString())
         found = agreement.compare(
             agreement.compared(session),
-            sessions.answers(session, self.inputs),
+            agreement.answers(session, self.inputs),
             self._reference,
         )
         error = agreement.summary(found, "relative_error")
         if error > LARGEST_ERROR:
             raise WorkloadError(
-                f"its outputs are {error:.2g} from the original's", code="wrong_result"
+                f"its outputs differ from the original's by {error:.2g}", code="wrong_result"
             )
 
 
-Step = Callable[[Any, Path], Any]
+Step = Callable[[Any], Any]
 
 
 def _steps(model: Any) -> Iterator[tuple[str, Step]]:
-    """Names and functions; a function returns None where there is nothing for it to do."""
+    """Each step's name and function; the function returns None where nothing is to be done."""
     yield "weights as initialisers", _weights_as_initialisers
-    if (opset_of(model) or OPSET) < OPSET:
+    if (graph.opset(model) or OPSET) < OPSET:
         yield f"opset {OPSET}", _at_opset
     yield "shapes", _with_shapes
     yield "simplified", _simplified
 
 
-def opset_of(model: Any) -> int | None:
-    """Of the standard operators; None where the model uses none of them."""
-    versions = [o.version for o in model.opset_import if o.domain in STANDARD_DOMAINS]
-    return max(versions, default=None)
-
-
-def _weights_as_initialisers(model: Any, _folder: Path) -> Any:
-    """Constants become initialisers, and none of those remains an input that could be fed."""
+def _weights_as_initialisers(model: Any) -> Any:
+    """Constants become initialisers, and initialisers are no longer inputs as well."""
     import onnx
 
     held = [n for n in model.graph.node if n.op_type == "Constant" and _tensor(n) is not None]
@@ -144,18 +120,18 @@ def _weights_as_initialisers(model: Any, _folder: Path) -> Any:
     fed = [port for port in model.graph.input if port.name in weights]
     if not held and not fed:
         return None
-    changed = _copy(model)
-    graph = changed.graph
+    changed = copied(model)
+    body = changed.graph
     for node in held:
         weight = onnx.TensorProto()
         weight.CopyFrom(_tensor(node))
         weight.name = node.output[0]
-        graph.initializer.append(weight)
+        body.initializer.append(weight)
     constants = {node.output[0] for node in held}
-    rest = [n for n in graph.node if not (n.op_type == "Constant" and n.output[0] in constants)]
-    ports = [port for port in graph.input if port.name not in weights]
-    for field, kept in ((graph.node, rest), (graph.input, ports)):
-        copies = [_copy(item) for item in kept]
+    rest = [n for n in body.node if not (n.op_type == "Constant" and n.output[0] in constants)]
+    ports = [port for port in body.input if port.name not in weights]
+    for field, kept in ((body.node, rest), (body.input, ports)):
+        copies = [copied(item) for item in kept]
         del field[:]
         field.extend(copies)
     changed.ir_version = max(4, changed.ir_version)  # before, every initialiser is an input too
@@ -163,41 +139,32 @@ def _weights_as_initialisers(model: Any, _folder: Path) -> Any:
 
 
 def _tensor(node: Any) -> Any:
-    """The tensor of a Constant node; None where it is told in another way."""
+    """The tensor of a Constant node; None where it holds its value in another attribute."""
     return next((a.t for a in node.attribute if a.name == "value" and a.HasField("t")), None)
 
 
-def _at_opset(model: Any, _folder: Path) -> Any:
+def _at_opset(model: Any) -> Any:
     from onnx import version_converter
 
     return version_converter.convert_version(model, OPSET)
 
 
-def _with_shapes(model: Any, _folder: Path) -> Any:
+def _with_shapes(model: Any) -> Any:
     from onnx import shape_inference
 
     return shape_inference.infer_shapes(model, data_prop=True)
 
 
-def _simplified(model: Any, folder: Path) -> Any:
-    """ONNX Runtime's basic optimisation and its own inference of types.
-
-    Symbolic inference is left out: it needs sympy, and the run-time types are known without it.
-    """
+def _simplified(model: Any) -> Any:
     import onnx
-    from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        before, after = Path(scratch, "before.onnx"), Path(scratch, "after.onnx")
-        before.write_bytes(model.SerializeToString())
-        quant_pre_process(str(before), str(after), skip_symbolic_shape=True)
-        return onnx.load(str(after))
+    return onnx.load_model_from_string(quantisation.simplify(model.SerializeToString()))
 
 
 def _name_nodes(model: Any) -> None:
-    """Give every node of all graphs a name of its own: quantisers tell nodes by it."""
+    """Give every node a unique name, since quantisers select nodes by name."""
     taken: set[str] = set()
-    for number, node in enumerate(nodes_within(model.graph)):
+    for number, node in enumerate(graph.nodes(model)):
         if not node.name or node.name in taken:
             node.name = f"{node.op_type}.{number}"
             while node.name in taken:
@@ -206,16 +173,16 @@ def _name_nodes(model: Any) -> None:
 
 
 def _fit_weights(model: Any) -> None:
-    """What the quantisers change about weights must not contradict what is told of them.
+    """Remove what would contradict weights that the quantisers change.
 
-    They transpose weights and leave the shapes told elsewhere; and a Gemm's bias of one row is
-    taken for a scalar where scales are per channel, so it becomes a vector.
+    They transpose weights but not the shapes recorded for them.  With scales per channel they
+    take a Gemm's bias of one row for a scalar, so it becomes a vector.
     """
     weights = {weight.name: weight for weight in model.graph.initializer}
     stale = [info for info in model.graph.value_info if info.name in weights]
     for info in stale:
         model.graph.value_info.remove(info)
-    takers = Counter(name for node in nodes_within(model.graph) for name in node.input)
+    takers = Counter(name for node in graph.nodes(model) for name in node.input)
     for node in model.graph.node:
         operands = list(node.input) if node.op_type == "Gemm" else []
         bias = weights.get(operands[2]) if len(operands) > 2 else None
@@ -223,24 +190,18 @@ def _fit_weights(model: Any) -> None:
             del bias.dims[0]
 
 
-def _form(step: str, model: Any) -> dict[str, Any]:
-    count = sum(1 for _ in nodes_within(model.graph))
-    return {"step": step, "size_bytes": model.ByteSize(), "nodes": count, "reason": None}
+def _step(name: str, model: Any) -> dict[str, Any]:
+    count = sum(1 for _ in graph.nodes(model))
+    return {"step": name, "size_bytes": model.ByteSize(), "nodes": count, "reason": None}
 
 
-def _left_out(step: str, error: Exception) -> dict[str, Any]:
+def _failed(name: str, error: Exception) -> dict[str, Any]:
     reason = {
         "code": error.code if isinstance(error, WorkloadError) else "failed",
-        "message": str(error) if isinstance(error, WorkloadError) else sessions.first_line(error),
-        "hint": "quantisation goes on from the step before",
+        "message": str(error) if isinstance(error, WorkloadError) else first_line(error),
+        "hint": "quantisation continues without this step",
     }
-    return {"step": step, "size_bytes": None, "nodes": None, "reason": reason}
-
-
-def _copy(message: Any) -> Any:
-    copied = type(message)()
-    copied.CopyFrom(message)
-    return copied
+    return {"step": name, "size_bytes": None, "nodes": None, "reason": reason}
 
 
 def _size(file: Path) -> int:

@@ -1,4 +1,4 @@
-"""Inputs and outputs on disk: lists of samples, each a list of arrays in the session's order."""
+"""Inputs and outputs in files: lists of samples, each a list of arrays in the session's order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INPUTS, CALIBRATION, REFERENCE = "inputs.npz", "calibration.npz", "reference.npz
 
 
 def write(file: Path, samples: Sequence[Sample]) -> None:
-    """Keep `samples`; an entry's name is `sample.position`, never what a model calls it."""
+    """Write `samples`; an entry's name is `sample.position`, never a name from the model."""
     import numpy as np
 
     arrays: dict[str, Any] = {
@@ -23,12 +23,12 @@ def write(file: Path, samples: Sequence[Sample]) -> None:
         for number, sample in enumerate(samples)
         for position, array in enumerate(sample)
     }
-    # The count stands beside them: samples of a model without inputs hold no arrays.
+    # With their count, since samples of a model without inputs hold no arrays.
     np.savez(file, count=np.array(len(samples)), **arrays)
 
 
 def read(file: Path) -> list[list[NDArray[Any]]]:
-    """The samples that `write` kept."""
+    """The samples in a file of `write`."""
     import numpy as np
 
     with np.load(file, allow_pickle=False) as entries:

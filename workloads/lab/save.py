@@ -1,4 +1,4 @@
-"""The chosen form as a file of the user's, loaded again before it is called saved."""
+"""The chosen variant as a file of the user's, checked by loading it again."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 
-from . import agreement, prepare, samples, sessions
+from .._shared.session import cpu_session
+from . import agreement, graph, prepare, samples
+from .errors import quiet
 
 
-def save(model: Path, folder: Path, form: Path, destination: Path) -> dict[str, Any]:
-    """Write `form` (a file, or the name of one in `folder`) to `destination` in one piece.
+def save(model: Path, folder: Path, variant: Path, destination: Path) -> dict[str, Any]:
+    """Write `variant` (a file, or the name of one in `folder`) to `destination` in one piece.
 
     Weights outside the file are embedded.  Returns the fields of `workbench.records.model.Saved`;
-    `difference` is the largest relative error of an output against those of `form`.
+    `difference` is the largest relative error of an output against those of `variant`.
     """
-    source = form if form.is_absolute() else folder / form
+    source = variant if variant.is_absolute() else folder / variant
     if not source.is_file():
-        raise WorkloadError(f"there is no form {form.name}", code="unsupported")
+        raise WorkloadError(f"there is no variant {variant.name}", code="unsupported")
     _require_free(model, destination)
-    with sessions.quiet():
+    with quiet():
         content = prepare.load(source).SerializeToString()
         _replace(destination, content)
         return {
@@ -36,24 +38,24 @@ def save(model: Path, folder: Path, form: Path, destination: Path) -> dict[str, 
 def _require_free(model: Path, destination: Path) -> None:
     import onnx
 
-    weights = prepare.external_files(onnx.load(str(model), load_external_data=False))
+    weights = graph.external_files(onnx.load(str(model), load_external_data=False))
     own = [model, *(model.parent / name for name in weights)]
     if destination.exists() and any(f.exists() and destination.samefile(f) for f in own):
         raise WorkloadError(
             f"{destination} is the model itself, or its weights",
             code="unsupported",
-            hint="give another name: the original is never written over",
+            hint="choose another name: the original is never overwritten",
         )
     if destination.is_dir() or not destination.parent.is_dir():
         raise WorkloadError(
             f"{destination} is not a file in a folder that exists",
             code="unsupported",
-            hint="give the name of a file, such as model-int8.onnx",
+            hint="pass the name of a file, such as model-int8.onnx",
         )
 
 
 def _replace(destination: Path, content: bytes) -> None:
-    """Never half a file under that name, whatever happens."""
+    """Write a whole file or none."""
     try:
         handle, name = tempfile.mkstemp(dir=destination.parent, prefix=f".{destination.name}.")
         try:
@@ -69,12 +71,12 @@ def _replace(destination: Path, content: bytes) -> None:
         raise WorkloadError(
             f"cannot write {destination}: {error.strerror}",
             code="unsupported",
-            hint="give a folder that can be written to, with room for the model",
+            hint="choose a folder that can be written to and has room for the model",
         ) from error
 
 
 def _umask() -> int:
-    """Of this process; it can only be read by setting it."""
+    """The umask of this process, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -82,9 +84,9 @@ def _umask() -> int:
 
 def _difference(source: Path, written: Path, folder: Path) -> float:
     inputs = samples.read(folder / samples.INPUTS)
-    before, after = (sessions.open_session(file) for file in (source, written))
+    before, after = (cpu_session(file) for file in (source, written))
     names = agreement.compared(before)
     outputs = agreement.compare(
-        names, sessions.answers(after, inputs), sessions.answers(before, inputs)
+        names, agreement.answers(after, inputs), agreement.answers(before, inputs)
     )
     return agreement.summary(outputs, "relative_error")

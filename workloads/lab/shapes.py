@@ -1,4 +1,4 @@
-"""Sizes for a model's inputs: what the user says, what is fixed, what names suggest."""
+"""Sizes for a model's inputs: given by the user, fixed in the model, or suggested by names."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from workbench.contract import WorkloadError
-
-from .errors import bad_model, one_line
+from .errors import bad_input, bad_model
 from .load import TYPES
 from .original import SHAPES_HINT
 
 Axis = int | str | None
 LARGEST_INPUTS = 2**30  # bytes of one sample of all inputs
-TRIALS = 48  # sets of sizes that are tried
-# Tried for axes whose size no name tells, or where the names have lied.
+TRIALS = 48  # most sets of sizes to try
+# Sizes to try for axes whose names suggest none, or a wrong one.
 SIZES = (224, 128, 512, 576, 48, 64, 32, 256, 16, 320, 640, 1)
 CHANNELS = (3, 1)
 _NAMELESS = re.compile(r"\W*|-?\d+|none|unk_*\d*", re.IGNORECASE)
 _BATCH = re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE)
-# What exporters call an axis, most telling first.
+# Sizes by the names that exporters use for an axis, the clearest names first.
 _BY_NAME = (
     (re.compile(r"channel|^c$", re.IGNORECASE), 3),
     (re.compile(r"height|width|^[hw]$|image|pixel", re.IGNORECASE), 224),
@@ -31,15 +29,15 @@ _BY_NAME = (
     (re.compile(r"past|cache", re.IGNORECASE), 16),
     (re.compile(r"seq|len|tok|time|frame|step|^[tsl]$", re.IGNORECASE), 128),
 )
-_STATE = re.compile(r"state|hidden|^[hc](_?\d|n|_in)?$", re.IGNORECASE)  # of a recurrent net
+_STATE = re.compile(r"state|hidden|^[hc](_?\d|n|_in)?$", re.IGNORECASE)  # state of a recurrent net
 _RATE = re.compile(r"^sr$|samp\w*_?rate", re.IGNORECASE)
-AUDIO = 512  # samples, where an input tells that the model takes them
+AUDIO = 512  # samples, where an input shows that the model takes audio
 _BY_RANK = {4: (1, 3, 224, 224), 5: (1, 3, 16, 112, 112), 3: (1, 128, 64), 2: (1, 128)}
 
 
 @dataclass
 class Input:
-    """What the model says of one input; `axes` is None where it does not tell its rank."""
+    """One input as the model declares it; `axes` is None without a declared rank."""
 
     name: str
     type: str
@@ -55,7 +53,7 @@ class Sizes:
 
 
 def ports(values: Sequence[Any]) -> list[Input]:
-    """Inputs or outputs of the graph as declared; a negative size is none."""
+    """Inputs or outputs of the graph as declared; a negative size counts as dynamic."""
     return [Input(v.name, _type(v.type.tensor_type), _axes(v.type.tensor_type)) for v in values]
 
 
@@ -97,11 +95,11 @@ def possible_sizes(
     ]
     for port in inputs:
         if port.axes is None:
-            hint = f"give it: --shape {port.name}=1,3,224,224"
-            raise bad_model(f"input {port.name} does not tell its shape", hint)
+            hint = f"pass it: --shape {port.name}=1,3,224,224"
+            raise bad_model(f"input {port.name} has no declared shape", hint)
         if 0 in port.axes:
             place = f"input {port.name} has an axis of size 0: {shown([port])}"
-            raise bad_model(place, "export it with that axis dynamic, or without that input")
+            raise bad_model(place, "export it with a dynamic axis, or without that input")
     batch_keys = _batch_keys(inputs)
     known = {
         _key(port, axis): size
@@ -109,9 +107,9 @@ def possible_sizes(
         for axis, size in enumerate(given.get(port.name, ()))
     }
     used = _batch(inputs, batch_keys, known, given, batch)
-    told = {**dict.fromkeys(batch_keys, used or 1), **known}
+    known = {**dict.fromkeys(batch_keys, used or 1), **known}
     too_large: dict[str, list[int]] | None = None
-    for sizes in _sizes(inputs, told, used or 1):
+    for sizes in _sizes(inputs, known, used or 1):
         shapes = {
             port.name: list(given[port.name])
             if port.name in given
@@ -128,43 +126,36 @@ def possible_sizes(
             too_large = shapes
     if too_large:
         listed = ", ".join(f"{name} {shape}" for name, shape in too_large.items())
-        raise bad_model(f"the inputs are too large to make up: {listed}", SHAPES_HINT)
+        raise bad_model(f"the inputs are too large to generate: {listed}", SHAPES_HINT)
 
 
 def _check_given(inputs: Sequence[Input], given: Mapping[str, Sequence[int]]) -> None:
     by_name = {port.name: port for port in inputs}
     the_inputs = f"the inputs are {shown(inputs)}" if inputs else "the model has no inputs"
     for name, shape in given.items():
-        told = f"--shape {name}={','.join(map(str, shape))}"
+        option = f"--shape {name}={','.join(map(str, shape))}"
         if name not in by_name:
-            raise _bad_shape(f"{told}: there is no such input", the_inputs)
+            raise bad_input(f"{option}: there is no such input", the_inputs)
         axes = by_name[name].axes
         if any(size < 1 for size in shape):
-            raise _bad_shape(f"{told}: a size is at least 1", the_inputs)
+            raise bad_input(f"{option}: a size is at least 1", the_inputs)
         if axes is None:
             continue
         if len(axes) != len(shape):
-            raise _bad_shape(f"{told} has {len(shape)} axes, the input {len(axes)}", the_inputs)
+            raise bad_input(f"{option} has {len(shape)} axes, the input {len(axes)}", the_inputs)
         for place, (axis, size) in enumerate(zip(axes, shape, strict=True)):
             if isinstance(axis, int) and axis != size:
-                raise _bad_shape(f"{told}: axis {place} is fixed at {axis}", the_inputs)
-
-
-def _bad_shape(message: str, hint: str) -> WorkloadError:
-    return WorkloadError(one_line(message), code="bad_input", hint=one_line(hint))
+                raise bad_input(f"{option}: axis {place} is fixed at {axis}", the_inputs)
 
 
 def _key(port: Input, place: int) -> Any:
-    """What shares a size: axes of one name; those without a name are alone."""
+    """The key of a size: axes of the same name share one, axes without a name do not."""
     axis = port.axes[place] if port.axes is not None else None
     return axis if isinstance(axis, str) else (port.name, place)
 
 
 def _batch_keys(inputs: Sequence[Input]) -> list[Any]:
-    """The first axis of each input where it is dynamic, and what is named like it.
-
-    Where another axis of the input has the batch in its name, that one is it.
-    """
+    """The keys of batch axes: an axis with the batch in its name, else a dynamic first axis."""
     found: dict[Any, None] = {}
     for port in inputs:
         axes = port.axes or []
@@ -189,14 +180,14 @@ def _batch(
     batch: int | None,
 ) -> int | None:
     """The batch to run; a fixed one is the first axis of the first input with two or more."""
-    told = next((known[key] for key in keys if key in known), None)
-    if told is not None:
-        if batch is not None and batch != told:
+    shaped = next((known[key] for key in keys if key in known), None)
+    if shaped is not None:
+        if batch is not None and batch != shaped:
             shape = ", ".join(f"{name}={','.join(map(str, s))}" for name, s in given.items())
-            raise _bad_shape(
-                f"--batch {batch} and --shape {shape} contradict each other", "give one of the two"
+            raise bad_input(
+                f"--batch {batch} and --shape {shape} contradict each other", "pass one of the two"
             )
-        return told
+        return shaped
     if keys:
         return 1 if batch is None else batch
     fixed = next((p.axes[0] for p in inputs if p.axes is not None and len(p.axes) > 1), None)
@@ -206,7 +197,7 @@ def _batch(
             if fixed is None
             else f"the model's batch is fixed at {fixed}"
         )
-        raise _bad_shape(
+        raise bad_input(
             f"{message}: it cannot run with --batch {batch}",
             "export it with a dynamic first axis (torch.onnx.export: dynamic_axes)",
         )
@@ -216,7 +207,8 @@ def _batch(
 def _sizes(
     inputs: Sequence[Input], told: Mapping[Any, int], batch: int
 ) -> Iterator[dict[Any, int]]:
-    """Values for every dynamic axis: the guess, then SIZES where no name tells, then anywhere."""
+    """Values for every dynamic axis: first a guess, then SIZES for axes without a clear name, then
+    SIZES anywhere."""
     guess, open_axes, channels = dict(told), [], []
     by_name = []
     audio = any(_RATE.search(port.name) for port in inputs)

@@ -1,7 +1,7 @@
-"""Random numbers that a model can be run on: of the right type, and in a range that makes sense.
+"""Random inputs that a model can run on: of the right type, and in a range that makes sense.
 
-What an input of integers means is read from the graph: a row of a table, or a number that it is
-compared with.
+The graph shows what an input of integers means: a row of a table, or a number that it is compared
+with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .shapes import Input
 
-# What passes numbers on without changing them.
+# Operators that pass numbers on unchanged.
 _PASSES = (
     "Cast",
     "Reshape",
@@ -36,21 +36,21 @@ _COMPARES = ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 
 
 class Maker:
-    """Makes samples for one model; `told` says of each input where its values come from.
+    """Makes samples for one model; `origins` says where the values of each input come from.
 
-    `positive`: floating-point numbers lie between 0 and 1 instead of around 0.
+    With `positive`, floating-point numbers lie between 0 and 1 instead of around 0.
     """
 
     def __init__(self, model: Any, inputs: Sequence[Input], *, positive: bool = False) -> None:
         self._positive = positive
         self._ranges = {}
-        self.told = {}
+        self.origins = {}
         reader = _Reader(model)
         for port in inputs:
             low, high, words = _range(port, reader)
             self._ranges[port.name] = (port.type, low, high)
             is_drawn = positive and port.type.startswith("float")
-            self.told[port.name] = "random, 0 to 1" if is_drawn else words
+            self.origins[port.name] = "random, 0 to 1" if is_drawn else words
 
     def sample(
         self, shapes: Mapping[str, Sequence[int]], generator: np.random.Generator
@@ -74,7 +74,7 @@ class Maker:
 
 
 def _range(port: Input, reader: _Reader) -> tuple[int, int, str]:
-    """The least and the largest integer, and in words where the values come from."""
+    """The smallest and the largest integer, and the origin of the values in words."""
     import numpy as np
 
     if port.type == "bool":
@@ -98,7 +98,8 @@ def _range(port: Input, reader: _Reader) -> tuple[int, int, str]:
 
 
 class _Reader:
-    """Follows an input through the graph to what it indexes or is compared with."""
+    """Follows an input through the graph to the tables it indexes and the constants it is compared
+    with."""
 
     def __init__(self, model: Any) -> None:
         self._constants = graph.constants(model)
@@ -111,7 +112,7 @@ class _Reader:
                 self._makers[name] = node
 
     def uses(self, name: str) -> tuple[list[int], list[int]]:
-        """Rows of the tables it indexes, and constants it is compared with."""
+        """Lengths of the tables that an input indexes, and constants that it is compared with."""
         rows: list[int] = []
         compared: list[int] = []
         waiting, seen = [name], {name}
@@ -138,7 +139,7 @@ class _Reader:
         return rows, compared
 
     def _rows(self, node: Any) -> list[int]:
-        """The length of the table's indexed axis, where the table is constant."""
+        """The length of the indexed axis of a constant table."""
         axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
         table = self._constant(node.input[0])
         if table is None or not -len(table.dims) <= axis < len(table.dims):
@@ -146,7 +147,7 @@ class _Reader:
         return [table.dims[axis]] if table.dims[axis] > 0 else []
 
     def _constant(self, name: str) -> Any:
-        """The tensor that `name` comes from, which may be stored in INT8 or FP16; or None."""
+        """The tensor that `name` comes from, possibly stored in INT8 or FP16; or None."""
         for _ in range(8):
             maker = self._makers.get(name)
             if name in self._constants or maker is None or maker.op_type not in _TABLE_PASSES:
@@ -155,7 +156,7 @@ class _Reader:
         return self._constants.get(name)
 
     def _numbers(self, name: str) -> list[int]:
-        """What a small constant of integers holds."""
+        """The values of a small constant of integers."""
         from onnx import numpy_helper
 
         tensor = self._constant(name)
@@ -164,4 +165,4 @@ class _Reader:
         try:
             return [int(number) for number in numpy_helper.to_array(tensor).reshape(-1)]
         except (ValueError, TypeError, OverflowError):
-            return []  # a damaged constant tells nothing
+            return []  # a damaged constant

@@ -1,7 +1,7 @@
-"""A user's ONNX model as a workload: what the model lab made of it, timed and compared.
+"""A user's ONNX model as a workload: variants that the model lab made, timed and compared.
 
-It has no name of its own on the command line: `advise --model` plans its cases, and the lab makes
-ready what each needs (`Setup.files`).
+It has no name on the command line: `advise --model` plans its cases, and the lab provides the
+files of each (`Setup.files`).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-CHECKED_S, CHECKED_LEAST = 2.0, 2  # a form that is very slow is not checked on every input
+CHECKED_S, CHECKED_LEAST = 2.0, 2  # a very slow variant is checked on fewer inputs
 
 
 class Model(Workload):
-    """One run of the model on one batch; the inputs are taken in turn from host memory."""
+    """One run of the model on one batch, with inputs in turn from host memory."""
 
     name = "model"
     title = "A model of your own"
-    teaches = "Which form of a model to ship is a question for a stopwatch and a reference."
+    teaches = "Which variant of a model to ship takes a stopwatch and a reference to answer."
     latency = True
     variants: ClassVar[tuple[Variant, ...]] = ()  # the lab chooses
 
     def work(self, case: Case) -> Work:
-        """Its operations and memory are not known to this side: the lab tells them."""
+        """The lab knows its operations and memory, this side does not."""
         item = "samples" if case.batch else "runs"
         return Work(None, None, items=case.batch or 1, item=item, memory_bytes=0.0)
 
@@ -46,7 +46,7 @@ class Model(Workload):
 
 
 class ModelTask(Task):
-    """A session on one form of the model."""
+    """A session on one variant of the model."""
 
     def __init__(self, case: Case, files: Mapping[str, str], session: Any) -> None:
         self.case, self.session, self.file = case, session, files["model"]
@@ -72,8 +72,8 @@ class ModelTask(Task):
         count = len(answers)
         outputs = agreement.compare(self.outputs, answers, self.references[:count])
         value = agreement.summary(outputs, self.metric)
-        reference = f"the model as given, not optimised, on {count} input{'s'[: count > 1]}"
-        # What is too far off is for the caller's limit to say, which the advisor applies.
+        reference = f"the model as given, unoptimised, on {count} input{'s'[: count > 1]}"
+        # Always passed: the advisor applies the user's own error limit.
         return Accuracy(self.metric, value, reference, 1.0, True, tuple(outputs))
 
     def profile(self, steps: int) -> Profile:

@@ -21,7 +21,8 @@ from lab_models import (
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
-from workloads.lab import nodes, prepare, quantise, samples, sessions
+from workloads._shared.session import cpu_session
+from workloads.lab import prepare, products, quantise, samples
 from workloads.lab.child import Lab
 
 IMAGES, ROWS, TOKENS, STEPS = (2, 3, 16, 16), (4, 16), (2, 6, 16), (5, 2, 8)
@@ -69,7 +70,7 @@ def test_an_lstm_counts_once_per_step(tmp_path: Path) -> None:
 def test_a_step_that_changes_the_outputs_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoil(model: Any, _folder: Path) -> Any:
+    def spoil(model: Any) -> Any:
         spoilt = type(model)()
         spoilt.CopyFrom(model)
         weight = spoilt.graph.initializer[0]
@@ -85,7 +86,7 @@ def test_a_step_that_changes_the_outputs_is_left_out(
 
 
 def test_a_step_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_model: Any, _folder: Path) -> Any:
+    def fail(_model: Any) -> Any:
         raise ValueError("no adapter\nfor Upsample")
 
     monkeypatch.setattr(prepare, "_simplified", fail)
@@ -108,13 +109,13 @@ def test_external_weights_are_embedded(tmp_path: Path) -> None:
     onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
     Lab().prepare(str(file), str(tmp_path))
     moved = (tmp_path / prepare.PREPARED).read_bytes()
-    assert sessions.open_session(moved)
+    assert cpu_session(moved)
 
 
 def test_too_much_external_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = folder_of(perceptron(), tmp_path, ROWS)
     onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
-    monkeypatch.setattr(prepare, "LARGEST_BYTES", 1000)
+    monkeypatch.setattr(prepare, "LARGEST_MODEL", 1000)
     with pytest.raises(WorkloadError) as refused:
         Lab().prepare(str(file), str(tmp_path))
     assert refused.value.code == "unsupported"
@@ -164,9 +165,9 @@ def test_forms_are_made_and_near_the_original(
 def test_dynamic_products_leave_convolutions_alone(tmp_path: Path) -> None:
     prepared(convolutional(), tmp_path, IMAGES)
     assert build(tmp_path, Recipe("int8", "dynamic"))["operators"]["ConvInteger"] == 2
-    products = build(tmp_path, Recipe("int8", "dynamic", "products"))
-    assert "ConvInteger" not in products["operators"]
-    assert 0 < products["coverage"] < 0.01  # the Gemm alone
+    alone = build(tmp_path, Recipe("int8", "dynamic", "products"))
+    assert "ConvInteger" not in alone["operators"]
+    assert 0 < alone["coverage"] < 0.01  # the Gemm alone
 
 
 def test_dynamic_products_of_a_net_of_convolutions_are_none(tmp_path: Path) -> None:
@@ -196,9 +197,9 @@ def test_an_lstm_goes_dynamic_only(tmp_path: Path) -> None:
 
 def test_excluded_nodes_stay_as_they_were(tmp_path: Path) -> None:
     prepared(convolutional(), tmp_path, IMAGES)
-    first, second, _ = nodes.kept(tmp_path)
+    first, second, _ = products.kept(tmp_path)
     told = build(tmp_path, Recipe("int8", "static", excluded=(first.name,)))
-    expected = 1 - nodes.share(nodes.kept(tmp_path), {first.name})  # type: ignore[operator]
+    expected = 1 - products.share(products.kept(tmp_path), {first.name})  # type: ignore[operator]
     assert told["coverage"] == pytest.approx(expected)
     weight = second.weights[0]
     kept = {w.name for w in onnx.load(told["file"]).graph.initializer}
@@ -217,7 +218,7 @@ def test_ranges_are_taken_once_for_all_static_forms(tmp_path: Path) -> None:
 
 
 def test_a_shared_prefix_of_names_is_not_the_same_weight() -> None:
-    product = nodes.Product("a", "MatMul", ["w1"], 4, 1)
+    product = products.Product("a", "MatMul", ["w1"], 4, 1)
     assert not quantise._taken(product, {"w10_quantized"})
     assert quantise._taken(product, {"w1_quantized"})
 

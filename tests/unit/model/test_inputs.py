@@ -144,7 +144,7 @@ def test_no_size_that_runs_is_told_with_the_first_guess(case: Case) -> None:
 def test_zero_size_and_unknown_shapes_are_refused_by_name(case: Case) -> None:
     assert "input x has an axis of size 0" in str(case.refusal(made.one_node(shape=[0, 4])))
     unknown = made.one_node(shape=None)
-    assert "input x does not tell its shape" in str(case.refusal(unknown))
+    assert "input x has no declared shape" in str(case.refusal(unknown))
     assert run_shapes(case.inspect(unknown, shapes={"x": [2, 3]})) == {"x": [2, 3]}
 
 
@@ -222,8 +222,8 @@ def test_other_types_have_values_of_their_own() -> None:
     assert all(str(array.dtype) == name for name, array in sample.items())
     assert abs(float(sample["float16"].mean())) < 0.2
     assert sample["bool"].all()
-    assert maker.told["uint8"] == "random bytes"
-    assert maker.told["int64"] == "random, 0 or 1"
+    assert maker.origins["uint8"] == "random bytes"
+    assert maker.origins["int64"] == "random, 0 or 1"
 
 
 def test_samples_are_seeded_and_calibration_differs(case: Case) -> None:
@@ -310,7 +310,7 @@ MISFITS: dict[str, tuple[dict[str, Any], str]] = {
     "rank": ({"x": np.ones(6, np.float32)}, "x has shape [6]"),
     "size": ({"x": np.ones((4, 7), np.float32)}, "x has shape [4, 7], the model takes x [n, 6]"),
     "more axes": ({"x": np.ones((2, 2, 7), np.float32)}, "x has shape [2, 2, 7]"),
-    "empty": ({"x": np.ones((0, 6), np.float32)}, "x holds no numbers"),
+    "empty": ({"x": np.ones((0, 6), np.float32)}, "x is empty"),
     "nan": ({"x": np.full((4, 6), np.nan)}, "NaN or infinity"),
     "overflow": ({"x": np.full((4, 6), 1e300)}, "NaN or infinity"),
     "objects": ({"x": np.array([{}, 1], object)}, "Python objects"),
@@ -374,4 +374,4 @@ def test_bytes_take_every_value() -> None:
     maker = values.Maker(made.mlp(), ports)
     sample = maker.sample({"picture": (1, 16, 16, 3)}, np.random.default_rng(0))
     assert sample["picture"].max() > 200
-    assert maker.told["picture"] == "random bytes"
+    assert maker.origins["picture"] == "random bytes"

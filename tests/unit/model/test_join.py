@@ -186,7 +186,7 @@ def test_the_pick_is_saved_where_the_user_said() -> None:
     found = bench.lab.save(static)
     assert (found.file, found.size_bytes, found.reason) == ("out/best.onnx", 300, None)
     asked = bench.child.asked[-1]
-    assert asked["form"] == f"{STATIC}.onnx"
+    assert asked["variant"] == f"{STATIC}.onnx"
     assert Path(asked["destination"]).is_absolute()
 
 

@@ -45,7 +45,7 @@ def refusal(path: str | Path, folder: Path, **more: Any) -> WorkloadError:
 def test_a_path_that_is_no_model_is_refused(tmp_path: Path) -> None:
     assert "does not exist" in str(refusal(tmp_path / "none.onnx", tmp_path))
     assert "is a folder" in str(refusal(tmp_path, tmp_path))
-    assert "is no file" in str(refusal("/dev/null", tmp_path))
+    assert "is not a file" in str(refusal("/dev/null", tmp_path))
     assert "cannot be read" in str(refusal("nul\0l.onnx", tmp_path))
     (tmp_path / "empty.onnx").touch()
     error = refusal(tmp_path / "empty.onnx", tmp_path)
@@ -106,9 +106,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     assert "cannot be parsed" in str(refusal(path, tmp_path))
     path.write_bytes(b"\x08\x08\x12\x04cafe")
-    assert "holds no graph" in str(refusal(path, tmp_path))
+    assert "has no graph" in str(refusal(path, tmp_path))
     path.write_bytes(whole.replace(b"relu", b"\xff\xfe\xfd\xfc"))
-    assert "no valid UTF-8" in str(refusal(path, tmp_path))
+    assert "not valid UTF-8" in str(refusal(path, tmp_path))
     path.write_bytes(made.model([], [made.port("x", shape=[1])], []).SerializeToString())
     assert "no nodes" in str(refusal(path, tmp_path))
 
@@ -167,7 +167,7 @@ def test_functions_are_counted_by_what_they_do(tmp_path: Path) -> None:
         ("C:\\weights.bin", "outside its folder"),
         ("link.bin", "link out of"),
         ("absent.bin", "absent.bin is missing"),
-        ("sub", "no readable file"),
+        ("sub", "not a readable file"),
         ("", "names no file"),
     ],
 )
@@ -192,7 +192,7 @@ def test_external_data_is_counted_and_may_not_be_cut_off(tmp_path: Path) -> None
     assert facts["size_bytes"] == (tmp_path / "model.onnx").stat().st_size + beside.stat().st_size
     assert facts["parameters"] == 6 * 8 + 8 * 3
     beside.write_bytes(beside.read_bytes()[:-8])
-    assert "cut off" in str(refusal(tmp_path / "model.onnx", tmp_path).hint)
+    assert "truncated" in str(refusal(tmp_path / "model.onnx", tmp_path).hint)
 
 
 def test_over_two_gib_it_runs_but_cannot_be_quantised(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_what_is_no_array_is_not_supported_with_a_reason(kind: str, tmp_path: Pa
     node = helper.make_node("Identity", ["x"], ["y"])
     taken = refusal(made.saved(tmp_path, made.model([node], [odd], [made.port("y")])), tmp_path)
     assert kind in str(taken)
-    assert "not supported, because" in str(taken)
+    assert "not supported, since" in str(taken)
 
 
 def classifier(*outputs: Any) -> Any:

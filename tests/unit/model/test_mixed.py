@@ -12,12 +12,18 @@ from lab_models import Graph, convolutional, error_of, folder_of, perceptron
 
 from workbench.contract import WorkloadError
 from workbench.worker.recipe import Recipe
-from workloads.lab import mixed, nodes
+from workloads.lab import mixed, prepare, products, samples
 from workloads.lab.child import Lab
 
 ROWS = (4, 32)
 STATIC = Recipe("int8", "static", "products")
 LONG_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _unprofiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs by arithmetic, which does not vary as seconds do."""
+    monkeypatch.setattr(products, "seconds", lambda *_: {})
 
 
 def uneven(hostile: int = 1) -> Any:
@@ -45,7 +51,7 @@ def prepared(model: Any, folder: Path, shape: tuple[int, ...] = ROWS) -> Path:
 
 
 def search(folder: Path, limit: float, seconds: float = LONG_S, **more: Any) -> dict[str, Any]:
-    asked = {"recipe": STATIC.as_fields(), "metric": "relative_error", "costs": None, **more}
+    asked = {"recipe": STATIC.as_fields(), "metric": "relative_error", **more}
     model = str(folder / "model.onnx")
     return Lab().mixed(model, str(folder), limit=limit, seconds=seconds, **asked)
 
@@ -56,7 +62,7 @@ def search(folder: Path, limit: float, seconds: float = LONG_S, **more: Any) -> 
 def test_only_the_node_that_spoils_the_result_stays_in_fp32(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
     full = Lab().build("", str(tmp_path), STATIC.as_fields())
-    hostile = nodes.kept(tmp_path)[1].name
+    hostile = products.kept(tmp_path)[1].name
     assert error_of(full["file"], tmp_path) > 0.2
     told = search(tmp_path, 0.05)
     assert list(told["recipe"]["excluded"]) == [hostile]
@@ -93,28 +99,43 @@ def test_a_mix_found_before_the_time_ends_is_kept(
     assert search(tmp_path, 0.05)["error"] <= 0.05
 
 
+def test_each_product_has_seconds_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    prepared(uneven(), tmp_path)
+    inputs = samples.read(tmp_path / samples.INPUTS)
+    found = products.seconds(tmp_path / prepare.PREPARED, tmp_path, inputs)
+    assert {product.name for product in products.kept(tmp_path)} <= set(found)
+    assert all(0 < seconds < 1 for seconds in found.values())
+    assert products.seconds(tmp_path / prepare.PREPARED, tmp_path, [[inputs[0][0][:, :3]]]) == {}
+
+
 def test_costs_are_shares_of_the_seconds_where_those_are_told(tmp_path: Path) -> None:
     prepared(convolutional(), tmp_path, (2, 3, 16, 16))
-    model, found = onnx.load(str(tmp_path / "prepared.onnx")), nodes.kept(tmp_path)
+    model, found = onnx.load(str(tmp_path / "prepared.onnx")), products.kept(tmp_path)
     first, second, last = (product.name for product in found)
     relu = next(node for node in model.graph.node if node.op_type == "Relu")
-    told = {f"{relu.output[0]}_nchwc": 3.0, second: 4.0, last: 1.0}  # fused with its activation
-    assert mixed._costs(model, found, told) == {first: 0.375, second: 0.5, last: 0.125}
+    seconds = {f"{relu.output[0]}_nchwc": 3.0, second: 4.0, last: 1.0}  # fused with its activation
+    assert mixed._costs(model, found, seconds) == {first: 0.375, second: 0.5, last: 0.125}
 
 
 def test_the_cost_of_what_is_not_told_follows_its_work(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
-    model, found = onnx.load(str(tmp_path / "prepared.onnx")), nodes.kept(tmp_path)
+    model, found = onnx.load(str(tmp_path / "prepared.onnx")), products.kept(tmp_path)
     equal = {product.name: 0.25 for product in found}
-    assert mixed._costs(model, found, None) == equal
+    assert mixed._costs(model, found, {}) == equal
     assert mixed._costs(model, found, {found[0].name: 7.0}) == equal
 
 
-def test_the_dear_one_of_two_like_errors_is_quantised_again(tmp_path: Path) -> None:
+def test_the_expensive_one_of_two_like_errors_is_quantised_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared(uneven(), tmp_path)
-    first, _, third, last = (product.name for product in nodes.kept(tmp_path))
-    costs = {product.name: 1.0 for product in nodes.kept(tmp_path)} | {last: 100.0}
-    told = search(tmp_path, 0.015, costs=costs)
+    first, _, third, last = (product.name for product in products.kept(tmp_path))
+    costs = {product.name: 1.0 for product in products.kept(tmp_path)} | {last: 100.0}
+    monkeypatch.setattr(products, "seconds", lambda *_: costs)
+    told = search(tmp_path, 0.015)
     assert last not in told["recipe"]["excluded"]
     assert {first, third} & set(told["recipe"]["excluded"])
 
@@ -123,7 +144,7 @@ def test_units_are_products_with_what_they_absorb(tmp_path: Path) -> None:
     prepared(convolutional(), tmp_path, (2, 3, 16, 16))
     model = onnx.load(str(tmp_path / "prepared.onnx"))
     for scope, counts in (("products", [2, 2, 1]), ("all", [2, 2, 2, 1])):
-        found = mixed.units(model, nodes.kept(tmp_path), Recipe("int8", "static", scope), None)
+        found = mixed.units(model, products.kept(tmp_path), Recipe("int8", "static", scope), {})
         assert [len(unit.names) for unit in found] == counts
         assert sum(unit.cost for unit in found) == pytest.approx(1.0)
 
@@ -131,7 +152,7 @@ def test_units_are_products_with_what_they_absorb(tmp_path: Path) -> None:
 def test_a_single_product_leaves_nothing_to_choose(tmp_path: Path) -> None:
     graph = Graph()
     prepared(graph.model(("batch", 32), graph.add("MatMul", "x", graph.weight(32, 8))), tmp_path)
-    with pytest.raises(WorkloadError, match="nothing to choose"):
+    with pytest.raises(WorkloadError, match="only one part"):
         search(tmp_path, 0.05)
 
 

@@ -86,7 +86,7 @@ def test_the_model_holds_the_nodes_that_paths_reach_and_no_more() -> None:
 
 
 def test_a_model_beyond_protobuf_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_forest, "LARGEST_MODEL_BYTES", 1000)
+    monkeypatch.setattr(_forest, "LARGEST_MODEL", 1000)
     with pytest.raises(WorkloadError, match="protobuf") as caught:
         prepared(forest_case("onnxruntime", 1))
     assert "fewer trees" in (caught.value.hint or "")

@@ -12,7 +12,7 @@ from support import go_on, stop
 from workbench import assets
 from workbench.contract import Case, Setup, Task, WorkloadError
 from workloads._shared import digits as _digits
-from workloads._shared import mlp_reference, network, onnx_model
+from workloads._shared import mlp_reference, network, onnx_model, quantisation
 from workloads._shared.forest import grow
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS
@@ -57,7 +57,7 @@ def test_a_quantised_layer_is_really_there() -> None:
         method: [
             node.op_type
             for node in onnx.load_model_from_string(
-                onnx_model.quantise(model, method, inputs)
+                quantisation.quantise(model, method, inputs)
             ).graph.node
         ]
         for method in ("dynamic", "static")
@@ -70,7 +70,7 @@ def test_a_quantised_layer_is_really_there() -> None:
 def test_a_model_that_quantisation_skipped_is_refused() -> None:
     model = onnx_model.graph(network.mlp((8, 16, 4), seed=0), (1, 8))
     with pytest.raises(WorkloadError) as caught:
-        onnx_model._require_quantised(model, "static")
+        quantisation._require_quantised(model, "static")
     assert caught.value.code == "not_quantised"
 
 

@@ -14,7 +14,7 @@ import pytest
 from workbench import catalog
 from workbench.contract import Case, Profile, Setup, Task, WorkloadError
 from workloads._shared import encoder as _encoder
-from workloads._shared import onnx_model, torch_task
+from workloads._shared import onnx_model, quantisation, torch_task
 
 TOKENS = 16
 
@@ -168,7 +168,7 @@ def test_every_dense_layer_of_the_encoder_is_quantised(method: str) -> None:
 
     shape = (1, 4, _encoder.WIDTH)
     inputs = [np.random.default_rng(0).standard_normal(shape, dtype=np.float32)]
-    model = onnx_model.quantise(_encoder.untrained(0).graph(shape), method, inputs)
+    model = quantisation.quantise(_encoder.untrained(0).graph(shape), method, inputs)
     stored = onnx.load_model_from_string(model).graph.initializer
     whole = sum(math.prod(w.dims) for w in stored if w.data_type in (onnx.TensorProto.INT8,))
     least = _encoder.parameters() - _encoder.WIDTH * 10
@@ -184,7 +184,7 @@ def test_bf16_of_the_encoder_differs_and_is_right() -> None:
 def test_weights_beyond_what_an_onnx_model_holds_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(onnx_model, "LARGEST_BYTES", 1000)
+    monkeypatch.setattr(onnx_model, "LARGEST_MODEL", 1000)
     with pytest.raises(WorkloadError, match="ONNX model") as caught:
         _encoder.untrained(0).graph((1, 4, _encoder.WIDTH))
     assert caught.value.hint

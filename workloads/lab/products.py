@@ -1,4 +1,4 @@
-"""The nodes that do a model's arithmetic: their weights and multiply-adds."""
+"""The nodes that multiply by weights, and how much arithmetic each of them does."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from . import sessions
+from .._shared.profiling import kernel_events
+from .._shared.session import cpu_session
+from . import agreement, graph
 
-# Operators that multiply by weights, and where among their inputs the weights stand.
+# Operators that multiply by weights, with the positions of the weights among their inputs.
 WEIGHTS = {
     "Conv": (1,),
     "ConvTranspose": (1,),
@@ -22,33 +24,36 @@ WEIGHTS = {
     "GRU": (1, 2),
     "RNN": (1, 2),
 }
-QUANTISABLE = ("Conv", "MatMul", "Gemm", "LSTM")  # those with an integer kernel on the CPU
+QUANTISABLE = ("Conv", "MatMul", "Gemm", "LSTM")  # operators with an integer kernel on the CPU
 FILE = "products.json"
+TIMED_RUNS = 5  # for the seconds of each node, after one that does not count
 
 
 @dataclass(frozen=True)
 class Product:
-    """A node that multiplies; all figures are of one run."""
+    """A node that multiplies; all numbers are per run of the model."""
 
     name: str
     type: str
     weights: list[str]  # names of its constant operands
     weights_bytes: int
     multiply_adds: int | None  # None where its shapes were not seen
-    inside: bool = False  # of a graph that If, Loop or Scan runs, where only dynamic INT8 goes
+    inside: bool = False  # in a subgraph of If, Loop or Scan, where only dynamic INT8 works
 
     @property
     def quantisable(self) -> bool:
         return bool(self.weights) and self.type in QUANTISABLE
 
 
-def products(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
-    """The products of all graphs, their shapes taken from a profiled run of `sample`.
+def find(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
+    """The products of all graphs, with the shapes of a profiled run of `sample`.
 
-    Node names must be unique.  Shapes seen at run time hold for dynamic axes too, where inference
-    on the graph gives up; what a branch not taken holds counts nothing.
+    Node names must be unique.  A run shows shapes of dynamic axes too, where inference on the
+    graph gives up; a branch that is not taken counts as no work.
     """
-    seen = _profile(model.SerializeToString(), folder, sample)
+    seen: dict[str, list[Any]] = {}
+    for name, event in _profiled(model.SerializeToString(), folder, [sample], "none"):
+        seen.setdefault(name, []).append(event)
     found = []
     for node, weights, inside in _multiplying(model.graph, {}, False):
         places = WEIGHTS[node.op_type]
@@ -70,34 +75,19 @@ def products(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
 
 
 def _multiplying(
-    graph: Any, outer: Mapping[str, Any], inside: bool
+    body: Any, outer: Mapping[str, Any], inside: bool
 ) -> Iterator[tuple[Any, Mapping[str, Any], bool]]:
-    """Each product with the constants that it can see, and whether it lies in an inner graph."""
-    weights = {**outer, **{item.name: item for item in graph.initializer}}
-    for node in graph.node:
-        if node.op_type in WEIGHTS and node.domain in ("", "ai.onnx"):
+    """Each product with the constants in its scope, and whether it lies in a subgraph."""
+    weights = {**outer, **{item.name: item for item in body.initializer}}
+    for node in body.node:
+        if node.op_type in WEIGHTS and node.domain in graph.STANDARD_DOMAINS:
             yield node, weights, inside
-        for inner in subgraphs(node):
+        for inner in graph.subgraphs(node):
             yield from _multiplying(inner, weights, True)
 
 
-def subgraphs(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def nodes_within(graph: Any) -> Iterator[Any]:
-    """The nodes of a graph and of all graphs inside it."""
-    for node in graph.node:
-        yield node
-        for inner in subgraphs(node):
-            yield from nodes_within(inner)
-
-
 def weights_bytes(model: Any) -> int:
-    """Of all weights of products; those that several share count once."""
+    """Size of all weights of products; shared weights count once."""
     taken = {
         (name, _bytes(weights[name]))
         for node, weights, _ in _multiplying(model.graph, {}, False)
@@ -116,39 +106,46 @@ def kept(folder: Path) -> list[Product]:
 
 
 def total(found: Sequence[Product]) -> int | None:
-    """Multiply-adds of one run; None where those of a product are not known."""
+    """Multiply-adds of one run; None where those of any product are unknown."""
     counts = [product.multiply_adds for product in found]
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
 def share(found: Sequence[Product], chosen: set[str]) -> float | None:
-    """The part of the multiply-adds, or of the weights where those are not known, that falls on
-    the nodes whose names are `chosen`."""
+    """The share of the nodes named in `chosen`, by multiply-adds, or by weights where those are
+    unknown."""
     known = total(found) is not None
     cost = {p.name: (p.multiply_adds if known else p.weights_bytes) or 0 for p in found}
     whole = sum(cost.values())
     return sum(cost[name] for name in cost if name in chosen) / whole if whole else None
 
 
-def _profile(model: bytes, folder: Path, sample: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
-    """What ONNX Runtime's profiler tells of each node's calls; nothing where the run fails."""
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        try:
-            session = sessions.open_session(model, level="none", profile=Path(scratch, "profile"))
-            sessions.answers(session, [sample])
-            events = json.loads(Path(session.end_profiling()).read_text())
-        except Exception:
-            return {}
-    mark = "_kernel_time"
-    found: dict[str, list[dict[str, Any]]] = {}
-    for event in events:
-        if event.get("cat") == "Node" and event["name"].endswith(mark):
-            found.setdefault(event["name"].removesuffix(mark), []).append(event)
+def seconds(file: Path, folder: Path, samples: Sequence[Sequence[Any]]) -> dict[str, float]:
+    """Seconds of each node of the model in `file` by its name as ONNX Runtime runs it; empty where
+    the run fails."""
+    repeated = [samples[number % len(samples)] for number in range(1 + TIMED_RUNS)]
+    found: dict[str, float] = {}
+    for name, event in _profiled(file.read_bytes(), folder, repeated):
+        found[name] = min(found.get(name, math.inf), event["dur"] * 1e-6)
     return found
 
 
+def _profiled(
+    model: bytes, folder: Path, samples: Sequence[Sequence[Any]], mode: str = ""
+) -> list[tuple[str, Any]]:
+    """The kernels that ran for `samples`; empty where the run fails."""
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        try:
+            session = cpu_session(model, mode, profile=Path(scratch, "profile"))
+            agreement.answers(session, samples)
+            return list(kernel_events(session))
+        except Exception:
+            return []
+
+
 def _multiply_adds(node: Any, sizes: Mapping[str, list[int]], event: Any) -> int | None:
-    """By the shapes of its first input and output; packed weights are not among the inputs."""
+    """Multiply-adds by the shapes of the first input and output, since packed weights are no
+    longer inputs."""
     try:
         first, *others = [_shape(entry) for entry in event["args"]["input_type_shape"]]
         result = _shape(event["args"]["output_type_shape"][0])

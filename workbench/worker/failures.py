@@ -1,0 +1,30 @@
+"""The exceptions of backends in words: one line, and whether memory ran out.
+
+Standard library only, since workers may run under a foreign interpreter.
+"""
+
+from __future__ import annotations
+
+MEMORY_MARKS = (
+    "bad_alloc",
+    "Failed to allocate memory",
+    "can't allocate",
+    "Unable to allocate",
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
+
+def first_line(error: BaseException) -> str:
+    """`ValueError: no such axis`: the type and the first line of its message."""
+    line = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return (
+        isinstance(error, MemoryError)
+        or "OutOfMemory" in type(error).__name__
+        or any(mark in str(error) for mark in MEMORY_MARKS)
+    )
