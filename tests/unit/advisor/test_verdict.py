@@ -10,7 +10,8 @@ from builders import case, events, report, scenario, steady
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from workbench.advisor.verdict import choose, decide
+from workbench.advisor.evidence import choose
+from workbench.advisor.verdict import decide
 from workbench.contract import Case
 from workbench.records.document import AccuracyResult
 from workbench.records.events import CaseFinished, CasePrepared, WarningRaised
