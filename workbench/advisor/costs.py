@@ -113,7 +113,7 @@ def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
     unpriced = dict.fromkeys(c.case.device for c in eligible if c.price_per_hour is None)
     if unpriced:
         missing = list(dict.fromkeys(kind_of(d) for d in unpriced))
-        hint = "add " + " ".join(f"--price {kind}=..." for kind in missing)
+        hint = "add " + " ".join(f"--price {kind}=PER_HOUR" for kind in missing)
         reason = Reason("no_price", f"no price for {' and '.join(unpriced)}", hint)
         return _unknown(BY_PRICE, unit, reason)
     if any(per_million(c) is None for c in eligible):
@@ -143,7 +143,7 @@ def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
         reason = Reason(
             "no_energy",
             f"energy and power of {names} could not be read",
-            "; ".join(ENERGY_HINTS[kind] for kind in silent),
+            ". ".join(ENERGY_HINTS[kind] for kind in silent),
         )
         return _unknown("most_frugal", unit, reason)
     if unread := [name_of(c.case.id) for c in _in_question(eligible) if c.case.id not in known]:

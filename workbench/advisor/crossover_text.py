@@ -52,9 +52,9 @@ def _without_value(found: Crossover) -> Iterator[str]:
 
 def _gaps(found: Crossover) -> Iterator[str]:
     """The wide gaps between measured sizes, in which another change may hide."""
-    wide = [f"{number(a)}-{number(b)}" for a, b in pairwise(found.sizes) if b / a > GAP]
+    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(found.sizes) if b / a > GAP]
     if wide:
-        yield f"Sizes between {', '.join(wide)} were not measured."
+        yield f"No size was measured between {', or between '.join(wide)}."
 
 
 def number(value: float) -> str:

@@ -182,8 +182,8 @@ class Evidence:
         if missed and any(c.blocks for c in deciding):
             yield Warning(
                 code="unmeasured",
-                message=f"{len(missed)} of {len(deciding)} candidates were never measured: "
-                "the time ran out",
+                message=f"ran out of time before measuring {len(missed)} of {len(deciding)} "
+                "candidates",
                 remedy="raise --budget or choose fewer scenarios",
                 subject=self.row.plan.scenario,
             )

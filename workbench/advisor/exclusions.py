@@ -50,7 +50,7 @@ def why_lost(lost: Sequence[Candidate], found: Evidence) -> list[str]:
     for why, count in list(counts.items())[:2]:
         phrases.append(why if count == 1 else f"{why} ({count} candidates)")
     if more := sum(list(counts.values())[2:]):
-        phrases.append(f"{more} more candidates")
+        phrases.append(f"{more} more candidate{'s'[: more > 1]}")
     return phrases
 
 

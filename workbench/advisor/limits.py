@@ -1,4 +1,4 @@
-"""Why a candidate that works may not be picked: it exceeds a limit, or its value is not measured."""
+"""Why a working candidate may not be picked: it exceeds a limit, or its value is not measured."""
 
 from __future__ import annotations
 

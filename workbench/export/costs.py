@@ -9,6 +9,7 @@ from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick, Verdict
 from ..report.names import name_of
 from ..text import units
+from ..text.units import as_sentence
 
 HEADER = ("", "candidate", "value", "lead over", "lead (95% CI)")
 
@@ -22,7 +23,7 @@ def rows(verdict: Verdict) -> list[tuple[str, ...]]:
 def unknowns(verdict: Verdict) -> list[str]:
     """Why an objective has no best, in sentences."""
     return [
-        f"{_name(found).capitalize()}: unknown, {_because(found.unknown)}."
+        f"{_name(found).capitalize()} is unknown: {_because(found.unknown)}"
         for found in verdict.by_objective
         if found.unknown is not None
     ]
@@ -87,7 +88,7 @@ def _cells(found: ObjectivePick, verdict: Verdict) -> tuple[str, ...]:
 
 
 def _because(reason: Reason) -> str:
-    return reason.message + (f" ({reason.hint})" if reason.hint else "")
+    return f"{reason.message}. {as_sentence(reason.hint)}" if reason.hint else f"{reason.message}."
 
 
 def _listed(costs: Sequence[CaseCost]) -> str:
