@@ -1,4 +1,4 @@
-"""Runs of one row with set-up times, prices and power of one's choice."""
+"""Runs of one row with given set-up times, prices and power."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.records.document import SetupTimes, Telemetry
 from workbench.report.report import Report
 
 
-def told(
+def priced_report(
     blocks: Mapping[Case, Sequence[Sequence[float]]],
     *,
     setups: Mapping[Case, SetupTimes] | None = None,
@@ -23,7 +23,7 @@ def told(
     power: Mapping[Case, Telemetry] | None = None,
     row: Scenario | None = None,
 ) -> Report:
-    """A finished run; without its own, a first step takes as long as any."""
+    """A finished run.  A candidate without a time of its own for the first step needs none."""
     by_id = {c.id: c for c in blocks}
     found: list[ev.AnyEvent] = []
     for event in events(blocks, gpus=["cuda:0"], row=row):
@@ -46,7 +46,7 @@ def told(
 
 
 def watts(*, counted: float | None = None, read: float | None = None) -> Telemetry:
-    """The power of a candidate's device, by its counter or by readings."""
+    """Power of a candidate's device in watts, by its energy counter or by readings."""
     return Telemetry(
         readings=4,
         clock_before_mhz=None,

@@ -1,43 +1,51 @@
-"""Verdicts of small reports, and what may change one: the events in passing."""
+"""Verdicts of small reports, and changes to the events that lead to one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
-from builders import case, ceilings, events, scenario
+from builders import case, ceilings, events, machine, scenario
 
 from workbench.advisor.verdict import decide
-from workbench.contract import Work
+from workbench.contract import Case, Work
 from workbench.records import events as ev
-from workbench.records.document import Clocks
+from workbench.records.document import Clocks, SetupTimes
+from workbench.records.machine import Isa
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Verdict
 from workbench.report.report import Report
 
-CPU, CPU_B, GPU, GPU_B = case("cpu-a"), case("cpu-b"), case("cuda:0-a"), case("cuda:0-b")
+CPU, GPU = case("cpu-a"), case("cuda:0-a")
+CPU_B, GPU_B = replace(CPU, backend="numpy"), replace(GPU, mode="nhwc")
 LOW = case("cpu-a", "bf16")
 ROW = scenario()
 BUSY = Warning("busy_machine", "others were busy", "stop them", "row")
 DIED = Reason("worker_died", "the worker died", "look at its log")
 FULL = Reason("no_memory", "it needs 90 GiB", "take a smaller size")
-SPENT = Reason("budget", "the budget left no time for its turn", "give it a larger --budget")
+SPENT = Reason("budget", "ran out of time", "raise --budget")
 CUT = Reason("cancelled", "the run was cut short")
 
 
+Blocks = Mapping[Case, Sequence[Sequence[float]]]  # by candidate: rounds of samples in seconds
 NOISY = [[1.0], [2.5], [0.4], [1.6], [0.7]]
 BATCHED = replace(GPU, batch=8)
 
 
-def told(blocks, change: Callable[[ev.AnyEvent], ev.AnyEvent] = lambda e: e, **options) -> Verdict:
+Change = Callable[[ev.AnyEvent], ev.AnyEvent]
+
+
+def verdict(blocks: Blocks, change: Change = lambda event: event, **options: Any) -> Verdict:
+    """The verdict of a finished run of one row on a machine with a GPU, its events changed."""
     row = options.get("row", ROW)
     options.setdefault("gpus", ["cuda:0"])
     return decide(Report.of(map(change, events(blocks, **options))), row)
 
 
-def skipped(reason: Reason) -> Callable[[ev.AnyEvent], ev.AnyEvent]:
-    """All that were not measured, skipped for `reason`."""
+def skipped(reason: Reason) -> Change:
+    """Every candidate that was not measured is skipped for `reason`."""
     measured: set[str] = set()
 
     def change(event: ev.AnyEvent) -> ev.AnyEvent:
@@ -51,6 +59,7 @@ def skipped(reason: Reason) -> Callable[[ev.AnyEvent], ev.AnyEvent]:
 
 
 def cut_short(event: ev.AnyEvent) -> ev.AnyEvent:
+    """The run ends before the race does."""
     if isinstance(event, ev.CaseFinished):
         return msgspec.structs.replace(event, status="cancelled", reason=CUT)
     if isinstance(event, ev.RaceEnded):
@@ -59,10 +68,11 @@ def cut_short(event: ev.AnyEvent) -> ev.AnyEvent:
 
 
 def busy(event: ev.AnyEvent) -> ev.AnyEvent:
+    """Other programs disturb the row."""
     return ev.WarningRaised(at_s=0.4, warning=BUSY) if isinstance(event, ev.RaceStarted) else event
 
 
-def with_ceilings(blocks, work: Work, *devices: str, **options) -> Verdict:
+def with_ceilings(blocks: Blocks, work: Work, *devices: str, **options: Any) -> Verdict:
     """The verdict under ceilings of 100 GFLOP/s and 10 GB/s, every case doing `work`."""
 
     def change(event: ev.AnyEvent) -> ev.AnyEvent:
@@ -75,11 +85,66 @@ def with_ceilings(blocks, work: Work, *devices: str, **options) -> Verdict:
     return decide(Report.of(map(change, built)), ROW)
 
 
-def clocked(issue_s: float | None) -> Callable[[ev.AnyEvent], ev.AnyEvent]:
+def clocked(issue_s: float | None) -> Change:
+    """Queueing a step of the batched GPU candidate takes that long; a step itself 1 ms."""
+
     def change(event: ev.AnyEvent) -> ev.AnyEvent:
         if isinstance(event, ev.BlockMeasured) and event.case == BATCHED.id:
             clocks = Clocks("device", 1e-3, 1e-3, issue_s)
             return msgspec.structs.replace(event, clocks=clocks)
+        return event
+
+    return change
+
+
+def waiting(event: ev.AnyEvent) -> ev.AnyEvent:
+    """Every candidate waits for its data 45% of the time."""
+    if isinstance(event, ev.BlockMeasured):
+        return msgspec.structs.replace(event, metrics={"waiting_fraction": 0.45})
+    return event
+
+
+def copying(event: ev.AnyEvent) -> ev.AnyEvent:
+    """Copying to the GPU takes 3 s, and 1 s back."""
+    if isinstance(event, ev.CasePrepared) and event.case == GPU.id:
+        return msgspec.structs.replace(event, setup=SetupTimes(transfer_s=3.0, transfer_out_s=1.0))
+    return event
+
+
+def priced(**prices: float) -> Change:
+    def change(event: ev.AnyEvent) -> ev.AnyEvent:
+        if isinstance(event, ev.RacePlanned):
+            return msgspec.structs.replace(event, prices=prices)
+        return event
+
+    return change
+
+
+def far_slower(event: ev.AnyEvent) -> ev.AnyEvent:
+    """The second CPU candidate is eliminated after its first block."""
+    if isinstance(event, ev.CaseFinished) and event.case == CPU_B.id:
+        reason = Reason("far_slower", "4.0x slower than cpu torch fp32 t8 in its first block")
+        return msgspec.structs.replace(event, reason=reason)
+    return event
+
+
+def machine_with(**isa: bool) -> Change:
+    """The CPU has AVX2 and these instruction sets."""
+
+    def change(event: ev.AnyEvent) -> ev.AnyEvent:
+        if not isinstance(event, ev.HardwareDetected):
+            return event
+        here = machine()
+        cpu = msgspec.structs.replace(here.cpu, isa=Isa(avx2=True, **isa))
+        return msgspec.structs.replace(event, machine=msgspec.structs.replace(here, cpu=cpu))
+
+    return change
+
+
+def reproduced_by(command: str) -> Change:
+    def change(event: ev.AnyEvent) -> ev.AnyEvent:
+        if isinstance(event, ev.RacePlanned):
+            return msgspec.structs.replace(event, reproduce=command)
         return event
 
     return change

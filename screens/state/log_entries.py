@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.advisor.crossover import sentence
+from workbench.advisor.crossover_text import sentence
 from workbench.advisor.race_summary import ended_text
 from workbench.records import events as ev
 from workbench.records.reason import Reason

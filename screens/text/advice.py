@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from workbench.advisor import break_even, costs, crossover, whatif
+from workbench.advisor import break_even_text, crossover_text, whatif
+from workbench.export import costs
 from workbench.records.verdict import Verdict
 from workbench.report import sweeps
 from workbench.report.report import Report
@@ -29,8 +30,8 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     """Crossover, break-even points, hardware elsewhere, the best by each baseline; a line each."""
     facts = []
     if verdict.crossover is not None:
-        facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
-    for number, sentence in enumerate(break_even.sentences(verdict)):
+        facts.append(fact("crossover", crossover_text.sentence(verdict.crossover)))
+    for number, sentence in enumerate(break_even_text.sentences(verdict)):
         facts.append(fact(" " if number else "pays off", sentence))
     for number, found in enumerate(verdict.what_if):
         text = whatif.sentence(found, verdict.objective)

@@ -10,64 +10,62 @@ from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate
 from ..report.names import short
-from ..stats import ratios
 from ..stats.samples import median
 from ..text import units
-from ..text.units import times
-from .reasons import COUNTED, Evidence
+from ..text.units import as_sentence
+from .comparison import Comparison, better
+from .evidence import Evidence
 
-LAUNCH_BOUND = 0.8  # of the device's time per step, spent by the host on queueing the next
-WAITING = 0.25  # of an epoch without a batch: the loaders limit it
-NEAR_ROOF = 0.5  # of what a roof allows: it is the limit
-IDLE = 0.1  # of what a roof allows: it is not
+LAUNCH_BOUND = 0.8  # share of the device's time per step that the host spends on queueing
+WAITING = 0.25  # share of an epoch without a batch, from which loading is the limit
+NEAR_LIMIT = 0.5  # share of a roof from which it is what limits
+FAR_FROM_LIMIT = 0.1  # share of a roof up to which it is not
 ROOFS = {"memory": "memory bandwidth", "cache": "cache bandwidth", "compute": "arithmetic"}
 
 
 def causes(found: Evidence) -> list[str]:
-    """Each a fact of the report with what follows from it; the most telling first."""
+    """Each a fact of the report and what follows from it, the most telling first."""
     if found.pick is None:
         return []
     return [
-        *_start_up(found),
-        *_waiting(found),
+        *_start_up(found, found.pick),
+        *_waiting(found, found.pick),
         *_launches(found),
-        *_roofs(found),
-        *_precision(found),
-        *_threads(found),
+        *_roofs(found, found.pick),
+        *_precision(found, found.pick),
+        *_threads(found, found.pick),
     ]
 
 
-def _start_up(found: Evidence) -> Iterator[str]:
-    if found.scenario.objective != "time_to_result" or found.pick is None:
+def _start_up(found: Evidence, pick: Candidate) -> Iterator[str]:
+    if found.scenario.objective != "time_to_result":
         return
-    first, seconds = _start_up_share(found.pick)
-    told = (
-        f"of {short(found.pick.case)}'s time to result, {first:.0%} is start-up and set-up "
-        f"({units.duration(seconds)})"
-    )
+    share, spent = _start_up_share(pick)
+    name = short(pick.case)
+    text = f"{share} of the time to result of {name} is start-up and set-up ({spent})."
     rival = found.rival
-    if rival is not None and rival.case.device_kind != found.pick.case.device_kind:
-        other, seconds = _start_up_share(rival)
-        told += f", and of that of {short(rival.case)} {other:.0%} ({units.duration(seconds)})"
-    yield told
+    if rival is not None and rival.case.device_kind != pick.case.device_kind:
+        share, spent = _start_up_share(rival)
+        text = f"{text} For {short(rival.case)} it is {share} ({spent})."
+    yield text
 
 
-def _start_up_share(candidate: Candidate) -> tuple[float, float]:
+def _start_up_share(candidate: Candidate) -> tuple[str, str]:
+    """The share of its time to result that comes once, and that time."""
     fixed_s = candidate.fixed_s
-    return fixed_s / (fixed_s + median(candidate.samples_s)), fixed_s
+    share = fixed_s / (fixed_s + median(candidate.samples_s))
+    return f"{share:.0%}", units.duration(fixed_s)
 
 
-def _waiting(found: Evidence) -> Iterator[str]:
+def _waiting(found: Evidence, pick: Candidate) -> Iterator[str]:
     waiting = waiting_fraction(found)
-    if waiting is not None and found.pick is not None:
-        yield (
-            f"{short(found.pick.case)} waits for its data {waiting:.0%} of the time: loading "
-            "limits it, not the device"
-        )
+    if waiting is not None:
+        share = f"{waiting:.0%}"
+        yield f"{short(pick.case)} waits for data {share} of the time: loading is the limit."
 
 
 def waiting_fraction(found: Evidence) -> float | None:
-    """The pick's, where that limits it."""
+    """The share of time that the pick waits for data, where that limits it."""
     if found.pick is None:
         return None
     waiting = found.report.measurement(found.pick).metrics.get("waiting_fraction")
@@ -77,16 +75,16 @@ def waiting_fraction(found: Evidence) -> float | None:
 def _launches(found: Evidence) -> Iterator[str]:
     clocks = launch_bound(found)
     if clocks is not None and found.best_gpu is not None:
-        yield (
-            f"launches limit {short(found.best_gpu.case)}: the host takes "
-            f"{units.duration(clocks.issue_s)} to queue a step that keeps the device for "
-            f"{units.duration(clocks.device_s)}"
-        )
+        name = short(found.best_gpu.case)
+        issue, device = units.duration(clocks.issue_s), units.duration(clocks.device_s)
+        yield f"Launches limit {name}: the host needs {issue} to queue a step of {device}."
 
 
 def launch_bound(found: Evidence) -> Clocks | None:
-    """The clocks of the best GPU candidate, where its host cannot queue faster than it works; None
-    too where its steps wait, which hides what queueing takes."""
+    """The clocks of the best GPU candidate where the host queues no faster than the GPU works.
+
+    None also where its steps wait, since that hides what queueing takes.
+    """
     if found.best_gpu is None:
         return None
     clocks = found.report.measurement(found.best_gpu).clocks
@@ -99,99 +97,87 @@ def roof_of(found: Evidence, candidate: Candidate) -> Roofline | None:
     return found.report.measurement(candidate).roofline
 
 
-def _roofs(found: Evidence) -> Iterator[str]:
-    """What limits the pick, and beside a rival on another device what limits that."""
-    pick, rival = found.pick, found.rival
-    shown = [pick] if pick is not None else []
-    if rival is not None and pick is not None and rival.case.device != pick.case.device:
-        shown.append(rival)
-    told = []
-    for candidate in shown:
-        roof = roof_of(found, candidate)
-        if roof is None or IDLE < roof.fraction < NEAR_ROOF:
-            continue  # in between, neither can be said
-        name, limit = short(candidate.case), ROOFS[roof.limited_by]
-        reached = units.percent(roof.fraction)
-        if roof.fraction >= NEAR_ROOF:
-            told.append(f"{limit} limits {name} ({reached} of what it allows)")
-        else:
-            told.append(
-                f"{name} reaches only {reached} of what {limit} allows: that is no limit yet"
-            )
-    if told:
-        yield ", and ".join(told)
+def _roofs(found: Evidence, pick: Candidate) -> Iterator[str]:
+    """What limits the pick, and a rival on another device."""
+    rival = found.rival
+    has_other = rival is not None and rival.case.device != pick.case.device
+    candidates = [pick, rival] if rival is not None and has_other else [pick]
+    if sentences := [text for c in candidates if (text := _roof(found, c)) is not None]:
+        yield " ".join(sentences)
 
 
-def _precision(found: Evidence) -> Iterator[str]:
-    """The pick beside its like in another precision, with what the CPU has for it."""
-    pick = found.pick
-    if pick is None:
-        return
+def _roof(found: Evidence, candidate: Candidate) -> str | None:
+    roof = roof_of(found, candidate)
+    if roof is None or FAR_FROM_LIMIT < roof.fraction < NEAR_LIMIT:
+        return None  # in between, neither can be said
+    name, limit = short(candidate.case), ROOFS[roof.limited_by]
+    reached = units.percent(roof.fraction)
+    if roof.fraction >= NEAR_LIMIT:
+        return f"{limit.capitalize()} limits {name}, which reaches {reached} of that limit."
+    return f"{name} reaches only {reached} of the {limit} limit: something else holds it back."
+
+
+def _precision(found: Evidence, pick: Candidate) -> Iterator[str]:
+    """The pick against the same candidate in another precision, and what the CPU has for it."""
     alike = [
         c
-        for c in found.row.candidates
+        for c in found.by_id
         if c is not pick
         and c.state != "failed"
         and c.case.but_precision() == pick.case.but_precision()
     ]
-    alike.sort(key=lambda candidate: candidate.case.id)
-    if pick.case.precision in REDUCED:
-        for other in (c for c in alike if c.case.precision == "fp32"):
-            told = _gain(pick, other)
-            if told is not None:
-                yield f"{_name(pick)} is {told} FP32 done the same way{_isa(found, pick.case)}"
-        return
-    for other in (c for c in alike if c.case.precision in REDUCED):
-        if other.reason is not None and other.reason.code == "slower_precision":
-            yield other.reason.message
-        elif (told := _gain(pick, other)) is not None:
-            yield (
-                f"{_name(pick)} is {told} {_name(other)} done the same way{_isa(found, other.case)}"
+    is_reduced = pick.case.precision in REDUCED
+    others = ("fp32",) if is_reduced else REDUCED
+    for other in (c for c in alike if c.case.precision in others):
+        if not is_reduced and other.reason is not None and other.reason.code == "slower_precision":
+            yield as_sentence(other.reason.message)
+        elif (gain := _gain(pick, other)) is not None:
+            factor, ci = gain
+            one, than = _name(pick), _name(other)
+            yield " ".join(
+                [
+                    f"{one} is {factor} than {than}, all else equal (95% CI {ci}).",
+                    *_instructions(found, pick.case if is_reduced else other.case),
+                ]
             )
 
 
-def _gain(pick: Candidate, other: Candidate) -> str | None:
-    """`1.11x (95 %: 1.08-1.15) faster at the 99th percentile than`; None where that is not beyond
-    doubt."""
-    if pick.objective in ("memory", "energy", "cost"):
+def _gain(pick: Candidate, other: Candidate) -> tuple[str, str] | None:
+    """`1.11x faster` and its interval; None where it is not beyond doubt, or no time counts."""
+    comparison = Comparison.of(pick, other)
+    if pick.objective in ("memory", "energy", "cost") or not comparison.is_proven:
         return None
-    ratio = ratios.ratio_between(other.rounds(), pick.rounds())
-    counted = COUNTED.get(pick.objective, "")
-    told = ratio is not None and ratio.low > 1
-    return (
-        f"{times(ratio.value, ratio.interval)} faster{counted} than"
-        if ratio is not None and told
-        else None
-    )
+    factor, ci = comparison.parts
+    return f"{factor} {better(pick.objective)}", ci
 
 
-def _isa(found: Evidence, case: Case) -> str:
+def _instructions(found: Evidence, case: Case) -> Iterator[str]:
+    """The instruction set that the CPU has or lacks for a precision, where that is known."""
     machine = found.report.machine
     if machine is None or case.device_kind != "cpu":
-        return ""
+        return
     if names := having(case.precision, machine.cpu):
-        return f" (the CPU has {names})"
-    if names := lacking(case.precision, machine.cpu):
-        return f" (the CPU has no {names})"
-    return ""
+        yield f"The CPU has {names}."
+    elif names := lacking(case.precision, machine.cpu):
+        yield f"The CPU has no {names}."
 
 
 def _name(candidate: Candidate) -> str:
+    """`BF16`, `INT8 static`."""
     case = candidate.case
-    quantization = f" {case.quantization}" if case.quantization else ""
-    return f"{case.precision.upper()}{quantization}"
+    return " ".join(filter(None, [case.precision.upper(), case.quantization]))
 
 
-def _threads(found: Evidence) -> Iterator[str]:
-    """The pick beside its like with more threads."""
-    pick = found.pick
-    if pick is None or pick.case.threads is None:
+def _threads(found: Evidence, pick: Candidate) -> Iterator[str]:
+    """The pick against the same candidate with more threads."""
+    if pick.case.threads is None:
         return
     for other in sorted(found.row.candidates, key=lambda candidate: candidate.case.threads or 0):
-        more = (other.case.threads or 0) > pick.case.threads
-        if not more or replace(other.case, threads=pick.case.threads) != pick.case:
+        has_more = (other.case.threads or 0) > pick.case.threads
+        if not has_more or replace(other.case, threads=pick.case.threads) != pick.case:
             continue
-        told = _gain(pick, other)
-        if told is not None:
-            yield f"{short(pick.case)} is {told} on {other.case.threads} threads"
+        if (gain := _gain(pick, other)) is not None:
+            factor, ci = gain
+            name, threads = short(pick.case), other.case.threads
+            yield f"{name} is {factor} than with {threads} threads (95% CI {ci})."
             return

@@ -17,7 +17,6 @@ from ..report.candidate import Candidate
 from ..stats import ratios as race
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import Ratio, median, student_t_quantile
-from ..text import units
 
 MOST_POINTS = 12
 NEAR = 2.0  # ratios up to this say where the lead changes
@@ -327,58 +326,3 @@ def _line(ratios: Mapping[float, float]) -> tuple[float, tuple[float, float]] | 
     ends = (min(max(x, min(xs) - 1), max(xs) + 1) for x in (zero, zero - half, zero + half))
     value, low, high = map(math.exp, ends)
     return value, (low, high)
-
-
-# ------------------------------------------------------------------- words
-
-
-def sentence(found: Crossover) -> str:
-    """`The GPU leads from batch 12 (95 %: 9-16); below it the CPU.`"""
-    if found.value is None or found.ci95 is None or found.below is None:
-        return _without_value(found)
-    low, high = map(number, found.ci95)
-    carried = found.value_with_transfers
-    beside = "" if carried is None else f", with transfers in every step from {number(carried)}"
-    if found.points and all(p.ratio == p.ratio_with_transfers for p in found.points):
-        beside = ", transfers included"
-    text = (
-        f"{_who(found.above, first=True)} leads from {found.parameter} "
-        f"{number(found.value)} (95 %: {low}-{high}){beside}; below it {_who(found.below)}"
-    )
-    if found.back is not None:
-        last, again = map(number, found.back)
-        text = f"{text}, which leads again from {again} on, or from some size above {last}"
-    if found.then is not None:
-        text = f"{text}, and at {found.parameter} {number(found.then[0])} {_who(found.then[1])}"
-    return f"{text}{_gaps(found)}."
-
-
-def _without_value(found: Crossover) -> str:
-    low, high = map(number, found.searched)
-    if found.below is None or found.leads is None:
-        text = f"From {found.parameter} {low} to {high} no lead is beyond doubt"
-        return f"{text}{_gaps(found)}."
-    first, last = map(number, found.leads)
-    size = found.parameter
-    every = f"at every size raced from {size} {first} to {last}"
-    where = every if first != last else f"at {size} {first}"
-    text = f"{_who(found.below, first=True)} leads {where}"
-    if found.leads != found.searched:
-        text = f"{text}; elsewhere between {size} {low} and {high} its lead is not beyond doubt"
-    return f"{text}{_gaps(found)}."
-
-
-def _gaps(found: Crossover) -> str:
-    """Between which sizes a change may hide, as a clause; empty where they lie near one another."""
-    wide = [f"{number(a)} and {number(b)}" for a, b in pairwise(found.sizes) if b / a > GAP]
-    return f"; no size was raced between {', '.join(wide)}" if wide else ""
-
-
-def number(value: float) -> str:
-    """A size in words: `12`, `1,024`, `0.75`."""
-    return f"{value:,.0f}" if value >= 100 or value == round(value) else units.significant(value)
-
-
-def _who(name: str | None, *, first: bool = False) -> str:
-    the = "The" if first else "the"
-    return f"{the} {name.upper()}" if name in KINDS else (name or "nobody").replace("/", " ")

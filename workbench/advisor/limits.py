@@ -1,5 +1,4 @@
-"""What keeps a candidate from being picked though it works: a scenario's limits, or that what the
-row counts cannot be read of it."""
+"""Why a working candidate may not be picked: it exceeds a limit, or its value is not measured."""
 
 from __future__ import annotations
 
@@ -11,11 +10,11 @@ from ..stats.samples import quantile
 from ..text import units
 
 MIB = 1 << 20
-BEST = 0.10  # the quantile of its steps that must keep a limit for a second block
+BEST = 0.10  # quantile of its steps that must meet a limit to earn a second block
 
 
 def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
-    """Whether the row may pick this candidate: right precision, correct, within the limits."""
+    """Whether the row may pick this candidate: admissible precision, correct, within the limits."""
     if candidate.state == "failed" or candidate.case.precision in scenario.apart:
         return False
     if exceeds_error_limit(candidate, scenario) or beyond_limits(candidate, scenario):
@@ -24,21 +23,21 @@ def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
 
 
 def is_over_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
-    """Whether its error alone keeps a candidate from being picked."""
+    """Whether it was measured and its error is too large for it to be picked."""
     if candidate.state == "failed" or candidate.case.precision in scenario.apart:
         return False
     return bool(candidate.blocks) and exceeds_error_limit(candidate, scenario)
 
 
 def exceeds_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
-    found = candidate.accuracy
-    if found is None or scenario.max_error is None or found.metric == "test_accuracy":
+    accuracy = candidate.accuracy
+    if accuracy is None or scenario.max_error is None or accuracy.metric == "test_accuracy":
         return False
-    return found.value > scenario.max_error
+    return accuracy.value > scenario.max_error
 
 
 def only_within(row: Row, scenario: Scenario) -> str | None:
-    """The kind of device that keeps the scenario's limits where all of the other do not."""
+    """The kind of device that meets the limits where every candidate of the other exceeds one."""
     able = {c.case.device_kind for c in row.candidates if c.blocks and is_admissible(c, scenario)}
     others = [c for c in row.candidates if c.case.device_kind not in able and not row.is_apart(c)]
     if len(able) != 1 or not others:
@@ -48,49 +47,48 @@ def only_within(row: Row, scenario: Scenario) -> str | None:
 
 
 def beyond_limits(candidate: Candidate, scenario: Scenario) -> str | None:
-    """Which of the scenario's limits the candidate does not keep, as a clause; None if all."""
+    """The limit that the candidate exceeds, as `peak memory 90 MiB, limit 50 MiB`; None if none."""
     return _too_large(candidate, scenario) or _too_slow(candidate, scenario)
 
 
 def leaves_for_limits(candidate: Candidate, scenario: Scenario) -> str | None:
-    """As `beyond_limits`, but one whose better steps keep the limit has a second block."""
+    """As `beyond_limits`, but a candidate whose better steps meet the limit gets a second block."""
     if why := _too_large(candidate, scenario):
         return why
     why, latency_ms = _too_slow(candidate, scenario), scenario.limits.latency_ms
     if why is None or latency_ms is None or len(candidate.blocks) > 1:
         return why
-    # Meanwhile it may send away others, but only such as are slower still.
-    waits = quantile(candidate.samples_s, BEST) * 1e3 <= latency_ms
-    return None if waits and scenario.objective in OF_A_STEP else why
+    # Until then it may eliminate others, but only slower ones.
+    may_pass = quantile(candidate.samples_s, BEST) * 1e3 <= latency_ms
+    return None if may_pass and scenario.objective in OF_A_STEP else why
 
 
 def uncounted(candidate: Candidate) -> str | None:
-    """Why it was measured and yet has no value; None if it has, or may still get one."""
+    """Why a measured candidate has no value under its objective; None if it has or may get one."""
     if candidate.case.device_kind == "cpu" or not candidate.blocks:
         return None
     if candidate.objective == "memory":
         return "a GPU's memory is not compared with the host's"
     if candidate.objective == "energy" and not candidate.rounds():
-        return "only the processors' energy is read for each candidate"
+        return "energy per candidate is read on the CPU only"
     return None
 
 
 def _too_large(candidate: Candidate, scenario: Scenario) -> str | None:
     limits, threads, peak = scenario.limits, candidate.case.threads, candidate.memory_peak_bytes
     if limits.threads is not None and threads is not None and threads > limits.threads:
-        return f"it runs on {threads} threads, the limit is {limits.threads}"
+        return f"{threads} threads, limit {limits.threads}"
     if limits.memory_mib is None or not candidate.blocks:
         return None
-    limit = f"the limit of {limits.memory_mib:g} MiB"
     if peak is None:
-        return f"its peak memory is not told here, so {limit} cannot be checked"
+        return f"unknown peak memory, limit {limits.memory_mib:g} MiB"
     if peak <= limits.memory_mib * MIB:
         return None
-    return f"its peak of {peak / MIB:,.0f} MiB is above {limit}"
+    return f"peak memory {peak / MIB:,.0f} MiB, limit {limits.memory_mib:g} MiB"
 
 
 def _too_slow(candidate: Candidate, scenario: Scenario) -> str | None:
-    """By its median step, or by the 99th percentile where that is the objective."""
+    """The latency limit, on the median step or on the 99th percentile if that is the objective."""
     limit_ms = scenario.limits.latency_ms
     if limit_ms is None or not candidate.blocks:
         return None
@@ -100,4 +98,4 @@ def _too_slow(candidate: Candidate, scenario: Scenario) -> str | None:
         return None
     noun = "99th percentile" if tails else "median step"
     took, limit = units.duration(step_s), units.duration(limit_ms / 1e3)
-    return f"its {noun} of {took} is above the limit of {limit}"
+    return f"{noun} {took}, limit {limit}"

@@ -1,4 +1,4 @@
-"""What to try next, in one sentence: never what this report has tried already."""
+"""What to try next, in a sentence or two: never what this report has tried already."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..records.verdict import LOOK_FOR_CROSSOVER
 from ..report.candidate import Candidate
 from ..report.names import short
 from ..stats import ratios
-from ..stats.samples import Ratio
 from ..text import units
-from ..text.units import as_sentence, times
-from .causes import NEAR_ROOF, launch_bound, roof_of, waiting_fraction
-from .reasons import Evidence, better
+from ..text.units import as_sentence
+from .causes import NEAR_LIMIT, launch_bound, roof_of, waiting_fraction
+from .comparison import Comparison, better
+from .evidence import Evidence
 
 LARGEST_BATCH = 256
-BATCHES = 16  # times the batch that was raced, at the least
-LESS_ERROR = 0.1  # of the pick's: worth more time to some
+BATCHES = 16  # least factor between the raced batch and the largest one advised
+LESS_ERROR = 0.1  # share of the pick's error that is worth more time to some
 LEAST_BUDGET_S = 10.0
 OUT_OF_TIME = ("budget", "no_time", "timeout")
-TAKEN = {"memory": "peak memory", "energy": "energy", "cost": "money"}  # where not time
-NOISE = ("busy_machine", "stolen_time")  # that a quieter hour is the remedy for
+TAKEN = {"memory": "peak memory", "energy": "energy", "cost": "money"}  # objectives without time
+NOISE = ("busy_machine", "stolen_time")  # warnings that a quieter hour is the remedy for
 
 
 def next_best(found: Evidence) -> str:
@@ -33,73 +33,68 @@ def next_best(found: Evidence) -> str:
 def _advice(found: Evidence) -> Iterator[str]:
     command = found.row.plan.reproduce
     if not command:
-        return  # nobody could say how to go on
-    if found.cut_short:
-        yield f"let it run to its end: `{command}`"
-    if found.absent is not None and found.absent.hint:
-        yield found.absent.hint
-    elif (found.absent is None and len(found.kinds) < 2) or not found.eligible:
-        yield from _for_who_is_missing(found)
-    yield from _for_a_firmer_basis(found)
+        return  # without a command there is no way to go on
+    if found.is_cut_short:
+        yield f"Let the run finish: `{command}`"
+    if found.absence is not None and found.absence.hint:
+        yield found.absence.hint
+    elif (found.absence is None and len(found.kinds) < 2) or not found.eligible:
+        yield from _for_a_missing_device(found)
+    yield from _for_firmer_evidence(found)
     yield from _for_the_gpu(found)
     yield from _for_precision(found)
-    waiting = waiting_fraction(found)
-    if waiting is not None:
-        yield "make loading cheaper (smaller or decoded files) or give it more cores"
+    if waiting_fraction(found) is not None:
+        yield "Make loading cheaper (smaller or decoded files) or use more cores"
     size = found.scenario.size
     if size is not None and "--crossover" not in command.split():
         yield f"{LOOK_FOR_CROSSOVER}{size.name} the lead changes: `{command} --crossover`"
 
 
-def _for_who_is_missing(found: Evidence) -> Iterator[str]:
-    """Of a device whose candidates could not be picked."""
+def _for_a_missing_device(found: Evidence) -> Iterator[str]:
+    """For a device none of whose candidates could be picked."""
     lost = [c for c in found.for_the_pick if c.case.device_kind not in found.kinds]
-    lost.sort(key=lambda candidate: candidate.case.id)
     if any(c.reason is not None and c.reason.code in OUT_OF_TIME for c in lost):
-        yield _larger_budget(found)
-    if over := [c.accuracy.value for c in found.over_limit if c in lost and c.accuracy]:
+        yield _raise_budget(found)
+    if errors := [c.accuracy.value for c in found.over_limit if c in lost and c.accuracy]:
         yield (
-            f"if an error of {units.share(min(over))} is acceptable to the job, raise its limit; "
-            "otherwise race a precision with a smaller error"
+            f"If an error of {units.share(min(errors))} is acceptable, raise the error limit. "
+            "Otherwise choose a more accurate precision"
         )
     yield from (c.reason.hint for c in lost if c.reason is not None and c.reason.hint)
 
 
-def _for_a_firmer_basis(found: Evidence) -> Iterator[str]:
+def _for_firmer_evidence(found: Evidence) -> Iterator[str]:
     codes = {warning.code for warning in found.warnings}
     if codes & set(NOISE):
-        quiet = "run it again when the machine is quiet"
         if _needs_more_time(found, codes):
-            yield f"{quiet}, and give it more time: `{_longer(found)}`"
-        yield f"{quiet}: `{found.row.plan.reproduce}`"
+            yield f"Run it again on a quiet machine and with a larger budget: `{_longer(found)}`"
+        yield f"Run it again on a quiet machine: `{found.row.plan.reproduce}`"
     of_row = (w for w in found.warnings if w.subject == found.row.plan.scenario)
     yield from (w.remedy for w in of_row if w.code not in (*NOISE, "unmeasured"))
-    if "oversubscribed" in codes:
-        yield from (w.remedy for w in found.warnings if w.code == "oversubscribed")
+    yield from (w.remedy for w in found.warnings if w.code == "oversubscribed")
     if _needs_more_time(found, codes):
-        yield _larger_budget(found)
+        yield _raise_budget(found)
 
 
 def _needs_more_time(found: Evidence, codes: Set[str]) -> bool:
     """Whether more rounds, or the turns that did not fit, might change the answer."""
-    # Where start-ups are what spreads a ratio, more rounds would not tell.
-    device, lead = (
-        ratio is not None and ratios.is_exhausted(ratio)
-        for ratio in (found.ratio, found.pick_ratio)
-    )
-    if lead:
+    lead = found.lead.ratio if found.lead is not None else None
+    # Where start-up times spread a ratio, more rounds would not narrow it.
+    if lead is not None and ratios.is_exhausted(lead):
         codes = codes - {"pick_unsettled"}
-    unsettled = found.choice == "unknown" and found.ratio is not None and not device
-    few = len(found.kinds) == 2 and found.ratio is None
-    if unsettled or few or codes & {"pick_unsettled", "unmeasured"}:
+    device = found.device_ratio
+    is_unsettled = found.choice == "unknown" and device is not None
+    is_unsettled = is_unsettled and not (device is not None and ratios.is_exhausted(device))
+    has_too_few_rounds = len(found.kinds) == 2 and device is None
+    if is_unsettled or has_too_few_rounds or codes & {"pick_unsettled", "unmeasured"}:
         return True
-    # What is known loosely is ahead all the same where the lead's own interval says so.
-    ahead = found.pick_ratio is not None and found.pick_ratio.low > 1
-    return bool(codes & {"few_samples", "unstable"}) and not ahead
+    # An uncertain median does not matter where the lead has an interval of its own beyond 1.
+    is_ahead = found.lead is not None and found.lead.is_proven
+    return bool(codes & {"few_samples", "unstable"}) and not is_ahead
 
 
-def _larger_budget(found: Evidence) -> str:
-    return f"give it more time: `{_longer(found)}`"
+def _raise_budget(found: Evidence) -> str:
+    return f"Raise the budget: `{_longer(found)}`"
 
 
 def _longer(found: Evidence) -> str:
@@ -119,10 +114,8 @@ def _for_the_gpu(found: Evidence) -> Iterator[str]:
     low = gpu.case.batch
     high = max(LARGEST_BATCH, BATCHES * low)
     if launch_bound(found) is not None:
-        yield (
-            f"launches limit the GPU, so give it more per launch: "
-            f"`workbench run {gpu.case.workload} --batch {low}..{high} --device gpu`"
-        )
+        command = f"workbench run {gpu.case.workload} --batch {low}..{high} --device gpu"
+        yield f"Launches limit the GPU. Try larger batches: `{command}`"
 
 
 def _for_precision(found: Evidence) -> Iterator[str]:
@@ -130,47 +123,41 @@ def _for_precision(found: Evidence) -> Iterator[str]:
     if pick is None:
         return
     for other in found.over_limit:
-        gain = _times_of(pick, other)
+        gain = Comparison.of(other, pick).estimate or 0.0
         if gain > 1 + ratios.TOLERANCE and other.accuracy is not None:
+            error = units.share(other.accuracy.value)
             yield (
-                f"{short(other.case)} is {gain:.2f}x {better(found.scenario)}: raise the error "
-                f"limit only if {units.share(other.accuracy.value)} is acceptable to the job"
+                f"{short(other.case)} is {gain:.2f}x {better(found.scenario.objective)}. "
+                f"Raise the error limit only if an error of {error} is acceptable"
             )
     roof = roof_of(found, pick)
-    limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_ROOF
-    reduced = any(c.case.precision in REDUCED for c in found.row.candidates)
-    if limited and pick.case.precision == "fp32" and not reduced:
+    is_limited = roof is not None and roof.limited_by == "memory" and roof.fraction >= NEAR_LIMIT
+    has_reduced = any(c.case.precision in REDUCED for c in found.row.candidates)
+    if is_limited and pick.case.precision == "fp32" and not has_reduced:
         yield (
-            f"memory bandwidth limits {short(pick.case)}: race precisions of fewer bytes, such as "
-            "bf16 or int8"
+            f"Memory bandwidth limits {short(pick.case)}. "
+            "Try a precision with fewer bytes, such as bf16 or int8"
         )
     yield from _for_accuracy(pick, found)
 
 
 def _for_accuracy(pick: Candidate, found: Evidence) -> Iterator[str]:
-    """The fastest that is far more accurate than the pick, and what it costs."""
+    """The fastest candidate that is far more accurate than the pick, and what it costs."""
     accuracy = pick.accuracy
     if accuracy is None or accuracy.metric != "relative_error" or not accuracy.value:
         return
-    exact: list[tuple[Ratio, Candidate]] = []
+    exact = []
     for other in found.eligible:
-        ratio = ratios.ratio_between(other.rounds(), pick.rounds())
-        found_error = other.accuracy
-        if found_error is None or found_error.metric != accuracy.metric or ratio is None:
+        error, comparison = other.accuracy, Comparison.of(pick, other)
+        if error is None or error.metric != accuracy.metric or comparison.ratio is None:
             continue
-        if found_error.value <= LESS_ERROR * accuracy.value:
-            exact.append((ratio, other))
+        if error.value <= LESS_ERROR * accuracy.value:
+            exact.append((comparison.ratio.value, other.case.id, error.value, comparison))
     if exact:
-        ratio, other = min(exact, key=lambda each: (each[0].value, each[1].case.id))
-        error = units.figure(other.accuracy.value) if other.accuracy else ""
-        factor = times(ratio.value, ratio.interval)
+        _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
+        factor, ci = comparison.parts
+        name, noun = short(comparison.other.case), TAKEN.get(pick.objective, "time")
         yield (
-            f"should {units.share(accuracy.value)} of error be too much, {short(other.case)} has "
-            f"{error} and takes {factor} the {TAKEN.get(pick.objective, 'time')}"
+            f"{name} is accurate to {units.figure(error_value)} and takes {factor} the {noun} "
+            f"(95% CI {ci}). Prefer it if an error of {units.share(accuracy.value)} is too much"
         )
-
-
-def _times_of(pick: Candidate, other: Candidate) -> float:
-    """Time of the pick over the other's, from however few rounds."""
-    mine, others = pick.rounds(), other.rounds()
-    return ratios.relative(mine, others) if mine and others else 0.0

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import textwrap
 
-from ..advisor import break_even, costs, crossover, whatif
+from ..advisor import break_even_text, crossover_text, whatif
 from ..records.verdict import Verdict
+from . import costs
 from .tables import table, wrapped
 
 
 def advice_text(verdict: Verdict) -> str:
     """Indented lines; empty where the verdict says it all."""
-    found = [] if verdict.crossover is None else [crossover.sentence(verdict.crossover)]
-    found += break_even.sentences(verdict)
+    found = [] if verdict.crossover is None else [crossover_text.sentence(verdict.crossover)]
+    found += break_even_text.sentences(verdict)
     found += [f"what if: {whatif.sentence(w, verdict.objective)}" for w in verdict.what_if]
     parts = [_wrapped(sentence) for sentence in found]
     parts += costs_lines(verdict)

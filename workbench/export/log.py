@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..advisor.crossover import sentence
+from ..advisor.crossover_text import sentence
 from ..advisor.model.overview import recommendation, row_of
 from ..records import events as ev
 from ..records.machine import Machine

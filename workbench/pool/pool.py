@@ -26,13 +26,7 @@ from ..records.reason import Reason, Warning
 from ..worker.ranks import launch_of
 from .control import Control
 from .guardian_client import Guardian
-from .worker_process import (
-    WorkerKey,
-    WorkerProcess,
-    WorkerSettings,
-    drop_compiled,
-    group_members,
-)
+from .worker_process import WorkerKey, WorkerProcess, WorkerSettings, drop_compiled, group_members
 
 HINTS = {
     "timeout": "choose a smaller size or raise --budget",

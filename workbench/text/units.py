@@ -120,13 +120,13 @@ def share(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """`0.8 %`, `12 %`, `71 %` of a share between 0 and 1."""
+    """`0.8%`, `12%`, `71%` for a share between 0 and 1."""
     value = share * 100
-    return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
+    return f"{value:.1f}%" if value < 9.95 else f"{value:.0f}%"
 
 
 def spread(center: float | None, interval: Sequence[float] | None) -> str:
-    """Half the interval's width beside the median, `+-1.2 %` with the real sign; empty without."""
+    """Half the interval's width relative to the median: `±1.2%`; empty without an interval."""
     if not center or interval is None:
         return ""
     return f"±{percent((interval[1] - interval[0]) / 2 / center)}"
@@ -136,12 +136,12 @@ _ENDINGS = ("_fraction", "_bytes_per_s", "_bytes", "_s")
 
 
 def named(name: str, value: float) -> str:
-    """A figure whose name ends in its unit: `waiting 12 %`, `allreduce 1.20 GB/s`, `epochs 3`."""
+    """A figure whose name ends in its unit: `waiting 12%`, `allreduce 1.20 GB/s`, `epochs 3`."""
     return " ".join(named_parts(name, value))
 
 
 def named_parts(name: str, value: float) -> tuple[str, str]:
-    """The same as label and value apart."""
+    """The same as a label and a value."""
     ending = next((end for end in _ENDINGS if name.endswith(end)), "")
     text = {
         "_fraction": percent,
@@ -160,12 +160,12 @@ DEVICES = ("cpu ", "cuda:", "fake:")
 
 
 def times(value: float, interval: Sequence[float]) -> str:
-    """`2.05x (95 %: 1.99-2.10)`."""
+    """`2.05x (95% CI 1.99-2.10)`."""
     ratio, bounds = ratio_parts(value, interval)
-    return f"{ratio} (95 %: {bounds})"
+    return f"{ratio} (95% CI {bounds})"
 
 
 def as_sentence(text: str) -> str:
-    """With one full stop at its end, and a capital at its beginning unless that is a name."""
+    """`text` with a full stop at its end, and a capital at its start unless that is a name."""
     first = text[:1] if text.startswith(DEVICES) else text[:1].upper()
     return f"{first}{text[1:].rstrip('.')}."

@@ -1,4 +1,4 @@
-"""Which size to race next, and what the races of several sizes say together."""
+"""Which size to race next, and what the races at several sizes say together."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from itertools import pairwise
 import pytest
 from builders import block
 
-from workbench.advisor.crossover import GAP, MOST_POINTS, Measured, conclude, find_change, sentence
+from workbench.advisor.crossover import GAP, MOST_POINTS, Measured, conclude, find_change
 from workbench.advisor.crossover_search import entrants, next_value
+from workbench.advisor.crossover_text import sentence
 from workbench.contract import Case, Work
 from workbench.planning.scenario import Size
 from workbench.records.document import SetupTimes
@@ -46,7 +47,7 @@ def steady(value: float, steps_s: Mapping[Case, float], **of_work: str) -> Measu
 def search(
     measure: Callable[[float], Measured], size: Size = SIZE, *, whole: bool = True, at: float = 32
 ) -> tuple[list[Measured], Crossover | None]:
-    """As the engine does it, from the row's own size; everybody races everywhere."""
+    """As the engine does it, from the row's own size; all candidates race everywhere."""
     points = [measure(at)]
     while (value := next_value(points, size, whole=whole)) is not None:
         points.append(measure(value))
@@ -63,17 +64,17 @@ def test_the_crossing_of_two_known_curves_is_closed_in_on() -> None:
     assert found.searched == (1, 1024)
     assert len(points) <= MOST_POINTS
     assert [p.value for p in found.points] == sorted(p.value for p in points)
-    assert sentence(found).startswith(f"The GPU leads from batch {found.value} (95 %: ")
-    assert sentence(found).endswith(", transfers included; below it the CPU.")
+    assert f"The GPU leads from batch {found.value} (95% CI " in sentence(found)
+    assert "the CPU below it. Transfers are included." in sentence(found)
 
 
-def test_a_lead_that_never_changes_is_told_for_the_sizes_that_were_raced() -> None:
+def test_a_lead_that_never_changes_is_claimed_for_the_measured_sizes() -> None:
     points, found = search(lambda n: steady(n, {CPU: 1.0, GPU: 2.0}))
     assert found is not None
     assert (found.value, found.ci95, found.above) == (None, None, None)
     assert found.sizes == sorted(point.value for point in points)
     assert all(high / low <= GAP for low, high in pairwise(found.sizes))
-    assert sentence(found) == "The CPU leads at every size raced from batch 1 to 1,024."
+    assert "batch 1 to 1,024" in sentence(found)
     assert [point.ratio for point in found.points] == [0.5] * len(points)
 
 
@@ -88,12 +89,9 @@ def test_a_lead_between_the_ends_is_found_in_the_gap_that_hides_it() -> None:
     assert found.ci95[0] <= 100 <= found.ci95[1]
 
 
-def test_the_gaps_that_a_spent_budget_left_are_told() -> None:
-    assert sentence(between({8: 0.5, 16: 0.5, 256: 0.5})) == (
-        "The CPU leads at every size raced from n 8 to 256; no size was raced between 16 and 256."
-    )
-    changing = sentence(between({8: 0.5, 16: 2.0, 256: 2.0}))
-    assert changing.endswith("below it the CPU; no size was raced between 16 and 256.")
+def test_the_gaps_that_a_spent_budget_left_are_mentioned() -> None:
+    for ratios in ({8: 0.5, 16: 0.5, 256: 0.5}, {8: 0.5, 16: 2.0, 256: 2.0}):
+        assert sentence(between(ratios)).endswith("between 16 and 256.")
 
 
 def test_of_one_candidate_alone_no_size_is_raced_but_the_ends() -> None:
@@ -101,7 +99,7 @@ def test_of_one_candidate_alone_no_size_is_raced_but_the_ends() -> None:
     assert len(points) == 3
 
 
-def test_without_a_gpu_the_candidates_are_told_apart() -> None:
+def test_without_a_gpu_two_candidates_are_compared() -> None:
     _, found = search(lambda n: steady(n, {CPU: 1 + n, INT8: 40 + n / 4}))
     assert found is not None
     assert found.between == "candidate"
@@ -145,10 +143,10 @@ def test_transfers_move_the_crossing_to_larger_sizes() -> None:
     # n^2 / 1e4 = 1 + n^2 / 1e6 + 0.03 n
     assert found.value_with_transfers == pytest.approx(330, rel=0.15)
     assert found.value == pytest.approx(100, rel=0.1)
-    assert "with transfers in every step from" in sentence(found)
+    assert "With transfers in every step" in sentence(found)
 
 
-def test_transfers_that_nobody_timed_are_not_known() -> None:
+def test_transfers_that_were_not_timed_are_not_known() -> None:
     _, found = search(lambda n: steady(n, {CPU: n / 12, GPU: 1.0}, transfers=""))
     assert found is not None
     assert {point.ratio_with_transfers for point in found.points} == {None}
@@ -217,11 +215,10 @@ def between(ratios: Mapping[float, float], gpu_alone: float | None = None) -> Cr
 def test_a_lead_is_claimed_where_it_is_proven_and_nowhere_else() -> None:
     found = between({1: 1.0, 16: 1.0, 512: 2.0})
     assert (found.below, found.value, found.leads) == ("gpu", None, (512, 512))
-    assert sentence(found) == (
-        "The GPU leads at n 512; elsewhere between n 1 and 512 its lead is not beyond doubt; "
-        "no size was raced between 1 and 16, 16 and 512."
-    )
-    assert sentence(between({1: 1.0, 3: 1.0})) == "From n 1 to 3 no lead is beyond doubt."
+    text = sentence(found)
+    assert text.startswith("The GPU leads at n 512. Elsewhere between n 1 and 512")
+    assert text.endswith("between 1 and 16, or between 16 and 512.")
+    assert "no clear lead" in sentence(between({1: 1.0, 3: 1.0}))
 
 
 def test_a_size_at_which_only_one_could_be_picked_proves_no_lead() -> None:
@@ -229,14 +226,14 @@ def test_a_size_at_which_only_one_could_be_picked_proves_no_lead() -> None:
     assert (found.below, found.leads, found.searched) == ("cpu", (1, 32), (1, 512))
 
 
-def test_a_lead_that_changes_back_is_told() -> None:
+def test_a_lead_that_changes_back_is_mentioned() -> None:
     found = between({1: 0.5, 8: 0.7, 16: 1.4, 64: 2.0, 512: 0.5})
     assert (found.below, found.above, found.back) == ("cpu", "gpu", (64, 512))
     assert found.ci95[1] <= 64
-    assert "which leads again from 512 on, or from some size above 64" in sentence(found)
+    assert "Between n 64 and 512 the CPU takes the lead again" in sentence(found)
 
 
-def test_one_who_takes_over_from_the_one_that_took_over_is_told() -> None:
+def test_a_third_leader_is_mentioned() -> None:
     one, other = NUMPY.label, INT8.label
     _, found = search(lambda n: steady(n, {CPU: n, INT8: 10 + n / 10, NUMPY: 100.0}))
     assert found is not None
@@ -244,18 +241,18 @@ def test_one_who_takes_over_from_the_one_that_took_over_is_told() -> None:
     assert found.then is not None
     assert found.then[0] >= 900
     assert found.then[1] == one
-    assert f"and at batch 1,024 {one.replace('/', ' ')}" in sentence(found)
+    assert f"At batch 1,024 {one.replace('/', ' ')} leads" in sentence(found)
 
 
-def test_one_who_took_over_and_cannot_be_picked_further_on_does_not_lead_there() -> None:
+def test_a_leader_that_cannot_be_picked_further_on_does_not_lead_there() -> None:
     points = [steady(n, {CPU: ratio, GPU: 1.0}) for n, ratio in {1: 0.5, 2: 2.0, 4: 2.0}.items()]
     found = conclude([*points, steady(8, {CPU: 8.0})], "n", whole=True)
     assert found is not None
     assert found.then == (8, "cpu")
-    assert sentence(found).endswith("; below it the CPU, and at n 8 the CPU.")
+    assert sentence(found).endswith("At n 8 the CPU leads.")
 
 
-def test_one_who_was_measured_in_too_few_rounds_proves_nothing() -> None:
+def test_too_few_rounds_prove_no_lead() -> None:
     points = [steady(n, {CPU: 1.0, GPU: ratio}) for n, ratio in {64: 2.0, 4096: 0.5}.items()]
     points[0].candidates[1].blocks = points[0].candidates[1].blocks[:1]
     found = conclude(points, "n", whole=True)
@@ -275,7 +272,7 @@ def test_copying_is_added_to_steps_only() -> None:
     assert {point.ratio_with_transfers for point in found.points} == {None}
 
 
-def test_whoever_leads_at_a_size_was_among_those_that_raced_there() -> None:
+def test_the_leader_at_a_size_was_among_those_that_raced_there() -> None:
     rng = random.Random(3)
     cases = [replace(CPU, threads=threads) for threads in (1, 2, 3)] + [GPU]
     for _ in range(8):
@@ -291,7 +288,7 @@ def test_whoever_leads_at_a_size_was_among_those_that_raced_there() -> None:
             points.append(steady(value, {case: known[case] for case in racing}))
 
 
-def test_who_is_far_behind_on_both_sides_stays_out_and_leaders_come_first_by_kind() -> None:
+def test_a_candidate_far_behind_on_both_sides_stays_out_and_leaders_come_first_by_kind() -> None:
     slow, steps = replace(CPU, threads=1), {CPU: 1.0, INT8: 0.9, GPU: 3.0}
     field = [candidate(case, [1.0] * 2) for case in (slow, CPU, INT8, GPU)]
     points = [steady(n, {**steps, slow: 5.0}) for n in (8, 16)]
@@ -299,13 +296,13 @@ def test_who_is_far_behind_on_both_sides_stays_out_and_leaders_come_first_by_kin
     assert [c.case for c in entrants(points, field, 64)] == [INT8, GPU, slow, CPU]
 
 
-def test_who_could_not_be_picked_on_one_side_races_again() -> None:
+def test_a_candidate_that_could_not_be_picked_on_one_side_races_again() -> None:
     field = [candidate(case, [1.0] * 2) for case in (INT8, CPU, GPU)]
     points = [steady(64, {CPU: 9.0, INT8: 1.0, GPU: 2.0}), steady(128, {CPU: 9.0, GPU: 2.0})]
     assert {c.case for c in entrants(points, field, 90)} == {CPU, INT8, GPU}
 
 
-def test_whoever_leads_nearest_by_comes_before_those_who_lead_far_away() -> None:
+def test_leaders_at_near_sizes_come_before_leaders_at_far_ones() -> None:
     field = [candidate(case, [1.0] * 2) for case in (CPU, INT8, GPU)]
     points = [
         steady(8, {CPU: 1.0, INT8: 1.5, GPU: 2.0}),

@@ -146,8 +146,8 @@ def test_a_cut_in_a_race_is_told_of_those_that_had_a_turn_and_of_those_that_had_
         SLOW.id: "the run was cut short before its turn",
     }
     verdict = decide(report, scenario())
-    assert "on a weak basis: the run was cut short" in verdict.reasons[0]
-    assert verdict.next_best == "Let it run to its end: `workbench advise row`."
+    assert "Weak evidence: the run was cut short" in verdict.reasons[0]
+    assert verdict.next_best == "Let the run finish: `workbench advise row`."
 
 
 def is_an_end(event: ev.AnyEvent) -> bool:

@@ -287,7 +287,7 @@ def test_an_estimate_says_how_far_off_and_a_tail_what_it_is_of() -> None:
     told = recorded(basis="estimated", error=0.09, ratio=2.0, ratio_ci95=(1.5, 2.5))
     assert sentence(told, "latency_p99").startswith(
         "NVIDIA H200 (estimated between sizes recorded 2026-11-21; "
-        "those held out are up to 9.0 % off), cuda:0 torch bf16: 2.00x faster at the 99th "
+        "those held out are up to 9.0% off), cuda:0 torch bf16: 2.00x faster at the 99th "
         "percentile, "
     )
 

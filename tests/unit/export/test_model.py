@@ -43,7 +43,7 @@ def with_verdict(**changes: object) -> Report:
 def test_the_advice_comes_first_with_gain_error_and_what_weakens_it() -> None:
     first, *_ = TEXT.split("\n\n")
     told = " ".join(first.split())
-    assert told.startswith("Ship int8-static-u8s8-channel with 2 threads: 1.93x (95 %: ")
+    assert told.startswith("Ship int8-static-u8s8-channel with 2 threads: 1.93x (95% CI ")
     assert "faster than the model as given (fp32 t2); error 0.91% of 2.00% allowed." in told
     assert "! The error was seen on random inputs" in told
 

@@ -47,8 +47,8 @@ def test_the_table_has_the_datasheet_beside_the_card() -> None:
 def test_a_card_far_below_its_kind_is_told_by_the_doctor_and_a_good_one_is_not() -> None:
     slow, good = of_card("NVIDIA L40S", 2e13, 7e11), of_card("NVIDIA L40S", 8e13, 7e11)
     assert list(datasheets.shortfalls(slow)) == [
-        ("cuda:0", "fp32 products reach 22 % of the datasheet"),
-        ("cuda:0", "bf16 products reach 11 % of the datasheet"),
+        ("cuda:0", "fp32 products reach 22% of the datasheet"),
+        ("cuda:0", "bf16 products reach 11% of the datasheet"),
     ]
     told = examine(machine(), Software("3.11", "python", {}, {}), {}, slow).checks
     assert [c.status for c in told if c.name == "cuda:0 ceilings"] == ["warn", "warn"]

@@ -108,8 +108,8 @@ def test_figures_below_a_thousandth_have_an_exponent() -> None:
 
 
 def test_spread_is_half_the_interval_over_the_median() -> None:
-    assert units.spread(2.0, (1.98, 2.02)) == "±1.0 %"
-    assert units.spread(2.0, (1.5, 2.5)) == "±25 %"
+    assert units.spread(2.0, (1.98, 2.02)) == "±1.0%"
+    assert units.spread(2.0, (1.5, 2.5)) == "±25%"
     assert units.spread(2.0, None) == units.spread(None, (1.0, 2.0)) == ""
 
 
@@ -132,7 +132,7 @@ def test_a_rate_in_words_is_the_rate_to_three_digits(value: float) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("waiting_fraction", 0.12, "waiting 12 %"),
+        ("waiting_fraction", 0.12, "waiting 12%"),
         ("allreduce_bytes_per_s", 1.2e9, "allreduce 1.20 GB/s"),
         ("buffer_bytes", 2048, "buffer 2 KiB"),
         ("slowest_rank_s", 0.5, "slowest rank 500 ms"),

@@ -1,0 +1,82 @@
+"""One candidate against another: how much better it is, how sure that is, and how to say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..report.candidate import Candidate
+from ..report.names import short
+from ..stats import ratios
+from ..stats.samples import Ratio
+from ..text import units
+
+# What follows a ratio, by objective: the word for better and the word for worse.
+BETTER_WORSE = {
+    "throughput": ("faster", "slower"),
+    "latency": ("faster", "slower"),
+    "latency_p99": ("faster at the 99th percentile", "slower at the 99th percentile"),
+    "time_to_result": ("faster from start-up to result", "slower from start-up to result"),
+    "cost": ("lower in cost", "higher in cost"),
+    "energy": ("lower in energy", "higher in energy"),
+    "memory": ("lower in peak memory", "higher in peak memory"),
+}
+
+
+def better(objective: str) -> str:
+    """`faster`, `faster at the 99th percentile`, `lower in cost`."""
+    return BETTER_WORSE[objective][0]
+
+
+def worse(objective: str) -> str:
+    """`slower`, `slower at the 99th percentile`, `higher in cost`."""
+    return BETTER_WORSE[objective][1]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two candidates of one row under its objective.
+
+    `ratio` is the value of `other` over that of `one` in their common rounds: above 1 `one` is
+    better.  None means too few common rounds for an interval.
+    """
+
+    one: Candidate
+    other: Candidate
+    ratio: Ratio | None
+
+    @classmethod
+    def of(cls, one: Candidate, other: Candidate) -> Comparison:
+        return cls(one, other, ratios.ratio_between(other.rounds(), one.rounds()))
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether `one` is better beyond doubt."""
+        return self.ratio is not None and self.ratio.low > 1
+
+    @property
+    def is_tie(self) -> bool:
+        return ratios.is_close(self.ratio)
+
+    @property
+    def estimate(self) -> float | None:
+        """The ratio from however few rounds; None where one of the two has no value."""
+        mine, others = self.one.rounds(), self.other.rounds()
+        return ratios.relative(others, mine) if mine and others else None
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The ratio and its interval as text: `("1.49x", "1.21-1.84")`."""
+        ratio = self.ratio
+        return ("", "") if ratio is None else units.ratio_parts(ratio.value, ratio.interval)
+
+    def sentence(self) -> str:
+        """How far `one` leads, or that it does not."""
+        one, other = short(self.one.case), short(self.other.case)
+        factor, ci = self.parts
+        if self.ratio is None:
+            return f"{one} leads {other}, but too few rounds were measured for an interval."
+        if self.is_tie:
+            return f"{one} and {other} are too close to call: {factor} (95% CI {ci})."
+        if not self.is_proven:
+            return f"{one} and {other} cannot be distinguished: {factor} (95% CI {ci})."
+        return f"{one} is {factor} {better(self.one.objective)} than {other} (95% CI {ci})."

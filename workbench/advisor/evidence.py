@@ -1,0 +1,212 @@
+"""What the verdict of a row rests on: every fact that its sentences need, from the report alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+from ..machine import no_gpu
+from ..planning.scenario import Scenario
+from ..records.reason import Reason, Warning
+from ..report.candidate import Candidate
+from ..report.names import short
+from ..report.report import Report
+from ..report.row import Row
+from ..report.warnings import measurement_warnings
+from ..stats import ratios
+from ..stats.samples import Ratio
+from ..text.units import times
+from .comparison import Comparison
+from .limits import is_admissible, is_over_error_limit, only_within
+from .race_summary import SENT_AWAY, is_cut_short
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A row of a report under its scenario; everything else follows from these three."""
+
+    report: Report
+    row: Row
+    scenario: Scenario
+
+    # ------------------------------------------------------- candidates
+
+    @cached_property
+    def by_id(self) -> list[Candidate]:
+        """All candidates of the row; ties go by id."""
+        return sorted(self.row.candidates, key=lambda candidate: candidate.case.id)
+
+    @cached_property
+    def eligible(self) -> list[Candidate]:
+        """The measured candidates that may be picked."""
+        return [c for c in self.by_id if c.blocks and is_admissible(c, self.scenario)]
+
+    @cached_property
+    def ranking(self) -> list[str]:
+        """Ids of the eligible candidates, best first; those without a value are missing."""
+        return ratios.ranking({c.case.id: c.rounds() for c in self.eligible})
+
+    @cached_property
+    def ranked(self) -> list[Candidate]:
+        """The candidates of `ranking`."""
+        known = {c.case.id: c for c in self.eligible}
+        return [known[case] for case in self.ranking]
+
+    @cached_property
+    def over_limit(self) -> list[Candidate]:
+        """The measured candidates that are above the error limit."""
+        return [c for c in self.by_id if is_over_error_limit(c, self.scenario)]
+
+    @cached_property
+    def for_the_pick(self) -> list[Candidate]:
+        """The candidates that race to be picked, not for reference only; measured or not."""
+        return [c for c in self.by_id if c.case.precision not in self.scenario.apart]
+
+    @cached_property
+    def kinds(self) -> set[str]:
+        """The kinds of device ("cpu", "gpu") with an eligible candidate."""
+        return {candidate.case.device_kind for candidate in self.eligible}
+
+    # --------------------------------------------------------- the best
+
+    @property
+    def pick(self) -> Candidate | None:
+        return self.ranked[0] if self.ranked else None
+
+    @property
+    def runner_up(self) -> Candidate | None:
+        return self.ranked[1] if len(self.ranked) > 1 else None
+
+    @property
+    def best_cpu(self) -> Candidate | None:
+        return first_on("cpu", self.ranked)
+
+    @property
+    def best_gpu(self) -> Candidate | None:
+        return first_on("gpu", self.ranked)
+
+    @property
+    def rival(self) -> Candidate | None:
+        """The candidate that the pick is explained against: the best of the other kind of device,
+        otherwise the runner-up."""
+        if self.pick is None or self.best_cpu is None or self.best_gpu is None:
+            return self.runner_up
+        return self.best_gpu if self.pick is self.best_cpu else self.best_cpu
+
+    # ------------------------------------------------------ comparisons
+
+    @cached_property
+    def lead(self) -> Comparison | None:
+        """The pick against the runner-up."""
+        if self.pick is None or self.runner_up is None:
+            return None
+        return Comparison.of(self.pick, self.runner_up)
+
+    @cached_property
+    def device_ratio(self) -> Ratio | None:
+        """The value of the best CPU candidate over that of the best GPU candidate."""
+        if self.best_cpu is None or self.best_gpu is None:
+            return None
+        return Comparison.of(self.best_gpu, self.best_cpu).ratio
+
+    @cached_property
+    def decisive_ratio(self) -> Ratio | None:
+        """`device_ratio` with an interval that holds over all looks, not just the last."""
+        if self.best_cpu is None or self.best_gpu is None:
+            return None
+        return ratios.decisive_ratio(self.best_cpu.rounds(), self.best_gpu.rounds())
+
+    # ----------------------------------------------------------- answer
+
+    @cached_property
+    def absence(self) -> Reason | None:
+        """Why no GPU could take part; None where one could, or before the hardware is known."""
+        return None if self.report.machine is None else no_gpu(self.report.machine)
+
+    @property
+    def is_without_gpu(self) -> bool:
+        """Whether the machine is known to have no GPU."""
+        return self.absence is not None and self.absence.code == "no_gpu"
+
+    @cached_property
+    def choice(self) -> str:
+        """`cpu`, `gpu`, `either` or `unknown`."""
+        only = only_within(self.row, self.scenario)
+        if only is not None:
+            return only
+        return choose(
+            self.decisive_ratio, has_cpu=self.best_cpu is not None, no_gpu=self.is_without_gpu
+        )
+
+    @property
+    def is_cut_short(self) -> bool:
+        return is_cut_short(self.row)
+
+    @cached_property
+    def warnings(self) -> list[Warning]:
+        """Of the row, and of the candidates that the verdict names."""
+        named = [c for c in (self.pick, self.runner_up, self.best_cpu, self.best_gpu) if c]
+        unique = {c.case.id: c for c in named}.values()
+        return [
+            *self.report.disturbances(self.row),
+            *self._unsettled(),
+            *self._unmeasured(),
+            *chain.from_iterable(measurement_warnings(c, self.report.machine) for c in unique),
+        ]
+
+    def _unsettled(self) -> Iterator[Warning]:
+        """The pick is the best seen; warn where the rounds do not separate it from the next."""
+        lead = self.lead
+        if lead is None or lead.is_tie or lead.is_proven:
+            return
+        if lead.ratio is None and was_far_behind(lead.other):
+            return
+        ratio, remedy = "too few common rounds", "raise --budget"
+        if lead.ratio is not None:
+            ratio = times(lead.ratio.value, lead.ratio.interval)
+            if ratios.is_exhausted(lead.ratio):
+                remedy = "start-up times vary that much: compare the break-even points instead"
+        yield Warning(
+            code="pick_unsettled",
+            message=f"cannot be distinguished from {short(lead.other.case)}: {ratio}",
+            remedy=remedy,
+            subject=lead.one.case.id,
+        )
+
+    def _unmeasured(self) -> Iterator[Warning]:
+        """Candidates that might have been picked, had the budget left time for them."""
+        deciding = self.for_the_pick
+        missed = [c for c in deciding if not c.blocks and c.reason and c.reason.code == "budget"]
+        if missed and any(c.blocks for c in deciding):
+            yield Warning(
+                code="unmeasured",
+                message=f"ran out of time before measuring {len(missed)} of {len(deciding)} "
+                "candidates",
+                remedy="raise --budget or choose fewer scenarios",
+                subject=self.row.plan.scenario,
+            )
+
+
+def first_on(kind: str, ranked: Sequence[Candidate]) -> Candidate | None:
+    """The best candidate on a kind of device ("cpu", "gpu")."""
+    return next((c for c in ranked if c.case.device_kind == kind), None)
+
+
+def was_far_behind(candidate: Candidate) -> bool:
+    """Whether its first block eliminated it, so that no interval is owed."""
+    return candidate.reason is not None and candidate.reason.code in SENT_AWAY
+
+
+def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
+    """`cpu`, `gpu`, `either` or `unknown` from the decisive ratio of CPU time to GPU time."""
+    if ratio is None:
+        return "cpu" if no_gpu and has_cpu else "unknown"
+    if ratios.is_close(ratio):
+        return "either"
+    if ratio.low > 1:
+        return "gpu"
+    if ratio.high < 1:
+        return "cpu"
+    return "unknown"

@@ -1,0 +1,79 @@
+"""Why candidates could not be picked, as short phrases that a sentence can list."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ..planning.scenario import Scenario
+from ..report.candidate import Candidate
+from ..report.names import short
+from ..text import units
+from .evidence import Evidence
+from .limits import beyond_limits, uncounted
+from .race_summary import SENT_AWAY
+
+
+def listed(phrases: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *others, last = phrases
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def excluded(found: Evidence) -> list[str]:
+    """`cpu torch bf16 t8 (error 5.0%, limit 1.0%)` for each candidate that could not be picked,
+    though its device has others that could."""
+    here = [c for c in found.for_the_pick if c.case.device_kind in found.kinds]
+    phrases = [f"{short(c.case)} ({_error(c, found.scenario)})" for c in found.over_limit]
+    for candidate in here:
+        why = beyond_limits(candidate, found.scenario) or uncounted(candidate)
+        if why and candidate.state != "failed" and candidate not in found.over_limit:
+            phrases.append(f"{short(candidate.case)} ({why})")
+    for state in ("failed", "skipped"):
+        for candidate in (c for c in here if c.state == state):
+            reason = candidate.reason
+            if reason is not None and reason.code not in SENT_AWAY:
+                phrases.append(f"{short(candidate.case)} ({state}: {reason.message.rstrip('.')})")
+    return phrases
+
+
+def why_lost(lost: Sequence[Candidate], found: Evidence) -> list[str]:
+    """Why none of these could be picked: at most three phrases, one for each kind of reason."""
+    phrases = []
+    over = sorted((c for c in lost if c in found.over_limit), key=_by_error)
+    if over:
+        name, error = short(over[0].case), _error(over[0], found.scenario)
+        which = f"the most accurate of {len(over)}" if len(over) > 1 else ""
+        phrases.append(f"{name} ({', '.join(filter(None, [which, error]))})")
+    others = sorted((c for c in lost if c not in found.over_limit), key=lambda c: c.case.id)
+    counts = Counter(_why(candidate, found.scenario) for candidate in others)
+    for why, count in list(counts.items())[:2]:
+        phrases.append(why if count == 1 else f"{why} ({count} candidates)")
+    if more := sum(list(counts.values())[2:]):
+        phrases.append(f"{more} more candidate{'s'[: more > 1]}")
+    return phrases
+
+
+def _why(candidate: Candidate, scenario: Scenario) -> str:
+    """Why it cannot be picked: the limit that it exceeds, or its own reason."""
+    exceeded = None if candidate.state == "failed" else beyond_limits(candidate, scenario)
+    if exceeded is not None:
+        return f"{short(candidate.case)} ({exceeded})"
+    if (why := uncounted(candidate)) is not None:
+        return why
+    if candidate.reason is not None:
+        return candidate.reason.message.rstrip(".")
+    return "the run did not get that far" if not candidate.blocks else "it exceeds a limit"
+
+
+def _error(candidate: Candidate, scenario: Scenario) -> str:
+    """`error 5.0%, limit 1.0%`."""
+    accuracy = candidate.accuracy
+    assert accuracy is not None  # noqa: S101 - only a checked candidate can exceed the limit
+    noun = "disagreement" if accuracy.metric == "disagreement" else "error"
+    limit = units.share(scenario.max_error or 0.0)
+    return f"{noun} {units.share(accuracy.value)}, limit {limit}"
+
+
+def _by_error(candidate: Candidate) -> tuple[float, str]:
+    return candidate.accuracy.value if candidate.accuracy else 0.0, candidate.case.id

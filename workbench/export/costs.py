@@ -1,0 +1,121 @@
+"""Fastest, cheapest and most frugal of a verdict: as table cells and in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..advisor.race_summary import sent_away
+from ..records.reason import Reason
+from ..records.verdict import CaseCost, ObjectivePick, Verdict
+from ..report.names import name_of
+from ..text import units
+from ..text.units import as_sentence
+
+HEADER = ("", "candidate", "value", "lead over", "lead (95% CI)")
+
+
+def rows(verdict: Verdict) -> list[tuple[str, ...]]:
+    """The best by each objective as cells under HEADER; see `unknowns` for those without a best.
+    Empty where only time was known."""
+    return [_cells(found, verdict) for found in verdict.by_objective if found.pick is not None]
+
+
+def unknowns(verdict: Verdict) -> list[str]:
+    """Why an objective has no best, in sentences."""
+    return [
+        f"{_name(found).capitalize()} is unknown: {_because(found.unknown)}"
+        for found in verdict.by_objective
+        if found.unknown is not None
+    ]
+
+
+def notes(verdict: Verdict) -> list[str]:
+    """Limits of the most frugal pick: other sensors, and candidates that were not read."""
+    pick = next((f.pick for f in verdict.by_objective if f.objective == "most_frugal"), None)
+    if pick is None:
+        return []
+    source = next(cost.joules_from for cost in verdict.costs if cost.id == pick)
+    texts = []
+    if others := [c for c in verdict.costs if c.joules_from not in (None, source)]:
+        one, other = _short(pick), _listed(others)
+        texts.append(
+            f"The energy of {one} ({source}) and {other} ({others[0].joules_from}) comes from "
+            "different sensors. The two are not directly comparable."
+        )
+    if unread := [cost for cost in verdict.costs if cost.joules_from is None]:
+        texts.append(f"No power reading for {_listed(unread)}: most frugal excludes it.")
+    return texts
+
+
+def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """The name of each objective with its best, or why there is none."""
+    for found in verdict.by_objective:
+        if found.unknown is not None:
+            yield _name(found), f"unknown: {_because(found.unknown)}"
+        else:
+            yield _name(found), f"{_short(found.pick)}, {_value(found)}; {_lead(found, verdict)}"
+
+
+def _lead(found: ObjectivePick, verdict: Verdict) -> str:
+    """How far the best leads the next."""
+    if found.runner_up is None:
+        return "no other candidate to compare with"
+    next_ = _short(found.runner_up)
+    factor, ci = units.ratio_parts(found.ratio, found.ratio_ci95)
+    if found.ratio is None:
+        if sent_away(verdict.race, found.runner_up) is not None:
+            return f"{next_} was far behind after its first turn"
+        return f"too few rounds to compare with {next_}"
+    if found.ratio_ci95 is None:
+        return f"leads {next_} by about {factor}"
+    if found.ratio_ci95[0] <= 1:
+        return f"cannot be distinguished from {next_}: {factor} (95% CI {ci})"
+    return f"leads {next_} by {factor} (95% CI {ci})"
+
+
+def _cells(found: ObjectivePick, verdict: Verdict) -> tuple[str, ...]:
+    lead = units.ratio(found.ratio, found.ratio_ci95)
+    if found.runner_up is None:
+        lead = "-"
+    elif found.ratio is None:
+        was_far_behind = sent_away(verdict.race, found.runner_up) is not None
+        lead = "far behind after its first turn" if was_far_behind else "too few rounds"
+    elif found.ratio_ci95 is None:
+        lead = f"about {lead}"
+    elif found.ratio_ci95[0] <= 1:
+        lead = f"tied ({lead})"
+    return _name(found), _short(found.pick), _value(found), _short(found.runner_up), lead
+
+
+def _because(reason: Reason) -> str:
+    return f"{reason.message}. {as_sentence(reason.hint)}" if reason.hint else f"{reason.message}."
+
+
+def _listed(costs: Sequence[CaseCost]) -> str:
+    first, *others = costs
+    return _short(first.id) + (f" and {len(others)} more" if others else "")
+
+
+def _name(found: ObjectivePick) -> str:
+    return found.objective.replace("_", " ")
+
+
+def _short(case: str | None) -> str:
+    return name_of(case) if case else "-"
+
+
+def _value(found: ObjectivePick) -> str:
+    kind, slash, per = found.unit.partition("/")
+    if found.value is None:
+        return "too few samples for a 99th percentile"
+    if slash:
+        shown = units.duration(found.value) if kind == "s" else units.joules(found.value)
+        return f"{shown}/{per}"
+    return f"{_money(found.value)} {found.unit}"
+
+
+def _money(value: float) -> str:
+    """Three digits: `1,240`, `12.3`, `0.0123`, and below a thousandth `1.2e-6`."""
+    if value >= 999.5:
+        return f"{value:,.0f}"
+    return units.significant(value) if value >= 1e-3 else units.figure(value)
