@@ -15,7 +15,7 @@ from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..contract import is_cuda
-from ..machine import hardware_warnings
+from ..machine import hardware_warnings, missing_backends
 from ..planning.model_question import ModelQuestion
 from ..planning.plan import RowPlan, fill_cases, planned
 from ..planning.prices import unused_prices
@@ -157,7 +157,9 @@ class Engine:
         self._emit(ev.HardwareDetected(at_s=at_s, machine=machine, software=software))
         raced = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
         fewer = fewer_threads(raced, self._request, machine)
-        for warning in [*hardware_warnings(machine, software), *unusable, *fewer]:
+        backends = {case.backend for row in self._rows for case in row.cases}
+        missing = missing_backends(software, backends)
+        for warning in [*hardware_warnings(machine, software), *missing, *unusable, *fewer]:
             self._warn(warning)
         if self._request.every:
             self._warn_of_broken()

@@ -17,9 +17,9 @@ from .nvidia.cuda_driver import VISIBLE_DEVICES
 from .nvidia.gpus import join, no_gpu, without_driver
 from .nvidia.probe_client import DEADLINE_S, GpuProbes
 from .packages.software import StackQuery
-from .warnings import hardware_warnings
+from .warnings import hardware_warnings, missing_backends
 
-__all__ = ["detect", "effective_cores", "hardware_warnings", "no_gpu"]
+__all__ = ["detect", "effective_cores", "hardware_warnings", "missing_backends", "no_gpu"]
 
 
 def detect(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from ..records.machine import Gpu, Machine, Software
 from ..records.reason import Warning
@@ -70,6 +70,22 @@ def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
         *_environment(machine, software),
         *_packages(software),
     ]
+
+
+def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning]:
+    """One warning for each of `backends` that the workers' interpreter cannot import."""
+    if "packages" in software.unavailable:
+        return
+    installed = {name for name, package in software.packages.items() if package.version}
+    for name in sorted(backends & software.packages.keys() - installed):
+        if name == _ORT and not installed.isdisjoint(_ORT_OTHERS):
+            continue
+        other = " (onnxruntime-gpu for an NVIDIA GPU)" if name == _ORT else ""
+        yield Warning(
+            "backend_missing",
+            f"{name} is not installed, so its candidates are skipped",
+            f"`{software.executable} -m pip install {name}`{other}",
+        )
 
 
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:

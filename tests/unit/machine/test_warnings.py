@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from workbench.machine import hardware_warnings
+from workbench.machine import hardware_warnings, missing_backends
 from workbench.records.machine import (
     CoreLimit,
     Cpu,
@@ -189,6 +189,22 @@ def test_two_builds_of_onnxruntime() -> None:
     assert warning.remedy.endswith("pip install onnxruntime-gpu")
     absent = software(onnxruntime=Package(None, None), onnxruntime_gpu=Package("1.31", None))
     assert hardware_warnings(machine(), absent) == []
+
+
+def test_a_backend_that_is_not_installed_is_one_warning_with_the_command() -> None:
+    absent, present = Package(None, "not installed"), Package("1.31", None)
+    needed = {"onnxruntime", "torch"}
+    found = missing_backends(software(onnxruntime=absent, torch=present), needed)
+    assert only(list(found), "backend_missing").remedy.startswith(
+        "`~/v/bin/python -m pip install onnxruntime`"
+    )
+    gpu_build = software(onnxruntime=absent, onnxruntime_gpu=present, torch=present)
+    assert list(missing_backends(gpu_build, needed)) == []
+    assert list(missing_backends(software(onnxruntime=absent), {"torch", "fake"})) == []
+    silent = msgspec.structs.replace(
+        software(onnxruntime=absent), unavailable={"packages": "it did not answer"}
+    )
+    assert list(missing_backends(silent, needed)) == []
 
 
 def test_a_foreign_interpreter_that_is_silent() -> None:
