@@ -46,16 +46,17 @@ campaign: $(VENV)/.ready-dev
 snapshots: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest tests/screens --snapshot-update
 
+# Set-up speaks on stderr: the standard output of `make run ARGS=--json` is the document alone.
 $(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) >&2
 
 $(VENV)/.ready: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "setting up $(VENV): a few minutes the first time" >&2
-	$(INSTALL) --editable '.[cpu]'
+	@$(INSTALL) --editable '.[cpu]' >&2
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready
-	$(INSTALL) --editable '.[cpu,dev]'
+	@$(INSTALL) --editable '.[cpu,dev]' >&2
 	@touch $@
 
 clean:

@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widgets import Footer
 from textual.worker import get_current_worker
 
-from workbench.machine.snapshots import Snapshot, looks
+from workbench.machine.snapshots import Snapshot, snapshots
 from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
 from workbench.text import units
 
@@ -201,7 +201,7 @@ def _text(value: float | None, unit: str, most: float | None = None) -> str | No
 def run_watch(machine: Machine, *, every_s: float) -> int:
     """Watch until the user leaves; returns the exit code."""
     left = threading.Event()
-    stream = looks(machine, every_s=every_s, sleep=left.wait)
+    stream = snapshots(machine, every_s=every_s, sleep=left.wait)
     app = WatchApp(machine, stream, stop=left.set)
     app.run()
     return app.return_code or 0

@@ -1,4 +1,4 @@
-"""Where events come from: an engine in a child process, or a record that is played back."""
+"""The sources of events: an engine in a child process, or a record that is played back."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import IO, Protocol
 
 import msgspec
 
+from workbench.process.exit_status import ending, log_tail
 from workbench.records import events as ev
 from workbench.records.reason import Warning
 
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
 EXIT_USAGE = 2
-CANCEL_S = 2.0  # how long an engine may take to write its partial result
+CANCEL_S = 2.0  # time for an engine to write its partial result
 TERMINATE_S = 1.0
-SILENCE_S = 1.0  # between two looks at whether a silent engine still lives
+SILENCE_S = 1.0  # between two checks whether a silent engine still lives
 TAIL_LINES = 20
-TAIL_BYTES = 16_384
 
 
 class FeedError(Exception):
-    """The events broke off; the message says how, `log_tail` what was said last."""
+    """The events broke off; the message says how, `log_tail` has the engine's last lines."""
 
     def __init__(self, message: str, remedy: str, log_tail: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -34,18 +34,18 @@ class FeedError(Exception):
 
 
 class EventSource(Protocol):
-    """A stream of events that may be told to pause, resume or cancel."""
+    """A stream of events that can be paused, resumed and cancelled."""
 
     def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
         """The events in order; FeedError if they break off before the run ended."""
         ...
 
     def send(self, control: str) -> None:
-        """Say "pause", "resume" or "cancel"; never waits, so that Ctrl-Z can say it in time."""
+        """Send "pause", "resume" or "cancel"; never waits, so that Ctrl-Z can do it in time."""
         ...
 
     async def close(self) -> None:
-        """Let go of whatever runs behind the feed; in seconds, and safe to call twice."""
+        """End what runs behind the source; takes seconds at most and can be called twice."""
         ...
 
 
@@ -84,8 +84,8 @@ class ReplayFeed:
 class EngineFeed:
     """`argv` writes events as JSON lines on its stdout and reads control lines on its stdin.
 
-    Its stdin closing means that we are gone: the engine then cancels the run by itself.  It
-    leads its own session, so that a key pressed in our terminal signals us alone.
+    When we are gone its stdin closes, and the engine cancels the run by itself.  It leads its own
+    session, so that a key pressed in our terminal signals us alone.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
@@ -93,7 +93,7 @@ class EngineFeed:
         self._env = dict(os.environ if env is None else env)
         self._process: asyncio.subprocess.Process | None = None
         self._log: IO[bytes] | None = None
-        self._unsent: list[str] = []  # said before there was an engine to hear it
+        self._unsent: list[str] = []  # controls from before the engine was started
         self._cancelled_at: float | None = None
         self._closing: asyncio.Future[None] | None = None
 
@@ -111,21 +111,21 @@ class EngineFeed:
         code = process.returncode or 0
         if not finished:
             raise FeedError(
-                f"the engine {_ending(code)} before the run was finished",
+                ending("the engine ended before the run was finished", code),
                 "what was measured is kept: `workbench open last`; s tries again"
                 if begun
                 else "the log below says why; s tries again",
                 self._tail(),
             )
-        if code == EXIT_USAGE and (told := self._tail()):
-            # What was asked cannot be: that is found out only beside the hardware or the model.
-            message = told[-1].removeprefix("workbench: ")
+        if code == EXIT_USAGE and (lines := self._tail()):
+            # Some requests turn out to be impossible only when the hardware or the model is known.
+            message = lines[-1].removeprefix("workbench: ")
             raise FeedError(message, "start another run with other options")
 
     async def _start(self) -> asyncio.subprocess.Process:
-        # A file rather than a pipe, for nobody has to drain it; and one without a name, for it
-        # must not stay behind if we are killed.
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the feed
+        # A file, because a pipe would have to be drained; without a name, because it must not stay
+        # behind if we are killed.
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv,
@@ -145,10 +145,7 @@ class EngineFeed:
         return self._process
 
     def _tail(self) -> list[str]:
-        if self._log is None:
-            return []
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - TAIL_BYTES))
-        return self._log.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+        return [] if self._log is None else log_tail(self._log).splitlines()[-TAIL_LINES:]
 
     def send(self, control: str) -> None:
         process = self._process
@@ -159,12 +156,12 @@ class EngineFeed:
             return
         if control == "cancel":
             self._cancelled_at = asyncio.get_running_loop().time()
-        # A write error shows up as the end of stdout; there it is reported once, with the log.
+        # After a write error stdout ends as well; there it is reported once, with the log.
         with contextlib.suppress(OSError):
             process.stdin.write(json.dumps({"control": control}).encode() + b"\n")
 
     async def close(self) -> None:
-        # Once for all callers: whoever leaves first must not take the ending along.
+        # Once for all callers: one that is cancelled must not cancel the ending for the others.
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close())
         await asyncio.shield(self._closing)
@@ -173,14 +170,14 @@ class EngineFeed:
         if self._process is not None:
             if self._process.returncode is None:
                 await self._end(self._process)
-            # Its pipes stay open for as long as some grandchild holds the other end.
+            # Otherwise its pipes stay open as long as a grandchild holds the other end.
             self._process._transport.close()  # type: ignore[attr-defined]
         log, self._log = self._log, None
         if log is not None:
             log.close()
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
-        """Cancel, then terminate, then kill: each as late as its patience allows."""
+        """Cancel, then terminate, then kill, each after the patience for the step before."""
         now = asyncio.get_running_loop().time()
         since = now if self._cancelled_at is None else self._cancelled_at
         if process.stdin is not None:
@@ -201,7 +198,7 @@ class EngineFeed:
 
 async def _gone(process: asyncio.subprocess.Process, patience_s: float) -> bool:
     """Whether the process ends in time.  `Process.wait` would also wait for its pipes to close,
-    which a child that it left behind may hold open."""
+    which a child it left behind may hold open."""
     clock = asyncio.get_running_loop().time
     until = clock() + patience_s
     while process.returncode is None and clock() < until:
@@ -212,8 +209,8 @@ async def _gone(process: asyncio.subprocess.Process, patience_s: float) -> bool:
 async def _lines(
     process: asyncio.subprocess.Process, stdout: asyncio.StreamReader
 ) -> AsyncIterator[bytes]:
-    """Lines until the end of the stream, or until the engine is dead and silent: a child it left
-    behind would hold the pipe open, and then neither the end nor `process.wait` ever comes."""
+    """Lines until the end of the stream, or until the engine is dead and silent: if a child it left
+    behind holds the pipe open, neither the end of the stream nor `process.wait` ever comes."""
     while True:
         line = asyncio.ensure_future(stdout.readline())
         while not (await asyncio.wait({line}, timeout=SILENCE_S))[0]:
@@ -223,14 +220,14 @@ async def _lines(
         try:
             text = line.result()
         except ValueError as error:
-            raise FeedError("the engine sent a line without end", "report it") from error
+            raise FeedError("the engine sent an endless line", "report it") from error
         if not text:
             return
         yield text
 
 
 async def _drain(process: asyncio.subprocess.Process) -> None:
-    """Read on until the end, because an engine that cannot write cannot end either."""
+    """Read on until the end: an engine whose pipe is full cannot end."""
     if process.stdout is not None:
         with contextlib.suppress(RuntimeError):  # the events are still being read elsewhere
             while await process.stdout.read(2**16):
@@ -238,8 +235,8 @@ async def _drain(process: asyncio.subprocess.Process) -> None:
 
 
 def _decode(line: bytes) -> ev.AnyEvent:
-    """The event of one line; a line that is none becomes a warning, for a library's stray print
-    must not end a measurement."""
+    """The event of one line; any other line becomes a warning, because a library's stray print must
+    not end a measurement."""
     try:
         event: ev.AnyEvent = ev.decode(line)
         return event
@@ -249,11 +246,7 @@ def _decode(line: bytes) -> ev.AnyEvent:
             at_s=0.0,
             warning=Warning(
                 code="stray_output",
-                message=f"the engine wrote something that is no event: {shown}",
+                message=f"the engine printed a stray line: {shown}",
                 remedy="report it; the measurements are not affected",
             ),
         )
-
-
-def _ending(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

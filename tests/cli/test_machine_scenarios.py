@@ -20,7 +20,7 @@ SCENARIOS: dict[str, tuple[str, dict[str, str], str]] = {
     "memory shared with the system": (
         "nvml",
         {"NVML_STUB": "nvmlDeviceGetMemoryInfo_v2=3;nvmlDeviceGetMemoryInfo=zero"},
-        "which it shares",
+        "system memory",
     ),
     "a driver of 2019": ("old_nvml", {}, "this driver lacks the function"),
     "library and module of two versions": ("nvml", {"NVML_STUB": "nvmlInitWithFlags=18"}, "reboot"),

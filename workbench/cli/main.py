@@ -217,7 +217,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     """
     from .. import machine
     from ..export.watch import header, line
-    from ..machine.snapshots import looks
+    from ..machine.snapshots import snapshots
 
     found, _ = machine.detect()
     if not as_json and not plain and count is None and in_terminal():
@@ -225,7 +225,7 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
     with suppress(KeyboardInterrupt):  # the way to end it
         if not as_json:
             click.echo("\n".join(header(found)))
-        for look in islice(looks(found, every_s=every_s), count):
+        for look in islice(snapshots(found, every_s=every_s), count):
             text = encode(look).decode() if as_json else line(look)
             click.echo(text)
 

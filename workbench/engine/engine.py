@@ -13,7 +13,7 @@ from functools import partial
 from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
-from ..machine import hardware_warnings
+from ..machine import hardware_warnings, missing_backends
 from ..planning.plan import RowPlan, planned
 from ..planning.prices import unused_prices
 from ..planning.request import Request
@@ -157,11 +157,13 @@ class Engine:
         self._rows = [row for row in source.rows(machine, self._pool) if row.cases]
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
         devices = {case.device for row in self._rows for case in row.cases}
+        backends = {case.backend for row in self._rows for case in row.cases}
+        missing = missing_backends(software, backends)
         broken = _broken_workloads() if request.every else []
         fewer = [] if request.model else fewer_threads(threaded, request, machine)
         for row in self._rows:
             self._emit(planned(row, request, self._control.now()))
-        for warning in [*fewer, *broken, *unused_prices(request.prices, devices)]:
+        for warning in [*missing, *fewer, *broken, *unused_prices(request.prices, devices)]:
             self._warn(warning)
 
     def _share(self, machine: Machine) -> RunContext:

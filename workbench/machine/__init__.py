@@ -1,4 +1,4 @@
-"""The machine this runs on: CPU, memory, GPUs and the software stack, every absence explained.
+"""The machine this runs on: CPU, memory, GPUs and software, with a reason for everything missing.
 
 `detect` reads files and asks the driver in child processes; it imports no backend.
 """
@@ -17,18 +17,18 @@ from .nvidia.cuda_driver import VISIBLE_DEVICES
 from .nvidia.gpus import join, no_gpu, without_driver
 from .nvidia.probe_client import DEADLINE_S, GpuProbes
 from .packages.software import StackQuery
-from .warnings import hardware_warnings
+from .warnings import hardware_warnings, missing_backends
 
-__all__ = ["detect", "effective_cores", "hardware_warnings", "no_gpu"]
+__all__ = ["detect", "effective_cores", "hardware_warnings", "missing_backends", "no_gpu"]
 
 
 def detect(
     python: str | None = None, *, root: Path = Path("/"), deadline_s: float = DEADLINE_S
 ) -> tuple[Machine, Software]:
-    """What there is, as far as it can be known; a missing part is a reason, not an exception.
+    """Everything that can be found out; a missing part is a reason, not an exception.
 
-    `python` is the workers' interpreter where it is not this one.  `deadline_s` bounds the
-    wait for each answer of the driver.  `root` is where tests keep their /proc and /sys.
+    `python` is the workers' interpreter if it is another one.  `deadline_s` bounds the wait for
+    each of the driver's answers.  `root` is the folder in which tests keep their /proc and /sys.
     """
     stack = StackQuery(python)
     os_info = read_os(root)
@@ -36,13 +36,13 @@ def detect(
     cpu = read_cpu(root)
     memory = read_memory(root)
     software = stack.collect()
-    nvml, rows, cuda = probes.collect(deadline_s)
+    nvml, gpus, cuda = probes.collect(deadline_s)
     machine = Machine(
         hostname=platform.node(),
         os=os_info,
         cpu=cpu,
         memory=memory,
-        gpus=join(rows, nvml, cuda, os.environ.get(VISIBLE_DEVICES)),
+        gpus=join(gpus, nvml, cuda, os.environ.get(VISIBLE_DEVICES)),
         nvml=without_driver(nvml, root),
         cuda=cuda.driver,
     )

@@ -1,4 +1,4 @@
-"""What vendors say a card reaches (assets/devices.toml), beside what was measured here."""
+"""Compares measured ceilings with the vendors' datasheets (assets/devices.toml)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .. import assets
 from ..records.document import Ceilings, DeviceCeilings
 from ..text import units
 
-# Far below what such a card reaches: an H200 gave 80 % of its BF16 peak and 90 % of its bandwidth
-# (FACTS, GPU.md), so half of either is a fault and not a matter of tuning.
+# Measured on a healthy H200: 80% of the BF16 peak and 90% of the bandwidth.  Half of either is
+# therefore a fault, not a matter of tuning.
 FAR_BELOW = 0.5
 
 
 class Datasheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One card; a figure that no document gives is not there."""
+    """The numbers of one card, as a document gives them."""
 
-    names: list[str]  # as NVML gives them
+    names: list[str]  # the card's names in NVML
     peak_ops_per_s: dict[str, float]  # dense, by precision
     memory_bytes_per_s: float
     power_w: float
@@ -35,20 +35,20 @@ class _File(msgspec.Struct, frozen=True):
 
 @cache
 def load() -> dict[str, Datasheet]:
-    """By the card's name in NVML."""
+    """Card name in NVML -> datasheet."""
     text = assets.path("devices.toml").read_text(encoding="utf-8")
-    found = msgspec.convert(tomllib.loads(text), _File)
-    return {name: sheet for sheet in found.device for name in sheet.names}
+    file = msgspec.convert(tomllib.loads(text), _File)
+    return {name: sheet for sheet in file.device for name in sheet.names}
 
 
 def columns(ceilings: Ceilings) -> list[DeviceCeilings]:
     """The measured devices, each followed by its datasheet where there is one."""
-    found: list[DeviceCeilings] = []
+    shown: list[DeviceCeilings] = []
     for device in ceilings.devices:
-        found.append(device)
+        shown.append(device)
         sheet = load().get(device.name or "")
         if sheet is not None:
-            found.append(
+            shown.append(
                 DeviceCeilings(
                     device=f"{device.device} datasheet",
                     name=None,
@@ -60,11 +60,11 @@ def columns(ceilings: Ceilings) -> list[DeviceCeilings]:
                     cache_bytes_per_s=None,
                 )
             )
-    return found
+    return shown
 
 
 def shortfalls(ceilings: Ceilings) -> Iterator[tuple[str, str]]:
-    """(device, what) for each measured ceiling that is far below the card's datasheet."""
+    """(device, message) for each measured ceiling that is far below the card's datasheet."""
     for device in ceilings.devices:
         sheet = load().get(device.name or "")
         if sheet is None:

@@ -1,4 +1,4 @@
-"""`workbench watch`: one look at processor and GPUs after the other, for as long as one wants."""
+"""The data of `workbench watch`: CPU and GPUs, read again and again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ..records.reason import Reason
 from .host.readings import HostReader
 from .nvidia.sampler import GpuSampler
 
-FIRST_S = 0.2  # a share of use needs two readings
-GPUS_AT_MOST_S = 5.0  # between readings: the process that takes them is given up when it is silent
+FIRST_S = 0.2  # before the first snapshot: utilization needs two readings
+# The process that reads the GPUs is given up when it is silent, so it reads at least this often.
+GPUS_EVERY_S = 5.0
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -26,28 +27,28 @@ class Snapshot(msgspec.Struct, frozen=True):
     gap: Reason | None = None
 
 
-def looks(
+def snapshots(
     machine: Machine,
     *,
     every_s: float,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Iterator[Snapshot]:
-    """A look every `every_s` seconds until the caller stops asking."""
+    """A snapshot every `every_s` seconds until the caller stops asking."""
     indices = [gpu.index for gpu in machine.gpus if gpu.index is not None]
     host = HostReader()
     sampler = None
     if indices and machine.nvml.available:
-        sampler = GpuSampler(indices, every_s=min(every_s, GPUS_AT_MOST_S))
+        sampler = GpuSampler(indices, every_s=min(every_s, GPUS_EVERY_S))
     try:
         sleep(min(every_s, FIRST_S))
         readings: dict[int, GpuReading] = {}
         while True:
             gap = None
-            for pulse in sampler.drain() if sampler else ():
-                gap = pulse.reason
-                readings |= {reading.index: reading for reading in pulse.gpus}
+            for sample in sampler.drain() if sampler else ():
+                gap = sample.reason
+                readings |= {reading.index: reading for reading in sample.gpus}
                 if gap is not None:
-                    readings = {}  # nothing old may pass for new
+                    readings = {}  # an old reading must not pass for a new one
             stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
             yield Snapshot(stamp, host.read(), list(readings.values()), gap)
             sleep(every_s)

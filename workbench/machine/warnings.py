@@ -1,23 +1,23 @@
-"""What about this machine weakens a result or holds speed back, each with its remedy."""
+"""Warnings about a machine that weakens results or runs below its speed, each with its remedy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from ..records.machine import Gpu, Machine, Software
 from ..records.reason import Warning
 from .nvidia.driver_errors import ABSENT, missing_capability
 from .packages.software import PRECISION_VARIABLES
 
-# What a variable does to results -> those that do it; `{}` stands for NAME=VALUE.
+# Code -> message, remedy, variables; `{}` stands for NAME=VALUE, in the remedy for NAME.
 _VARIABLES = {
     "thread_variable": (
-        "{} is set and may cap the threads of a backend",
+        "{} is set and may limit the threads of a backend",
         "`unset {}`; workbench sets the threads of each case itself",
         ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     ),
     "isa_variable": (
-        "{} is set and may keep a library below this CPU's instruction set",
+        "{} is set and may keep libraries from using this CPU's instruction set",
         "`unset {}` to measure what the CPU can do",
         (
             "ATEN_CPU_CAPABILITY",
@@ -30,13 +30,12 @@ _VARIABLES = {
         ),
     ),
     "precision_variable": (
-        "{} changes the precision of products behind a program's back; it is not passed on to"
-        " the workers, so these results hold without it",
-        "`unset {}`, or expect other figures under it",
+        "{} overrides a program's precision; the workers run without it",
+        "`unset {}`, or expect other results where it is set",
         PRECISION_VARIABLES,
     ),
     "debug_variable": (
-        "{} is set: it is made for finding errors and slows the work down",
+        "{} is set; it helps to find errors and slows the work down",
         "`unset {}`",
         (
             "CUDA_LAUNCH_BLOCKING",
@@ -62,7 +61,7 @@ _CUDA_12 = (12, 0)
 
 
 def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
-    """Everything to tell about this machine before a run, the most serious first."""
+    """Every warning about this machine before a run, the most serious first."""
     return [
         *_torch_and_gpu(machine, software),
         *_driver(machine),
@@ -73,8 +72,24 @@ def hardware_warnings(machine: Machine, software: Software) -> list[Warning]:
     ]
 
 
+def missing_backends(software: Software, backends: Set[str]) -> Iterator[Warning]:
+    """One warning for each of `backends` that the workers' interpreter cannot import."""
+    if "packages" in software.unavailable:
+        return
+    installed = {name for name, package in software.packages.items() if package.version}
+    for name in sorted(backends & software.packages.keys() - installed):
+        if name == _ORT and not installed.isdisjoint(_ORT_OTHERS):
+            continue
+        other = " (onnxruntime-gpu for an NVIDIA GPU)" if name == _ORT else ""
+        yield Warning(
+            "backend_missing",
+            f"{name} is not installed, so its candidates are skipped",
+            f"`{software.executable} -m pip install {name}`{other}",
+        )
+
+
 def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
-    """GPUs that the installed torch cannot use, because of its build or of the driver."""
+    """GPUs that the installed torch cannot use, because of its build or the driver."""
     gpus = [gpu for gpu in machine.gpus if gpu.visible and not gpu.simulated]
     torch = software.packages.get("torch")
     if not gpus or torch is None or torch.version is None or torch.detail is None:
@@ -97,18 +112,18 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
             remedy += f", or {_torch_remedy(machine, gpus, software.executable)}"
         yield Warning(
             "driver_too_old",
-            f"torch {torch.version} needs a driver for {torch.detail}, this one is for CUDA"
-            f" {machine.cuda.api_version}: it cannot use {names}",
+            f"torch {torch.version} needs a driver for {torch.detail} and cannot use {names}:"
+            f" this driver is for CUDA {machine.cuda.api_version}",
             remedy,
             subject,
         )
 
 
 def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
-    """The command for the build that driver and cards can run (pytorch#182849: cu126 has code for
-    Maxwell to Hopper, cu130 for Turing to Blackwell).
+    """The command that installs the build that driver and cards can run.
 
-    A driver of CUDA 12.0 runs a 12.6 build by minor-version compatibility.
+    cu126 has code for Maxwell to Hopper, cu130 for Turing to Blackwell (pytorch#182849).  A driver
+    for CUDA 12.0 runs a 12.6 build by minor-version compatibility.
     """
     driver = _numbers(machine.cuda.api_version)
     if driver is not None and _is_too_old(driver, gpus):
@@ -121,7 +136,7 @@ def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
 
 
 def _is_too_old(driver: tuple[int, ...], gpus: list[Gpu]) -> bool:
-    """Whether it runs no build that has code for all of `gpus`."""
+    """Whether the driver runs no build that has code for all of `gpus`."""
     return driver < (_CUDA_13 if _has_blackwell(gpus) else _CUDA_12)
 
 
@@ -130,8 +145,8 @@ def _has_blackwell(gpus: list[Gpu]) -> bool:
 
 
 def _capabilities(gpus: list[Gpu]) -> list[tuple[int, ...]]:
-    found = [_numbers(gpu.compute_capability) for gpu in gpus]
-    return [capability for capability in found if capability is not None]
+    read = [_numbers(gpu.compute_capability) for gpu in gpus]
+    return [capability for capability in read if capability is not None]
 
 
 def _numbers(version: str | None) -> tuple[int, ...] | None:
@@ -148,7 +163,8 @@ def _driver(machine: Machine) -> Iterator[Warning]:
     if cuda.available and not nvml.available:
         yield Warning(
             "cuda_without_nvml",
-            f"CUDA works but NVML does not, so power, clocks and use stay unknown: {nvml_why}",
+            "CUDA works but NVML does not, so power, clocks and utilization are unknown:"
+            f" {nvml_why}",
             (nvml.reason and nvml.reason.hint)
             or missing_capability(in_container=machine.os.container is not None),
         )
@@ -169,7 +185,7 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
         if not gpu.visible:
             yield Warning(
                 "gpu_hidden",
-                f"{gpu.name or 'a GPU'} is left out: {why}",
+                f"{gpu.name or 'a GPU'} is not used: {why}",
                 "`unset CUDA_VISIBLE_DEVICES`, or name this GPU in it",
                 _subject(gpu),
             )
@@ -177,8 +193,8 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
             reason = gpu.unavailable.get("name", "unknown")
             yield Warning(
                 "gpu_unreadable",
-                f"GPU {gpu.index} cannot be read: {reason}",
-                "look at it with `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`",
+                f"GPU {gpu.index} is unreadable: {reason}",
+                "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`",
                 _subject(gpu),
             )
         elif gpu.processes:
@@ -186,14 +202,14 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
 
 
 def _busy(gpu: Gpu) -> Warning:
-    """Nothing of ours runs yet: whoever is on the GPU now is somebody else."""
+    """Nothing of ours runs yet, so every process on the GPU belongs to others."""
     count = len(gpu.processes or ())
-    who = "another program is" if count == 1 else f"{count} other programs are"
-    used = f", {gpu.utilization_percent:.0f} % busy" if gpu.utilization_percent else ""
+    programs = "another process uses" if count == 1 else f"{count} other processes use"
+    used = f", {gpu.utilization_percent:.0f}% busy" if gpu.utilization_percent else ""
     return Warning(
         "busy_gpu",
-        f"{who} on {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
-        "see whose with `nvidia-smi`; wait, or choose another with --device",
+        f"{programs} {gpu.name or 'the GPU'} ({gpu.device or 'no CUDA device'}{used})",
+        "see which with `nvidia-smi`; wait or choose another GPU with --device",
         _subject(gpu),
     )
 
@@ -211,21 +227,21 @@ def _cores(machine: Machine) -> Iterator[Warning]:
         "fewer_cores",
         f"{cpu.effective_cores} of {cpu.logical_cores} cores are usable:"
         f" {limit.name} allows {limit.cores:g} ({limit.source})",
-        f"results hold for {cpu.effective_cores} cores; raise the limit to measure the machine",
+        f"raise the limit to measure all cores; these results hold for {cpu.effective_cores}",
     )
 
 
 def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
-    """Variables that change speed or results, and builds that do."""
+    """Variables and builds that change speed or results."""
     local = software.environment.get("LOCAL_WORLD_SIZE", "")
     by_torchrun = local.isdecimal() and software.environment.get("OMP_NUM_THREADS") == "1"
     share = machine.cpu.effective_cores // max(1, int(local)) if by_torchrun else 0
     if share > 1:
         yield Warning(
             "torchrun_threads",
-            "OMP_NUM_THREADS=1, which torchrun sets, would leave each rank one core; here they"
-            f" share out the usable cores instead: {share} each",
-            f"`export OMP_NUM_THREADS={share}` before torchrun, for trainings of your own",
+            "torchrun sets OMP_NUM_THREADS=1, one core per rank; workbench gives each rank"
+            f" {share} cores instead",
+            f"`export OMP_NUM_THREADS={share}` before torchrun for your own trainings",
         )
     for code, (message, remedy, names) in _VARIABLES.items():
         for name in names:
@@ -237,7 +253,7 @@ def _environment(machine: Machine, software: Software) -> Iterator[Warning]:
     for build in software.debug_builds:
         yield Warning(
             "debug_build",
-            f"{build} is a debug build and slower than the one people use",
+            f"{build} is a debug build, slower than a release build",
             "install a release build",
         )
 
@@ -250,13 +266,13 @@ def _packages(software: Software) -> Iterator[Warning]:
         keep = others[0]
         yield Warning(
             "two_onnxruntimes",
-            f"{' and '.join(names)} are installed over one another: only one of them is imported",
+            f"{' and '.join(names)} share one import name, so only one of them is imported",
             f"{software.executable} -m pip uninstall -y {' '.join(names)};"
             f" {software.executable} -m pip install {keep}",
         )
     if "python" in software.unavailable:
         yield Warning(
             "python_silent",
-            f"the workers' interpreter cannot be asked: {software.unavailable['python']}",
+            f"the workers' interpreter does not answer: {software.unavailable['python']}",
             "check the path given with --python",
         )

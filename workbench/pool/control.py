@@ -1,4 +1,4 @@
-"""What may interrupt a run from outside: signals, and control lines of a front end.
+"""The run's clock, and what may interrupt a run: signals, and control lines of a front end.
 
 The engine waits in one place, `Control.wait`, which wakes for a worker's answer, a deadline,
 a signal or a control line.  It never polls: a busy parent takes a core from what it measures.
@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
@@ -22,20 +23,33 @@ Happening = Literal["readable", "child", "deadline", "pause", "suspend"]
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error
-    """The run is to end now; the message says who wanted it."""
+    """The run is to end now; the message says why."""
+
+
+def process_started_s() -> float | None:
+    """The start of this process in seconds of CLOCK_BOOTTIME, to a clock tick; None: not Linux."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")  # field 22 in proc(5)
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def process_age_s() -> float:
     """Seconds since this process started, imports included."""
-    age = time.time() - psutil.Process().create_time()
+    started_s = process_started_s()
+    if started_s is not None:
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
+    else:
+        age = time.time() - psutil.Process().create_time()
     return min(max(age, 0.0), 10.0)  # a clock that was set meanwhile must not eat the budget
 
 
 class Control:
-    """The run's clock, and the wishes of its user."""
+    """The run's clock, and what its user asks for."""
 
     def __init__(self, control_fd: int | None = None) -> None:
-        # Whoever holds the other end of the control pipe draws what this run does.
+        # The process at the other end of the control pipe draws this run.
         self.front_end = None if control_fd is None else os.getppid()
         self._began = time.monotonic() - process_age_s()
         self._control_fd = control_fd
@@ -53,7 +67,7 @@ class Control:
             self._selector.register(control_fd, selectors.EVENT_READ)
 
     def now(self) -> float:
-        """Seconds since the process started, pauses left out."""
+        """Seconds since the process started, without pauses."""
         return round(time.monotonic() - self._began, 4)
 
     def exclude(self, seconds: float) -> None:
@@ -62,7 +76,7 @@ class Control:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Turn termination and job-control signals into wishes while the block runs.
+        """Note termination and job-control signals, instead of dying of them, while the block runs.
 
         A signal that is already ignored stays ignored: under nohup a hang-up ends nothing.
         """
@@ -113,10 +127,11 @@ class Control:
         return continued
 
     def wait(self, fd: int | None, timeout_s: float | None) -> Happening:
-        """Block until `fd` is readable, a child changed its state, the time is up, or a pause is
-        wished.  Raises Cancelled as soon as the run is to end.
+        """Block until `fd` is readable, a child changes its state, the time is up, or the user asks
+        for a pause.  Raises Cancelled as soon as the run is to end.
 
-        A dead worker is not always an end-of-file: its forked children hold its pipe open.
+        The state of children matters because a worker's death is not always an end-of-file: its
+        own children may hold its pipe open.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         if fd is not None:
@@ -151,7 +166,7 @@ class Control:
                 return
 
     def _take_control(self, ready: set[int]) -> list[str]:
-        """Read what woke us; returns the control words, having acted on all but `resume`."""
+        """Read what woke us and act on it; returns the control words, among them `resume`."""
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)
         if self._control_fd is None or self._control_fd not in ready:
@@ -170,5 +185,5 @@ class Control:
             elif word == "pause":
                 self._wish = "pause"
             elif word == "resume" and self._wish == "pause":
-                self._wish = None  # taken back before anything was held
+                self._wish = None  # withdrawn before anything was held
         return words

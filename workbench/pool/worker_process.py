@@ -76,12 +76,12 @@ class WorkerKey:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What all workers of a run have in common."""
+    """The settings that all workers of a run share."""
 
     run_id: str
     python: str  # their interpreter
     threads: int  # most threads of a case without a number of its own
-    memory_bytes: int  # private memory, for workers on the CPU
+    memory_bytes: int  # most private memory of a worker on the CPU
     hide_gpus: bool  # from workers on the CPU
 
     @classmethod

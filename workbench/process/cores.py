@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 
-HAS_AFFINITY = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
+
+def affinity_mask() -> set[int] | None:
+    """The logical cores in this process's affinity mask; None where there is none to read."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None  # macOS and Windows
+    try:
+        return os.sched_getaffinity(0)
+    except OSError:
+        return None
 
 
 def allowed_cores() -> list[int]:
-    """The numbers of the logical cores in this process's affinity mask; all without a mask."""
-    if HAS_AFFINITY:
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+    """The numbers of the logical cores this process may run on."""
+    return sorted(affinity_mask() or range(os.cpu_count() or 1))

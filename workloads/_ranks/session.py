@@ -154,7 +154,7 @@ class RankGroup:
             rank.meet(hello)
 
     def sharers(self, number: int, world: int) -> int:
-        """How many of the first `world` ranks share cores with rank `number`, itself included."""
+        """Count the ranks below `world` that share cores with rank `number`, itself included."""
         own = self.ranks[number]
         return sum(
             rank.host == own.host and bool(rank.cpus & own.cpus) for rank in self.ranks[:world]

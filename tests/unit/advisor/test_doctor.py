@@ -155,8 +155,8 @@ def test_a_provider_that_is_compiled_in_but_falls_back_fails() -> None:
         ({"persistence": False}, "warn", "persistence"),
         ({"pcie": Pcie(4, 8, 4, 16, 4)}, "warn", "8 of 16 lanes"),
         ({"pcie": Pcie(4, 16, 4, 16, 5)}, "warn", "PCIe 4.0, the card could do 5.0"),
-        ({"processes": [GpuProcess(1, None)]}, "warn", "another program"),
-        ({"device": None, "visible": False}, "warn", "left out"),
+        ({"processes": [GpuProcess(1, None)]}, "warn", "another process"),
+        ({"device": None, "visible": False}, "warn", "not used"),
     ],
 )
 def test_each_sign_of_a_card_that_is_not_as_it_should_be(

@@ -13,7 +13,7 @@ from workbench.export.watch import header, line
 from workbench.machine import snapshots
 from workbench.machine.nvidia.nvml import GpuSample
 from workbench.machine.nvidia.sampler import SILENT_S
-from workbench.machine.snapshots import Snapshot, looks
+from workbench.machine.snapshots import Snapshot
 from workbench.records.machine import GpuReading, HostReading
 from workbench.records.reason import Reason
 
@@ -21,7 +21,7 @@ LOST = Reason("nvml_crashed", "the process that asks NVML died of SIGSEGV")
 
 
 class Sampler:
-    """Gives one batch of pulses at each look."""
+    """Gives one batch of samples for each snapshot."""
 
     batches: list[list[GpuSample]]
     closed = False
@@ -49,7 +49,7 @@ def test_a_look_has_the_latest_of_each_gpu_and_a_gap_ends_old_readings(
     ]
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
     slept: list[float] = []
-    stream = looks(machine("cuda:0"), every_s=2.0, sleep=slept.append)
+    stream = snapshots.snapshots(machine("cuda:0"), every_s=2.0, sleep=slept.append)
     first, second, third = islice(stream, 3)
     assert first.gpus == second.gpus == [late]
     assert (third.gpus, third.gap) == ([], LOST)
@@ -63,12 +63,12 @@ def test_gpus_are_read_often_enough_for_silence_to_mean_something(
 ) -> None:
     Sampler.batches = [[]]
     monkeypatch.setattr(snapshots, "GpuSampler", Sampler)
-    next(looks(machine("cuda:0"), every_s=3600.0, sleep=lambda _: None))
+    next(snapshots.snapshots(machine("cuda:0"), every_s=3600.0, sleep=lambda _: None))
     assert Sampler.asked_s < SILENT_S
 
 
 def test_without_a_gpu_the_processor_is_watched_alone() -> None:
-    [look] = islice(looks(machine(), every_s=0.5, sleep=lambda _: None), 1)
+    [look] = islice(snapshots.snapshots(machine(), every_s=0.5, sleep=lambda _: None), 1)
     assert look.gpus == [] and look.gap is None
     assert look.time.endswith("Z") and isinstance(look.host, HostReading)
     msgspec.json.decode(msgspec.json.encode(look), type=Snapshot)

@@ -1,11 +1,11 @@
-"""What is told about a machine before a run, and which remedy goes with it."""
+"""Warnings about a machine before a run, with their remedies."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from workbench.machine import hardware_warnings
+from workbench.machine import hardware_warnings, missing_backends
 from workbench.records.machine import (
     CoreLimit,
     Cpu,
@@ -77,7 +77,7 @@ def test_a_machine_in_order_gives_no_warning() -> None:
         (None, None, "whl/cu130"),
     ],
 )
-def test_a_gpu_beside_a_cpu_build_of_torch(
+def test_a_gpu_with_a_cpu_build_of_torch(
     api: str | None, capability: str | None, remedy: str
 ) -> None:
     gpu = msgspec.structs.replace(GPU, compute_capability=capability)
@@ -152,12 +152,12 @@ def test_variables_that_change_results(name: str, value: str, code: str) -> None
     assert f"unset {name}" in warning.remedy
 
 
-def test_the_single_thread_of_torchrun_is_corrected_and_told() -> None:
+def test_the_single_thread_of_torchrun_is_corrected_with_a_warning() -> None:
     given = {"OMP_NUM_THREADS": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2"}
     stack = msgspec.structs.replace(torch("CPU build"), environment=given)
     found = hardware_warnings(machine(cores=8), stack)
     warning = only(found, "torchrun_threads")
-    assert "4 each" in warning.message
+    assert "4 cores" in warning.message
     assert "OMP_NUM_THREADS=4" in warning.remedy
     assert "thread_variable" not in {w.code for w in found}
     alone = msgspec.structs.replace(stack, environment={**given, "LOCAL_WORLD_SIZE": "8"})
@@ -174,12 +174,12 @@ def test_debug_builds() -> None:
     assert "torch" in only(hardware_warnings(machine(), stack), "debug_build").message
 
 
-def test_a_gpu_that_somebody_else_works_on() -> None:
+def test_a_gpu_that_others_use() -> None:
     busy = msgspec.structs.replace(
         GPU, processes=[GpuProcess(4711, None)], utilization_percent=37.0
     )
     warning = only(hardware_warnings(machine(busy), torch("CUDA 13.0")), "busy_gpu")
-    assert warning.message == "another program is on NVIDIA H200 (cuda:0, 37 % busy)"
+    assert "NVIDIA H200 (cuda:0, 37% busy)" in warning.message
     assert warning.subject == "GPU-1"
 
 
@@ -189,6 +189,22 @@ def test_two_builds_of_onnxruntime() -> None:
     assert warning.remedy.endswith("pip install onnxruntime-gpu")
     absent = software(onnxruntime=Package(None, None), onnxruntime_gpu=Package("1.31", None))
     assert hardware_warnings(machine(), absent) == []
+
+
+def test_a_backend_that_is_not_installed_is_one_warning_with_the_command() -> None:
+    absent, present = Package(None, "not installed"), Package("1.31", None)
+    needed = {"onnxruntime", "torch"}
+    found = missing_backends(software(onnxruntime=absent, torch=present), needed)
+    assert only(list(found), "backend_missing").remedy.startswith(
+        "`~/v/bin/python -m pip install onnxruntime`"
+    )
+    gpu_build = software(onnxruntime=absent, onnxruntime_gpu=present, torch=present)
+    assert list(missing_backends(gpu_build, needed)) == []
+    assert list(missing_backends(software(onnxruntime=absent), {"torch", "fake"})) == []
+    silent = msgspec.structs.replace(
+        software(onnxruntime=absent), unavailable={"packages": "it did not answer"}
+    )
+    assert list(missing_backends(silent, needed)) == []
 
 
 def test_a_foreign_interpreter_that_is_silent() -> None:

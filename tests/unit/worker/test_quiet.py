@@ -1,28 +1,41 @@
-"""Nobody is timed beside threads that still spin."""
+"""No case is timed while threads of others still spin."""
 
 from __future__ import annotations
 
-import threading
-import time
-
 import pytest
 
-from workbench.worker import worker
-from workbench.worker.quiet import wait_until_quiet
+from workbench.worker import quiet, worker
 
 
-def test_it_returns_when_the_last_thread_has_stopped_spinning() -> None:
-    done = threading.Event()
+class Clock:
+    """Stands for the module `time`, in a process whose threads spin until `quiet_at_s`."""
 
-    def spin() -> None:
-        until = time.thread_time() + 0.05
-        while time.thread_time() < until:
-            pass
-        done.set()
+    def __init__(self, quiet_at_s: float) -> None:
+        self.quiet_at_s = quiet_at_s
+        self.now_s = self.used_s = 0.0
 
-    threading.Thread(target=spin).start()
-    wait_until_quiet(at_most_s=30.0)
-    assert done.is_set()
+    def perf_counter(self) -> float:
+        return self.now_s
+
+    def process_time(self) -> float:
+        return self.used_s
+
+    def sleep(self, seconds: float) -> None:
+        self.used_s += min(seconds, max(0.0, self.quiet_at_s - self.now_s))
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize(
+    ("quiet_at_s", "returned_s"),
+    [(0.0, quiet.LOOK_S), (0.05, 0.05 + 2 * quiet.LOOK_S), (9.0, quiet.LONGEST_S + quiet.LOOK_S)],
+)
+def test_it_returns_when_the_last_thread_has_stopped_spinning(
+    quiet_at_s: float, returned_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(quiet_at_s)
+    monkeypatch.setattr(quiet, "time", clock)
+    quiet.wait_until_quiet()
+    assert min(quiet_at_s, quiet.LONGEST_S) <= clock.now_s <= returned_s + 1e-9
 
 
 def test_a_block_waits_for_the_pools_of_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""The computer itself: processor, memory, load, cgroup, and what disturbs a measurement."""
+"""The computer itself: CPU, memory, load, cgroups, and disturbances of a measurement."""

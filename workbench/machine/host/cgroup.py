@@ -1,4 +1,4 @@
-"""Where this process stands in the control groups, v1, v2 and both at once (hybrid).
+"""This process's place in the control groups, v1, v2 and both at once (hybrid), and their limits.
 
 Sources: kernel docs admin-guide/cgroup-v1, admin-guide/cgroup-v2.rst, proc(5) mountinfo.
 """
@@ -18,7 +18,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Group:
-    """One control group's folder; `version` decides which files it holds."""
+    """The folder of one control group; `version` decides which files it holds."""
 
     version: int
     folder: Path
@@ -61,7 +61,7 @@ def _unescape(field: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), field)
 
 
-# Where the hierarchies usually are, for a /proc/self/mountinfo that cannot be read.
+# The usual places of the hierarchies, for a /proc/self/mountinfo that cannot be read.
 _USUAL_MOUNTS = [
     Mount(2, frozenset((UNIFIED,)), "/", "/sys/fs/cgroup"),
     Mount(2, frozenset((UNIFIED,)), "/", "/sys/fs/cgroup/unified"),
@@ -78,22 +78,22 @@ def groups(root: Path, controller: str) -> list[Group]:
     membership = parse_membership(read_text(root / "proc/self/cgroup"))
     mountinfo = read_text(root / "proc/self/mountinfo")
     mounts = _USUAL_MOUNTS if mountinfo is None else parse_mounts(mountinfo)
-    found: list[Group] = []
+    governing: list[Group] = []
     for mount in mounts:
         name = controller if mount.version == 1 else UNIFIED
         if name in mount.controllers:
             inner = _below(membership.get(name, "/"), mount.root)
             point = root / mount.point.lstrip("/")
             folders = [point.joinpath(*inner[:depth]) for depth in range(len(inner), -1, -1)]
-            found += [Group(mount.version, folder) for folder in folders]
-    return found
+            governing += [Group(mount.version, folder) for folder in folders]
+    return governing
 
 
 def _below(path: str, mounted: str) -> list[str]:
     """The parts of `path` under the mounted group; none where it lies outside the mount.
 
-    A container may see its host's path, or one that starts with `/..`: then what it can see
-    of its own limits is at the mount point.
+    A container may see its host's path, or one that starts with `/..`: then the limits that it can
+    see are at the mount point.
     """
     parts = [part for part in path.split("/") if part]
     top = [part for part in mounted.split("/") if part]
@@ -130,7 +130,7 @@ def cpu_quota(root: Path) -> CoreLimit | None:
 @dataclass(frozen=True)
 class MemoryLimit:
     limit_bytes: int
-    available_bytes: int  # what the group may still take before it has to swap or is killed
+    available_bytes: int  # left before the group has to swap or is killed
 
 
 def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
@@ -139,7 +139,7 @@ def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
     v1 spells "no limit" as a number near 2**63, hence the comparison with `total_bytes`.
     Page cache that the kernel would drop first (`inactive_file`) counts as available.
     """
-    found = []
+    limits = []
     for group in groups(root, "memory"):
         names = _V2_MEMORY if group.version == 2 else _V1_MEMORY
         limit = read_int(group.folder / names.limit)
@@ -147,8 +147,8 @@ def memory_limits(root: Path, total_bytes: int) -> list[MemoryLimit]:
             continue
         usage = read_int(group.folder / names.usage) or 0
         cache = stat_value(read_text(group.folder / "memory.stat"), names.cache)
-        found.append(MemoryLimit(limit, max(0, limit - max(0, usage - cache))))
-    return found
+        limits.append(MemoryLimit(limit, max(0, limit - max(0, usage - cache))))
+    return limits
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ _V2_MEMORY = _MemoryFiles("memory.max", "memory.current", "inactive_file")
 
 
 def stat_value(text: str | None, name: str) -> int:
-    """The number behind `name` in the `name number` lines of memory.stat, cpu.stat, vmstat."""
+    """The number after `name` in the `name number` lines of memory.stat, cpu.stat and vmstat."""
     for line in (text or "").splitlines():
         key, _, value = line.partition(" ")
         if key == name:

@@ -1,7 +1,7 @@
-"""The CPU, and how many of its cores this process may really use.
+"""The CPU, and how many of its cores this process can really use.
 
-OpenMP, OpenBLAS and oneTBB before 2022.3 (oneTBB#190) heed affinity but not a cgroup quota, so
-thread settings must come from `effective_cores`, which heeds both and Slurm.
+OpenMP, OpenBLAS and oneTBB before 2022.3 (oneTBB#190) respect affinity but not a cgroup quota, so
+thread settings must come from `effective_cores`, which respects both, and Slurm.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...process.cores import affinity_mask
 from ...records.machine import CoreLimit, Cpu, Isa
 from . import cpuinfo, topology
 from .cgroup import cpu_quota
@@ -26,16 +27,12 @@ AffinityReader = Callable[[], int | None]
 
 def affinity_cores() -> int | None:
     """Logical CPUs in this process's affinity mask (taskset, cpuset); None: no such mask here."""
-    if not hasattr(os, "sched_getaffinity"):
-        return None  # macOS and Windows
-    try:
-        return len(os.sched_getaffinity(0))
-    except OSError:
-        return None
+    mask = affinity_mask()
+    return len(mask) if mask else None
 
 
 def slurm_limit(environ: Mapping[str, str]) -> CoreLimit | None:
-    """The CPUs that Slurm gave this task, which it need not enforce by affinity.
+    """The CPUs that Slurm gave this task; Slurm may not enforce them by affinity.
 
     `SLURM_CPUS_PER_TASK` is only set where it was asked for; `SLURM_CPUS_ON_NODE` counts the
     step's CPUs on this node (Slurm docs, srun and sbatch output environment).
@@ -55,7 +52,7 @@ def core_limits(
     environ: Mapping[str, str] = os.environ,
     affinity: AffinityReader = affinity_cores,
 ) -> list[CoreLimit]:
-    """Everything that limits the usable cores; the machine itself comes first."""
+    """Everything that limits the usable cores; the machine's own number comes first."""
     limits = [_logical_cores(root)]
     mask = affinity()
     if mask:
@@ -75,12 +72,12 @@ def _logical_cores(root: Path) -> CoreLimit:
 
 
 def tightest(limits: list[CoreLimit]) -> tuple[int, str]:
-    """Usable cores and the limit they come from.
+    """Usable cores, and the name of the limit that they come from.
 
-    A quota of 2.5 cores feeds 2 threads without throttling, not 3: hence the floor.
+    Rounded down: a quota of 2.5 cores feeds 2 threads without throttling, not 3.
     """
     whole = [(max(1, math.floor(limit.cores)), limit.name) for limit in limits]
-    return min(whole, key=lambda pair: pair[0])  # the earlier of equals
+    return min(whole, key=lambda pair: pair[0])  # the first of equals
 
 
 def effective_cores(root: Path = Path("/")) -> int:
@@ -95,7 +92,7 @@ def read_cpu(
     affinity: AffinityReader = affinity_cores,
     architecture: str | None = None,
 ) -> Cpu:
-    """Everything about the CPU; what the system hides is None and explained."""
+    """Everything about the CPU; a field that the system hides is None, with a reason."""
     limits = core_limits(root, environ=environ, affinity=affinity)
     effective, limited_by = tightest(limits)
     cores = {limit.name: limit.cores for limit in limits}
@@ -130,13 +127,13 @@ def read_cpu(
 
 
 def _ask_psutil(cpu: Cpu) -> Cpu:
-    """Fill in what psutil knows on macOS and Windows."""
+    """Fill in the fields that psutil knows on macOS and Windows."""
     import psutil  # 20 ms, and Linux does without it
 
     try:
         clock = psutil.cpu_freq()
     except (OSError, RuntimeError, AttributeError):
-        clock = None  # psutil raises or lacks the function where the system does not tell
+        clock = None  # psutil raises or lacks the function where the system does not say
     return msgspec.structs.replace(
         cpu,
         model=platform.processor() or None,
@@ -146,7 +143,7 @@ def _ask_psutil(cpu: Cpu) -> Cpu:
 
 
 def _absences(cpu: Cpu, *, has_cpuinfo: bool) -> dict[str, str]:
-    """Why each missing field is missing."""
+    """The reason for each missing field."""
     linux = platform.system() == "Linux"
     unread = "/proc/cpuinfo cannot be read" if linux else _NOT_LINUX
     unsaid = "/proc/cpuinfo does not say" if has_cpuinfo else unread

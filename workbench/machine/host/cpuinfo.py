@@ -1,4 +1,4 @@
-"""What /proc/cpuinfo says: model, vendor, instruction sets; x86-64, arm64 and the rest.
+"""Reads /proc/cpuinfo: model, vendor and instruction sets on x86-64, arm64 and the rest.
 
 Sources: kernel arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c and its elf_hwcaps.rst;
 the Arm identifiers from the kernel's arch/arm64/include/asm/cputype.h.
@@ -12,7 +12,7 @@ from ...records.machine import Isa
 
 Block = dict[str, str]
 
-# `Isa` field -> its word in the line "flags" (x86) or "Features" (Arm).
+# `Isa` field -> its word in the "flags" line (x86) or "Features" line (Arm).
 ISA_WORDS = {
     "avx2": "avx2",
     "avx512f": "avx512f",
@@ -75,7 +75,7 @@ _PARTS = {
 
 
 def parse_cpuinfo(text: str | None) -> list[Block]:
-    """One block of `name : value` lines per logical CPU; the board's own block is left out."""
+    """One block of `name : value` lines per logical CPU, without the block of the board itself."""
     blocks: list[Block] = []
     block: Block = {}
     for line in [*(text or "").splitlines(), ""]:
@@ -89,12 +89,12 @@ def parse_cpuinfo(text: str | None) -> list[Block]:
 
 
 def isa(blocks: list[Block]) -> Isa | None:
-    """The instruction sets that every CPU has; None where the kernel lists none."""
+    """The instruction sets that all CPUs have; None where the kernel lists none."""
     listed = [block.get("flags", block.get("Features")) for block in blocks]
     known = {words for words in listed if words}
     if not known:
         return None
-    # A thread may run on any core, so only what all kinds of core share can be counted on.
+    # A thread may run on any core, so only extensions that all kinds of core share count.
     common = set.intersection(*(set(words.split()) for words in known))
     return Isa(**{field: word in common for field, word in ISA_WORDS.items()})
 
@@ -110,7 +110,7 @@ def vendor(blocks: list[Block]) -> str | None:
 
 
 def model(blocks: list[Block]) -> str | None:
-    """The model's name; for mixed cores all kinds with their counts, in the kernel's order."""
+    """The model's name; for mixed cores every kind with its count, in the kernel's order."""
     counts = Counter(name for name in map(_model, blocks) if name)
     if len(counts) < 2:
         return next(iter(counts), None)

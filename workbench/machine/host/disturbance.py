@@ -148,7 +148,7 @@ def _stolen(subject: str, before: _Counters, now: _Counters) -> Iterator[Warning
     passed = list(_passed(before, now))
     stolen, total = sum(steal for steal, _ in passed), sum(seconds for _, seconds in passed)
     if total and stolen / total >= STOLEN:
-        message = f"{stolen / total:.0%} CPU steal: the hypervisor gave that time to other machines"
+        message = f"{stolen / total:.0%} CPU steal: the hypervisor gave this time to other machines"
         yield Warning("stolen_time", message, "rerun later or use a dedicated host", subject)
 
 

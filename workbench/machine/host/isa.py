@@ -1,11 +1,11 @@
-"""What the instruction set says of a precision: whether it is native, and how fast it can be.
+"""Derives from the instruction set whether a precision is native, and how fast it can be at most.
 
 Operations per cycle and core count a multiply-add as two, with two vector units of the widest
 kind: Intel 64 and IA-32 Architectures Optimization Reference Manual (AVX2 and AVX-512 FMA, VNNI,
 AMX: 1,024 BF16 and 2,048 INT8 operations per cycle), Software Optimization Guide for AMD Zen 4
-and Zen 5 (no more than these).  The bound is for proving a rate wrong, not for judging one: the
-highest clock that Linux tells may be one without the boost (see `topology.max_frequency_mhz`), so
-it only ever raises the clock that is reckoned with.
+and Zen 5 (no more than these).  The bound can prove a rate wrong, but does not say how good it is.
+It assumes a very high clock, because Linux may report one without the boost (see
+`topology.max_frequency_mhz`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...records.machine import Cpu, Isa
 X86 = ("x86_64", "AMD64", "i686")
 FASTEST_CLOCK_HZ = 6.5e9  # above any processor sold
 
-# For each reduced precision, the extensions of which one makes it native.
+# Reduced precision -> the extensions; any one of them makes it native.
 _NATIVE = {
     "fp16": (("avx512_fp16", "AVX512-FP16"),),
     "bf16": (("avx512_bf16", "AVX512-BF16"), ("amx_bf16", "AMX"), ("bf16", "the BF16 extension")),
@@ -45,28 +45,28 @@ def native(precision: str, cpu: Cpu) -> bool:
 
 
 def having(precision: str, cpu: Cpu) -> str | None:
-    """The extensions for `precision` that this CPU is known to have, in words; None: none."""
-    found = [name for field, name in _NATIVE.get(precision, ()) if getattr(cpu.isa, field)]
-    return " and ".join(dict.fromkeys(found)) or None
+    """The extensions for `precision` that this CPU is known to have, in words; None if none."""
+    present = [name for field, name in _NATIVE.get(precision, ()) if getattr(cpu.isa, field)]
+    return " and ".join(dict.fromkeys(present)) or None
 
 
 def lacking(precision: str, cpu: Cpu) -> str | None:
-    """The extensions for `precision` that this CPU has none of, in words; None: it has one, or
+    """The extensions for `precision`, in words, if this CPU has none of them; None if it has one or
     the kernel does not say."""
-    wanted = [
+    extensions = [
         (getattr(cpu.isa, field), name)
         for field, name in _NATIVE.get(precision, ())
         if (field in _X86_ONLY) == (cpu.architecture in X86)
     ]
-    if not wanted or any(present is not False for present, _ in wanted):
+    if not extensions or any(present is not False for present, _ in extensions):
         return None
-    return " or ".join(name for _, name in wanted)
+    return " or ".join(name for _, name in extensions)
 
 
 def bound_ops_per_s(precision: str, cpu: Cpu, threads: int) -> float | None:
-    """Operations per second that `threads` cores cannot exceed; None where it is not known."""
+    """Operations per second that `threads` cores cannot exceed; None where that is unknown."""
     if cpu.architecture not in X86:
-        return None  # vendors' coprocessors (Apple's AMX) are beyond what the registers tell
+        return None  # the registers do not show vendors' coprocessors (Apple's AMX)
     per_cycle = _per_cycle(precision, cpu.isa)
     if per_cycle is None:
         return None
@@ -75,7 +75,7 @@ def bound_ops_per_s(precision: str, cpu: Cpu, threads: int) -> float | None:
 
 
 def _per_cycle(precision: str, isa: Isa) -> int | None:
-    known = _PER_CYCLE.get(precision)
-    if known is None or isa.avx2 is None:
+    rates = _PER_CYCLE.get(precision)
+    if rates is None or isa.avx2 is None:
         return None
-    return max((ops for field, ops in known.items() if getattr(isa, field)), default=None)
+    return max((ops for field, ops in rates.items() if getattr(isa, field)), default=None)

@@ -1,4 +1,4 @@
-"""How busy, fast and warm the CPU is now, from small files that are read between turns.
+"""Reads how busy, fast and warm the CPU is now; small files, read between turns.
 
 The clock and the temperature do not come from psutil: its clock falls back to the nominal one of
 /proc/cpuinfo, and its temperatures take every sensor of the machine, slow disks included.

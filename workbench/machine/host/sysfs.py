@@ -1,4 +1,4 @@
-"""Reading the kernel's small text files, where absence is an answer and not an error."""
+"""Reads the kernel's small text files; a missing one is an answer, not an error."""
 
 from __future__ import annotations
 

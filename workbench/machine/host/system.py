@@ -10,7 +10,7 @@ from pathlib import Path
 from ...records.machine import Os
 from .sysfs import read_text
 
-# Words in the paths of /proc/self/cgroup and what wrote them there.
+# Words in the paths of /proc/self/cgroup, and the kind of container that puts them there.
 _CGROUP_WORDS = {
     "kubepods": "kubernetes",
     "docker": "docker",
@@ -21,7 +21,7 @@ _CGROUP_WORDS = {
 
 
 def container(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str | None:
-    """The kind of container this process runs in, or None; the surest sign wins."""
+    """The kind of container this process runs in, or None; the most reliable sign wins."""
     if "KUBERNETES_SERVICE_HOST" in environ:
         return "kubernetes"
     if "APPTAINER_CONTAINER" in environ or "SINGULARITY_CONTAINER" in environ:

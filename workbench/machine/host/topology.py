@@ -1,4 +1,4 @@
-"""Cores, caches and clock of the CPU as sysfs shows them.
+"""Cores, caches and clock of the CPU, as sysfs shows them.
 
 Sources: kernel docs admin-guide/cputopology.rst, ABI/testing/sysfs-devices-system-cpu.
 """
@@ -37,13 +37,13 @@ def sockets_and_cores(root: Path, cpus: set[int]) -> tuple[int | None, int | Non
         covered |= siblings
         cores += 1
         package = read_int(folder / "physical_package_id")
-        if package is not None and package >= 0:  # -1: the firmware does not tell
+        if package is not None and package >= 0:  # -1: the firmware does not say
             packages.add(package)
     return len(packages) or None, cores or None
 
 
 def caches(root: Path, cpus: set[int]) -> list[Cache]:
-    """Every kind of cache with its number of instances, level by level; empty where hidden."""
+    """Every kind of cache with its number of instances, level by level; [] where hidden."""
     counts: Counter[tuple[int, str, int]] = Counter()
     covered: dict[str, set[int]] = {}
     for cpu in sorted(cpus):
@@ -63,7 +63,7 @@ def caches(root: Path, cpus: set[int]) -> list[Cache]:
 
 
 def _cache_indices(root: Path, cpu: int, covered: dict[str, set[int]]) -> list[str]:
-    """The caches of `cpu` that no earlier CPU shares; the rest are counted already."""
+    """The caches of `cpu` that no earlier CPU shares and that are not counted yet."""
     try:
         entries = [path.name for path in (root / _CPUS / f"cpu{cpu}/cache").iterdir()]
     except OSError:
@@ -92,7 +92,7 @@ def smt(root: Path) -> bool | None:
 
 
 def efficiency_cores(root: Path) -> int | None:
-    """Logical CPUs of the slower kind: Intel's by their own PMU, arm64's by lower capacity.
+    """Number of logical CPUs of the slower kind: Intel's by their own PMU, arm64's by capacity.
 
     Sources: kernel docs ABI/testing/sysfs-devices-system-cpu (cpu_capacity), and the event
     sources cpu_core and cpu_atom of Intel's hybrid processors.
@@ -103,13 +103,13 @@ def efficiency_cores(root: Path) -> int | None:
     online = online_cpus(root)
     if online is None:
         return None
-    told = [read_int(root / _CPUS / f"cpu{cpu}/cpu_capacity") for cpu in online]
-    capacities = [capacity for capacity in told if capacity is not None]
+    read = [read_int(root / _CPUS / f"cpu{cpu}/cpu_capacity") for cpu in online]
+    capacities = [capacity for capacity in read if capacity is not None]
     return sum(capacity < max(capacities) for capacity in capacities)
 
 
 def max_frequency_mhz(root: Path) -> float | None:
-    """The highest clock that the kernel tells of any core; virtual machines rarely tell.
+    """The highest clock that the kernel reports for any core; few virtual machines report one.
 
     acpi-cpufreq often leaves the boost out: an EPYC 7451 with "CPU max MHz: 2300" ran at 2894
     (github.com/util-linux/util-linux/issues/755).

@@ -1,7 +1,7 @@
-"""What libcuda itself says, by ctypes: its devices, in its order, as this process may use them.
+"""Asks libcuda by ctypes for the devices that this process may use, in CUDA's order.
 
 Runs in a child process (see `probe`), because cuInit can hang, and a process that has called
-it can no longer fork.  No context is made: nothing is allocated on any GPU.
+it can no longer fork.  No context is made, so nothing is allocated on any GPU.
 Source: cuda.h, CUDA Driver API 12 and 13.
 """
 
@@ -24,7 +24,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 _SUCCESS = 0
-_NO_SYMBOL = -1  # ours, no CUresult is negative
+_NO_SYMBOL = -1  # our own code: no CUresult is negative
 _NAME_BYTES = 256
 _UUID_BYTES = 16
 _BUS_ID_BYTES = 32
@@ -38,8 +38,8 @@ class CudaDevice(msgspec.Struct, frozen=True):
     """One device that CUDA lets this process use; `ordinal` is the N of `cuda:N`."""
 
     ordinal: int
-    uuid: str | None = None  # of the MIG instance where there is one, else of the GPU
-    gpu_uuid: str | None = None  # of the whole GPU
+    uuid: str | None = None  # the MIG instance's where there is one, else the GPU's
+    gpu_uuid: str | None = None  # the whole GPU's
     pci_bus_id: str | None = None
     name: str | None = None
     memory_total_bytes: int | None = None
@@ -76,7 +76,7 @@ def survey() -> CudaAnswer:
 
 
 def loading_failure(library: str, error: OSError, *, in_container: bool) -> Reason:
-    """dlopen says in words only whether the file is missing or no good."""
+    """The reason why `library` does not load; dlopen gives it only in words."""
     text = str(error)
     if text.startswith(f"{library}: cannot open shared object file: No such file"):
         return library_missing(library, in_container=in_container)
@@ -123,7 +123,7 @@ def _device(library: Any, ordinal: int) -> CudaDevice:
     gpu_uuid = _uuid(library, "cuDeviceGetUuid", device)
     return CudaDevice(
         ordinal=ordinal,
-        # Only _v2 tells a MIG instance from the GPU it is a part of.
+        # Only _v2 distinguishes a MIG instance from its GPU.
         uuid=_uuid(library, "cuDeviceGetUuid_v2", device) or gpu_uuid,
         gpu_uuid=gpu_uuid,
         pci_bus_id=normalise_bus_id(bus_id.value.decode("ascii", "replace")) if placed else None,
@@ -141,7 +141,7 @@ def _attribute(library: Any, attribute: int, device: ctypes.c_int) -> int | None
 
 
 def _uuid(library: Any, function: str, device: ctypes.c_int) -> str | None:
-    """Bare hexadecimal groups: the prefix `GPU-` or `MIG-` is not CUDA's to give."""
+    """Bare hexadecimal groups: CUDA knows no prefix `GPU-` or `MIG-`."""
     raw = ctypes.create_string_buffer(_UUID_BYTES)
     if _call(library, function, raw, device) != _SUCCESS or not any(raw.raw):
         return None

@@ -1,7 +1,8 @@
-"""What NVML's and CUDA's error codes mean and what helps.
+"""Meanings of NVML's and CUDA's error codes, with remedies.
 
-Codes: nvml.h `nvmlReturn_t`, cuda.h `CUresult`.  The remedies come from the public threads
-listed in the project's FACTS, section A1b.
+Codes: nvml.h `nvmlReturn_t`, cuda.h `CUresult`.  Remedies that no manual gives come from public
+threads: 18 (driver upgraded under a running module) from nvidia-container-toolkit#394, 999 in a
+container (`systemctl daemon-reload` takes its GPUs away) from nvidia-container-toolkit#251.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NVML_ARGUMENT_VERSION_MISMATCH = 25
 NVML_DEPRECATED = 26
 CUDA_NO_DEVICE = 100
 
-# Codes of `Reason.code` that mean "there is nothing here", not "something is broken".
+# Values of `Reason.code` that mean "there is nothing here", not "something is broken".
 ABSENT = frozenset(
     {"library_missing", "driver_not_loaded", "no_gpu", "no_device", "unsupported_platform"}
 )
@@ -33,10 +34,12 @@ _RELOAD = (
 
 @dataclass(frozen=True)
 class Meaning:
+    """One error code in words."""
+
     code: str
     message: str
     hint: str | None = None
-    container_hint: str | None = None  # where a container needs another remedy
+    container_hint: str | None = None  # replaces `hint` inside a container
 
 
 _NVML = {
@@ -50,7 +53,7 @@ _NVML = {
         _CONTAINER,
     ),
     6: Meaning("not_found", "not found"),
-    7: Meaning("insufficient_size", "the list grew while it was read"),
+    7: Meaning("insufficient_size", "the list grew while it was being read"),
     8: Meaning(
         "insufficient_power", "the GPU lacks external power", "check the GPU's power cables"
     ),
@@ -77,7 +80,7 @@ _NVML = {
     ),
     18: Meaning(
         "version_mismatch",
-        "driver library and kernel module are of different versions",
+        "driver library and kernel module have different versions",
         _RELOAD,
         "restart the container; if that does not help, reboot the host",
     ),
@@ -107,7 +110,7 @@ _CUDA = {
     46: Meaning(
         "device_unavailable",
         "the GPU is busy or unavailable",
-        "check its compute mode and who uses it: `nvidia-smi`",
+        "check its compute mode and its processes: `nvidia-smi`",
     ),
     100: Meaning("no_device", "CUDA finds no GPU", None, _CONTAINER),
     101: Meaning("invalid_device", "CUDA refuses the device", "check CUDA_VISIBLE_DEVICES"),
@@ -124,7 +127,7 @@ _CUDA = {
     ),
     803: Meaning(
         "version_mismatch",
-        "libcuda.so.1 and the kernel module are of different versions",
+        "libcuda.so.1 and the kernel module have different versions",
         _RELOAD,
         "remove the image's own libcuda (/usr/local/cuda/compat) from LD_LIBRARY_PATH",
     ),
@@ -175,5 +178,5 @@ def library_broken(library: str, detail: str) -> Reason:
 
 
 def missing_capability(*, in_container: bool) -> str:
-    """What brings NVML back where CUDA works without it."""
+    """The remedy where CUDA works and NVML is missing."""
     return _CONTAINER if in_container else "install the driver's libnvidia-ml.so.1"

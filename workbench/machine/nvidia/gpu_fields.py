@@ -1,4 +1,4 @@
-"""Small truths about a GPU's row, shared by those who fill it."""
+"""Helpers for filling a `Gpu`: bus ids, missing fields and their reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...records.machine import Gpu, Pcie
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.I)
 _PCIE_FIELDS = tuple(f"pcie.{name}" for name in Pcie.__struct_fields__)
-# What describes the row itself and is never a reading.
+# Fields that are never read from the driver.
 _NOT_READ = frozenset({"index", "device", "pcie", "visible", "simulated", "unavailable"})
 _FIELDS = tuple(name for name in Gpu.__struct_fields__ if name not in _NOT_READ)
 
@@ -25,7 +25,7 @@ def normalise_bus_id(text: str) -> str | None:
 
 
 def missing_fields(gpu: Gpu) -> list[str]:
-    """The readings that are None, such as `power_w` and `pcie.width`."""
+    """Names of the fields that are None, such as `power_w` and `pcie.width`."""
     missing = [name for name in _FIELDS if getattr(gpu, name) is None]
     return missing + [name for name in _PCIE_FIELDS if _pcie(gpu, name) is None]
 
@@ -36,6 +36,6 @@ def _pcie(gpu: Gpu, name: str) -> int | None:
 
 
 def with_reasons(gpu: Gpu, reason: str) -> Gpu:
-    """The row with `reason` for every missing reading that has none of its own yet."""
+    """`gpu` with `reason` for every missing field that has no reason yet."""
     reasons = dict.fromkeys(missing_fields(gpu), reason)
     return msgspec.structs.replace(gpu, unavailable={**reasons, **gpu.unavailable})

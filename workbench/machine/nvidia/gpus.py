@@ -1,7 +1,7 @@
-"""NVML's rows and CUDA's devices joined into one list of GPUs.
+"""Joins NVML's GPUs and CUDA's devices into one list.
 
-By UUID, else by PCI bus id, never by position: NVML counts in the order of the bus, CUDA in
-an order of its own and after CUDA_VISIBLE_DEVICES.
+They are matched by UUID, else by PCI bus id, never by position: NVML counts in the order of the
+bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ _WHOLE_GPU_ONLY = "NVML gives it for the whole GPU only, not for this MIG instan
 _DISCRETE = "NVML does not support it on this GPU"
 
 
-def join(rows: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | None) -> list[Gpu]:
-    """One row per GPU that either of the two knows; `device` where CUDA can use it.
+def join(gpus: list[Gpu], nvml: Nvml, cuda: CudaAnswer, visible_devices: str | None) -> list[Gpu]:
+    """One `Gpu` for each that either of the two knows; `device` is set where CUDA can use it.
 
     `visible_devices` is the value of CUDA_VISIBLE_DEVICES, None where it is not set.
     """
     left = list(cuda.devices)
-    partners = [_take(row, left) for row in rows]
-    nameless = [i for i, row in enumerate(rows) if partners[i] is None and _may_be(row, left)]
-    if len(nameless) == len(left) == 1:
-        partners[nameless[0]] = left.pop()  # by elimination: all others are accounted for
+    partners = [_take(gpu, left) for gpu in gpus]
+    unmatched = [i for i, gpu in enumerate(gpus) if partners[i] is None and _may_be(gpu, left)]
+    if len(unmatched) == len(left) == 1:
+        partners[unmatched[0]] = left.pop()  # all others are accounted for
     joined = [
-        _without_cuda(row, cuda, visible_devices) if partner is None else _merge(row, partner)
-        for row, partner in zip(rows, partners, strict=True)
+        _without_cuda(gpu, cuda, visible_devices) if partner is None else _merge(gpu, partner)
+        for gpu, partner in zip(gpus, partners, strict=True)
     ]
     return joined + [_cuda_only(device, nvml) for device in left]
 
 
-def _take(row: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
-    """Remove and return the device that is this GPU by its identity."""
-    uuid = _bare(row.uuid)
+def _take(gpu: Gpu, devices: list[CudaDevice]) -> CudaDevice | None:
+    """Remove and return the device whose identity shows that it is this GPU."""
+    uuid = _bare(gpu.uuid)
     by_uuid = [d for d in devices if uuid is not None and uuid in (d.uuid, d.gpu_uuid)]
-    by_bus = [d for d in devices if row.pci_bus_id is not None and row.pci_bus_id == d.pci_bus_id]
+    by_bus = [d for d in devices if gpu.pci_bus_id is not None and gpu.pci_bus_id == d.pci_bus_id]
     for device in by_uuid or by_bus:
         devices.remove(device)
         return device
     return None
 
 
-def _may_be(row: Gpu, devices: list[CudaDevice]) -> bool:
-    """Whether the one device left could be this GPU, for all that is known of either."""
+def _may_be(gpu: Gpu, devices: list[CudaDevice]) -> bool:
+    """Whether nothing known speaks against the one device left being this GPU."""
     if len(devices) != 1:
         return False
     device = devices[0]
     if device.integrated:
-        # A Jetson's GPU has different UUIDs in NVML and CUDA; it has no memory of its own in both.
-        return _shares_memory(row)
-    by_uuid = row.uuid is not None and device.uuid is not None
-    return not by_uuid and (row.pci_bus_id is None or device.pci_bus_id is None)
+        # A Jetson's GPU has different UUIDs in NVML and CUDA; both say that it shares the memory.
+        return _shares_memory(gpu)
+    by_uuid = gpu.uuid is not None and device.uuid is not None
+    return not by_uuid and (gpu.pci_bus_id is None or device.pci_bus_id is None)
 
 
-def _shares_memory(row: Gpu) -> bool:
-    """Whether the system's memory stands in for the GPU's (see `nvml`)."""
-    return row.memory_total_bytes is not None and "memory_total_bytes" in row.unavailable
+def _shares_memory(gpu: Gpu) -> bool:
+    """Whether its memory is the system's (see `NvmlFields`)."""
+    return gpu.memory_total_bytes is not None and "memory_total_bytes" in gpu.unavailable
 
 
 def _bare(uuid: str | None) -> str | None:
@@ -75,8 +75,8 @@ def _bare(uuid: str | None) -> str | None:
     return None if uuid is None else uuid.split("-", 1)[-1].lower()
 
 
-def _merge(row: Gpu, device: CudaDevice) -> Gpu:
-    """The row with its name in CUDA; what NVML could not read is filled in where CUDA knows."""
+def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
+    """The GPU with its name in CUDA, and with CUDA's values where NVML has none."""
     known = {
         "uuid": device.uuid and f"GPU-{device.uuid}",
         "pci_bus_id": device.pci_bus_id,
@@ -85,12 +85,12 @@ def _merge(row: Gpu, device: CudaDevice) -> Gpu:
         "compute_capability": device.compute_capability,
     }
     changes: dict[str, Any] = {
-        f: v for f, v in known.items() if v is not None and getattr(row, f) is None
+        f: v for f, v in known.items() if v is not None and getattr(gpu, f) is None
     }
-    reasons = {f: reason for f, reason in row.unavailable.items() if f not in changes}
+    reasons = {f: reason for f, reason in gpu.unavailable.items() if f not in changes}
     changes["device"] = f"cuda:{device.ordinal}"
-    if _shares_memory(row) and device.integrated is False and device.memory_total_bytes:
-        # The GPU has its own memory after all, so the system's must not stand in for it.
+    if _shares_memory(gpu) and device.integrated is False and device.memory_total_bytes:
+        # The GPU has its own memory after all: report that, not the system's.
         changes["memory_total_bytes"] = device.memory_total_bytes
         changes["memory_used_bytes"] = None
         del reasons["memory_total_bytes"]
@@ -101,14 +101,14 @@ def _merge(row: Gpu, device: CudaDevice) -> Gpu:
         changes["uuid"] = f"MIG-{device.uuid}"
         changes["memory_used_bytes"] = None
         reasons["memory_used_bytes"] = _WHOLE_GPU_ONLY
-    return msgspec.structs.replace(row, **changes, unavailable=reasons)
+    return msgspec.structs.replace(gpu, **changes, unavailable=reasons)
 
 
-def _without_cuda(row: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gpu:
+def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gpu:
     """A GPU that NVML lists and CUDA does not offer."""
     reason = cuda.driver.reason
     hidden = visible_devices is not None and (reason is None or reason.code == "hidden")
-    if row.uuid is None and row.pci_bus_id is None:
+    if gpu.uuid is None and gpu.pci_bus_id is None:
         hidden, text = False, "NVML could not read this GPU, so it cannot be matched with CUDA"
     elif hidden:
         text = f"hidden by {VISIBLE_DEVICES}={visible_devices}"
@@ -116,15 +116,15 @@ def _without_cuda(row: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gp
         text = f"CUDA: {reason.message}"
     else:
         text = "CUDA does not offer this GPU"
-    reasons = {**row.unavailable, "device": text}
-    return msgspec.structs.replace(row, visible=not hidden, unavailable=reasons)
+    reasons = {**gpu.unavailable, "device": text}
+    return msgspec.structs.replace(gpu, visible=not hidden, unavailable=reasons)
 
 
 def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
     """A GPU that CUDA offers and NVML does not list, as in a container without `utility`."""
     text = f"NVML: {nvml.reason.message}" if nvml.reason else "NVML does not list this GPU"
     is_mig = device.uuid is not None and device.gpu_uuid not in (None, device.uuid)
-    row = Gpu(
+    gpu = Gpu(
         index=None,
         device=f"cuda:{device.ordinal}",
         uuid=device.uuid and f"{'MIG' if is_mig else 'GPU'}-{device.uuid}",
@@ -133,11 +133,11 @@ def _cuda_only(device: CudaDevice, nvml: Nvml) -> Gpu:
         memory_total_bytes=device.memory_total_bytes,
         compute_capability=device.compute_capability,
     )
-    return with_reasons(row, text)
+    return with_reasons(gpu, text)
 
 
 def on_the_bus(root: Path = Path("/")) -> list[str]:
-    """PCI addresses of NVIDIA GPUs, driver or not (sysfs; nothing of NVIDIA's is asked)."""
+    """PCI addresses of NVIDIA GPUs, from sysfs: known even without a driver."""
     try:
         devices = sorted((root / "sys/bus/pci/devices").iterdir())
     except OSError:
@@ -158,16 +158,16 @@ def without_driver(nvml: Nvml, root: Path = Path("/")) -> Nvml:
     addresses = on_the_bus(root)
     if not addresses:
         return nvml
-    message = f"{reason.message}, yet there are NVIDIA GPUs on the bus: {', '.join(addresses)}"
+    message = f"{reason.message}, but NVIDIA GPUs are on the bus: {', '.join(addresses)}"
     better = Reason(GPU_WITHOUT_DRIVER, message, reason.hint)
     return msgspec.structs.replace(nvml, reason=better)
 
 
 def no_gpu(machine: Machine) -> Reason | None:
-    """Why no GPU can be raced here; None where one can.
+    """Why no GPU can be measured here; None where one can.
 
-    `no_gpu` is only said when NVML and CUDA both say so; `gpu_unknown` when one of them
-    failed in a way that proves nothing.
+    The code is `no_gpu` only if NVML and CUDA agree, and `gpu_unknown` if one of them failed in a
+    way that proves nothing.
     """
     if any(gpu.device is not None for gpu in machine.gpus):
         return None
@@ -185,4 +185,4 @@ def no_gpu(machine: Machine) -> Reason | None:
         return Reason("no_gpu", f"no GPU found ({said})")
     hints = [reason.hint for reason in (nvml, cuda) if reason is not None and reason.hint]
     hint = hints[0] if hints else None
-    return Reason("gpu_unknown", f"cannot tell whether there is a GPU ({said})", hint)
+    return Reason("gpu_unknown", f"it is unknown whether there is a GPU ({said})", hint)

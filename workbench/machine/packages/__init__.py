@@ -1,1 +1,1 @@
-"""What is installed, and whether it works: versions, builds and short trials."""
+"""The installed packages: versions, builds and short trials of whether they work."""

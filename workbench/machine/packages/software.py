@@ -17,14 +17,14 @@ from . import stack_query
 _GREETING_LINES = 10
 _FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds
 
-# These two belong to this program's own interpreter, whichever runs the workers.
+# These two belong to this program's own interpreter, even if another one runs the workers.
 _OWN = ("textual", "nvidia-ml-py")
 
-# These act behind a program's back; a case names its own precision, so workers run without them.
+# These override a program's own precision; a case names its precision, so workers run without them.
 PRECISION_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 
-# Variables that change results or what can be seen.  Values are shown as they are, so none
-# that usually holds a path, a token or a name belongs here; `LD_PRELOAD` is cut to file names.
+# Variables that change results or visibility.  Their values are shown, so no variable that usually
+# holds a path, a token or a name belongs here; `LD_PRELOAD` is cut to file names.
 VARIABLES = (
     "OMP_NUM_THREADS",
     "OMP_PROC_BIND",
@@ -82,7 +82,7 @@ class _Stack(msgspec.Struct, frozen=True):
 
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Those of `VARIABLES` that are set."""
+    """The `VARIABLES` that are set, with their values."""
     found = {name: environ[name] for name in VARIABLES if name in environ}
     if "LD_PRELOAD" in found:
         files = found["LD_PRELOAD"].replace(":", " ").split()
@@ -97,7 +97,7 @@ def shorten_home(path: str, home: str | None = None) -> str:
 
 
 class StackQuery:
-    """The versions of this interpreter or of `python`; a foreign one is asked meanwhile."""
+    """The versions of this interpreter or of `python`, which is asked in the background."""
 
     def __init__(self, python: str | None) -> None:
         self._python = python
@@ -126,7 +126,7 @@ class StackQuery:
 
 
 def _foreign(process: QueryProcess) -> _Stack | Ended:
-    """A wrapper may greet before its interpreter answers."""
+    """The answer of another interpreter; a wrapper may print a greeting before it."""
     for _ in range(_GREETING_LINES + 1):
         line = process.line(_FOREIGN_DEADLINE_S)
         if isinstance(line, Ended):

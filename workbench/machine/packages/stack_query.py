@@ -1,4 +1,4 @@
-"""The versions an interpreter would import, found without importing any of them.
+"""Finds the versions that an interpreter would import, without importing any of them.
 
 Standard library only and Python 3.8 syntax: the same text runs here and, for `--python PATH`,
 under a foreign interpreter.  Prints one JSON line when run.
@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Always reported, "not installed" included; the others only where they are.
+# Always reported, even as "not installed"; the others only if they are installed.
 CORE = ("torch", "numpy", "onnxruntime", "onnx", "textual", "nvidia-ml-py")
 FURTHER = (
     "onnxruntime-gpu",
@@ -65,7 +65,7 @@ def _version(name: str) -> str | None:
 
 
 def _text_beside(package: str, file: str) -> str:
-    """A file of the package that an import would take; "" where there is none."""
+    """A file of the package that an import would take; "" if there is none."""
     try:
         spec = importlib.util.find_spec(package)  # a top-level name: nothing is imported
         folders = list(spec.submodule_search_locations or ()) if spec else []
@@ -82,7 +82,7 @@ def _assigned(text: str, name: str) -> str | None:
 
 
 def torch_build(text: str, version: str | None) -> str:
-    """What the build of torch computes on, from its version.py, else from its version."""
+    """The kind of torch's build, from its version.py, else from its version."""
     cuda, hip, xpu = (_assigned(text, name) for name in ("cuda", "hip", "xpu"))
     rocm = _assigned(text, "rocm") or hip
     tag = re.search(r"\+cu(\d+)(\d)", version or "")
@@ -100,7 +100,7 @@ def torch_build(text: str, version: str | None) -> str:
 
 
 def onnxruntime_build(text: str, name: str) -> str:
-    """What onnxruntime computes on; where two builds are installed, the one imported wins."""
+    """The kind of onnxruntime's build; of two installed builds only one is imported."""
     package = _assigned(text, "package_name")
     cuda = _assigned(text, "cuda_version")
     if package is not None and package != name:

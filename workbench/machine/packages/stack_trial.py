@@ -1,7 +1,7 @@
-"""Whether the installed packages really compute, device by device, and with which libraries.
+"""Tries whether the installed packages really compute, device by device, with which libraries.
 
 Standard library only outside the function of each package, and Python 3.8 syntax: the text runs
-under the workers' interpreter, one process a package, for a broken driver can crash or hang it.
+under the workers' interpreter, in one process per package, because a broken driver can crash it.
 `python -c TEXT torch | onnxruntime` prints one JSON line.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def try_torch() -> dict[str, Any]:
-    """A product and a convolution on each device, against the answer known beforehand."""
+    """A product and a convolution on each device, compared with the known answer."""
     import torch
 
     found: dict[str, Any] = {
@@ -26,7 +26,7 @@ def try_torch() -> dict[str, Any]:
     if torch.version.cuda or torch.version.hip:
         cudnn = torch.backends.cudnn.version()
         found["libraries"]["cuDNN"] = None if cudnn is None else _cudnn(cudnn)
-        # is_available() swallows the reason; init() tells it.
+        # is_available() swallows the reason; init() raises it.
         why = _attempt(torch.cuda.init)
         if why is not None:
             found["devices"]["cuda"] = why
@@ -53,11 +53,11 @@ def _cudnn(number: int) -> str:
 
 
 def try_onnxruntime() -> dict[str, Any]:
-    """A session for each provider that is compiled in: it may still not be usable."""
+    """A session for each provider that is compiled in, because it may still be unusable."""
     import numpy
     import onnxruntime
 
-    onnxruntime.set_default_logger_severity(4)  # what matters is told by the answer
+    onnxruntime.set_default_logger_severity(4)  # fatal only: errors are in the answer
     found: dict[str, Any] = {"version": onnxruntime.__version__, "libraries": {}, "devices": {}}
     for provider in onnxruntime.get_available_providers():
         if provider in ("CPUExecutionProvider", "CUDAExecutionProvider"):
@@ -92,7 +92,7 @@ def doubling_model() -> bytes:
 
 
 def _attempt(action: Callable[..., Any], *arguments: Any) -> str | None:
-    """None where it worked, else why not, in one line."""
+    """None if it worked, else the reason in one line."""
     try:
         action(*arguments)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Our side of `stack_trial`: each package tried in a process of its own, side by side."""
+"""Runs `stack_trial` for several packages at once, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ DEADLINE_S = 120.0  # a CUDA build on a cold network disk takes most of a minute
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What happened when a package was imported and set to work."""
+    """The outcome of importing a package and computing with it."""
 
     version: str | None = None
     libraries: dict[str, str | None] = {}  # "CUDA", "cuDNN", "ROCm" -> version
-    devices: dict[str, str | None] = {}  # device or provider -> None: it works, else why not
-    failure: str | None = None  # it could not be tried at all
+    devices: dict[str, str | None] = {}  # device or provider -> None if it works, else the reason
+    failure: str | None = None  # why it could not be tried at all
 
 
 _decode = msgspec.json.Decoder(Trial).decode
 
 
 def try_packages(names: Iterable[str], python: str | None = None) -> dict[str, Trial]:
-    """By package; a crash or a hang is that package's failure."""
+    """Package -> trial; a crash or a hang is that package's failure."""
     source = Path(stack_trial.__file__).read_text(encoding="utf-8")
     environ = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
     started = {
