@@ -16,7 +16,6 @@ from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..contract import is_cuda
 from ..machine import hardware_warnings
-from ..planning.model_question import ModelQuestion
 from ..planning.plan import RowPlan, fill_cases, planned
 from ..planning.prices import unused_prices
 from ..planning.request import Request
@@ -31,14 +30,13 @@ from ..records.machine import Machine
 from ..records.reason import Reason, Warning
 from ..report.journal import new_run_id
 from ..report.report import Report
-from . import ceiling_runs, ceilings, model_conclusion
+from . import ceiling_runs, ceilings
 from .context import SLACK_S, Listener, RunContext
 from .crossovers import CrossoverSearch
 from .devices import detected, may_know_more, with_those_of_torch
 from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import LargestBatchSearch, check_alone
-from .model_child import Refused
 from .model_lab import ModelLab
 from .overhead import OverheadMeter
 from .profiling import PROFILED_STEPS, Profiling, why_unprofiled
@@ -48,7 +46,6 @@ from .trace import TraceFile
 
 PROFILE_SHARE = 0.25  # of a row's time, with --trace
 CROSSOVER_SHARE = 0.5  # of the time, with --crossover; otherwise what the rows leave over
-CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving a model's forms, at most
 
 CANCELLED = Reason("cancelled", "the run was cut short before its turn")
 CANCELLED_IN_RACE = Reason("cancelled", "the run was cut short before its race was over")
@@ -78,7 +75,6 @@ class Engine:
         self._context: RunContext | None = None  # once the devices in use are known
         self._latest: Race | None = None  # whose cases the workers hold
         self._lab: ModelLab | None = None  # of `advise --model`
-        self._unreadable: Reason | None = None  # why its model could not be read
         self._overhead = OverheadMeter(control.front_end)
         self._trace = TraceFile()
         self.report = report
@@ -168,7 +164,7 @@ class Engine:
         if self._request.every:
             self._warn_of_broken()
         if self._request.model is not None:
-            self._rows = [self._open_model(self._request.model, self._rows[0], machine)]
+            self._rows = [self._open_model(self._rows[0], machine)]
         mark = ceilings.fingerprint(machine, software)
         self._rows = [row for row in self._rows if row.cases]
         for row in self._rows:
@@ -193,8 +189,7 @@ class Engine:
         if not self._request.ceilings:
             aside = partial(self._race_aside, context)
             self._know(ceiling_runs.known(self._request, mark, machine, aside))
-        if self._unreadable is not None:
-            self._tell_unreadable(self._unreadable)
+        if self._refuse(self._rows):
             return
         self._race(self._rows, context, end_s=self._rows_end_s(context.end_s))
         self._look_for_crossovers(context)
@@ -262,15 +257,13 @@ class Engine:
                 row,
                 race.holders,
                 context,
-                most_steps=PROFILED_STEPS if self._lab is None else model_conclusion.PROFILED_STEPS,
+                most_steps=PROFILED_STEPS if self._lab is None else self._lab.profiled_steps,
             )
             if self._request.trace is not None:
                 profiling.run(self._trace)
-            if self._lab is not None and self._request.model is not None:
+            if self._lab is not None:
                 known = context.report.rows[row.scenario.id]
-                model_conclusion.conclude(
-                    self._request.model, self._lab, known, context.report, profiling
-                )
+                self._lab.conclude(known, context.report, profiling)
 
     def _run_race(self, row: RowPlan, context: RunContext, *, until_s: float, end_s: float) -> Race:
         """Race a row once the one before has given back what it holds; the last one never does,
@@ -284,7 +277,7 @@ class Engine:
     def _rows_end_s(self, end_s: float) -> float:
         """When the races of the table shall be over, on the run's clock."""
         if self._lab is not None:
-            return end_s - min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
+            return end_s - self._lab.reserved_s
         if self._request.crossover and any(row.scenario.size for row in self._rows):
             return end_s - CROSSOVER_SHARE * (end_s - self._control.now())
         return end_s
@@ -305,11 +298,10 @@ class Engine:
 
         CrossoverSearch(context, race_row=race_row, warn=self._warn).run(self._rows)
 
-    def _open_model(self, question: ModelQuestion, row: RowPlan, machine: Machine) -> RowPlan:
-        """The row of a user's model; one with a single, failing candidate if it cannot be read."""
+    def _open_model(self, row: RowPlan, machine: Machine) -> RowPlan:
+        """The row of a user's model."""
         assert self._pool is not None  # noqa: S101 - made just before
         self._lab = ModelLab(
-            question,
             self._request,
             row,
             pool=self._pool,
@@ -317,25 +309,24 @@ class Engine:
             control=self._control,
             emit=self._emit,
         )
-        try:
-            return self._lab.open()
-        except Refused as refused:
-            self._unreadable = refused.reason
-            return self._lab.refused()
+        return self._lab.open()
 
-    def _tell_unreadable(self, reason: Reason) -> None:
-        (row,) = self._rows
-        for case in row.cases:
-            self._emit(
-                ev.CaseFinished(
-                    at_s=self._control.now(),
-                    case=case.id,
-                    scenario=row.scenario.id,
-                    status="failed",
-                    reason=reason,
+    def _refuse(self, rows: list[RowPlan]) -> bool:
+        """End the cases of rows that cannot be raced, with the reason; whether there are any."""
+        refused = [row for row in rows if row.refused is not None]
+        for row in refused:
+            for case in row.cases:
+                self._emit(
+                    ev.CaseFinished(
+                        at_s=self._control.now(),
+                        case=case.id,
+                        scenario=row.scenario.id,
+                        status="failed",
+                        reason=row.refused,
+                    )
                 )
-            )
-        self._decide(row)
+            self._decide(row)
+        return bool(refused)
 
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:
