@@ -80,6 +80,11 @@ class VariantBuilder:
     def file(self, case: Case) -> str:
         return self._files[variant_of(case)]
 
+    def files(self, case: Case) -> Mapping[str, str]:
+        """The files and options that `workloads.lab.workload` needs to run `case`."""
+        child = self._child
+        return {"model": self.file(case), "folder": child.folder, "metric": child.metric}
+
     def _label(self, recipe: Recipe) -> str:
         return self._precision if recipe == ORIGINAL else recipe.label
 

@@ -51,6 +51,7 @@ class Child:
         self._control = control
         self.file = str(Path(question.file).absolute())
         self.folder = str(pool.scratch)
+        self.metric = question.metric
 
     def _ask(self, share: float, **request: Any) -> dict[str, Any]:
         """Ask with a share of the budget as the deadline, or the rest of it if that is less."""

@@ -111,7 +111,6 @@ class ModelLab:
             builder,
             request=self._request,
             control=self._control,
-            shared_files={"folder": self._child.folder, "metric": self._question.metric},
         )
         self._run = ModelRun(self._question, facts, providers, self._child, builder, search)
         cases = search.start()

@@ -54,14 +54,12 @@ class CandidateSearch:
         *,
         request: Request,
         control: Control,
-        shared_files: Mapping[str, str],
     ) -> None:
         self._space = space
         self._scenario = scenario
         self._builder = builder
         self._request = request
         self._control = control
-        self._shared_files = shared_files  # entries of `files` that all cases have
         self._proposals: dict[str, Proposal] = {}  # by case id
         self._waiting = list(proposals)
         self._mixed = False
@@ -80,8 +78,7 @@ class CandidateSearch:
     # --------------------------------------------------------- the race asks
 
     def files(self, case: Case) -> Mapping[str, str]:
-        """The files that `workloads.lab.workload` needs to run `case`."""
-        return {"model": self._builder.file(case), **self._shared_files}
+        return self._builder.files(case)
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """A variant that waits, else a mixed variant, else neighbours of the leader."""
