@@ -31,10 +31,11 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import msgspec  # noqa: E402
 
 from benchmarks import corpus  # noqa: E402
-from workbench.advisor.model.candidates import Entrant, Field, first, thread_counts  # noqa: E402
+from workbench.advisor.model.candidates import Proposal, SearchSpace, first  # noqa: E402
 from workbench.contract import Case, WorkloadError  # noqa: E402
 from workbench.machine import detect  # noqa: E402
 from workbench.planning.model_question import MAX_ERROR  # noqa: E402
+from workbench.planning.threads import useful_thread_counts  # noqa: E402
 from workbench.records.model import ModelFacts  # noqa: E402
 from workbench.worker.recipe import CALIBRATIONS, ORIGINAL, SCOPES, Recipe  # noqa: E402
 from workloads._shared.session import open_session  # noqa: E402
@@ -77,27 +78,29 @@ class Exhaustive:
         self.inputs = samples.read(Path(folder, samples.INPUTS)) or [[]]
         self.references = samples.read(Path(folder, samples.REFERENCE))
 
-    def entrants(self, mixed: Sequence[Recipe]) -> Iterator[Entrant]:
+    def proposals(self, mixed: Sequence[Recipe]) -> Iterator[Proposal]:
         """All of --thorough, the mixed forms that the advice found, and sleeping threads."""
         cpu = detect()[0].cpu
-        threads = thread_counts(cpu)
-        field = Field(self.facts, self.products, cpu, threads, thorough=True)
-        found, _ = first(field)
+        threads = useful_thread_counts(cpu)
+        space = SearchSpace(self.facts, self.products, cpu, threads, thorough=True)
+        found, _ = first(space)
         for recipe in mixed:
-            found += [Entrant(recipe, threads=count) for count in threads]
-            found.append(Entrant(recipe, threads=threads[0], mode="nospin"))
-        found.append(Entrant(ORIGINAL, threads=threads[-1], mode="extended"))
+            found += [Proposal(recipe, threads=count) for count in threads]
+            found.append(Proposal(recipe, threads=threads[0], mode="nospin"))
+        found.append(Proposal(ORIGINAL, threads=threads[-1], mode="extended"))
         yield from dict.fromkeys(found)
 
-    def open(self, entrant: Entrant) -> tuple[Any, bool]:
+    def open(self, proposal: Proposal) -> tuple[Any, bool]:
         """A runner of one step, None where the form cannot be made; whether it keeps the limit."""
         try:
-            if entrant.recipe not in self.files:
-                fields = entrant.recipe.as_fields()
-                self.files[entrant.recipe] = self.lab.build(self.model, self.folder, fields)["file"]
-            case = Case("model", "cpu", "onnxruntime", "fp32", None, entrant.threads)
-            case = replace(case, mode=entrant.mode)
-            session = open_session(self.files[entrant.recipe], case)
+            if proposal.recipe not in self.files:
+                fields = proposal.recipe.as_fields()
+                self.files[proposal.recipe] = self.lab.build(self.model, self.folder, fields)[
+                    "file"
+                ]
+            case = Case("model", "cpu", "onnxruntime", "fp32", None, proposal.threads)
+            case = replace(case, mode=proposal.mode)
+            session = open_session(self.files[proposal.recipe], case)
             names = [port.name for port in session.get_inputs()]
             outputs = [port.name for port in session.get_outputs()]
             feeds = [dict(zip(names, sample, strict=True)) for sample in self.inputs]
@@ -127,9 +130,9 @@ def times(runners: dict[str, Any], rounds: int) -> dict[str, float]:
     return {name: median(values) for name, values in found.items()}
 
 
-def name_of(entrant: Entrant, facts: ModelFacts) -> str:
-    form = facts.precision if entrant.recipe == ORIGINAL else entrant.recipe.label
-    return "/".join(filter(None, (form, entrant.mode, f"t{entrant.threads}")))
+def name_of(proposal: Proposal, facts: ModelFacts) -> str:
+    form = facts.precision if proposal.recipe == ORIGINAL else proposal.recipe.label
+    return "/".join(filter(None, (form, proposal.mode, f"t{proposal.threads}")))
 
 
 def picked(document: dict[str, Any]) -> str:
@@ -161,9 +164,9 @@ def judge(file: Path, source: corpus.Source, batch: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="regret-") as folder:
         every = Exhaustive(file, source, batch, folder)
         everyone, runners = {}, {}
-        for entrant in every.entrants(mixed_recipes(document)):
-            runner, keeps = every.open(entrant)
-            name = name_of(entrant, every.facts)
+        for proposal in every.proposals(mixed_recipes(document)):
+            runner, keeps = every.open(proposal)
+            name = name_of(proposal, every.facts)
             if runner is not None:
                 everyone[name] = runner
             if keeps:

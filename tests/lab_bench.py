@@ -1,4 +1,4 @@
-"""A lab beside a child that answers as told, for the tests of who races."""
+"""A model lab with a scripted worker, for tests of its candidates."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lab_builders import answer, candidate, cpu
 
 from workbench.contract import Case
 from workbench.engine.model_child import CHILD
+from workbench.engine.model_conclusion import ModelRun
 from workbench.engine.model_lab import ModelLab
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.plan import resolve
@@ -47,17 +48,18 @@ class Clock:
 
 
 class Child:
-    """A pool whose one worker answers by `said`: a dict, an exception, or what makes either."""
+    """A pool whose one worker answers from `answers`: a dict, an exception, or a function that
+    returns either."""
 
     scratch = Path("scratch")
 
-    def __init__(self, clock: Clock, **said: Any) -> None:
-        self.said: dict[str, Any] = {
+    def __init__(self, clock: Clock, **answers: Any) -> None:
+        self.answers: dict[str, Any] = {
             "inspect": answer("cnn"),
             "prepare": PREPARED,
             "providers": {},
             "build": self.build,
-            **said,
+            **answers,
         }
         self.clock = clock
         self.asked: list[dict[str, Any]] = []
@@ -71,7 +73,7 @@ class Child:
         assert key == CHILD
         self.asked.append(request)
         self.deadlines.append(deadline_s)
-        reply = self.said[request["op"]]
+        reply = self.answers[request["op"]]
         if isinstance(reply, Callable):
             reply = reply(request)
         if isinstance(reply, Exception):
@@ -80,7 +82,7 @@ class Child:
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
         self.clock.at_s += self.build_s
-        return form(request["recipe"])
+        return variant(request["recipe"])
 
     def ops(self) -> list[str]:
         return [request["op"] for request in self.asked]
@@ -89,47 +91,62 @@ class Child:
         return [Recipe.of(r["recipe"]).label for r in self.asked if r["op"] == "build"]
 
 
-def form(recipe: dict[str, Any]) -> dict[str, Any]:
+def variant(recipe: dict[str, Any]) -> dict[str, Any]:
     file = f"{Recipe.of(recipe).label}.onnx"
     return {"file": file, "size_bytes": 300, "operators": {"QLinearConv": 2}, "coverage": 1.0}
 
 
 class Bench:
-    """A lab, its child, and the events it told."""
+    """A lab, its worker, and the events that it emitted."""
 
     def __init__(
         self,
-        said: dict[str, Any] | None = None,
+        answers: dict[str, Any] | None = None,
         question: dict[str, Any] | None = None,
         gpus: Iterable[str] = (),
         **request: Any,
     ) -> None:
         asked = ModelQuestion("some/net.onnx", **(question or {}))
         self.clock = Clock()
-        self.child = Child(self.clock, **(said or {}))
-        self.told: list[ev.AnyEvent] = []
+        self.child = Child(self.clock, **(answers or {}))
+        self.events: list[ev.AnyEvent] = []
         machine = builders.machine(*gpus)
 
         given = Request(model=asked, **request)
         self.lab = ModelLab(
-            asked,
             given,
             resolve(given, {})[0],
             pool=self.child,  # type: ignore[arg-type]
             machine=msgspec.structs.replace(machine, cpu=cpu(cores=4)),
             control=self.clock,  # type: ignore[arg-type]
-            emit=self.told.append,
+            emit=self.events.append,
         )
 
+    def open_row(self) -> list[Case]:
+        """The cases that the row starts with."""
+        self.row = self.lab.open()
+        self.cases = list(self.row.cases)
+        return self.cases
+
     def open(self, left_s: float = 20.0) -> list[Case]:
-        """Everyone who enters before anything is known of who is fast."""
-        self.cases = list(self.lab.open().cases)
+        """All cases that enter before any speed is known."""
+        self.open_row()
         while self.join([], left_s):
             pass
         return self.cases
 
+    @property
+    def run(self) -> ModelRun:
+        """The opened model."""
+        assert self.lab._run is not None
+        return self.lab._run
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        return self.run.builder.left_out
+
     def built(self) -> list[Built]:
-        return [event.built for event in self.told if isinstance(event, ev.ModelBuilt)]
+        return [event.built for event in self.events if isinstance(event, ev.ModelBuilt)]
 
     def measured(
         self,
@@ -142,7 +159,7 @@ class Bench:
         ]
 
     def join(self, candidates: list[Candidate], left_s: float = 20.0) -> list[Case]:
-        joined = self.lab.join(candidates, left_s)
+        joined = self.run.search.join(candidates, left_s)
         self.cases += joined
         return joined
 

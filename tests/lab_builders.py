@@ -1,5 +1,4 @@
-"""Facts, processors and candidates of a user's model, as tests of the lab's engine side need
-them."""
+"""Facts about a user's model, processors and candidates for tests of the engine and advisor."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 import builders
 import msgspec
 
-from workbench.advisor.model.candidates import Field
+from workbench.advisor.model.candidates import SearchSpace
 from workbench.contract import Case, OutputAccuracy, Work
 from workbench.records.document import AccuracyResult, OperatorShare
 from workbench.records.machine import Cpu, Isa
@@ -19,7 +18,7 @@ from workbench.report.candidate import Candidate
 VNNI = Isa(avx2=True, avx512f=True, avx512_vnni=True, avx_vnni=False, amx_int8=False)
 NO_VNNI = Isa(avx2=True, avx512f=False, avx512_vnni=False, avx_vnni=False, amx_int8=False)
 
-# What `inspect` answers for a model, and what there is to quantise, by kind of model.
+# Answers of `inspect`, and the nodes that can be quantised, by kind of model.
 KINDS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
     "cnn": ({"operators": {"Conv": 9, "Relu": 9, "Gemm": 1}}, {"Conv": 9, "Gemm": 1}),
     "mlp": ({"operators": {"Gemm": 3, "Relu": 2}}, {"Gemm": 3}),
@@ -36,7 +35,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 
 
 def answer(kind: str = "cnn", **changes: Any) -> dict[str, Any]:
-    """What the lab's child answers to `inspect`."""
+    """The answer of the lab's worker to `inspect`."""
     fields = {
         "file": "net.onnx",
         "sha256": "0" * 64,
@@ -84,17 +83,17 @@ def cpu(isa: Isa = VNNI, cores: int = 8, architecture: str = "x86_64", **changes
 ARM = cpu(Isa(neon=True, asimddp=True, bf16=False), architecture="aarch64")
 
 
-def field(kind: str = "cnn", **changes: Any) -> Field:
+def space(kind: str = "cnn", **changes: Any) -> SearchSpace:
     """Eight cores with VNNI, and the counts 8 and 1."""
     given = {"facts": facts(kind), "products": KINDS[kind][1], "cpu": cpu(), "threads": (8, 1)}
-    return Field(**{**given, **changes})
+    return SearchSpace(**{**given, **changes})
 
 
 def case(
-    form: str = "fp32", *, threads: int | None = 8, mode: str | None = None, device: str = "cpu"
+    variant: str = "fp32", *, threads: int | None = 8, mode: str | None = None, device: str = "cpu"
 ) -> Case:
-    """`form` is a label, such as `int8-static-u8s8`."""
-    precision, _, quantization = form.partition("-")
+    """`variant` is a label, such as `int8-static-u8s8`."""
+    precision, _, quantization = variant.partition("-")
     return Case(
         "model",
         device,
@@ -122,7 +121,7 @@ def candidate(
     error: float = 1e-6,
     samples: Sequence[Sequence[float]] | None = None,
 ) -> Candidate:
-    """Measured at `step_s`, and profiled: `kernels` are seconds of one run by name."""
+    """A candidate measured at `step_s` and profiled; `kernels` are seconds of one run by name."""
     blocks = samples if samples is not None else builders.steady(step_s, rounds)
     steps = 10
     operators = [

@@ -9,14 +9,14 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.advisor.model.explain import Evidence, explain
+from workbench.advisor.model.explain import ModelContext, explain
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, OutputAccuracy, Work
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.document import AccuracyResult, OperatorShare, SetupTimes, Tool, WarmUp
 from workbench.records.machine import Machine, Software
-from workbench.records.model import Advice, Built, Form, ModelFacts, Port, Saved
+from workbench.records.model import Advice, Built, ModelFacts, Port, PreparationStep, Saved
 from workbench.records.reason import Reason
 from workbench.report.report import Report
 
@@ -69,11 +69,13 @@ FACTS = ModelFacts(
     calibration_samples=8,
     inputs_from="random",
     step_s=0.0061,
-    forms=[
-        Form("as given", 13_964_571, 105),
-        Form("opset 13", 13_964_571, 105),
-        Form("simplified", 13_958_340, 99),
-        Form("fused", None, None, Reason("unsupported", "no such pattern in this graph")),
+    steps=[
+        PreparationStep("as given", 13_964_571, 105),
+        PreparationStep("opset 13", 13_964_571, 105),
+        PreparationStep("simplified", 13_958_340, 99),
+        PreparationStep(
+            "fused", None, None, Reason("unsupported", "no such pattern in this graph")
+        ),
     ],
     multiply_adds=300_774_272,
     weights_bytes=13_811_200,
@@ -321,7 +323,7 @@ def _advised(
 ) -> ev.ModelAdvised:
     report = Report.of(events)
     built = {each.recipe: each for each in [*BUILT, BUILT_LATER]}
-    known = Evidence(FACTS, machine.cpu, LIMIT, built, None)
+    known = ModelContext(FACTS, machine.cpu, LIMIT, built, None)
     candidates = [report.candidates[case.id] for case in told]
     beside = report.candidates[FP32.id]
     left_out = {

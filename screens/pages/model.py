@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
 
-from workbench.advisor.model.overview import Entry, entries, row_of
+from workbench.advisor.model.overview import RankedCandidate, ranked_candidates, row_of
 from workbench.report.candidate import Candidate
 
 from ..state.session import Session
@@ -27,7 +27,7 @@ class ModelScreen(ViewScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._found: list[Entry] = []
+        self._found: list[RankedCandidate] = []
         self._led: str | None = None  # where the cursor was put, until someone moves it
 
     def body(self) -> ComposeResult:
@@ -43,7 +43,7 @@ class ModelScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         row = row_of(session.report)
-        self._found = entries(session.report)
+        self._found = ranked_candidates(session.report)
         roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#model-head", Drawn).show(
             lambda width, _: joined(head_lines(session, width, roomy=roomy))

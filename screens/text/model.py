@@ -9,7 +9,7 @@ from textual.content import Content
 
 from workbench.advisor.model.overview import (
     LESS,
-    Entry,
+    RankedCandidate,
     agreement,
     brief,
     compared,
@@ -75,18 +75,20 @@ def columns(row: Row) -> list[Column]:
     return [column for column in told if asked or column.key != "counted"]
 
 
-def entry_lines(found: Sequence[Entry], row: Row, session: Session) -> list[Line]:
+def entry_lines(found: Sequence[RankedCandidate], row: Row, session: Session) -> list[Line]:
     """A line for each candidate, the bars to one scale."""
     most = max((entry.gain for entry in found if entry.gain is not None), default=1.0)
     model = session.report.model
     return [_entry_line(entry, row, session, model.facts, most) for entry in found if model]
 
 
-def _entry_line(entry: Entry, row: Row, session: Session, facts: ModelFacts, most: float) -> Line:
+def _entry_line(
+    entry: RankedCandidate, row: Row, session: Session, facts: ModelFacts, most: float
+) -> Line:
     candidate, figures = entry.candidate, session.figures
     share = agreement(candidate)
     cells: dict[str, Cell] = {
-        "form": Content(entry.form),
+        "form": Content(entry.variant),
         "run": Content(entry.how),
         "state": _states(entry, row, session),
         "error": error_texts(candidate, facts),
@@ -117,7 +119,7 @@ def error_texts(candidate: Candidate, facts: ModelFacts) -> list[Content]:
     return [Content.styled(text, style)]
 
 
-def _states(entry: Entry, row: Row, session: Session) -> list[Content]:
+def _states(entry: RankedCandidate, row: Row, session: Session) -> list[Content]:
     candidate, figures = entry.candidate, session.figures
     if entry.word == "pick":
         return [marked(Content.styled("pick", "bold $success"), candidate, figures)]
@@ -172,7 +174,7 @@ def stage(session: Session) -> str:
 
 
 def answer_lines(
-    found: Sequence[Entry], chosen: Candidate | None, session: Session, width: int
+    found: Sequence[RankedCandidate], chosen: Candidate | None, session: Session, width: int
 ) -> list[Content]:
     """What to ship, what weakens that, and why; of the candidate under the cursor as well."""
     report, row = session.report, row_of(session.report)
@@ -201,13 +203,13 @@ def _explanations(report: Report) -> dict[str, Explanation]:
     return {each.case: each for each in advice.explanations} if advice else {}
 
 
-def _sentence(found: Sequence[Entry], candidate: Candidate) -> str:
+def _sentence(found: Sequence[RankedCandidate], candidate: Candidate) -> str:
     why = next((entry.why for entry in found if entry.candidate is candidate), "")
     text = f"{candidate.state}: {why}" if candidate.state == "failed" else why
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _advice(found: Sequence[Entry], session: Session) -> Iterator[Fact]:
+def _advice(found: Sequence[RankedCandidate], session: Session) -> Iterator[Fact]:
     report, row = session.report, row_of(session.report)
     if report.model is None and row is not None:
         yield from _refused(row)
@@ -237,7 +239,7 @@ def _refused(row: Row) -> Iterator[Fact]:
             yield fact("  remedy", candidate.reason.hint or "")
 
 
-def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
+def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """The fastest so far that may be picked."""
     model = report.model
     for entry in found:
@@ -287,7 +289,7 @@ def rest_lines(chosen: Candidate | None, session: Session, width: int) -> list[C
         _outputs(chosen, verdict, report),
         ("Forms", [Fact(built.recipe, Content(built_text(built))) for built in model.built]),
         ("Not tried", _not_tried(report, verdict)),
-        ("Preparation", [fact("", text) for text in forms_lines(model.facts.forms)]),
+        ("Preparation", [fact("", text) for text in forms_lines(model.facts.steps)]),
     ):
         if facts:
             label = max(len(each.label) for each in facts) + 2

@@ -91,7 +91,8 @@ def test_a_classifier_in_all_its_forms(bench: Bench) -> None:
     labels = {
         m["case"]["precision"] + "-" + (m["case"]["quantization"] or "") for m in measured.values()
     }
-    assert labels >= {"fp32-", "int8-dynamic-products"}
+    assert "fp32-" in labels
+    assert any(label.startswith("int8-") for label in labels)
 
     (verdict,) = found["verdicts"]
     pick = measured[verdict["pick"]]

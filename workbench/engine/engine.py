@@ -116,16 +116,15 @@ class Engine:
         request = self._request
         unusable = whatif_devices.fill(self._rows, request) if request.what_if else []
         machine, software = self._detect()
-        source = row_source(request, self._rows, control=self._control, emit=self._emit)
-        self._plan(source, machine, software, unusable)
+        source = self._plan(machine, software, unusable)
         context = self._context = self._share(machine)
         if request.largest_batch:
             self._search_largest_batch(context, machine)
             return
         races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
         self._use_ceilings(races, fingerprint, machine)
-        if source.refusal is not None:
-            self._refuse(source.refusal)
+        if any(row.refused for row in self._rows):
+            self._refuse()
             return
         self._race(races, context, source)
         self._search_crossovers(races, context)
@@ -144,9 +143,7 @@ class Engine:
             machine = with_those_of_torch(machine, self._pool, left_s)
         return machine, software
 
-    def _plan(
-        self, source: RowSource, machine: Machine, software: Software, unusable: list[Warning]
-    ) -> None:
+    def _plan(self, machine: Machine, software: Software, unusable: list[Warning]) -> RowSource:
         """Announce the machine and every row, with the warnings that are due before any race."""
         assert self._pool is not None  # noqa: S101 - detection has started it
         request = self._request
@@ -154,7 +151,10 @@ class Engine:
         self._emit(ev.HardwareDetected(at_s=at_s, machine=machine, software=software))
         for warning in [*hardware_warnings(machine, software), *unusable]:
             self._warn(warning)
-        self._rows = [row for row in source.rows(machine, self._pool) if row.cases]
+        source = row_source(
+            request, self._rows, machine, pool=self._pool, control=self._control, emit=self._emit
+        )
+        self._rows = [row for row in source.rows() if row.cases]
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
         devices = {case.device for row in self._rows for case in row.cases}
         backends = {case.backend for row in self._rows for case in row.cases}
@@ -165,6 +165,7 @@ class Engine:
             self._emit(planned(row, request, self._control.now()))
         for warning in [*missing, *fewer, *broken, *unused_prices(request.prices, devices)]:
             self._warn(warning)
+        return source
 
     def _share(self, machine: Machine) -> RunContext:
         assert self._pool is not None  # noqa: S101 - detection has started it
@@ -214,11 +215,11 @@ class Engine:
             self._warn(Warning("no_size", text, "add a `size` to the scenario in its file"))
         CrossoverSearch(context, race_row=races.point, warn=self._warn).run(self._rows)
 
-    def _refuse(self, reason: Reason) -> None:
+    def _refuse(self) -> None:
         """End rows that cannot be raced, with the reason on each of their cases."""
         for row in self._rows:
             for case in row.cases:
-                self._finish(case.id, row.scenario.id, "failed", reason)
+                self._finish(case.id, row.scenario.id, "failed", row.refused)
             self._decide(row)
 
     # ----------------------------------------------------------------- end
@@ -263,7 +264,7 @@ class Engine:
             verdict = decide(self.report, row.scenario)
             self._emit(ev.VerdictReached(at_s=self._control.now(), verdict=verdict))
 
-    def _finish(self, case: str, scenario: str, status: str, reason: Reason) -> None:
+    def _finish(self, case: str, scenario: str, status: str, reason: Reason | None) -> None:
         at_s = self._control.now()
         self._emit(
             ev.CaseFinished(at_s=at_s, case=case, scenario=scenario, status=status, reason=reason)

@@ -1,7 +1,6 @@
-"""What the engine asks of the lab's child: a worker like the others, limited, frozen between
-requests, replaced when it dies.
+"""The engine's requests to the lab's worker, each with a share of the budget as its deadline.
 
-Each request has a share of the budget as its deadline.
+The worker is one like the others: limited, frozen between requests, replaced when it dies.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from ..planning.usage import UsageError
 from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey
-from ..records.model import Form, ModelFacts
+from ..records.model import ModelFacts, PreparationStep
 from ..records.reason import Reason
 from ..worker.recipe import Recipe
 
 CHILD = WorkerKey("cpu", catalog.LAB)
-START_S = 60.0  # importing from a cold disk
-INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # of the budget, at most
-LEAST_S = 0.5  # of any request
-OVER_S = 2.0  # that a search may run over the time it was given
-# What the child says of the model or of the options, as opposed to what happened to the child.
+START_S = 60.0  # for importing from a cold disk
+INSPECT_SHARE, PREPARE_SHARE, BUILD_SHARE = 0.4, 0.25, 0.35  # deadlines as shares of the budget
+LEAST_S = 0.5  # shortest deadline of a request
+OVER_S = 2.0  # seconds that a search may overrun its time
+# Reasons that are about the model or the options, rather than about the worker.
 NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
 NOT_HERE = ("missing_package", "no_memory")
 
 
-class Refused(Exception):  # noqa: N818 - an outcome, not a fault of ours
-    """The model could not be read: the child crashed, hung, or ran out of memory."""
+class Refused(Exception):  # noqa: N818 - an outcome, not an error of this program
+    """The model could not be read: the worker crashed, hung, or ran out of memory."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.message)
@@ -41,7 +40,7 @@ class Refused(Exception):  # noqa: N818 - an outcome, not a fault of ours
 
 
 class Child:
-    """One model in the child's hands; every method but `inspect` may raise WorkerFailed."""
+    """One model in the lab's worker; every method but `inspect` may raise WorkerFailed."""
 
     def __init__(
         self, question: ModelQuestion, request: Request, *, pool: Pool, control: Control
@@ -52,9 +51,10 @@ class Child:
         self._control = control
         self.file = str(Path(question.file).absolute())
         self.folder = str(pool.scratch)
+        self.metric = question.metric
 
     def _ask(self, share: float, **request: Any) -> dict[str, Any]:
-        """Within a share of the budget, and of what is left of it."""
+        """Ask with a share of the budget as the deadline, or the rest of it if that is less."""
         budget, now = self._request.budget, self._control.now()
         return self._ask_within(max(LEAST_S, min(share * budget, budget - now)), **request)
 
@@ -64,10 +64,10 @@ class Child:
         return answer.result
 
     def inspect(self) -> ModelFacts:
-        """UsageError where the model or an option cannot be used, Refused where the child died."""
+        """UsageError where the model or an option cannot be used, Refused where the worker died."""
         question, request = self._question, self._request
         try:
-            told = self._ask(
+            fields = self._ask(
                 INSPECT_SHARE,
                 op="inspect",
                 shapes=question.run_shapes(),
@@ -80,38 +80,38 @@ class Child:
             if reason.code in (*NOT_USABLE, *NOT_HERE):
                 raise UsageError(self._refusal(reason)) from None
             raise Refused(reason) from failure
-        facts = msgspec.convert(told, ModelFacts)
+        facts = msgspec.convert(fields, ModelFacts)
         return msgspec.structs.replace(facts, max_error=question.limit)
 
     def _refusal(self, reason: Reason) -> str:
         """One line that names the file once."""
         files = (self._question.file, self._question.inputs)
         is_named = any(Path(file).name in reason.message for file in files if file)
-        about = "" if is_named else f"{self._question.file}: "
+        prefix = "" if is_named else f"{self._question.file}: "
         hint = f" ({reason.hint})" if reason.hint else ""
-        return f"{about}{reason.message}{hint}"
+        return f"{prefix}{reason.message}{hint}"
 
     def prepare(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
-        """The facts with what was found out, and the nodes that can be quantised, by type."""
-        told = self._ask(PREPARE_SHARE, op="prepare")
-        known = msgspec.structs.replace(
+        """The facts after preparation, and the number of nodes that can be quantised, by type."""
+        prepared = self._ask(PREPARE_SHARE, op="prepare")
+        facts = msgspec.structs.replace(
             facts,
-            forms=msgspec.convert(told["forms"], list[Form]),
-            multiply_adds=told["multiply_adds"],
-            weights_bytes=told["weights_bytes"],
+            steps=msgspec.convert(prepared["forms"], list[PreparationStep]),
+            multiply_adds=prepared["multiply_adds"],
+            weights_bytes=prepared["weights_bytes"],
         )
-        return known, told["products"]
+        return facts, prepared["products"]
 
     def providers(self) -> dict[str, str]:
-        """Execution providers beside the CPU's: the word of a mode to ONNX Runtime's name."""
+        """Execution providers other than the CPU's: the word of a mode to ONNX Runtime's name."""
         return self._ask(INSPECT_SHARE, op="providers")
 
     def build(self, recipe: Recipe) -> dict[str, Any]:
         return self._ask(BUILD_SHARE, op="build", recipe=recipe.as_fields())
 
     def mix(self, recipe: Recipe, seconds: float) -> tuple[Recipe, dict[str, Any]]:
-        """`recipe` with the nodes to leave in FP32, found within `seconds`, and what was built."""
-        told = self._ask_within(
+        """`recipe` with the nodes to leave in FP32, found within `seconds`, and its file."""
+        mixed = self._ask_within(
             seconds + OVER_S,
             op="mixed",
             recipe=recipe.as_fields(),
@@ -119,7 +119,7 @@ class Child:
             limit=self._question.limit,
             seconds=seconds,
         )
-        return Recipe.of(told["recipe"]), told
+        return Recipe.of(mixed["recipe"]), mixed
 
     def save(self, variant: str, target: Path) -> dict[str, Any]:
         destination = str(target.absolute())

@@ -1,115 +1,134 @@
-"""After the race: who is explained, by which evidence, and what the user takes home."""
+"""After the race of a user's model: explanations, the saved file, and the code to run it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from ..advisor.model.explain import Evidence, explain
-from ..advisor.model.overview import form_of, is_as_given, original
+import msgspec
+
+from ..advisor.model.explain import ModelContext, explain
+from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
+from ..contract import Case, is_cuda
 from ..planning.model_question import ModelQuestion
-from ..records.model import Advice, Explanation, ModelFacts
-from ..records.verdict import Verdict
+from ..pool.pool import WorkerFailed
+from ..records.model import Advice, Explanation, ModelFacts, Saved
 from ..report.candidate import Candidate
 from ..report.report import Report
 from ..report.row import Row
 from ..stats.samples import median
-from .model_lab import ModelLab
+from .model_builder import VariantBuilder
+from .model_child import Child
+from .model_search import CandidateSearch
 from .profiling import Profiling
 
-MOST_EXPLAINED = 8
-PROFILED_STEPS = 20
-FEW_SAMPLES = 32  # inputs of the user's own below which an error says little about the next
+MOST_EXPLAINED = 8  # candidates
+FEW_SAMPLES = 32  # inputs of the user below which a measured error says little about others
 
 
-def conclude(
-    question: ModelQuestion, lab: ModelLab, row: Row, report: Report, profiling: Profiling
-) -> None:
-    """Profile, explain, save, and tell; nothing where nothing was picked."""
-    verdict, facts = row.verdict, lab.facts
-    if verdict is None or facts is None or verdict.pick is None:
-        return
+@dataclass(frozen=True)
+class ModelRun:
+    """A model that was read, and the parts of the lab that work on it."""
+
+    question: ModelQuestion
+    facts: ModelFacts
+    providers: Mapping[str, str]  # the word of a case's mode to ONNX Runtime's name
+    child: Child
+    builder: VariantBuilder
+    search: CandidateSearch
+
+    def save(self, case: Case, target: Path) -> Saved:
+        """Write the variant that `case` runs to `target`."""
+        try:
+            saved = self.child.save(self.builder.file(case), target)
+        except WorkerFailed as failure:
+            return Saved(target.name, None, None, failure.reason)
+        return msgspec.convert({**saved, "file": str(target)}, Saved)
+
+    def provider(self, case: Case) -> str:
+        """ONNX Runtime's name of the provider that ran `case`."""
+        if is_cuda(case.device) and case.mode is None:
+            return self.providers.get("cuda", "CUDAExecutionProvider")
+        return self.providers.get(case.mode or "", "CPUExecutionProvider")
+
+
+def conclude(run: ModelRun, row: Row, report: Report, profiling: Profiling) -> Advice | None:
+    """Save the pick, profile candidates and explain them; None where nothing was picked."""
+    verdict, question = row.verdict, run.question
+    if verdict is None or verdict.pick is None:
+        return None
     pick = report.candidates[verdict.pick]
-    saved = lab.save(pick.case) if question.save_best is not None else None  # before time runs out
-    told = _told(row, pick, facts)
-    for candidate in told:
+    saved = None
+    if question.save_best is not None:  # before time runs out
+        saved = run.save(pick.case, Path(question.save_best))
+    explained = _to_explain(row, pick, run.facts)
+    for candidate in explained:
         if not profiling.has_time_for(candidate):
             break
         profiling.profile(candidate)
-    ready = saved is not None and saved.reason is None
-    file = saved.file if saved is not None and ready else _file_of(question, pick, facts)
-    lab.advise(
-        Advice(
-            explanations=_explanations(told, verdict, lab, report, question),
-            snippet=snippet(facts, pick.case, file, lab.provider(pick.case)),
-            weak_evidence=weak_evidence(facts),
-            saved=saved,
-        )
+    is_saved = saved is not None and saved.reason is None
+    file = saved.file if saved is not None and is_saved else _file_of(question, pick, run.facts)
+    return Advice(
+        explanations=_explanations(explained, row, run, report),
+        snippet=snippet(run.facts, pick.case, file, run.provider(pick.case)),
+        weak_evidence=weak_evidence(run.facts),
+        saved=saved,
     )
 
 
 def _file_of(question: ModelQuestion, pick: Candidate, facts: ModelFacts) -> str:
-    """The user's file where it is picked as it is, otherwise a name for what --save-best writes."""
+    """The user's file where it is picked unchanged, otherwise a name for --save-best to write."""
     if is_as_given(pick.case, facts):
         return question.file
     name = Path(facts.file)
-    return f"{name.stem}.{form_of(pick.case)}{name.suffix}"
+    return f"{name.stem}.{variant_of(pick.case)}{name.suffix}"
 
 
-def _told(row: Row, pick: Candidate, facts: ModelFacts) -> list[Candidate]:
-    """The pick, the model as given, and the fastest run of each INT8 form."""
+def _to_explain(row: Row, pick: Candidate, facts: ModelFacts) -> list[Candidate]:
+    """The pick, the model as given, and the fastest run of each INT8 variant."""
     found = [pick]
     given = original(row, facts, pick.case.device_kind)
     if given is not None and given is not pick:
         found.append(given)
     best: dict[str, Candidate] = {}
     for candidate in row.candidates:
-        form = candidate.case.quantization
-        if form is None or not candidate.blocks:
+        variant = candidate.case.quantization
+        if variant is None or not candidate.blocks:
             continue
-        known = best.get(form)
+        known = best.get(variant)
         if known is None or median(candidate.samples_s) < median(known.samples_s):
-            best[form] = candidate
+            best[variant] = candidate
     found += [candidate for candidate in best.values() if candidate is not pick]
     return found[:MOST_EXPLAINED]
 
 
 def _explanations(
-    told: Sequence[Candidate],
-    verdict: Verdict,
-    lab: ModelLab,
-    report: Report,
-    question: ModelQuestion,
+    explained: Sequence[Candidate], row: Row, run: ModelRun, report: Report
 ) -> list[Explanation]:
-    facts, machine = lab.facts, report.machine
-    row = report.rows[verdict.scenario]
-    if facts is None or machine is None:
+    if report.machine is None:
         return []
     devices = report.ceilings.devices if report.ceilings else []
-    memory = next((d.memory_bytes_per_s for d in devices if d.device == "cpu"), None)
-    known = Evidence(
-        facts=facts,
-        cpu=machine.cpu,
-        limit=question.limit,
+    context = ModelContext(
+        facts=run.facts,
+        cpu=report.machine.cpu,
+        limit=run.question.limit,
         built={each.recipe: each for each in report.model.built} if report.model else {},
-        memory_bytes_per_s=memory,
+        memory_bytes_per_s=next((d.memory_bytes_per_s for d in devices if d.device == "cpu"), None),
     )
-    pick = told[0]
-    beside = original(row, facts, pick.case.device_kind) or pick
-    return [explain(each, beside, each is pick, known) for each in told]
+    pick = explained[0]
+    given = original(row, run.facts, pick.case.device_kind) or pick
+    return [explain(each, given, each is pick, context) for each in explained]
 
 
 def weak_evidence(facts: ModelFacts) -> str | None:
     """Why the measured error says little about the user's own data."""
     if facts.inputs_from == "random":
-        return (
-            "the error was seen on random inputs, which is weak evidence: give real ones with "
-            "--inputs data.npz"
-        )
+        return "accuracy was checked on random inputs only; pass real ones with --inputs data.npz"
     count = facts.samples * (facts.batch or 1)
     if facts.same_samples:
-        return f"the same {count} inputs set the ranges and were checked: give more than three"
+        return f"the same {count} inputs calibrated and checked it; pass more than three samples"
     if count < FEW_SAMPLES:
-        return f"the error was seen on {count} inputs only"
+        return f"accuracy was checked on {count} inputs only"
     return None

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 
 from ..advisor.model.overview import (
     LESS,
-    Entry,
+    RankedCandidate,
     agreement,
     brief,
     compared,
     counted,
-    entries,
     error_text,
     is_as_given,
     name_of,
     original,
+    ranked_candidates,
     recommendation,
     row_of,
     unprofiled,
 )
 from ..machine import no_gpu
-from ..records.model import Built, Explanation, Form, ModelFacts, Port, Saved
+from ..records.model import Built, Explanation, ModelFacts, Port, PreparationStep, Saved
 from ..records.reason import Reason, Warning
 from ..records.verdict import Verdict
 from ..report.candidate import Candidate
@@ -43,7 +43,7 @@ def model_text(report: Report) -> str:
     if model is None:
         return ""
     advice, verdict = model.advice, row.verdict if row else None
-    found = entries(report)
+    found = ranked_candidates(report)
     parts = [
         "\n".join(_advised(report)),
         "\n".join(map(_filled, facts_lines(model.facts))),
@@ -52,7 +52,7 @@ def model_text(report: Report) -> str:
         _operators(report),
         _section("Forms that were made", _built(model.built)),
         _section("Not tried", _left_out(report, verdict)),
-        _section("Preparation for INT8", forms_lines(model.facts.forms)),
+        _section("Preparation for INT8", forms_lines(model.facts.steps)),
         _outputs(report, verdict),
         _section("Saved", saved_lines(advice.saved) if advice and advice.saved else ()),
     ]
@@ -127,7 +127,7 @@ def port_text(port: Port) -> str:
 # ---------------------------------------------------------- the candidates
 
 
-def _candidates(found: Sequence[Entry], report: Report) -> str:
+def _candidates(found: Sequence[RankedCandidate], report: Report) -> str:
     if not found:
         return ""
     metrics = {c.accuracy.metric for entry in found if (c := entry.candidate).accuracy}
@@ -146,7 +146,7 @@ def _candidates(found: Sequence[Entry], report: Report) -> str:
     return "\n".join(lines)
 
 
-def _cells(entry: Entry, report: Report) -> tuple[str, ...]:
+def _cells(entry: RankedCandidate, report: Report) -> tuple[str, ...]:
     candidate = entry.candidate
     samples = candidate.samples_s
     center = stats.median(samples) if samples else None
@@ -154,7 +154,7 @@ def _cells(entry: Entry, report: Report) -> tuple[str, ...]:
     share, accuracy = agreement(candidate), candidate.accuracy
     mark = "!" if report.measurement_warnings(candidate) else ""
     return (
-        entry.form,
+        entry.variant,
         entry.how,
         units.duration(center) if samples else "-",
         "-" if width is None else f"{width:.0%}{mark}",
@@ -167,7 +167,7 @@ def _cells(entry: Entry, report: Report) -> tuple[str, ...]:
     )
 
 
-def _warnings(found: Sequence[Entry], report: Report) -> Iterator[str]:
+def _warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[str]:
     """What weakens the verdict; of what weakens others each kind once, since the table marks it."""
     row = row_of(report)
     own: list[Warning] = row.verdict.warnings if row and row.verdict else []
@@ -263,9 +263,9 @@ def _absent(reason: Reason) -> str:
     return told if reason.code == "no_gpu" else as_sentence(told).rstrip(".")
 
 
-def forms_lines(forms: Sequence[Form]) -> Iterator[str]:
+def forms_lines(forms: Sequence[PreparationStep]) -> Iterator[str]:
     """The steps of the preparation that changed something, or failed."""
-    before: Form | None = None
+    before: PreparationStep | None = None
     for form in forms:
         if form.reason is not None:
             yield f"{form.step}: left out, {form.reason.message}"
@@ -275,7 +275,7 @@ def forms_lines(forms: Sequence[Form]) -> Iterator[str]:
         before = form
 
 
-def _form(form: Form) -> str:
+def _form(form: PreparationStep) -> str:
     nodes = "" if form.nodes is None else f", {form.nodes} nodes"
     return f"{units.size(form.size_bytes)}{nodes}"
 

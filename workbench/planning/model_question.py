@@ -1,4 +1,4 @@
-"""What `advise --model` was asked: the model, what counts, and how far off an answer may be."""
+"""The options of `advise --model`: the model, the objective, and the error limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput", "memory", "energy")
-MAX_ERROR = 0.02  # relative, unless the user says otherwise
+MAX_ERROR = 0.02  # default limit of the relative error
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ModelQuestion:
 
     @property
     def metric(self) -> str:
-        """What the limit is a limit of."""
+        """The metric that `limit` applies to."""
         return "relative_error" if self.min_agreement is None else "disagreement"
 
     @property
@@ -36,7 +36,7 @@ class ModelQuestion:
         return MAX_ERROR if self.max_error is None else self.max_error
 
     def run_shapes(self) -> dict[str, list[int]]:
-        """The shapes asked for, by input; ValueError says what is wrong with one."""
+        """The requested shapes by input; ValueError says what is wrong with one."""
         found: dict[str, list[int]] = {}
         for text in self.shapes:
             name, equals, listed = text.rpartition("=")
@@ -52,12 +52,12 @@ class ModelQuestion:
         return found
 
     def scenario(self) -> Scenario:
-        """What it asks before anything is known of the model."""
+        """The scenario before anything is known about the model."""
         name = "".join(c if c.isprintable() else "?" for c in Path(self.file).name)
         return Scenario(
             id="model",
             title=name,
-            question="Which form of the model to ship, and where to run it?",
+            question="Which variant of the model should be shipped, and where should it run?",
             textbook="",
             workload="model",
             objective=self.objective,  # type: ignore[arg-type]  # checked before
@@ -67,7 +67,7 @@ class ModelQuestion:
         )
 
     def check(self) -> None:
-        """Raise ValueError for what no model could meet."""
+        """Raise ValueError for options that no model could satisfy."""
         if not self.file:
             raise ValueError("--model takes the path of an .onnx file")
         if self.objective not in OBJECTIVES:
@@ -78,12 +78,12 @@ class ModelQuestion:
             ("--max-error", self.max_error),
             ("--min-agreement", self.min_agreement),
         ):
-            if share is not None and not 0 < share <= 1:  # so written that NaN is refused
-                raise ValueError(f"{option} lies above 0, at 1 at most")
+            if share is not None and not 0 < share <= 1:  # this form of the test refuses NaN
+                raise ValueError(f"{option} must be above 0, and 1 at most")
         self.run_shapes()
 
     def arguments(self) -> Iterator[str]:
-        """The options that ask the same."""
+        """The command-line options that ask the same."""
         yield from ("--model", self.file)
         if self.objective != "latency":
             yield from ("--objective", self.objective)

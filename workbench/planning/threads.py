@@ -1,10 +1,10 @@
-"""How many threads the CPU candidates of a row run."""
+"""The thread counts of CPU candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..records.machine import Machine
+from ..records.machine import Cpu, Machine
 from ..records.reason import Warning
 from .request import Request
 from .scenario import Scenario
@@ -27,6 +27,17 @@ def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> lis
     allowed = [n for n in scenario.threads if n == "all" or most is None or n <= most]
     counts = [min(most or cores, cores) if n == "all" else min(n, cores) for n in allowed]
     return list(dict.fromkeys(counts))
+
+
+def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, ...]:
+    """Requested counts, otherwise powers of two, physical cores and all usable cores; the largest
+    first."""
+    if requested:
+        return tuple(sorted(set(requested), reverse=True))
+    cores = cpu.effective_cores
+    counts = {cores, min(cpu.physical_cores or cores, cores)}
+    counts |= {1 << power for power in range(cores.bit_length()) if 1 << power <= cores}
+    return tuple(sorted(counts, reverse=True))
 
 
 def fewer_threads(

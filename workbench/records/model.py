@@ -1,4 +1,4 @@
-"""The document's part about a user's model: what it is, what was made of it, what to ship."""
+"""The document's part about a user's model: its facts, its variants, and which one to ship."""
 
 from __future__ import annotations
 
@@ -8,69 +8,71 @@ from .reason import Reason
 
 
 class Port(msgspec.Struct, frozen=True):
-    """An input or output; an axis is a number, its name, or None where it has neither."""
+    """An input or output; an axis is a number, a name, or None where it has neither."""
 
     name: str
-    type: str  # NumPy's word: "float32", "int64"
+    type: str  # NumPy's name: "float32", "int64"
     shape: list[int | str | None]
-    run_shape: list[int] = []  # of inputs: as it was run
-    values: str = ""  # of inputs: where the values came from, such as "random normal"
+    run_shape: list[int] = []  # shape as measured; inputs only
+    values: str = ""  # origin of the values, such as "random normal"; inputs only
 
 
-class Form(msgspec.Struct, frozen=True):
-    """The size of a model after a step of its preparation; `reason`: why the step was left out."""
+class PreparationStep(msgspec.Struct, frozen=True):
+    """The size of a model after a step of its preparation for quantisation."""
 
     step: str  # "as given", "opset 13", "weights as initialisers", "shapes", "simplified"
     size_bytes: int | None
     nodes: int | None
-    reason: Reason | None = None
+    reason: Reason | None = None  # why the step was undone
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
-    """What is known of the model before anything is timed."""
+    """Facts about the model that are known before timing."""
 
-    file: str  # its name, without the folder
+    file: str  # file name without the folder
     sha256: str
     size_bytes: int  # external data included
     ir_version: int
     opset: int
     producer: str
-    precision: str  # "fp32", "fp16", "fp64", "bf16" of most weights; "int8" where `quantised`
-    parameters: int  # numbers in its weights
+    precision: str  # most weights': "fp32", "fp16", "fp64", "bf16"; "int8" where `quantised`
+    parameters: int  # number of values in its weights
     operators: dict[str, int]  # type to count, subgraphs included
     control_flow: list[str]  # operators with graphs of their own
-    quantised: bool  # it already holds integer operators
+    quantised: bool  # it has integer operators already
     inputs: list[Port]
     outputs: list[Port]
-    batch: int | None  # as run; None where the model has no batch axis
-    samples: int  # inputs that every form is checked on
-    calibration_samples: int  # inputs that static ranges are taken from
+    batch: int | None  # measured batch; None where the model has no batch axis
+    samples: int  # number of inputs that check every variant
+    calibration_samples: int  # number of inputs that static ranges are taken from
     inputs_from: str  # "random", or the file's name
-    step_s: float  # of one run as given, not optimised, roughly
-    forms: list[Form]  # step by step, as prepared for quantisation
-    multiply_adds: int | None  # of one run; None where shapes are not known
-    weights_bytes: int  # of weights in convolutions and products
-    same_samples: bool = False  # the inputs that calibrate are those that check: too few for both
-    uncompared: list[str] = []  # outputs that are no tensors, such as a classifier's maps
-    unquantisable: Reason | None = None  # why no INT8 form can be made: over 2 GiB of weights
-    max_error: float | None = None  # what no recommended form may exceed, under the asked metric
+    step_s: float  # rough seconds of one run as given, unoptimised
+    steps: list[PreparationStep] = msgspec.field(name="forms")
+    multiply_adds: int | None  # per run; None where shapes are unknown
+    weights_bytes: int  # size of weights in convolutions and products
+    same_samples: bool = False  # the same inputs calibrate and check: too few for both
+    uncompared: list[str] = []  # outputs that are not tensors, such as a classifier's maps
+    unquantisable: Reason | None = None  # why it has no INT8 variant: over 2 GiB of weights
+    max_error: float | None = None  # limit for recommended variants, under the requested metric
 
 
 class Built(msgspec.Struct, frozen=True):
-    """One form of the model that was made, or could not be."""
+    """A variant of the model that was built, or could not be."""
 
     recipe: str  # "int8-static-u8s8", as in the ids of its cases
     seconds: float
     size_bytes: int | None = None
     operators: dict[str, int] = {}
-    coverage: float | None = None  # of the products' multiply-adds, those in INT8
-    excluded: list[str] = []  # nodes left in FP32 on purpose
+    coverage: float | None = None  # share of multiply-adds in INT8, 0 to 1
+    excluded: list[str] = []  # nodes that stay in FP32 on purpose
     reason: Reason | None = None
 
 
 class OperatorTimes(msgspec.Struct, frozen=True):
-    """One kind of operator in both profiles, seconds of one run; quantised kernels count with the
-    operator they stand for."""
+    """One kind of operator in both profiles, in seconds of one run.
+
+    Quantised kernels count as the operator that they compute.
+    """
 
     operator: str
     fp32_s: float
@@ -87,23 +89,25 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
+    """The recommended variant as a file, or why it could not be written."""
+
     file: str
     size_bytes: int | None
-    difference: float | None  # largest relative error against the candidate, after loading it again
+    difference: float | None  # largest relative error of the file against the measured variant
     reason: Reason | None = None  # why it was not written
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What to ship."""
+    """The recommendation, and why."""
 
     explanations: list[Explanation]
-    snippet: str  # Python that runs it as it was measured
-    weak_evidence: str | None  # why its accuracy says little: random inputs, few samples
+    snippet: str  # Python code that runs it as it was measured
+    weak_evidence: str | None  # why its accuracy proves little: random inputs, few samples
     saved: Saved | None = None
 
 
 class ModelReport(msgspec.Struct):
     facts: ModelFacts
     built: list[Built] = []
-    left_out: dict[str, str] = {}  # recipe or option to the reason why it was not tried
+    left_out: dict[str, str] = {}  # recipe or option that was not tried, and why
     advice: Advice | None = None

@@ -1,6 +1,6 @@
-"""How a candidate's model is made from the user's: shared by the engine and the lab's child.
+"""The recipe of a model variant, shared by the engine and the lab's worker.
 
-Standard library only, since the child may run under a foreign interpreter.
+Standard library only, since the worker may run under a foreign interpreter.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ SCOPES = ("all", "products")
 
 @dataclass(frozen=True)
 class Recipe:
-    """One form of the model; the default is the user's own file, untouched.
+    """How a variant is made from the user's model; the default is that file, unchanged.
 
-    `scope` "products" quantises convolutions and products with constant weights only; "all" takes
-    what lies between them too (dynamic: convolutions as well).  `excluded` names the nodes that
-    stay in FP32.
+    With `scope` "products" only convolutions and products with constant weights are quantised,
+    with "all" the operators between them too (dynamic: convolutions as well).  `excluded` names
+    the nodes that stay in FP32.
     """
 
     precision: str = "fp32"  # "fp32", "fp16", "int8"
-    method: str | None = None  # of METHODS, with int8
+    method: str | None = None  # one of METHODS, with int8
     scope: str = "all"
     activations: str = "u8"  # "u8" or "s8"; weights are always signed
     per_channel: bool = False
@@ -34,7 +34,7 @@ class Recipe:
 
     @property
     def quantization(self) -> str | None:
-        """The word for it in a case: `static-u8s8-channel`; None where nothing is quantised."""
+        """Its name in a case: `static-u8s8-channel`; None where nothing is quantised."""
         if self.method is None:
             return None
         words = [self.method]
@@ -54,17 +54,17 @@ class Recipe:
 
     @property
     def label(self) -> str:
-        """Names the form's file: `fp32`, `fp16`, `int8-static-u8s8`."""
+        """The name of its file: `fp32`, `fp16`, `int8-static-u8s8`."""
         return "-".join(filter(None, (self.precision, self.quantization)))
 
     def as_fields(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Recipe:
-        """The recipe of its JSON object."""
-        known = {field.name for field in fields(cls)}
-        given = {name: value for name, value in told.items() if name in known}
+    def of(cls, decoded: Mapping[str, Any]) -> Recipe:
+        """The recipe in a JSON object."""
+        names = {field.name for field in fields(cls)}
+        given = {name: value for name, value in decoded.items() if name in names}
         return cls(**{**given, "excluded": tuple(given.get("excluded", ()))})
 
 

@@ -1,8 +1,4 @@
-"""ONNX models in INT8 by ONNX Runtime's own tools: prepare, calibrate, quantise.
-
-Exact ranges and operators are for the caller to choose: workloads measure one recipe each, the
-model lab many.
-"""
+"""ONNX models in INT8 by ONNX Runtime's own tools: prepare, calibrate, quantise."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
+from workbench.worker.recipe import Recipe
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,13 +45,18 @@ def quantise(model: bytes, method: str, calibration: Iterable[Array]) -> bytes:
         simplified = simplify(model)
         file.write_bytes(simplified)
         if method == "dynamic":
-            quantised = dynamic(file)
+            quantised = dynamic(file, Recipe("int8", "dynamic"))
         else:
             proto = onnx.load_model_from_string(simplified)
             found = activation_ranges(file, ([batch] for batch in calibration), types=STATIC_OPS)
             on_arm = platform.machine().lower() in ("aarch64", "arm64")
-            last = proto.graph.node[-1].name
-            quantised = static(proto, found, STATIC_OPS, signed=on_arm, excluded=[last])
+            recipe = Recipe(
+                "int8",
+                "static",
+                activations="s8" if on_arm else "u8",
+                excluded=(proto.graph.node[-1].name,),
+            )
+            quantised = static(proto, found, recipe, STATIC_OPS)
     _require_quantised(quantised, method)
     return quantised
 
@@ -128,19 +130,15 @@ class _Reader:
 def static(
     model: Any,
     found: Ranges,
+    recipe: Recipe,
     types: Sequence[str],
-    *,
-    signed: bool = False,
-    per_channel: bool = False,
-    reduce_range: bool = False,
     only: Sequence[str] = (),
-    excluded: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> bytes:
     """`model` (not changed) in QDQ form: ONNX Runtime fuses the pairs into integer kernels.
 
-    `types` are the operators to quantise, `only` the names of the nodes where not all of those,
-    `excluded` the names that stay in FP32; `signed` is about activations, weights always are.
+    `types` are the operators to quantise, `only` the names of the nodes where not all of those;
+    `options` are ONNX Runtime's own.
     """
     import numpy as np
     from onnxruntime.quantization.calibrate import CalibrationMethod, TensorData, TensorsData
@@ -155,29 +153,21 @@ def static(
     # of it do not accept known ranges either.
     quantiser = QDQQuantizer(
         copied(model),
-        per_channel,
-        reduce_range,
+        recipe.per_channel,
+        recipe.reduce_range,
         QuantType.QInt8,
-        QuantType.QInt8 if signed else QuantType.QUInt8,
+        QuantType.QInt8 if recipe.activations == "s8" else QuantType.QUInt8,
         TensorsData(CalibrationMethod.MinMax, limits),
         list(only),
-        list(excluded),
+        list(recipe.excluded),
         list(types),
-        dict(options or {}),
+        options,
     )
     quantiser.quantize_model()
     return in_order(quantiser.model.model)
 
 
-def dynamic(
-    file: Path,
-    types: Sequence[str] = (),
-    *,
-    per_channel: bool = False,
-    reduce_range: bool = False,
-    excluded: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
-) -> bytes:
+def dynamic(file: Path, recipe: Recipe, types: Sequence[str] = (), **options: Any) -> bytes:
     """The model in `file` with weights in INT8 and activations quantised as they come.
 
     `types` are the operators to quantise, all that the tool knows without.
@@ -190,11 +180,11 @@ def dynamic(
             str(file),
             str(result),
             op_types_to_quantize=list(types) or None,
-            per_channel=per_channel,
-            reduce_range=reduce_range,
+            per_channel=recipe.per_channel,
+            reduce_range=recipe.reduce_range,
             weight_type=quantization.QuantType.QInt8,
-            nodes_to_exclude=list(excluded),
-            extra_options=dict(options or {}),
+            nodes_to_exclude=list(recipe.excluded),
+            extra_options=options,
         )
         return result.read_bytes()
 

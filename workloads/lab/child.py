@@ -16,6 +16,8 @@ from .._shared.session import PROVIDERS
 from . import inspection
 from .errors import clear_errors
 
+OTHERS = "the other variants are measured without it"
+
 
 class Lab:
     """Handles requests; each public method is one operation of the protocol."""
@@ -62,7 +64,7 @@ class Lab:
         INT8."""
         from . import quantise
 
-        with clear_errors("this variant cannot be made", code="not_built"):
+        with clear_errors(f"{Recipe.of(recipe).label} cannot be made", "not_quantised", OTHERS):
             return quantise.build(Path(folder), Recipe.of(recipe))
 
     def mixed(
@@ -81,7 +83,7 @@ class Lab:
         """
         from . import mixed
 
-        with clear_errors("its sensitive nodes cannot be found", code="not_built"):
+        with clear_errors(f"{Recipe.of(recipe).label} cannot be mixed", "not_quantised", OTHERS):
             return mixed.mixed(Path(folder), Recipe.of(recipe), metric, limit, seconds)
 
     def save(self, model: str, folder: str, variant: str, destination: str) -> dict[str, Any]:

@@ -64,14 +64,14 @@ def _after_signature(text: str) -> str:
 
 
 @contextlib.contextmanager
-def clear_errors(what: str, code: str = "bad_model") -> Iterator[None]:
+def clear_errors(what: str, code: str = "bad_model", hint: str = AGAIN) -> Iterator[None]:
     """Turn exceptions of onnx and onnxruntime into a WorkloadError that begins with `what`."""
     try:
         yield
     except ModuleNotFoundError:
         raise
     except WorkloadError as error:
-        hint = AGAIN if error.hint is None else one_line(error.hint)
+        hint = hint if error.hint is None else one_line(error.hint)
         raise WorkloadError(one_line(str(error)), code=error.code, hint=hint) from error
     except Exception as error:
         if is_out_of_memory(error):
@@ -80,7 +80,7 @@ def clear_errors(what: str, code: str = "bad_model") -> Iterator[None]:
                 code="no_memory",
                 hint="choose smaller inputs with --shape or --batch, or free memory",
             ) from error
-        raise WorkloadError(one_line(f"{what}: {said(error)}"), code=code, hint=AGAIN) from error
+        raise WorkloadError(one_line(f"{what}: {said(error)}"), code=code, hint=hint) from error
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ def mixed(
     folder: Path, recipe: Recipe, metric: str, limit: float, seconds: float
 ) -> dict[str, Any]:
     """Write the mixed variant of `recipe`; see `workloads.lab.child.Lab.mixed`."""
-    with quiet(), quantise.refusing(recipe):
+    with quiet():
         search = _Search(folder, recipe, metric, limit, seconds)
         node_s = products.seconds(folder / PREPARED, folder, search.inputs)
         chosen = search.run(units(search.model, products.kept(folder), recipe, node_s))

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
-from workbench.worker.failures import first_line
 
 from .._shared import quantisation
 from .._shared.onnx_model import LARGEST_MODEL
 from .._shared.quantisation import copied
 from .._shared.session import cpu_session
 from . import agreement, graph, products, samples
-from .errors import quiet
+from .errors import quiet, said
 
 PREPARED = "prepared.onnx"
 OPSET = 13  # the first in which weights can have a scale per channel
@@ -198,7 +197,7 @@ def _step(name: str, model: Any) -> dict[str, Any]:
 def _failed(name: str, error: Exception) -> dict[str, Any]:
     reason = {
         "code": error.code if isinstance(error, WorkloadError) else "failed",
-        "message": str(error) if isinstance(error, WorkloadError) else first_line(error),
+        "message": said(error),
         "hint": "quantisation continues without this step",
     }
     return {"step": name, "size_bytes": None, "nodes": None, "reason": reason}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
-from workbench.worker.failures import first_line
 from workbench.worker.recipe import Recipe
 from workbench.worker.session_options import EXTENDED
 
@@ -45,7 +43,6 @@ INTEGER = {  # operators of an optimised graph that multiply integers
     "QLinearConv",
     "QLinearMatMul",
 }
-FALLBACK_HINT = "the other variants are measured without it"
 
 
 def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
@@ -72,7 +69,7 @@ def keep(folder: Path, recipe: Recipe, made: bytes) -> dict[str, Any]:
                 hint=_why_none(products.kept(folder)),
             )
     else:
-        _require_loads(made)
+        cpu_session(made, EXTENDED)  # whether it loads
     file = folder / f"{recipe.label}.onnx"
     file.write_bytes(made)
     operators = (node.op_type for node in graph.nodes(onnx.load_model_from_string(made)))
@@ -94,30 +91,14 @@ def _why_none(found: Sequence[products.Product]) -> str:
 
 
 def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
-    """`model` (not changed) by `recipe`, serialised; WorkloadError `not_quantised`."""
+    """`model` (not changed) by `recipe`, serialised."""
     if recipe.precision == "fp32" and recipe.method is None:
         return bytes(model.SerializeToString())
-    with refusing(recipe):
-        if recipe.precision == "fp16":
-            return _halved(model)
-        if recipe.method == "dynamic":
-            return _dynamic(model, folder, recipe)
-        return static(model, ranges(folder, recipe.calibration), recipe)
-
-
-@contextlib.contextmanager
-def refusing(recipe: Recipe) -> Iterator[None]:
-    """Turn exceptions of the tools into a WorkloadError `not_quantised`."""
-    try:
-        yield
-    except (WorkloadError, MemoryError, ModuleNotFoundError):
-        raise
-    except Exception as error:
-        raise WorkloadError(
-            f"onnxruntime cannot make {recipe.label}: {first_line(error)}",
-            code="not_quantised",
-            hint=FALLBACK_HINT,
-        ) from error
+    if recipe.precision == "fp16":
+        return _halved(model)
+    if recipe.method == "dynamic":
+        return _dynamic(model, folder, recipe)
+    return static(model, ranges(folder, recipe.calibration), recipe)
 
 
 def static_types(recipe: Recipe) -> tuple[str, ...]:
@@ -127,22 +108,16 @@ def static_types(recipe: Recipe) -> tuple[str, ...]:
 
 def static(model: Any, found: Ranges, recipe: Recipe, only: Sequence[str] = ()) -> bytes:
     """`model` in QDQ form by `recipe`; `only` names the nodes to quantise, where not all."""
-    everything = recipe.scope == "all"
     return quantisation.static(
         model,
         found,
+        recipe,
         static_types(recipe),
-        signed=recipe.activations == "s8",
-        per_channel=recipe.per_channel,
-        reduce_range=recipe.reduce_range,
-        only=only,
-        excluded=recipe.excluded,
-        options={
-            # A product of two activations would need both quantised for it: more than it saves.
-            "MatMulConstBOnly": True,
-            # A matrix product gives FP32 as cheaply, and the next operator is not quantised here.
-            "OpTypesToExcludeOutputQuantization": [] if everything else ["Gemm", "MatMul"],
-        },
+        only,
+        # A product of two activations would need both quantised for it: more than it saves.
+        MatMulConstBOnly=True,
+        # A matrix product gives FP32 as cheaply, and the next operator is not quantised here.
+        OpTypesToExcludeOutputQuantization=[] if recipe.scope == "all" else ["Gemm", "MatMul"],
     )
 
 
@@ -165,26 +140,18 @@ def ranges(folder: Path, method: str) -> Ranges:
 
 def _dynamic(model: Any, folder: Path, recipe: Recipe) -> bytes:
     """Weights in INT8, activations quantised as they come."""
+    file = folder / PREPARED
     types = [*DYNAMIC, *(["Conv"] if recipe.scope == "all" else [])]
     inside = any(product.inside for product in products.kept(folder))
 
-    def made(chosen: Sequence[str]) -> bytes:
-        return quantisation.dynamic(
-            folder / PREPARED,
-            chosen,
-            per_channel=recipe.per_channel,
-            reduce_range=recipe.reduce_range,
-            excluded=recipe.excluded,
-            options={"EnableSubgraph": inside},
-        )
-
     try:
-        return made(types)
+        return quantisation.dynamic(file, recipe, types, EnableSubgraph=inside)
     except Exception:
         if "LSTM" not in {node.op_type for node in model.graph.node}:
             raise
         # Some LSTMs (weights shared or per channel) stop the tool, though not the other operators.
-        return made([kind for kind in types if kind != "LSTM"])
+        types.remove("LSTM")
+        return quantisation.dynamic(file, recipe, types, EnableSubgraph=inside)
 
 
 def _halved(model: Any) -> bytes:
@@ -205,7 +172,8 @@ def integer_share(made: bytes, folder: Path) -> float | None:
 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         file = Path(scratch, "optimised.onnx")
-        _require_loads(made, file)
+        # All optimisations would change the layout of products and rename their weights.
+        cpu_session(made, EXTENDED, optimised=file)
         optimised = onnx.load(str(file))
     integer = (node for node in graph.nodes(optimised) if node.op_type in INTEGER)
     taken = {name for node in integer for name in node.input}
@@ -218,15 +186,3 @@ def _taken(product: products.Product, taken: set[str]) -> bool:
     """Whether one of its weights is among `taken`, under a name that the tools make of it."""
     endings = ("", "_quantized", "_Transposed_quantized")
     return any(f"{weight}{ending}" in taken for weight in product.weights for ending in endings)
-
-
-def _require_loads(made: bytes, optimised: Path | None = None) -> None:
-    # All optimisations would change the layout of products and rename their weights.
-    try:
-        cpu_session(made, EXTENDED, optimised=optimised)
-    except Exception as error:
-        raise WorkloadError(
-            f"onnxruntime does not load what it made: {first_line(error)}",
-            code="not_quantised",
-            hint=FALLBACK_HINT,
-        ) from error

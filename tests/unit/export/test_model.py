@@ -10,8 +10,8 @@ from builders import machine
 from workbench.advisor.model.overview import (
     brief,
     compared,
-    entries,
     error_text,
+    ranked_candidates,
     recommendation,
     row_of,
 )
@@ -150,7 +150,7 @@ def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_ot
     assert found.case == recorded_model.TENSOR.id
     advice = recommendation(report)[0]
     assert advice == (
-        "Ship mobilenet_v2.onnx as it is with 2 threads: no other form was better within the "
+        "Ship mobilenet_v2.onnx as it is with 2 threads: no other variant was better within the "
         "error limit."
     )
     assert "Outputs of" not in model_text(report)
@@ -158,7 +158,7 @@ def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_ot
 
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
     level = with_verdict(tie=True, pick_ratio=1.01, pick_ratio_ci95=(0.99, 1.03))
-    assert recommendation(level)[1] == "Level with int8-static-u8s8-mixed t2: 1.01x  0.99-1.03."
+    assert recommendation(level)[1] == "Tied with int8-static-u8s8-mixed t2."
     none = with_verdict(pick=None, reasons=["Nothing could be picked: it was too far off."])
     assert recommendation(none) == [
         "No recommendation. Nothing could be picked: it was too far off."
@@ -224,7 +224,7 @@ def test_errors_are_percentages(value: float, text: str) -> None:
 
 def test_candidates_are_none_before_the_race_is_planned() -> None:
     early = Report.of(recorded_model.inspected(*MACHINE))
-    assert (row_of(early), entries(early), recommendation(early)) == (None, [], [])
+    assert (row_of(early), ranked_candidates(early), recommendation(early)) == (None, [], [])
 
 
 def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:

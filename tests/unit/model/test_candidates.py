@@ -1,4 +1,4 @@
-"""Who races: by the model, the processor and what was asked for."""
+"""The proposals by model, processor and options."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab_builders import ARM, NO_VNNI, cpu, facts, field
+from lab_builders import ARM, NO_VNNI, cpu, facts, space
 
-from workbench.advisor.model.candidates import (
-    Entrant,
-    first,
-    neighbours,
-    static_recipe,
-    thread_counts,
-)
+from workbench.advisor.model.candidates import Proposal, first, neighbours, static_recipe
+from workbench.planning.threads import useful_thread_counts
 from workbench.records.machine import Isa
 from workbench.worker.recipe import ORIGINAL, Recipe
 
@@ -26,19 +21,19 @@ DEFAULT_STATIC = {
 }
 
 
-def labels(found: list[Entrant]) -> list[str]:
-    return list(dict.fromkeys(entrant.recipe.label for entrant in found))
+def labels(found: list[Proposal]) -> list[str]:
+    return list(dict.fromkeys(proposal.recipe.label for proposal in found))
 
 
 def started(kind: str, **changes) -> tuple[set[str], dict[str, str]]:
-    found, left_out = first(field(kind, **changes))
+    found, left_out = first(space(kind, **changes))
     return set(labels(found)), left_out
 
 
-# ------------------------------------------------------------------ forms
+# --------------------------------------------------------------- variants
 
 
-def test_a_cnn_races_static_and_dynamic_forms() -> None:
+def test_a_cnn_races_static_and_dynamic_variants() -> None:
     found, left_out = started("cnn")
     assert found == {"fp32", "int8-dynamic", "int8-dynamic-products", *DEFAULT_STATIC}
     assert set(left_out) == {"int8-static-s8s8", "other calibrations"}
@@ -55,33 +50,33 @@ def test_without_convolutions_dynamic_takes_products_only(kind: str) -> None:
 def test_an_lstm_is_quantised_dynamically_alone() -> None:
     found, left_out = started("lstm")
     assert found == {"fp32", "int8-dynamic-products"}
-    assert left_out == {}  # of static forms, of which it has none, nothing is said
+    assert left_out == {}  # it has no static variants to give a reason for
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "words"),
     [
-        ("quantised", "already holds integer operators"),
+        ("quantised", "quantised already"),
         ("fp16", "this one is fp16"),
         ("plain", "no product or convolution with constant weights"),
     ],
 )
 @pytest.mark.parametrize("thorough", [False, True])
-def test_what_cannot_be_quantised_races_as_it_is(kind: str, told: str, thorough: bool) -> None:
+def test_what_cannot_be_quantised_races_as_it_is(kind: str, words: str, thorough: bool) -> None:
     found, left_out = started(kind, thorough=thorough, step_s=1.0)
     assert found == {"fp32"}  # the recipe's word for the file as given
     assert set(left_out) == {"int8"}
-    assert told in left_out["int8"]
+    assert words in left_out["int8"]
 
 
 @pytest.mark.parametrize("thorough", [False, True])
-def test_of_the_quantisers_only_the_dynamic_one_enters_branches(thorough: bool) -> None:
+def test_only_the_dynamic_quantiser_enters_branches(thorough: bool) -> None:
     found, left_out = started("branching", thorough=thorough, step_s=1.0)
     assert found == {"fp32", "int8-dynamic-products"}
     assert "outside of If, which the static quantiser skips" in left_out["int8-static"]
 
 
-def test_a_form_without_control_flow_names_none() -> None:
+def test_a_reason_without_control_flow_names_none() -> None:
     _, left_out = started("plain")
     assert "outside" not in left_out["int8"]
 
@@ -129,9 +124,9 @@ def test_arm_takes_signed_activations_in_eight_bits() -> None:
 # ---------------------------------------------------------------- thorough
 
 
-def test_thorough_races_every_form_with_every_count_and_without_spinning() -> None:
+def test_thorough_races_every_variant_with_every_count_and_without_spinning() -> None:
     counts = (8, 4, 1)
-    found, left_out = first(field("cnn", thorough=True, threads=counts))
+    found, left_out = first(space("cnn", thorough=True, threads=counts))
     assert left_out == {}
     seen = set(labels(found))
     assert seen > {"fp32", "int8-dynamic", "int8-dynamic-products", *DEFAULT_STATIC}
@@ -145,16 +140,16 @@ def test_thorough_races_every_form_with_every_count_and_without_spinning() -> No
 
 
 def test_on_one_core_nothing_spins() -> None:
-    found, _ = first(field("mlp", thorough=True, threads=(1,)))
+    found, _ = first(space("mlp", thorough=True, threads=(1,)))
     assert {e.mode for e in found} == {None}
 
 
 @pytest.mark.parametrize("thorough", [False, True])
 @pytest.mark.parametrize("kind", ["cnn", "mlp", "lstm", "quantised", "fp16", "branching"])
-def test_nobody_starts_twice_and_the_model_as_given_is_first(kind: str, thorough: bool) -> None:
-    found, _ = first(field(kind, thorough=thorough))
+def test_no_proposal_starts_twice_and_the_original_is_first(kind: str, thorough: bool) -> None:
+    found, _ = first(space(kind, thorough=thorough))
     assert len(found) == len(set(found))
-    assert found[0] == Entrant(ORIGINAL, threads=8)
+    assert found[0] == Proposal(ORIGINAL, threads=8)
 
 
 # ----------------------------------------------------------------- threads
@@ -174,11 +169,11 @@ def test_nobody_starts_twice_and_the_model_as_given_is_first(kind: str, thorough
     ],
 )
 def test_useful_thread_counts(cores: int, physical: int | None, asked, counts) -> None:
-    assert thread_counts(cpu(cores=cores, physical_cores=physical), asked) == counts
+    assert useful_thread_counts(cpu(cores=cores, physical_cores=physical), asked) == counts
 
 
 def test_a_default_race_starts_with_all_threads_and_the_original_with_one() -> None:
-    found, _ = first(field("mlp", threads=(8, 4, 2, 1)))
+    found, _ = first(space("mlp", threads=(8, 4, 2, 1)))
     assert {e.threads for e in found if e.recipe != ORIGINAL} == {8}
     assert [e.threads for e in found if e.recipe == ORIGINAL] == [8, 1]
 
@@ -187,21 +182,21 @@ def test_a_default_race_starts_with_all_threads_and_the_original_with_one() -> N
 
 
 def test_a_gpu_takes_fp32_and_fp16() -> None:
-    found, _ = first(field("cnn", gpus=("fake:0",)))
+    found, _ = first(space("cnn", gpus=("fake:0",)))
     on_gpu = [e for e in found if e.device == "fake:0"]
-    assert on_gpu == [Entrant(ORIGINAL, "fake:0"), Entrant(Recipe("fp16"), "fake:0")]
+    assert on_gpu == [Proposal(ORIGINAL, "fake:0"), Proposal(Recipe("fp16"), "fake:0")]
     assert all(e.threads is None for e in on_gpu)
 
 
 def test_a_model_in_fp16_is_not_converted_to_it() -> None:
-    found, _ = first(field("fp16", gpus=("cuda:0",)))
+    found, _ = first(space("fp16", gpus=("cuda:0",)))
     assert [e.recipe for e in found if e.device == "cuda:0"] == [ORIGINAL]
 
 
-def test_a_gpu_alone_leaves_the_cpu_out() -> None:
-    found, _ = first(field("cnn", gpus=("fake:0",), on_cpu=False))
+def test_with_a_gpu_alone_nothing_runs_on_the_cpu() -> None:
+    found, _ = first(space("cnn", gpus=("fake:0",), on_cpu=False))
     assert {e.device for e in found} == {"fake:0"}
-    found, _ = first(field("cnn", gpus=("fake:0",), on_cpu=False, thorough=True))
+    found, _ = first(space("cnn", gpus=("fake:0",), on_cpu=False, thorough=True))
     assert {e.device for e in found} == {"fake:0"}
 
 
@@ -217,40 +212,40 @@ def test_a_gpu_alone_leaves_the_cpu_out() -> None:
         ("cnn", ("fp64",), set()),
     ],
 )
-def test_precisions_asked_for(kind: str, asked, wanted: set[str]) -> None:
+def test_requested_precisions(kind: str, asked, wanted: set[str]) -> None:
     found, _ = started(kind, precisions=asked, gpus=("fake:0",))
     assert found == wanted
 
 
 def test_other_providers_run_the_model_as_given() -> None:
-    found, _ = first(field("mlp", providers=("openvino", "dnnl")))
+    found, _ = first(space("mlp", providers=("openvino", "dnnl")))
     assert [e.mode for e in found if e.mode] == ["openvino", "dnnl"]
     assert {e.recipe for e in found if e.mode} == {ORIGINAL}
 
 
 def test_a_provider_for_gpus_runs_there_and_nowhere_else() -> None:
     words = ("tensorrt", "openvino")
-    found, _ = first(field("mlp", providers=words, gpus=("cuda:0", "fake:0")))
+    found, _ = first(space("mlp", providers=words, gpus=("cuda:0", "fake:0")))
     assert {(e.device, e.mode) for e in found if e.mode} == {
         ("cuda:0", "tensorrt"),
         ("cpu", "openvino"),
     }
-    found, _ = first(field("mlp", providers=words, gpus=("cuda:0",), on_cpu=False))
+    found, _ = first(space("mlp", providers=words, gpus=("cuda:0",), on_cpu=False))
     assert {e.mode for e in found if e.mode} == {"tensorrt"}
-    found, _ = first(field("mlp", providers=words))
+    found, _ = first(space("mlp", providers=words))
     assert {e.mode for e in found if e.mode} == {"openvino"}
 
 
 # -------------------------------------------------------------- neighbours
 
 
-def beside(leader: Entrant, **changes) -> list[Entrant]:
-    return list(neighbours(leader, field("cnn", threads=(8, 4, 2, 1), **changes)))
+def around(leader: Proposal, **changes) -> list[Proposal]:
+    return list(neighbours(leader, space("cnn", threads=(8, 4, 2, 1), **changes)))
 
 
-def test_beside_the_original_there_are_threads_spinning_and_optimisation() -> None:
-    leader = Entrant(ORIGINAL, threads=4)
-    assert set(beside(leader)) == {
+def test_neighbours_of_the_original_vary_threads_spinning_and_optimisation() -> None:
+    leader = Proposal(ORIGINAL, threads=4)
+    assert set(around(leader)) == {
         replace(leader, threads=8),
         replace(leader, threads=2),
         replace(leader, mode="nospin"),
@@ -258,35 +253,35 @@ def test_beside_the_original_there_are_threads_spinning_and_optimisation() -> No
     }
 
 
-def test_beside_a_static_form_there_are_its_scope_and_channels() -> None:
+def test_neighbours_of_a_static_variant_vary_scope_and_channels() -> None:
     recipe = Recipe("int8", "static")
-    found = {e.recipe for e in beside(Entrant(recipe, threads=8))}
+    found = {e.recipe for e in around(Proposal(recipe, threads=8))}
     assert found == {recipe, replace(recipe, per_channel=True), replace(recipe, scope="products")}
 
 
-def test_a_mixed_form_keeps_its_scope() -> None:
+def test_a_mixed_variant_keeps_its_scope() -> None:
     recipe = Recipe("int8", "static", excluded=("conv",))
-    assert {e.recipe for e in beside(Entrant(recipe, threads=8))} == {recipe}
+    assert {e.recipe for e in around(Proposal(recipe, threads=8))} == {recipe}
 
 
-def test_at_the_ends_there_is_one_count_beside() -> None:
-    assert {e.threads for e in beside(Entrant(ORIGINAL, threads=8))} == {8, 4}
-    assert {e.threads for e in beside(Entrant(ORIGINAL, threads=1))} == {2, 1}
+def test_the_first_and_the_last_count_have_one_neighbour() -> None:
+    assert {e.threads for e in around(Proposal(ORIGINAL, threads=8))} == {8, 4}
+    assert {e.threads for e in around(Proposal(ORIGINAL, threads=1))} == {2, 1}
 
 
 def test_a_gpu_has_no_neighbours() -> None:
-    assert beside(Entrant(ORIGINAL, "cuda:0")) == []
+    assert around(Proposal(ORIGINAL, "cuda:0")) == []
 
 
 def test_without_convolutions_optimisation_stays() -> None:
-    plain = field("mlp", threads=(2, 1))
-    assert "extended" not in {e.mode for e in neighbours(Entrant(ORIGINAL, threads=2), plain)}
+    plain = space("mlp", threads=(2, 1))
+    assert "extended" not in {e.mode for e in neighbours(Proposal(ORIGINAL, threads=2), plain)}
 
 
 def test_products_by_bfloat_are_tried_on_an_arm_that_has_them() -> None:
     arm = cpu(Isa(neon=True, asimddp=True, bf16=True), architecture="aarch64")
-    assert "bf16" in {e.mode for e in beside(Entrant(ORIGINAL, threads=8), cpu=arm)}
-    assert "bf16" not in {e.mode for e in beside(Entrant(ORIGINAL, threads=8), cpu=ARM)}
+    assert "bf16" in {e.mode for e in around(Proposal(ORIGINAL, threads=8), cpu=arm)}
+    assert "bf16" not in {e.mode for e in around(Proposal(ORIGINAL, threads=8), cpu=ARM)}
 
 
 recipes = st.sampled_from([ORIGINAL, Recipe("fp16"), Recipe("int8", "dynamic")]) | st.builds(
@@ -307,18 +302,18 @@ counts = st.lists(st.integers(1, 96), min_size=1, max_size=8, unique=True).map(
 
 @given(st.data(), recipes, counts, st.sampled_from([None, "nospin", "extended", "openvino"]))
 def test_neighbours_differ_in_one_respect(data, recipe: Recipe, threads, mode) -> None:
-    leader = Entrant(recipe, threads=data.draw(st.sampled_from(threads)), mode=mode)
+    leader = Proposal(recipe, threads=data.draw(st.sampled_from(threads)), mode=mode)
     if mode == "nospin" and leader.threads == 1:
-        return  # such an entrant there is not
-    here = field("cnn", threads=threads)
+        return  # never proposed
+    here = space("cnn", threads=threads)
     found = list(neighbours(leader, here))
     assert len(found) == len(set(found))
     for other in found:
         changed = [
-            f.name for f in fields(Entrant) if getattr(other, f.name) != getattr(leader, f.name)
+            f.name for f in fields(Proposal) if getattr(other, f.name) != getattr(leader, f.name)
         ]
         if other.threads == 1 and mode == "nospin":
-            changed.remove("mode")  # a single thread waits for no other
+            changed.remove("mode")  # a single thread never waits for another
         assert len(changed) == 1
         assert other.threads in threads
         if changed == ["recipe"]:
@@ -328,7 +323,7 @@ def test_neighbours_differ_in_one_respect(data, recipe: Recipe, threads, mode) -
 
 
 def test_every_recipe_keeps_its_words_through_json() -> None:
-    found, _ = first(field("cnn", thorough=True, facts=facts("cnn")))
-    recipes = {entrant.recipe for entrant in found}
+    found, _ = first(space("cnn", thorough=True, facts=facts("cnn")))
+    recipes = {proposal.recipe for proposal in found}
     assert {Recipe.of(recipe.as_fields()) for recipe in recipes} == recipes
     assert len({recipe.label for recipe in recipes}) == len(recipes)

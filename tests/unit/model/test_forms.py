@@ -92,7 +92,7 @@ def test_a_step_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(prepare, "_simplified", fail)
     form = prepared(perceptron(), tmp_path, ROWS)["forms"][-1]
     assert (form["step"], form["size_bytes"]) == ("simplified", None)
-    assert form["reason"]["message"] == "ValueError: no adapter"
+    assert form["reason"]["message"] == "no adapter for Upsample"
 
 
 def test_every_node_of_the_prepared_model_has_a_name_of_its_own(tmp_path: Path) -> None:

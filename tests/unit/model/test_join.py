@@ -1,4 +1,4 @@
-"""The lab beside a child that answers as told: who joins the row later."""
+"""The lab with a scripted worker: the candidates that join later."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_bench import STATIC, Bench, failure, form, label, labels
+from lab_bench import STATIC, Bench, failure, label, labels, variant
 from lab_builders import accuracy, candidate
 
 from workbench.contract import Case
-from workbench.engine import model_lab as labs
+from workbench.engine.model_search import MOST_CANDIDATES
 from workbench.worker.recipe import Recipe
 
 # ------------------------------------------------------------------- joining
 
 
-def by_form(**seconds: float) -> Callable[[Case], float]:
-    """Seconds by what the label begins with, 1 ms otherwise."""
+def by_label(**seconds: float) -> Callable[[Case], float]:
+    """Seconds by the beginning of the label, 1 ms otherwise."""
 
     def found(case: Case) -> float:
         return next((s for word, s in seconds.items() if label(case).startswith(word)), 1e-3)
@@ -26,14 +26,14 @@ def by_form(**seconds: float) -> Callable[[Case], float]:
     return found
 
 
-def test_nobody_joins_before_the_leader_has_two_rounds() -> None:
+def test_no_candidate_joins_before_the_leader_has_two_rounds() -> None:
     bench = Bench()
     bench.open()
-    assert bench.join(bench.measured(by_form(fp32=5e-4), rounds=1)) == []
+    assert bench.join(bench.measured(by_label(fp32=5e-4), rounds=1)) == []
     assert bench.join([candidate(case, 0, samples=[]) for case in bench.cases]) == []
 
 
-def test_beside_the_leader_its_neighbours_and_rivals_join() -> None:
+def test_neighbours_and_rivals_of_the_leader_join() -> None:
     bench = Bench()
     bench.open()
     single = label(bench.cases[1])
@@ -56,64 +56,66 @@ def test_a_leader_in_int8_has_neighbours_that_must_be_built() -> None:
     assert bench.child.recipes()[before:] == [f"{STATIC}-products"]
 
 
-def test_whoever_joins_is_new_and_in_the_end_nobody_does() -> None:
+def test_joining_candidates_are_new_and_come_to_an_end() -> None:
     bench = Bench()
     bench.open()
     for rounds in range(2, 12):
         seen = set(bench.cases)
-        joined = bench.join(bench.measured(by_form(fp32=5e-4), rounds=rounds))
+        joined = bench.join(bench.measured(by_label(fp32=5e-4), rounds=rounds))
         assert not seen & set(joined)
-        assert len(bench.cases) <= labs.MOST_CANDIDATES
+        assert len(bench.cases) <= MOST_CANDIDATES
     assert joined == []
 
 
-def test_a_full_row_takes_nobody() -> None:
+def test_a_full_row_takes_no_more() -> None:
     bench = Bench()
     bench.open()
-    crowd = bench.measured(by_form(fp32=5e-4))
-    crowd += [candidate(crowd[-1].case, 2e-3)] * (labs.MOST_CANDIDATES - len(crowd))
+    crowd = bench.measured(by_label(fp32=5e-4))
+    crowd += [candidate(crowd[-1].case, 2e-3)] * (MOST_CANDIDATES - len(crowd))
     assert bench.join(crowd) == []
 
 
-def test_a_thorough_race_has_had_everyone_from_the_start() -> None:
+def test_a_thorough_race_has_every_candidate_from_the_start() -> None:
     bench = Bench(thorough=True)
     bench.open()
-    assert bench.join(bench.measured(by_form(fp32=5e-4), rounds=4)) == []
+    assert bench.join(bench.measured(by_label(fp32=5e-4), rounds=4)) == []
 
 
-def test_too_late_nobody_joins() -> None:
+def test_no_candidate_joins_too_late() -> None:
     bench = Bench()
     bench.open()
-    assert bench.join(bench.measured(by_form(fp32=5e-4)), left_s=1.0) == []
+    assert bench.join(bench.measured(by_label(fp32=5e-4)), left_s=1.0) == []
 
 
 def test_a_gpu_has_no_neighbours() -> None:
     bench = Bench(gpus=["fake:0"], devices=("fake:0",))
     assert {case.device for case in bench.open()} == {"fake:0"}
-    assert bench.join(bench.measured(by_form())) == []
+    assert bench.join(bench.measured(by_label())) == []
 
 
-# ------------------------------------------------------------- mixed forms
+# ---------------------------------------------------------- mixed variants
 
 
 def mix(request: dict[str, Any]) -> dict[str, Any]:
     recipe = {**request["recipe"], "excluded": ["conv", "gemm"]}
-    return {**form(recipe), "recipe": recipe}
+    return {**variant(recipe), "recipe": recipe}
 
 
-def off(*forms: str) -> Callable[[Case], float]:
-    return lambda case: 0.1 if any(label(case).startswith(f) for f in forms) else 1e-6
+def off(*variants: str) -> Callable[[Case], float]:
+    return lambda case: 0.1 if any(label(case).startswith(v) for v in variants) else 1e-6
 
 
-def mixing(seconds: Callable[[Case], float], errors: Callable[[Case], float], **said: Any) -> Bench:
-    bench = Bench({"mixed": mix, **said})
+def mixing(
+    seconds: Callable[[Case], float], errors: Callable[[Case], float], **answers: Any
+) -> Bench:
+    bench = Bench({"mixed": mix, **answers})
     bench.open()
     bench.first_joined = bench.join(bench.measured(seconds, errors=errors))  # type: ignore[attr-defined]
     return bench
 
 
-def test_a_static_form_that_is_fast_but_too_far_off_is_mixed() -> None:
-    bench = mixing(by_form(**{STATIC: 2e-4}), off(STATIC))
+def test_a_static_variant_that_is_fast_but_over_the_limit_is_mixed() -> None:
+    bench = mixing(by_label(**{STATIC: 2e-4}), off(STATIC))
     (mixed,) = bench.first_joined
     assert mixed.quantization.endswith("-mixed")
     (asked,) = (request for request in bench.child.asked if request["op"] == "mixed")
@@ -121,22 +123,22 @@ def test_a_static_form_that_is_fast_but_too_far_off_is_mixed() -> None:
     assert 0 < asked["seconds"] < 20
     last = bench.built()[-1]
     assert (last.excluded, last.coverage, last.reason) == (["conv", "gemm"], 1.0, None)
-    assert bench.lab.files(mixed)["model"].endswith("-mixed.onnx")
+    assert bench.run.search.files(mixed)["model"].endswith("-mixed.onnx")
 
 
 def test_it_is_mixed_once() -> None:
-    bench = mixing(by_form(**{STATIC: 2e-4}), off(STATIC))
-    bench.join(bench.measured(by_form(**{STATIC: 2e-4}), rounds=4, errors=off(STATIC)))
+    bench = mixing(by_label(**{STATIC: 2e-4}), off(STATIC))
+    bench.join(bench.measured(by_label(**{STATIC: 2e-4}), rounds=4, errors=off(STATIC)))
     assert bench.child.ops().count("mixed") == 1
 
 
-def test_of_several_the_nearest_to_the_limit_is_mixed() -> None:
+def test_the_variant_nearest_to_the_limit_is_mixed() -> None:
     errors = {f"{STATIC}/t4": 0.3, f"{STATIC}-channel/t4": 0.05}
-    bench = mixing(by_form(**{STATIC: 2e-4}), lambda case: errors.get(label(case), 0.2))
-    # Everything is over the limit, the model as given too: without a leader nothing is worth it.
+    bench = mixing(by_label(**{STATIC: 2e-4}), lambda case: errors.get(label(case), 0.2))
+    # Everything is over the limit, the model as given too: without a leader nothing is mixed.
     assert bench.first_joined == []
     bench = mixing(
-        by_form(**{STATIC: 2e-4}),
+        by_label(**{STATIC: 2e-4}),
         lambda case: errors.get(label(case), 1e-6 if case.precision == "fp32" else 0.2),
     )
     (asked,) = (request for request in bench.child.asked if request["op"] == "mixed")
@@ -146,19 +148,19 @@ def test_of_several_the_nearest_to_the_limit_is_mixed() -> None:
 @pytest.mark.parametrize(
     ("seconds", "errors"),
     [
-        (by_form(**{STATIC: 2e-4}), off()),  # within the limit
-        (by_form(**{STATIC: 2e-3}), off(STATIC)),  # slower anyway
-        (by_form(**{STATIC: 9.7e-4}), off(STATIC)),  # hardly faster
-        (by_form(**{"int8-dynamic": 2e-4}), off("int8-dynamic")),  # its ranges are its inputs' own
+        (by_label(**{STATIC: 2e-4}), off()),  # within the limit
+        (by_label(**{STATIC: 2e-3}), off(STATIC)),  # slower anyway
+        (by_label(**{STATIC: 9.7e-4}), off(STATIC)),  # hardly faster
+        (by_label(**{"int8-dynamic": 2e-4}), off("int8-dynamic")),  # its ranges follow each input
     ],
 )
 def test_what_is_not_worth_mixing(seconds, errors) -> None:
     assert "mixed" not in mixing(seconds, errors).child.ops()
 
 
-def test_a_mix_that_fails_is_told_and_the_race_goes_on() -> None:
+def test_the_race_goes_on_after_a_mix_that_fails() -> None:
     reason = failure("unsupported", "no node of it may stay in INT8")
-    bench = mixing(by_form(**{STATIC: 2e-4}), off(STATIC), mixed=reason)
+    bench = mixing(by_label(**{STATIC: 2e-4}), off(STATIC), mixed=reason)
     last = bench.built()[-1]
     assert last.recipe.endswith("-mixed") and last.recipe.startswith(STATIC)
     assert last.reason is not None and last.reason.message == "no node of it may stay in INT8"
@@ -169,7 +171,7 @@ def test_a_mix_that_fails_is_told_and_the_race_goes_on() -> None:
 def test_a_candidate_without_an_answer_is_not_mixed() -> None:
     bench = Bench({"mixed": mix})
     bench.open()
-    unknown = bench.measured(by_form(**{STATIC: 2e-4}), errors=off(STATIC))
+    unknown = bench.measured(by_label(**{STATIC: 2e-4}), errors=off(STATIC))
     for each in unknown:
         each.accuracy = None if each.case.quantization else accuracy(1e-6)
     bench.join(unknown)
@@ -183,26 +185,26 @@ def test_the_pick_is_saved_where_the_user_said() -> None:
     saved = {"file": "/x/best.onnx", "size_bytes": 300, "difference": 0.0}
     bench = Bench({"save": saved}, {"save_best": "out/best.onnx"})
     static = next(case for case in bench.open() if label(case) == f"{STATIC}/t4")
-    found = bench.lab.save(static)
+    found = bench.run.save(static, Path("out/best.onnx"))
     assert (found.file, found.size_bytes, found.reason) == ("out/best.onnx", 300, None)
     asked = bench.child.asked[-1]
     assert asked["variant"] == f"{STATIC}.onnx"
     assert Path(asked["destination"]).is_absolute()
 
 
-def test_what_could_not_be_saved_is_told() -> None:
+def test_a_failed_save_has_its_reason() -> None:
     bench = Bench({"save": failure("no_space", "the disk is full")}, {"save_best": "out/b.onnx"})
     (case, *_) = bench.open()
-    found = bench.lab.save(case)
+    found = bench.run.save(case, Path("out/b.onnx"))
     assert found.reason is not None and found.reason.message == "the disk is full"
     assert found.size_bytes is None
 
 
-def test_the_fastest_run_of_the_model_as_given_is_the_yardstick() -> None:
+def test_the_fastest_run_of_the_model_as_given_is_the_baseline() -> None:
     bench = Bench()
     bench.open()
     seconds = {"fp32/t4": 3e-3, "fp32/t1": 2e-3}
     measured = bench.measured(lambda case: seconds.get(label(case), 1e-3))
-    found = bench.lab.baseline(measured)
+    found = bench.run.search.baseline(measured)
     assert found is not None and found.endswith("fp32/t1")
-    assert bench.lab.baseline([c for c in measured if c.case.quantization]) is None
+    assert bench.run.search.baseline([c for c in measured if c.case.quantization]) is None

@@ -128,13 +128,13 @@ NAN = float("nan")
 WRONG = [
     (Request(model=ModelQuestion("")), "--model takes the path of an .onnx file"),
     (asked(max_error=0.1, min_agreement=0.9), "--max-error and --min-agreement exclude each other"),
-    (asked(max_error=NAN), "--max-error lies above 0"),
-    (asked(max_error=0.0), "--max-error lies above 0"),
-    (asked(max_error=-0.1), "--max-error lies above 0"),
-    (asked(max_error=1.5), "--max-error lies above 0"),
-    (asked(min_agreement=NAN), "--min-agreement lies above 0"),
-    (asked(min_agreement=0.0), "--min-agreement lies above 0"),
-    (asked(min_agreement=1.5), "--min-agreement lies above 0"),
+    (asked(max_error=NAN), "--max-error must be above 0"),
+    (asked(max_error=0.0), "--max-error must be above 0"),
+    (asked(max_error=-0.1), "--max-error must be above 0"),
+    (asked(max_error=1.5), "--max-error must be above 0"),
+    (asked(min_agreement=NAN), "--min-agreement must be above 0"),
+    (asked(min_agreement=0.0), "--min-agreement must be above 0"),
+    (asked(min_agreement=1.5), "--min-agreement must be above 0"),
     (asked(objective="speed"), "--objective is one of latency, throughput, memory, energy"),
     (asked(shapes=("1,3",)), "--shape takes NAME=1,3,224,224, not '1,3'"),
     (asked(shapes=("x=",)), "--shape takes"),
@@ -161,11 +161,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("request_", "told"), WRONG, ids=[told for _, told in WRONG])
-def test_a_wrong_option_is_refused_in_one_line(request_: Request, told: str) -> None:
+@pytest.mark.parametrize(("request_", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_a_wrong_option_is_refused_in_one_line(request_: Request, words: str) -> None:
     with pytest.raises(UsageError) as refused:
         check(request_)
-    assert told in str(refused.value)
+    assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -1,4 +1,4 @@
-"""The lab beside a child that answers as told: what opens the row."""
+"""The lab with a scripted worker: the row that it opens."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_bench import STATIC, Bench, failure, form, label, labels
+from lab_bench import STATIC, Bench, failure, label, labels, variant
 
 from workbench.engine import model_lab as labs
-from workbench.engine.model_child import NOT_USABLE, Refused
+from workbench.engine.model_builder import NO_TIME
+from workbench.engine.model_child import NOT_USABLE
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
-from workbench.records.model import Advice
 
 # ------------------------------------------------------------------ the row
 
 
-def test_the_row_holds_the_model_and_its_forms() -> None:
+def test_the_row_has_the_model_and_its_variants() -> None:
     bench = Bench()
-    row = bench.lab.open()
-    assert labels(row.cases) == {"fp32/t4", "fp32/t1"}
+    assert labels(bench.open_row()) == {"fp32/t4", "fp32/t1"}
     assert labels(bench.open()) == {
         "fp32/t4",
         "fp32/t1",
@@ -30,15 +29,15 @@ def test_the_row_holds_the_model_and_its_forms() -> None:
         "int8-dynamic/t4",
         "int8-dynamic-products/t4",
     }
-    scenario = row.scenario
+    row, scenario = bench.row, bench.row.scenario
     assert (scenario.id, scenario.title, scenario.batch) == ("model", "net.onnx", 1)
     assert (scenario.objective, scenario.max_error) == ("latency", 0.02)
     assert scenario.precisions == ("fp32", "fp16", "int8")
-    assert row.entries is bench.lab
-    inspected = next(e.facts for e in bench.told if isinstance(e, ev.ModelInspected))
+    assert row.entries is bench.run.search and row.refused is None
+    inspected = next(e.facts for e in bench.events if isinstance(e, ev.ModelInspected))
     assert (inspected.multiply_adds, inspected.weights_bytes) == (500, 400)
     assert {built.recipe for built in bench.built()} == set(bench.child.recipes())
-    assert "int8-static-s8s8" in bench.lab.left_out
+    assert "int8-static-s8s8" in bench.left_out
 
 
 def test_the_row_keeps_the_prices_as_they_were_at_the_start(tmp_path: Path) -> None:
@@ -47,10 +46,11 @@ def test_the_row_keeps_the_prices_as_they_were_at_the_start(tmp_path: Path) -> N
     bench = Bench(price_file=str(file))
     file.write_text("half a li")
     assert bench.lab.open().prices == {"cpu": 0.1}
-    assert bench.lab.refused().prices == {"cpu": 0.1}
+    bench.child.answers["inspect"] = failure("worker_died")
+    assert bench.lab.open().prices == {"cpu": 0.1}
 
 
-def test_the_child_is_told_where_files_are_and_what_was_asked() -> None:
+def test_the_worker_gets_files_and_options() -> None:
     inputs = {"inputs": "data.npz", "shapes": ("x=1,4",)}
     bench = Bench(question=inputs, batch=(3,), seed=7)
     bench.open()
@@ -62,10 +62,10 @@ def test_the_child_is_told_where_files_are_and_what_was_asked() -> None:
     assert max(bench.child.deadlines) <= 0.4 * 30
 
 
-def test_each_case_runs_the_file_of_its_form() -> None:
+def test_each_case_runs_the_file_of_its_variant() -> None:
     bench = Bench(question={"min_agreement": 0.9})
     for case in bench.open():
-        files = bench.lab.files(case)
+        files = bench.run.search.files(case)
         assert (files["folder"], files["metric"]) == ("scratch", "disagreement")
         if case.quantization is None:
             assert files["model"].endswith("some/net.onnx")
@@ -73,10 +73,10 @@ def test_each_case_runs_the_file_of_its_form() -> None:
             assert files["model"] == f"int8-{case.quantization}.onnx"
 
 
-def test_a_form_that_cannot_be_built_is_told_and_does_not_race() -> None:
+def test_a_variant_that_cannot_be_built_does_not_race() -> None:
     def build(request: dict[str, Any]):
         dynamic = request["recipe"]["method"] == "dynamic"
-        return failure("bad_model", "no kernel for it") if dynamic else form(request["recipe"])
+        return failure("bad_model", "no kernel for it") if dynamic else variant(request["recipe"])
 
     bench = Bench({"build": build})
     assert not any("dynamic" in label(case) for case in bench.open())
@@ -88,7 +88,7 @@ def test_a_form_that_cannot_be_built_is_told_and_does_not_race() -> None:
     assert labels(bench.cases) >= {"fp32/t4", f"{STATIC}/t4"}
 
 
-def test_without_any_form_the_model_races_alone() -> None:
+def test_without_any_variant_the_model_races_alone() -> None:
     bench = Bench({"build": failure("worker_died", "it died")})
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
     assert len(bench.child.recipes()) == len(set(bench.child.recipes()))  # none is tried again
@@ -100,7 +100,7 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_line(code: str) -> None:
     with pytest.raises(UsageError) as refused:
         bench.open()
     assert str(refused.value) == "some/net.onnx: it is no ONNX model (export it again)"
-    assert bench.told == []
+    assert bench.events == []
 
 
 def test_without_a_hint_there_are_no_parentheses() -> None:
@@ -108,86 +108,84 @@ def test_without_a_hint_there_are_no_parentheses() -> None:
         Bench({"inspect": failure("bad_model", "it is no ONNX model", None)}).open()
 
 
-def test_a_message_that_names_the_file_stands_for_itself() -> None:
+def test_a_message_that_names_the_file_needs_no_prefix() -> None:
     with pytest.raises(UsageError, match=r"^/a/net\.onnx does not exist$"):
         Bench({"inspect": failure("bad_model", "/a/net.onnx does not exist", None)}).open()
 
 
 @pytest.mark.parametrize("code", ["worker_died", "timeout", "internal_error"])
-def test_a_child_that_dies_of_it_is_an_outcome(code: str) -> None:
+def test_a_worker_that_dies_of_the_model_refuses_the_row(code: str) -> None:
     bench = Bench({"inspect": failure(code, "killed by SIGKILL")})
-    with pytest.raises(Refused) as refused:
-        bench.open()
-    assert refused.value.reason.code == code
-    (case,) = bench.lab.refused().cases
+    (case,) = bench.open_row()
     assert label(case) == "fp32/t4"
+    assert bench.row.refused is not None and bench.row.refused.code == code
 
 
-def test_a_preparation_that_fails_costs_the_forms_only() -> None:
+def test_a_preparation_that_fails_costs_the_variants_only() -> None:
     bench = Bench({"prepare": failure("timeout", "no answer within 8 s")})
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
-    assert "no answer within 8 s" in bench.lab.left_out["int8"]
-    facts = bench.lab.facts
-    assert facts is not None and facts.forms[-1].reason is not None
+    assert "no answer within 8 s" in bench.left_out["int8"]
+    facts = bench.run.facts
+    assert facts is not None and facts.steps[-1].reason is not None
     assert bench.child.recipes() == []
 
 
-def test_a_spent_budget_leaves_forms_out_with_the_reason() -> None:
+def test_a_spent_budget_leaves_variants_out_with_the_reason() -> None:
     bench = Bench(budget_s=10.0)
-    bench.cases = list(bench.lab.open().cases)
+    bench.open_row()
     assert len(bench.join([], left_s=5.0)) == 1  # one at a time
     assert bench.join([], left_s=1.0) == []
-    bench.lab.advise(Advice([], "", None))
-    late = {name for name, why in bench.lab.left_out.items() if why == labs.NO_TIME}
+    bench.run.search.stop()
+    late = {name for name, why in bench.left_out.items() if why == NO_TIME}
     assert len(late) == 4
     assert not labels(bench.cases) & {f"{name}/t4" for name in late}
 
 
-def test_a_form_that_was_built_is_not_told_as_left_out() -> None:
+def test_a_variant_that_was_built_is_not_left_out() -> None:
     def build(request: dict[str, Any]):
         dynamic = request["recipe"]["method"] == "dynamic"
-        return failure("bad_model", "no kernel") if dynamic else form(request["recipe"])
+        return failure("bad_model", "no kernel") if dynamic else variant(request["recipe"])
 
     bench = Bench({"build": build}, thorough=True)
-    bench.cases = list(bench.lab.open().cases)
+    bench.open_row()
     while not any(case.threads == 2 for case in bench.cases if case.quantization):
         assert bench.join([], left_s=200.0)
-    bench.lab.advise(Advice([], "", None))  # other threads and options of most still wait
-    assert labs.NO_TIME not in bench.lab.left_out.values()
+    bench.run.search.stop()  # other threads and options of most still wait
+    assert NO_TIME not in bench.left_out.values()
 
 
-def test_a_form_that_was_built_at_a_second_try_is_not_left_out() -> None:
+def test_a_variant_that_was_built_at_a_second_try_is_not_left_out() -> None:
     bench = Bench(thorough=True)
 
     def build(request: dict[str, Any]):
         if len(bench.child.recipes()) != 2:
-            return form(request["recipe"])
+            return variant(request["recipe"])
         bench.clock.at_s += 150.0
         return failure("bad_model", "no kernel")
 
-    bench.child.said["build"] = build
-    bench.cases = list(bench.lab.open().cases)
-    while labs.NO_TIME not in bench.lab.left_out.values():
+    bench.child.answers["build"] = build
+    bench.open_row()
+    while NO_TIME not in bench.left_out.values():
         assert bench.join([], left_s=200.0)
     while bench.join([], left_s=200.0):
         pass
     assert f"{STATIC}-products/t2" in labels(bench.cases)
-    assert labs.NO_TIME not in bench.lab.left_out.values()
+    assert NO_TIME not in bench.left_out.values()
 
 
-def test_after_a_build_that_took_too_long_no_other_is_begun() -> None:
+def test_after_a_build_that_took_too_long_no_other_starts() -> None:
     bench = Bench({"build": failure("timeout", "no answer within 10 s")})
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
     assert len(bench.child.recipes()) == 1
-    assert list(bench.lab.left_out.values()).count(labs.NO_TIME) == 4
+    assert list(bench.left_out.values()).count(NO_TIME) == 4
 
 
-def test_filters_that_leave_nothing_are_told() -> None:
-    with pytest.raises(UsageError, match="no form of the model is left with these filters"):
+def test_filters_that_leave_nothing_are_refused() -> None:
+    with pytest.raises(UsageError, match="no variant"):
         Bench(precisions=("fp64",)).open()
 
 
-def test_a_precision_asked_for_is_all_that_is_built() -> None:
+def test_only_a_requested_precision_is_built() -> None:
     bench = Bench(precisions=("fp32",))
     assert labels(bench.open()) == {"fp32/t4", "fp32/t1"}
     assert bench.child.recipes() == []
@@ -196,23 +194,23 @@ def test_a_precision_asked_for_is_all_that_is_built() -> None:
 def test_a_gpu_needs_an_onnxruntime_that_can_use_it() -> None:
     without = Bench(gpus=["cuda:0"])
     without.open()
-    assert "install onnxruntime-gpu" in without.lab.left_out["cuda:0"]
+    assert "install onnxruntime-gpu" in without.left_out["cuda:0"]
     with_it = Bench({"providers": {"cuda": "CUDAExecutionProvider"}}, gpus=["cuda:0"])
     on_gpu = [case for case in with_it.open() if case.device == "cuda:0"]
     assert {case.precision for case in on_gpu} == {"fp32", "fp16"}
-    assert {with_it.lab.provider(case) for case in on_gpu} == {"CUDAExecutionProvider"}
+    assert {with_it.run.provider(case) for case in on_gpu} == {"CUDAExecutionProvider"}
 
 
-def test_providers_that_cannot_be_asked_for_are_left_out() -> None:
+def test_providers_that_cannot_be_listed_are_left_out() -> None:
     bench = Bench({"providers": failure("worker_died", "it died")})
     bench.open()
-    assert bench.lab.left_out["other providers"] == "it died"
+    assert bench.left_out["other providers"] == "it died"
 
 
-def test_energy_is_asked_for_where_it_can_be_read(monkeypatch) -> None:
+def test_energy_is_an_objective_where_it_can_be_measured(monkeypatch) -> None:
     monkeypatch.setattr(labs, "package_energy_j", lambda: (None, "only root may read it"))
     bench = Bench(question={"objective": "energy"})
-    with pytest.raises(UsageError, match="only root may read it; latency counts without it"):
+    with pytest.raises(UsageError, match="only root may read it"):
         bench.open()
     assert bench.child.asked == []
     monkeypatch.setattr(labs, "package_energy_j", lambda: (1.0, ""))
@@ -220,4 +218,4 @@ def test_energy_is_asked_for_where_it_can_be_read(monkeypatch) -> None:
         {"providers": {"cuda": "CUDAExecutionProvider"}}, {"objective": "energy"}, ["cuda:0"]
     )
     assert {case.device for case in bench.open()} == {"cpu"}
-    assert "only the processors' energy" in bench.lab.left_out["cuda:0"]
+    assert "only the energy of processors" in bench.left_out["cuda:0"]

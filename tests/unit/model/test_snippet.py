@@ -1,4 +1,4 @@
-"""The lines a user takes home, and what is said of the evidence."""
+"""The code that a user takes home, and warnings about weak evidence."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "words"),
     [
         ({"inputs_from": "random"}, "--inputs data.npz"),
-        ({"inputs_from": "d.npz", "samples": 2, "same_samples": True}, "the same 2 inputs"),
+        ({"inputs_from": "d.npz", "samples": 2, "same_samples": True}, "same 2 inputs"),
         ({"inputs_from": "d.npz", "samples": 31}, "31 inputs only"),
         ({"inputs_from": "d.npz", "samples": 4, "batch": 4}, "16 inputs only"),
         ({"inputs_from": "d.npz", "samples": 32}, None),
@@ -80,8 +80,8 @@ def test_whatever_a_model_calls_its_inputs_it_is_python() -> None:
         ({"inputs_from": "d.npz", "samples": 64, "batch": None}, None),
     ],
 )
-def test_weak_evidence_is_called_weak(changes, told: str | None) -> None:
+def test_weak_evidence_is_called_weak(changes, words: str | None) -> None:
     found = weak_evidence(facts(**changes))
-    assert (found is None) == (told is None)
-    if told is not None:
-        assert told in found
+    assert (found is None) == (words is None)
+    if words is not None:
+        assert words in found

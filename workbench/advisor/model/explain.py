@@ -1,7 +1,7 @@
-"""Why a form of the model won or lost, in sentences from the session's own profiles.
+"""Why a variant of the model won or lost, in sentences from the run's own profiles.
 
-Pure: the same report gives the same words.  An operator counts in seconds of one run; a quantised
-kernel counts with the operator it stands for.
+Pure functions of a report.  Times are seconds of one run; a quantised kernel counts as the operator
+that it computes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...stats.ratios import ratio_between, relative
 from ...stats.samples import median
 from ...text import units
 from ...text.units import times
-from .overview import form_of
+from .overview import variant_of
 
 CONVERSIONS = "quantise, dequantise"
 _STANDS_FOR = {
@@ -41,11 +41,11 @@ _STANDS_FOR = {
     "ReorderOutput": "layout",
 }
 _INTEGER = ("QLinear", "QGemm", "QAttention", "MatMulInteger", "ConvInteger", "DynamicQuantize")
-NOTABLE = 0.15  # of a run's time: what is less explains nothing
-MOST_ROWS = 12  # of the table of operators
-IDLE = 0.5  # of a run: what its kernels leave over, beyond which the session itself is the cost
-NEAR_MEMORY = 0.6  # of the measured bandwidth
-COMPARED = {  # where it is not time that counts
+NOTABLE = 0.15  # share of a run's time below which nothing is worth a sentence
+MOST_ROWS = 12  # most rows in the table of operators
+IDLE = 0.5  # share of a run below which its kernels no longer dominate
+NEAR_MEMORY = 0.6  # share of the measured bandwidth from which memory is the limit
+COMPARED = {  # objectives other than time
     "memory": ("lower in peak memory", "higher in peak memory"),
     "energy": ("lower in energy", "higher in energy"),
 }
@@ -58,21 +58,21 @@ def stands_for(kernel: str) -> str:
 
 
 @dataclass(frozen=True)
-class Profile:
-    """Seconds of one run by operator and by kernel, and of the whole run when it was raced."""
+class KernelTimes:
+    """Seconds of one run by operator and by kernel, and of the whole run in the race."""
 
     by_operator: Mapping[str, float]
     by_kernel: Mapping[str, float]
     run_s: float
 
     @classmethod
-    def of(cls, candidate: Candidate) -> Profile:
+    def of(cls, candidate: Candidate) -> KernelTimes:
         by_operator: dict[str, float] = {}
         by_kernel: dict[str, float] = {}
-        for found in candidate.operators:
-            seconds = found.self_s / candidate.profiled_steps
-            by_kernel[found.name] = by_kernel.get(found.name, 0.0) + seconds
-            name = stands_for(found.name)
+        for kernel in candidate.operators:
+            seconds = kernel.self_s / candidate.profiled_steps
+            by_kernel[kernel.name] = by_kernel.get(kernel.name, 0.0) + seconds
+            name = stands_for(kernel.name)
             by_operator[name] = by_operator.get(name, 0.0) + seconds
         return cls(by_operator, by_kernel, median(candidate.samples_s))
 
@@ -81,100 +81,104 @@ class Profile:
         return sum(self.by_kernel.values())
 
     def share(self, *names: str) -> float:
-        """Of all kernels' time."""
-        found = sum(self.by_kernel.get(name, self.by_operator.get(name, 0.0)) for name in names)
-        return found / self.total_s if self.total_s else 0.0
+        """Share of all kernel time that these operators or kernels take, 0 to 1."""
+        own_s = sum(self.by_kernel.get(name, self.by_operator.get(name, 0.0)) for name in names)
+        return own_s / self.total_s if self.total_s else 0.0
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What the sentences may rest on."""
+class ModelContext:
+    """Facts about the model and the machine that explanations rest on."""
 
     facts: ModelFacts
     cpu: Cpu
     limit: float
     built: Mapping[str, Built]  # by recipe
-    memory_bytes_per_s: float | None  # the measured ceiling of the CPU
+    memory_bytes_per_s: float | None  # measured memory bandwidth of the CPU
 
 
-def explain(candidate: Candidate, beside: Candidate, won: bool, known: Evidence) -> Explanation:
-    """`candidate` against `beside`, the fastest run of the model as given on the same device; both
-    profiled where that was possible."""
-    if candidate.case == beside.case:
-        return Explanation(candidate.case.id, won, list(_of_original(candidate, known)))
-    mine, other = Profile.of(candidate), Profile.of(beside)
-    sentences = [_headline(candidate, beside)]
-    sentences += _too_far_off(candidate, known)
-    if candidate.case.precision != beside.case.precision and mine.total_s and other.total_s:
+def explain(
+    candidate: Candidate, given: Candidate, won: bool, context: ModelContext
+) -> Explanation:
+    """`candidate` against `given`, the fastest run of the model as given on the same device."""
+    if candidate.case == given.case:
+        return Explanation(candidate.case.id, won, list(_limits(candidate, context)))
+    mine, other = KernelTimes.of(candidate), KernelTimes.of(given)
+    sentences = [_headline(candidate, given)]
+    sentences += _too_far_off(candidate, context)
+    if candidate.case.precision != given.case.precision and mine.total_s and other.total_s:
         if mine.run_s <= other.run_s:
             sentences += _gains(mine, other)
         elif candidate.case.precision == "int8":
-            sentences += _losses(candidate, mine, other, known)
+            sentences += _losses(candidate, mine, other, context)
         if candidate.case.precision == "int8":
-            sentences += _left_in_fp32(candidate, mine, known)
+            sentences += _left_in_fp32(candidate, mine, context)
     if candidate.fallback_fraction > NOTABLE:
         sentences.append(
-            f"{candidate.fallback_fraction:.0%} of its operators' time is spent on nodes that its "
-            "provider left to the CPU, and data is copied there and back."
+            f"Its provider leaves {candidate.fallback_fraction:.0%} of the operators' time to the "
+            "CPU, with copies there and back."
         )
-    sentences += _threads(candidate, beside)
+    sentences += _threads(candidate, given)
     return Explanation(candidate.case.id, won, sentences, _table(mine, other))
 
 
-def _headline(candidate: Candidate, beside: Candidate) -> str:
-    mine, others = candidate.rounds(), beside.rounds()
-    name, other = short(candidate.case), short(beside.case)
+def _headline(candidate: Candidate, given: Candidate) -> str:
+    mine, others = candidate.rounds(), given.rounds()
+    name, other = short(candidate.case), short(given.case)
     better, worse = COMPARED.get(candidate.objective, ("faster", "slower"))
     ratio = ratio_between(others, mine)
     if ratio is not None and ratio.low <= 1 <= ratio.high:
-        return f"{name} is not told apart from {other}: {times(ratio.value, ratio.interval)}."
+        interval = times(ratio.value, ratio.interval)
+        return f"{name} and {other} cannot be distinguished: {interval}."
     if ratio is not None:
         lead = ratio if ratio.low > 1 else ratio.inverse()
-        told = times(lead.value, lead.interval)
-        return f"{name} is {told} {better if ratio.low > 1 else worse} than {other}."
+        interval = times(lead.value, lead.interval)
+        return f"{name} is {interval} {better if ratio.low > 1 else worse} than {other}."
     if not (mine and others):
-        return f"{name} cannot be compared with {other}: what counts was not read."
+        return f"{name} cannot be compared with {other}: no {candidate.objective} was measured."
     factor = relative(others, mine)
-    few = "one block" if len(mine) == 1 else "too few rounds for an interval"
+    few = "one round" if len(mine) == 1 else "too few rounds for an interval"
     word = better if factor > 1 else worse
     return f"{name} is {max(factor, 1 / factor):.2f}x {word} than {other} ({few})."
 
 
-def _too_far_off(candidate: Candidate, known: Evidence) -> Iterator[str]:
+def _too_far_off(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     accuracy = candidate.accuracy
-    if accuracy is None or accuracy.value <= known.limit:
+    if accuracy is None or accuracy.value <= context.limit:
         return
     worst = max(accuracy.outputs, key=lambda o: o.relative_error, default=None)
     where = f", worst in output {worst.name}" if worst and len(accuracy.outputs) > 1 else ""
     what = "error" if accuracy.metric == "relative_error" else "disagreement"
     yield (
-        f"Its {what} is {units.share(accuracy.value)}{where}: above the limit of "
-        f"{units.share(known.limit)}, so it cannot be recommended."
+        f"Its {what} of {units.share(accuracy.value)}{where} exceeds the limit of "
+        f"{units.share(context.limit)}: it cannot be recommended."
     )
 
 
-def _losses(candidate: Candidate, mine: Profile, other: Profile, known: Evidence) -> Iterator[str]:
+def _losses(
+    candidate: Candidate, mine: KernelTimes, other: KernelTimes, context: ModelContext
+) -> Iterator[str]:
     if mine.share("ConvInteger") > NOTABLE:
         mine_s, other_s = mine.by_kernel["ConvInteger"], other.by_operator.get("Conv", 0.0)
         yield (
-            f"{mine.share('ConvInteger'):.0%} of its time is ConvInteger, for which ONNX Runtime "
-            f"has no fast kernel: {units.duration(mine_s)} a run, where FP32 convolutions take "
-            f"{units.duration(other_s)}; static quantisation avoids it."
+            f"ConvInteger takes {mine.share('ConvInteger'):.0%} of its time: "
+            f"{units.duration(mine_s)} a run, FP32 convolutions {units.duration(other_s)}."
         )
-    missing = lacking("int8", known.cpu)
+        yield "ONNX Runtime has no fast kernel for ConvInteger; static quantisation avoids it."
+    missing = lacking("int8", context.cpu)
     if missing is not None:
-        yield f"This CPU has no {missing}: products in INT8 gain little over FP32."
-    built = known.built.get(form_of(candidate.case))
+        yield f"This CPU has no {missing}, so INT8 products gain little over FP32."
+    built = context.built.get(variant_of(candidate.case))
     is_signed = built is not None and "s8s8" in built.recipe and (built.coverage or 1.0) < 1.0
-    if is_signed and known.cpu.architecture in X86:
+    if is_signed and context.cpu.architecture in X86:
         yield (
-            "Its activations are signed; where several operators read one, ONNX Runtime on x86 "
-            "finds no integer kernel and computes in FP32."
+            "Its activations are signed: those that several operators read are computed in FP32 by "
+            "ONNX Runtime on x86."
         )
     if mine.share(CONVERSIONS) > NOTABLE:
         yield (
-            f"{mine.share(CONVERSIONS):.0%} of its time goes into quantising and dequantising "
-            f"({units.duration(mine.by_operator[CONVERSIONS])} a run): more than its products save."
+            f"Quantising and dequantising takes {mine.share(CONVERSIONS):.0%} of its time "
+            f"({units.duration(mine.by_operator[CONVERSIONS])} a run), more than its products save."
         )
     for name in ("Conv", "MatMul"):
         mine_s, other_s = mine.by_operator.get(name, 0.0), other.by_operator.get(name, 0.0)
@@ -182,13 +186,13 @@ def _losses(candidate: Candidate, mine: Profile, other: Profile, known: Evidence
             if name == "Conv" and mine.share("ConvInteger") > NOTABLE:
                 continue
             yield (
-                f"{name} itself takes {units.duration(mine_s)} in INT8 and "
+                f"{name} takes {units.duration(mine_s)} in INT8 and "
                 f"{units.duration(other_s)} in FP32: its sizes do not suit the integer kernels."
             )
     yield from _idle(mine)
 
 
-def _gains(mine: Profile, other: Profile) -> Iterator[str]:
+def _gains(mine: KernelTimes, other: KernelTimes) -> Iterator[str]:
     for name in ("Conv", "MatMul", "LSTM", "Attention"):
         mine_s, other_s = mine.by_operator.get(name, 0.0), other.by_operator.get(name, 0.0)
         if mine_s and other_s - mine_s > NOTABLE * other.run_s:
@@ -197,11 +201,12 @@ def _gains(mine: Profile, other: Profile) -> Iterator[str]:
                 f"{units.duration(other_s)} ({other_s / mine_s:.1f}x faster)."
             )
     if mine.share(CONVERSIONS) > NOTABLE:
-        yield (f"Quantising and dequantising takes {mine.share(CONVERSIONS):.0%} of what is left.")
+        share = mine.share(CONVERSIONS)
+        yield f"Quantising and dequantising takes {share:.0%} of the remaining time."
 
 
-def _left_in_fp32(candidate: Candidate, mine: Profile, known: Evidence) -> Iterator[str]:
-    """The coverage: operators that still run in FP32, and on purpose."""
+def _left_in_fp32(candidate: Candidate, mine: KernelTimes, context: ModelContext) -> Iterator[str]:
+    """The operators that still run in FP32, some of them on purpose."""
     floating = {
         name: seconds
         for name, seconds in mine.by_kernel.items()
@@ -210,53 +215,53 @@ def _left_in_fp32(candidate: Candidate, mine: Profile, known: Evidence) -> Itera
     share = sum(floating.values()) / mine.total_s
     if share > 2 * NOTABLE:
         most = sorted(floating, key=floating.__getitem__, reverse=True)[:3]
-        yield f"{share:.0%} of its time is operators left in FP32, most in {', '.join(most)}."
-    built = known.built.get(form_of(candidate.case))
+        yield f"Operators in FP32 take {share:.0%} of its time, mostly {', '.join(most)}."
+    built = context.built.get(variant_of(candidate.case))
     if built is not None and built.excluded:
         count = len(built.excluded)
         covered = f"; {built.coverage:.0%} of the products stay in INT8" if built.coverage else ""
         yield (
-            f"{count} sensitive node{'s'[: count > 1]} stay{'s'[count > 1 :]} in FP32 to meet the "
+            f"{count} sensitive node{'s'[: count > 1]} stay{'s'[count > 1 :]} in FP32 to keep the "
             f"error limit{covered}."
         )
 
 
-def _of_original(candidate: Candidate, known: Evidence) -> Iterator[str]:
-    """What limits the model as given."""
-    profile = Profile.of(candidate)
+def _limits(candidate: Candidate, context: ModelContext) -> Iterator[str]:
+    """The limits of the model as given."""
+    profile = KernelTimes.of(candidate)
     best = "best" if candidate.objective in COMPARED else "fastest"
     yield f"{short(candidate.case)} is the {best} run of the model as given."
     products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
-    ceiling = known.memory_bytes_per_s
+    ceiling = context.memory_bytes_per_s
     if ceiling and products_s > 0 and products_s > NOTABLE * profile.run_s:
-        rate = known.facts.weights_bytes / products_s
+        rate = context.facts.weights_bytes / products_s
         if NEAR_MEMORY <= rate / ceiling <= 1 / NEAR_MEMORY:
             yield (
-                f"Its products read {units.size(known.facts.weights_bytes)} of weights a run at "
-                f"{units.rate(rate, 'B/s')}, {rate / ceiling:.0%} of what memory gives: memory "
-                "limits it, and smaller weights are what helps."
+                f"Its products read {units.size(context.facts.weights_bytes)} of weights a run at "
+                f"{units.rate(rate, 'B/s')}, {rate / ceiling:.0%} of the memory bandwidth."
             )
+            yield "Memory limits it; smaller weights would help."
     yield from _idle(profile)
 
 
-def _idle(profile: Profile) -> Iterator[str]:
+def _idle(profile: KernelTimes) -> Iterator[str]:
     if profile.total_s and profile.total_s < IDLE * profile.run_s:
         yield (
             f"Its kernels fill {profile.total_s / profile.run_s:.0%} of a run of "
-            f"{units.duration(profile.run_s)}: the rest is the session's own cost, which no "
-            "precision changes."
+            f"{units.duration(profile.run_s)}; the rest is session overhead at any precision."
         )
 
 
-def _threads(candidate: Candidate, beside: Candidate) -> Iterator[str]:
-    mine, other = candidate.case.threads, beside.case.threads
+def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
+    mine, other = candidate.case.threads, given.case.threads
     if mine is None or other is None or mine == other:
         return
-    if mine < other and median(candidate.samples_s) < median(beside.samples_s):
-        yield "Fewer threads suit it: its work is too little to be divided further."
+    if mine < other and median(candidate.samples_s) < median(given.samples_s):
+        enough = "One thread is" if mine == 1 else f"{mine} threads are"
+        yield f"{enough} enough: too little work to split{' further'[: 8 * (mine > 1)]}."
 
 
-def _table(mine: Profile, other: Profile) -> list[OperatorTimes]:
+def _table(mine: KernelTimes, other: KernelTimes) -> list[OperatorTimes]:
     names = {**other.by_operator, **mine.by_operator}
     rows = [
         OperatorTimes(name, other.by_operator.get(name, 0.0), mine.by_operator.get(name, 0.0))

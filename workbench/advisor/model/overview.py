@@ -1,5 +1,7 @@
-"""A model's run as every front end tells it: the order of its candidates, what each gains over the
-model as given, why it left, and what to ship.  Pure functions of a report."""
+"""A model's run for all front ends: its candidates in order, their gains, and what to ship.
+
+Pure functions of a report.
+"""
 
 from __future__ import annotations
 
@@ -18,36 +20,36 @@ from ...stats import ratios
 from ...stats.samples import Ratio, median
 from ...text import units
 from ...text.units import times
-from .candidates import EXTENDED, NO_SPIN
+from ...worker.session_options import EXTENDED, NO_SPIN
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
 LESS = {"memory": "less peak memory than", "energy": "less energy than"}  # by objective
-WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by the code of a reason
-NEGLIGIBLE = 5e-5  # an error that two decimals of a percentage would show as none
+WORDS = {"beaten": "slower", "slower_precision": "slower"}  # by reason code
+NEGLIGIBLE = 5e-5  # an error that would show as 0.00%
 _BACKEND = re.compile(r"\b(cpu|\w+:\d+)([ /])onnxruntime[ /]([^\s,;:]+)")
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One candidate in its place."""
+class RankedCandidate:
+    """One candidate with its place in the ranking, as a row of a table."""
 
     candidate: Candidate
-    form: str  # "int8-static-u8s8", as in the name of its file
+    variant: str  # "int8-static-u8s8", as in the name of its file
     how: str  # "t2", "nospin t2", "cuda:0"
-    gain: float | None  # the best value of the model as given over its own: above 1 it is better
-    size_bytes: int | None  # of the file
-    word: str  # "pick", "slower", "error", "failed"...; "" for who is in the race or done
-    why: str  # the same in a sentence's words
+    gain: float | None  # best value of the model as given over its own; above 1 it is better
+    size_bytes: int | None  # size of the file
+    word: str  # "pick", "slower", "error", "failed"...; "" while it races, or when it is done
+    why: str  # the reason for `word`, as a sentence
 
 
 def row_of(report: Report) -> Row | None:
-    """The race of the model; None before it is planned, and in other runs."""
+    """The row of the model; None before it is planned, and in other runs."""
     rows = report.rows.values()
     return next((row for row in rows if row.plan.workload == WORKLOAD), None)
 
 
-def form_of(case: Case) -> str:
+def variant_of(case: Case) -> str:
     return "-".join(filter(None, (case.precision, case.quantization)))
 
 
@@ -67,14 +69,14 @@ def brief(text: str) -> str:
 
     def shortened(found: re.Match[str]) -> str:
         device, divider, rest = found.groups()
-        told = "" if device == "cpu" else f"{device} "
-        return told + (rest.replace("/", " ") if divider == "/" else rest)
+        where = "" if device == "cpu" else f"{device} "
+        return where + (rest.replace("/", " ") if divider == "/" else rest)
 
     return _BACKEND.sub(shortened, text)
 
 
 def error_text(value: float) -> str:
-    """`1.98%`; of next to nothing `<0.01%`."""
+    """`1.98%`, and `<0.01%` where it would round to zero."""
     return "<0.01%" if 0 < value < NEGLIGIBLE else f"{value:.2%}"
 
 
@@ -86,7 +88,7 @@ def agreement(candidate: Candidate) -> float | None:
 
 
 def counted(candidate: Candidate) -> str:
-    """What the objective counts where that is no time: `61.0 MiB`, `0.0123 J`; "" of times."""
+    """The measured memory or energy: `61.0 MiB`, `0.0123 J`; "" where the objective is time."""
     values = list(candidate.rounds().values())
     if not values or candidate.objective not in LESS:
         return ""
@@ -113,29 +115,29 @@ def original(row: Row, facts: ModelFacts, kind: str) -> Candidate | None:
     return next((c for c in found if order and c.case.id == order[0]), None)
 
 
-def entries(report: Report) -> list[Entry]:
-    """All candidates: those measured from best to worst, then the others as planned."""
+def ranked_candidates(report: Report) -> list[RankedCandidate]:
+    """All candidates: the measured ones from best to worst, then the others as planned."""
     row, model = row_of(report), report.model
     if row is None or model is None:
         return []
     order = ratios.ranking({c.case.id: c.rounds() for c in row.candidates if c.blocks})
     places = {case: number for number, case in enumerate(order)}
     sizes = {built.recipe: built.size_bytes for built in model.built}
-    beside = original(row, model.facts, "cpu")
+    given = original(row, model.facts, "cpu")
     found = []
     for candidate in sorted(row.candidates, key=lambda c: places.get(c.case.id, len(order))):
         case = candidate.case
-        ratio = ratio_of(beside, candidate)
-        word, why = _left(candidate, row, model.facts)
+        ratio = ratio_of(given, candidate)
+        word, why = _outcome(candidate, row, model.facts)
         found.append(
-            Entry(
+            RankedCandidate(
                 candidate=candidate,
-                form=form_of(case),
+                variant=variant_of(case),
                 how=how(case),
                 gain=None if ratio is None else ratio[0],
                 size_bytes=model.facts.size_bytes
                 if is_as_given(case, model.facts)
-                else sizes.get(form_of(case)),
+                else sizes.get(variant_of(case)),
                 word=word,
                 why=why,
             )
@@ -143,18 +145,18 @@ def entries(report: Report) -> list[Entry]:
     return found
 
 
-def ratio_of(beside: Candidate | None, candidate: Candidate) -> tuple[float, Ratio | None] | None:
-    """The value of `beside` over the candidate's, and with its interval where rounds allow."""
-    if beside is None or not beside.rounds() or not candidate.rounds():
+def ratio_of(given: Candidate | None, candidate: Candidate) -> tuple[float, Ratio | None] | None:
+    """The value of `given` over the candidate's, and its interval where rounds allow one."""
+    if given is None or not given.rounds() or not candidate.rounds():
         return None
-    ratio = ratios.ratio_between(beside.rounds(), candidate.rounds())
+    ratio = ratios.ratio_between(given.rounds(), candidate.rounds())
     if ratio is not None:
         return ratio.value, ratio
-    return ratios.relative(beside.rounds(), candidate.rounds()), None
+    return ratios.relative(given.rounds(), candidate.rounds()), None
 
 
-def _left(candidate: Candidate, row: Row, facts: ModelFacts) -> tuple[str, str]:
-    """A word for how a candidate fared, and why."""
+def _outcome(candidate: Candidate, row: Row, facts: ModelFacts) -> tuple[str, str]:
+    """A candidate's outcome in a word, and the reason."""
     reason = candidate.reason
     if row.verdict is not None and row.verdict.pick == candidate.case.id:
         return "pick", ""
@@ -172,37 +174,37 @@ def _left(candidate: Candidate, row: Row, facts: ModelFacts) -> tuple[str, str]:
 
 
 def recommendation(report: Report) -> list[str]:
-    """What to ship and what it gains, then whom it is level with; why there is no advice."""
+    """The variant to ship, its gain and any tie, or why there is no recommendation."""
     row, model = row_of(report), report.model
     if row is None or model is None:
         return []
     verdict = row.verdict
     if verdict is None:
-        return ["No recommendation: the run ended before there was one."]
+        return ["No recommendation: the run ended too early."]
     pick = report.candidates.get(verdict.pick or "")
     if pick is None:
         return [f"No recommendation. {brief(verdict.reasons[0])}" if verdict.reasons else "None."]
-    return [_ship(pick, row, model.facts), *_level(verdict, report)]
+    return [_ship(pick, row, model.facts), *_ties(verdict, report)]
 
 
 def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
-    beside = original(row, facts, pick.case.device_kind)
-    found = None if beside is None else ratio_of(beside, pick)
+    given = original(row, facts, pick.case.device_kind)
+    gained = None if given is None else ratio_of(given, pick)
     error = _error(pick, facts)
-    if is_as_given(pick.case, facts) or beside is None or found is None:
+    if is_as_given(pick.case, facts) or given is None or gained is None:
         words = f"Ship {facts.file} as it is{_ways(pick.case)}"
         others = any(not is_as_given(c.case, facts) and c.blocks for c in row.candidates)
-        told = ": no other form was better within the error limit" if others else ""
-        return f"{words}{told}."
-    ratio, given = found[1], f"the model as given ({name_of(beside.case)})"
+        why = ": no other variant was better within the error limit" if others else ""
+        return f"{words}{why}."
+    ratio, other = gained[1], f"the model as given ({name_of(given.case)})"
     if ratio is None:
-        gain = f"{found[0]:.2f}x {_better(row)} {given}, by one or two blocks only"
+        gain = f"{gained[0]:.2f}x {_better(row)} {other}, after one or two rounds only"
     elif ratio.low > 1:
-        gain = f"{times(ratio.value, ratio.interval)} {_better(row)} {given}"
+        gain = f"{times(ratio.value, ratio.interval)} {_better(row)} {other}"
     else:
         measured = times(ratio.value, ratio.interval)
-        gain = f"the best seen, though not told apart from {given}: {measured}"
-    return f"Ship {form_of(pick.case)}{_ways(pick.case)}: {gain}{error}."
+        gain = f"best so far, but it and {other} cannot be distinguished: {measured}"
+    return f"Ship {variant_of(pick.case)}{_ways(pick.case)}: {gain}{error}."
 
 
 def _better(row: Row) -> str:
@@ -211,13 +213,13 @@ def _better(row: Row) -> str:
 
 def _ways(case: Case) -> str:
     """` on cuda:0`, ` with 2 threads, spinning off`."""
-    told = []
+    ways = []
     if case.device != "cpu":
-        told.append(f"on {case.device}")
+        ways.append(f"on {case.device}")
     if case.threads is not None:
-        told.append(f"with {case.threads} thread{'s'[: case.threads != 1]}")
-    told += [OPTIONS.get(word, f"by {word}") for word in (case.mode or "").split("+") if word]
-    return f" {', '.join(told)}" if told else ""
+        ways.append(f"with {case.threads} thread{'s'[: case.threads != 1]}")
+    ways += [OPTIONS.get(word, f"by {word}") for word in (case.mode or "").split("+") if word]
+    return f" {', '.join(ways)}" if ways else ""
 
 
 def _error(pick: Candidate, facts: ModelFacts) -> str:
@@ -228,30 +230,29 @@ def _error(pick: Candidate, facts: ModelFacts) -> str:
     return f"; {metric} {error_text(pick.accuracy.value)}{allowed}"
 
 
-def _level(verdict: Verdict, report: Report) -> Iterator[str]:
+def _ties(verdict: Verdict, report: Report) -> Iterator[str]:
     if verdict.device_ratio is not None:
         yield verdict.reasons[0]
     runner_up = report.candidates.get(verdict.runner_up or "")
     if verdict.tie and runner_up is not None:
-        ratio = units.ratio(verdict.pick_ratio, verdict.pick_ratio_ci95)
-        yield f"Level with {name_of(runner_up.case)}: {ratio}."
+        yield f"Tied with {name_of(runner_up.case)}."
 
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:
-    """Whose operators to show beside those of the model as given: those of `case`, else of the
-    pick, else of the best other form; None where no two were profiled."""
+    """The explanation with operators to compare: of `case`, else of the pick, else of the best
+    other variant; None where no two were profiled."""
     row, advice = row_of(report), report.model.advice if report.model else None
     if row is None or advice is None:
         return None
     known = {each.case: each for each in advice.explanations if _profiled_both(each)}
     order = [case or "", (row.verdict.pick if row.verdict else None) or ""]
-    order += [entry.candidate.case.id for entry in entries(report)]
+    order += [entry.candidate.case.id for entry in ranked_candidates(report)]
     return next((known[each] for each in order if each in known), None)
 
 
 def _profiled_both(found: Explanation) -> bool:
-    told = found.operators
-    return any(each.fp32_s for each in told) and any(each.int8_s for each in told)
+    operators = found.operators
+    return any(each.fp32_s for each in operators) and any(each.int8_s for each in operators)
 
 
 def unprofiled(report: Report) -> str | None:

@@ -1,4 +1,4 @@
-"""The lines of Python that run a model the way it was measured."""
+"""Python code that runs a model as it was measured."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ from pathlib import Path
 
 from ...contract import Case
 from ...records.model import ModelFacts
-from .candidates import BASIC, BFLOAT, EXTENDED, NO_SPIN
-
-ENTRIES = {  # as `workloads._shared.session` sets them
-    NO_SPIN: ("session.intra_op.allow_spinning", "0"),
-    BFLOAT: ("mlas.enable_gemm_fastmath_arm64_bfloat16", "1"),
-}
-LEVELS = {BASIC: "ORT_ENABLE_BASIC", EXTENDED: "ORT_ENABLE_EXTENDED"}
+from ...worker.session_options import ENTRIES, LEVELS
 
 
 def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> str:

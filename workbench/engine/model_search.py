@@ -1,0 +1,176 @@
+"""The search for candidates of a user's model while its row is raced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..advisor.limits import exceeds_error_limit, is_admissible
+from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours
+from ..contract import Case
+from ..planning.request import Request
+from ..planning.scenario import Scenario
+from ..pool.control import Control
+from ..report.candidate import Candidate
+from ..stats import ratios
+from ..worker.recipe import ORIGINAL
+from .model_builder import VariantBuilder
+
+BUILD_SHARE = 0.4  # longest time for a variant without which there is no race, of the budget
+JOIN_SHARE = 0.2  # time that must be left for a new variant, of the budget
+JOIN_LEAST_SHARE = 0.08  # time that must be left for another way to run a variant, of the budget
+MIX_SHARE = 0.5  # time for a search of nodes to leave in FP32, of the time left
+NEAR = 1.25  # times the smallest error: variants as suitable to start a mix from
+MIX_GAIN = 0.95  # times the leader's time: a variant over the limit must be faster to be mixed
+SETTLED_ROUNDS = 2  # rounds of a leader before its neighbours are tried
+MOST_CANDIDATES = 16  # in a default run
+RIVALS = 3  # number of next best candidates to try with the leader's threads
+
+
+def case_of(proposal: Proposal, scenario: Scenario) -> Case:
+    recipe = proposal.recipe
+    return Case(
+        workload="model",
+        device=proposal.device,
+        backend="onnxruntime",
+        precision=scenario.precisions[0] if recipe == ORIGINAL else recipe.precision,
+        quantization=recipe.quantization,
+        threads=proposal.threads,
+        batch=scenario.batch,
+        params=scenario.params,
+        mode=proposal.mode,
+    )
+
+
+class CandidateSearch:
+    """The candidate source of a model's row: first planned proposals, then a local search."""
+
+    def __init__(
+        self,
+        proposals: Sequence[Proposal],
+        space: SearchSpace,
+        scenario: Scenario,
+        builder: VariantBuilder,
+        *,
+        request: Request,
+        control: Control,
+    ) -> None:
+        self._space = space
+        self._scenario = scenario
+        self._builder = builder
+        self._request = request
+        self._control = control
+        self._proposals: dict[str, Proposal] = {}  # by case id
+        self._waiting = list(proposals)
+        self._mixed = False
+
+    def start(self) -> list[Case]:
+        """The cases to start with: the model as given, otherwise the first variant."""
+        given = [proposal for proposal in self._waiting if proposal.recipe == ORIGINAL]
+        self._waiting = [proposal for proposal in self._waiting if proposal.recipe != ORIGINAL]
+        return self._admit(given, 0.0) or self._next(BUILD_SHARE * self._request.budget)
+
+    def stop(self) -> None:
+        """Record the variants that no time was left for."""
+        self._builder.leave_out(proposal.recipe for proposal in self._waiting)
+        self._waiting.clear()
+
+    # --------------------------------------------------------- the race asks
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        return self._builder.files(case)
+
+    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+        """A variant that waits, else a mixed variant, else neighbours of the leader."""
+        budget_s = self._request.budget
+        if left_s >= JOIN_SHARE * budget_s and (cases := self._next(left_s / 2)):
+            return cases
+        measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
+        valid = {c.case.id: c for c in measured if is_admissible(c, self._scenario)}
+        order = ratios.ranking({case: c.rounds() for case, c in valid.items()})
+        if not order or left_s < JOIN_LEAST_SHARE * budget_s:
+            return []
+        leader = valid[order[0]]
+        until_s = self._control.now() + left_s / 2
+        if mixed := self._mix(measured, leader, MIX_SHARE * left_s):
+            return self._admit([mixed], until_s)
+        if self._request.thorough or len(leader.blocks) < SETTLED_ROUNDS:
+            return []
+        room = max(0, MOST_CANDIDATES - len(candidates))
+        return self._admit(self._around(order)[:room], until_s)
+
+    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
+        """The fastest run of the model as given, on the CPU."""
+        given = {
+            c.case.id: c.rounds()
+            for c in candidates
+            if c.case.device == "cpu" and self._proposals[c.case.id].recipe == ORIGINAL
+        }
+        return next(iter(ratios.ranking(given)), None)
+
+    # ----------------------------------------------------------- proposals
+
+    def _next(self, seconds: float) -> list[Case]:
+        """The next variant that waits, if it is built within `seconds`.
+
+        One at a time: what was measured so far is an answer already, should time run out.
+        """
+        until_s = self._control.now() + seconds
+        cases: list[Case] = []
+        while self._waiting and not cases:
+            if self._builder.timed_out:
+                self.stop()
+                break
+            cases = self._admit([self._waiting.pop(0)], until_s)
+        return cases
+
+    def _admit(self, proposals: Sequence[Proposal], until_s: float) -> list[Case]:
+        """The cases of proposals whose variant exists, or can be built before `until_s`."""
+        admitted = []
+        for proposal in proposals:
+            if self._builder.build(proposal.recipe, until_s):
+                case = case_of(proposal, self._scenario)
+                self._proposals[case.id] = proposal
+                admitted.append(case)
+        return admitted
+
+    def _around(self, order: Sequence[str]) -> list[Proposal]:
+        """New proposals near the leader, and the next best with the leader's threads."""
+        known = set(self._proposals.values())
+        leader = self._proposals[order[0]]
+        new = [proposal for proposal in neighbours(leader, self._space) if proposal not in known]
+        # A candidate that lost with other threads may win with the leader's.
+        for case in order[1 : 1 + RIVALS]:
+            rival = replace(self._proposals[case], threads=leader.threads, mode=None)
+            if rival not in known and rival not in new:
+                new.append(rival)
+        return new
+
+    def _mix(
+        self, measured: Sequence[Candidate], leader: Candidate, seconds: float
+    ) -> Proposal | None:
+        """Once, a mixed variant where a static one is faster but exceeds the error limit."""
+        base = None if self._mixed else self._worth_mixing(measured, leader)
+        if base is None:
+            return None
+        self._mixed = True
+        recipe = self._builder.mix(self._proposals[base.case.id].recipe, seconds)
+        return None if recipe is None else Proposal(recipe, threads=base.case.threads)
+
+    def _worth_mixing(self, measured: Sequence[Candidate], leader: Candidate) -> Candidate | None:
+        """The fastest static variant that only its error keeps from leading, among the smallest
+        errors."""
+        best_s = min(leader.samples_s)
+        errors = [
+            (c.accuracy.value, c)
+            for c in measured
+            if (c.case.quantization or "").startswith("static")
+            and c.accuracy is not None
+            and exceeds_error_limit(c, self._scenario)
+            and min(c.samples_s) < MIX_GAIN * best_s
+        ]
+        least = min((error for error, _ in errors), default=0.0)
+        near = [c for error, c in errors if error <= NEAR * least]
+        if not convolves(self._space):  # in a chain of products, operators between them cost more
+            near = [c for c in near if "products" in (c.case.quantization or "")] or near
+        return min(near, key=lambda c: min(c.samples_s), default=None)
