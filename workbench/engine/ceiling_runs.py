@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..contract import is_simulated
+from ..contract import kind_of
 from ..planning import admission
 from ..planning.plan import RowPlan, gpu_devices
 from ..planning.request import Request
@@ -22,7 +22,7 @@ SHARE = 0.12  # of what the budget leaves once the workers are there
 
 def rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
     """The ceilings to measure on the devices of a request, simulated ones left out."""
-    devices = [d for d in gpu_devices(request, machine) if not is_simulated(d)]
+    devices = [d for d in gpu_devices(request, machine) if not kind_of(d).simulated]
     if not request.devices or "cpu" in request.devices:
         devices = ["cpu", *devices]
     return ceilings.plan(machine, devices, threads=max(request.threads, default=None), brief=brief)

@@ -95,7 +95,7 @@ def _row(
     cases = []
     for variant in workload.variants:
         for device in devices:
-            kind = kind_of(device)
+            kind = kind_of(device).column
             if variant.device_kind != kind:
                 continue
             for setting in settings:

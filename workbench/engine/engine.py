@@ -14,7 +14,7 @@ from pathlib import Path
 from .. import __version__, catalog
 from ..advisor import whatif_devices
 from ..advisor.verdict import decide
-from ..contract import is_cuda
+from ..contract import kind_of
 from ..machine import hardware_warnings
 from ..planning.model_question import ModelQuestion
 from ..planning.plan import RowPlan, fill_cases, planned
@@ -34,7 +34,7 @@ from ..report.report import Report
 from . import ceiling_runs, ceilings, model_conclusion
 from .context import SLACK_S, Listener, RunContext
 from .crossovers import CrossoverSearch
-from .devices import detected, may_know_more, with_those_of_torch
+from .devices import backend_to_ask, detected, with_gpus_of
 from .event_stream import EventStream
 from .exit_codes import exit_code
 from .largest_batch import LargestBatchSearch, check_alone
@@ -152,9 +152,9 @@ class Engine:
             emit=self._emit,
             warn=self._warn,
         )
-        if may_know_more(machine, software, self._request, self._rows):
+        if backend := backend_to_ask(machine, software, self._request, self._rows):
             left_s = max(0.0, self._request.budget - SLACK_S - self._control.now())
-            machine = with_those_of_torch(machine, self._pool, left_s)
+            machine = with_gpus_of(backend, machine, self._pool, left_s)
         if self._request.ceilings:
             self._rows = ceiling_runs.rows(self._request, machine)
         elif self._request.model is None:
@@ -221,7 +221,7 @@ class Engine:
             text = f"{request.trace} could not be written: {error.strerror}"
             self._warn(Warning("no_trace", text, "choose another --trace"))
             return
-        on_gpu = any(is_cuda(c.case.device) for c in self.report.candidates.values())
+        on_gpu = any(kind_of(c.case.device).nsight for c in self.report.candidates.values())
         command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
         nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
         trace = Trace(file=request.trace, nsys=nsys if on_gpu else None)

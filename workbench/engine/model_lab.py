@@ -14,7 +14,7 @@ import msgspec
 from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..advisor.model.candidates import Entrant, Field, convolves, first, neighbours, thread_counts
 from ..advisor.model.overview import form_of
-from ..contract import Case, is_cuda
+from ..contract import Case, kind_of
 from ..machine.host.readings import package_energy_j
 from ..planning.model_question import ModelQuestion
 from ..planning.plan import RowPlan, gpu_devices
@@ -145,7 +145,7 @@ class ModelLab:
             if self._question.objective == "energy":
                 self.left_out[gpu] = "only the processors' energy is read for each candidate"
                 continue
-            if is_cuda(gpu) and "cuda" not in self._providers:
+            if not kind_of(gpu).on_host and "cuda" not in self._providers:
                 self.left_out[gpu] = (
                     "onnxruntime here has no CUDAExecutionProvider: install onnxruntime-gpu, "
                     "and not onnxruntime beside it"
@@ -350,7 +350,7 @@ class ModelLab:
 
     def provider(self, case: Case) -> str:
         """ONNX Runtime's name of what ran `case`."""
-        if is_cuda(case.device) and case.mode is None:
+        if not kind_of(case.device).on_host and case.mode is None:
             return self._providers.get("cuda", "CUDAExecutionProvider")
         return self._providers.get(case.mode or "", "CPUExecutionProvider")
 

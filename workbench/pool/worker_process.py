@@ -21,7 +21,7 @@ import msgspec
 import psutil
 
 from .. import catalog
-from ..contract import Case, is_simulated
+from ..contract import DEVICE_KINDS, Case, kind_of
 from ..machine.packages.software import PRECISION_VARIABLES
 from ..process.exit_status import tail
 from ..report.journal import runs_folder
@@ -87,15 +87,16 @@ class WorkerProcess:
         # Unlinked from the start: nothing to clean up, however we end.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = socket.socketpair()
-        device = "cpu" if is_simulated(key.device) else key.device
+        device = "cpu" if kind_of(key.device).on_host else key.device
         environment = dict(os.environ)
         for name in PRECISION_VARIABLES:
             environment.pop(name, None)
-        environment.update(dict.fromkeys(THREAD_VARIABLES, str(key.threads or threads)))
+        variables = (*THREAD_VARIABLES, *catalog.backend(key.backend).thread_variables)
+        environment.update(dict.fromkeys(variables, str(key.threads or threads)))
         environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
         if device == "cpu" and hide_gpus:
             # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
-            environment["CUDA_VISIBLE_DEVICES"] = ""
+            environment.update({k.hidden_by: "" for k in DEVICE_KINDS.values() if k.hidden_by})
         environment.update(
             {"ORT_DISABLE_TELEMETRY": "1", RUN_ID_VARIABLE: run_id, "TMPDIR": str(scratch)}
         )

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from workbench.contract import WorkloadError, is_cuda
+from workbench.contract import WorkloadError, kind_of
 from workbench.process.exit_status import ending, tail
 from workbench.worker.ranks import BOOTSTRAP, Launch, launch_of
 
@@ -81,7 +81,7 @@ class Session:
                 self._start(size)
             else:
                 self._call(self.launch)
-            backend = "nccl" if is_cuda(self.device) else "gloo"
+            backend = "gloo" if kind_of(self.device).on_host else "nccl"
             self.ask(self.ranks, op="join", backend=backend)
         except WorkloadError as error:
             raise self._fail(error) from None

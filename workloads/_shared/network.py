@@ -1,7 +1,7 @@
 """The networks that both backends run, as plain NumPy weights, and their float64 reference.
 
-The reference uses neither backend: a 3x3 convolution is nine shifted matrix products, so
-that agreement with torch or ONNX Runtime is evidence and not a tautology.
+The reference uses neither backend, so agreement with torch or ONNX Runtime is evidence and not a
+tautology.  It computes a 3x3 convolution as nine shifted matrix products.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Conv:
 
 
 @dataclass(frozen=True)
-class Pool:
+class MeanPool:
     """The mean over height and width: (batch, channels, h, w) to (batch, channels)."""
 
 
@@ -57,13 +57,13 @@ class Dense:
     relu: bool
 
 
-Layer = Conv | Pool | Dense
+Layer = Conv | MeanPool | Dense
 
 
 def untrained_convnet(
     seed: int, convolutions: Sequence[tuple[int, int, int]] = CONVOLUTIONS
 ) -> list[Layer]:
-    """The conv net at the start of a training: He initialisation, biases zero."""
+    """The conv net before its training: He initialisation, biases zero."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -71,14 +71,14 @@ def untrained_convnet(
         Conv(he(rng, outputs, inputs, 3, 3), np.zeros(outputs, np.float32), stride)
         for inputs, outputs, stride in convolutions
     ]
-    return [*layers, Pool(), *mlp((convolutions[-1][1], CLASSES), seed)]
+    return [*layers, MeanPool(), *mlp((convolutions[-1][1], CLASSES), seed)]
 
 
 def trained_convnet() -> list[Layer]:
     """The conv net trained on the real digits (assets/digits/SOURCE.md).
 
-    INT8 errors are only meaningful on a trained network: with random weights the answers
-    hardly depend on the input, and what does is lost among the rounding errors.
+    INT8 errors are only meaningful on a trained network.  With random weights the answers hardly
+    depend on the input, and rounding errors hide the little that does.
     """
     import numpy as np
 
@@ -92,11 +92,11 @@ def trained_convnet() -> list[Layer]:
         Conv(weight, bias, stride)
         for (weight, bias), (_, _, stride) in zip(pairs, CONVOLUTIONS, strict=False)
     ]
-    return [*layers, Pool(), Dense(*pairs[-1], relu=False)]
+    return [*layers, MeanPool(), Dense(*pairs[-1], relu=False)]
 
 
 def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
-    """A multi-layer perceptron with ReLU between its layers: He initialisation, biases zero."""
+    """A multi-layer perceptron with ReLU between layers: He initialisation, biases zero."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -108,7 +108,7 @@ def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
 
 
 def he(rng: np.random.Generator, *shape: int) -> Array:
-    """Normal weights of variance 2 / fan-in, which keeps activations at one scale under ReLU."""
+    """Normal weights of variance 2 / fan-in, which keeps the scale of activations under ReLU."""
     import numpy as np
 
     fan_in = int(np.prod(shape[1:]))
@@ -122,7 +122,7 @@ def forward(layers: Sequence[Layer], inputs: Array) -> NDArray[np.float64]:
 
     x = inputs.astype(np.float64)
     for layer in layers:
-        if isinstance(layer, Pool):
+        if isinstance(layer, MeanPool):
             x = x.mean(axis=(2, 3))
             continue
         if isinstance(layer, Conv):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
 
-from .network import Conv, Layer, Pool
+from .network import Conv, Layer, MeanPool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +99,7 @@ def graph(layers: Sequence[Layer], input_shape: Sequence[int]) -> bytes:
     made = GraphBuilder()
     x = "input"
     for layer in layers:
-        if isinstance(layer, Pool):
+        if isinstance(layer, MeanPool):
             x = made.add("Flatten", made.add("GlobalAveragePool", x))
             continue
         operands = x, made.constant(layer.weight), made.constant(layer.bias)

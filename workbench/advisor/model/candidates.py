@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ...contract import is_cuda
+from ...contract import kind_of
 from ...machine.host.isa import X86, lacking, native
 from ...records.machine import Cpu
 from ...records.model import ModelFacts
@@ -95,7 +95,7 @@ def _on_gpu(gpu: str, field: Field) -> Iterator[Entrant]:
     yield Entrant(ORIGINAL, gpu)
     if field.facts.precision == "fp32":
         yield Entrant(Recipe("fp16"), gpu)
-    if is_cuda(gpu):
+    if not kind_of(gpu).on_host:
         for word in field.providers:
             if word in ON_GPU:
                 yield Entrant(ORIGINAL, gpu, mode=word)
