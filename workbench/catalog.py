@@ -1,7 +1,7 @@
-"""Finds workloads: every file of `workloads/`, and of the folders in WORKBENCH_WORKLOADS.
+"""Finds workloads and backends in `workloads/` and in the folders that WORKBENCH_WORKLOADS names.
 
-A workload's name is the name of its file.  Engine and workers use this module, so it imports
-nothing but the standard library, and files only when they are asked for.
+Every `NAME.py` of a folder is a workload, every `_backends/NAME.py` a backend.  Engine and workers
+use this module, so it imports only the standard library, and a file only when it is asked for.
 """
 
 from __future__ import annotations
@@ -9,35 +9,34 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from .contract import Workload, WorkloadError
+from .contract import Backend, Case, Workload, WorkloadError
 
-LAB = "onnx"  # the backend of the model lab's child
+LAB = "onnx"  # the backend of the model lab's child process
 LAB_MODULE = "workloads.lab.child"
 ENV = "WORKBENCH_WORKLOADS"  # folders of further workloads, separated as in PATH
 BUILT_IN = Path(__file__).resolve().parent.parent / "workloads"
-UNLISTED = {"model": BUILT_IN / "lab" / "workload.py"}  # whose cases `advise --model` plans
+UNLISTED = {"model": BUILT_IN / "lab" / "workload.py"}  # its cases come from `advise --model`
+BACKEND_FOLDER = "_backends"
 
 
 def files() -> dict[str, Path]:
-    """Name to file of every workload there is; a user's file replaces a built-in one."""
-    folders = [
-        BUILT_IN,
-        *(Path(part) for part in os.environ.get(ENV, "").split(os.pathsep) if part),
-    ]
+    """Name to file of every workload; a user's file replaces a built-in one."""
     found: dict[str, Path] = {}
-    for folder in folders:
+    for folder in _folders():
         if not folder.is_dir():
             raise WorkloadError(
-                f"{ENV} names {folder}, which is no folder", hint=f"correct or unset {ENV}"
+                f"{ENV} names {folder}, which is not a folder", hint=f"correct or unset {ENV}"
             )
         for file in sorted(folder.glob("*.py")):
             if file.stem in UNLISTED:
                 raise WorkloadError(
-                    f"{file}: {file.stem} is the name of a part of workbench",
+                    f"{file}: the name {file.stem} is reserved",
                     code="broken_workload",
-                    hint="give the file another name",
+                    hint="rename the file",
                 )
             if not file.stem.startswith("_"):
                 found[file.stem] = file
@@ -49,23 +48,12 @@ def load(name: str) -> Workload:
     file = UNLISTED.get(name) or files().get(name)
     if file is None:
         raise WorkloadError(f"there is no workload {name!r}", code="unknown_workload")
-    try:
-        workload = _module(name, file).WORKLOAD
-    except Exception as error:
-        raise WorkloadError(
-            f"{file.name} cannot be used: {type(error).__name__}: {error}",
-            code="broken_workload",
-            hint="a workload file binds an instance of workbench.contract.Workload to WORKLOAD",
-        ) from error
-    if not isinstance(workload, Workload) or workload.name != name:
-        raise WorkloadError(
-            f"{file.name} must bind WORKLOAD to a Workload named {name!r}", code="broken_workload"
-        )
+    workload: Workload = _bound(name, file, "WORKLOAD", Workload)
     return workload
 
 
 def load_all() -> tuple[dict[str, Workload], dict[str, WorkloadError]]:
-    """Every usable workload by name, and what is wrong with the others."""
+    """Every usable workload by name, and the errors of the others."""
     usable: dict[str, Workload] = {}
     broken: dict[str, WorkloadError] = {}
     for name in files():
@@ -76,11 +64,71 @@ def load_all() -> tuple[dict[str, Workload], dict[str, WorkloadError]]:
     return usable, broken
 
 
-def _module(name: str, file: Path):  # type: ignore[no-untyped-def]
+def backends() -> dict[str, Path]:
+    """Name to file of every backend; a user's file replaces a built-in one."""
+    return {
+        file.stem: file
+        for folder in _folders()
+        for file in sorted((folder / BACKEND_FOLDER).glob("*.py"))
+        if file.stem != "__init__"
+    }
+
+
+def load_backend(name: str) -> Backend:
+    """The backend called `name`; WorkloadError says what is wrong with its file."""
+    file = backends().get(name)
+    if file is None:
+        raise WorkloadError(f"there is no backend {name!r}", code="unknown_backend")
+    return _backend(name, file)
+
+
+def backend(name: str) -> Backend:
+    """The backend called `name`, or the defaults where it cannot be used: its workers say why."""
+    try:
+        return load_backend(name)
+    except WorkloadError:
+        return Backend()
+
+
+def process_of(case: Case) -> tuple[str, str, int | None]:
+    """Device, backend and fixed number of threads: equal for cases that can share a worker."""
+    fixed = backend(case.backend).threads_fixed_at_import
+    return case.device, case.backend, case.threads if fixed else None
+
+
+@cache
+def _backend(name: str, file: Path) -> Backend:
+    loaded: Backend = _bound(name, file, "BACKEND", Backend)
+    return loaded
+
+
+def _folders() -> list[Path]:
+    return [BUILT_IN, *map(Path, filter(None, os.environ.get(ENV, "").split(os.pathsep)))]
+
+
+def _bound(name: str, file: Path, variable: str, kind: type) -> Any:
+    """The `kind` called `name` that `file` binds to `variable`."""
+    code = f"broken_{kind.__name__.lower()}"
+    try:
+        found = getattr(_module(name, file), variable)
+    except Exception as error:
+        raise WorkloadError(
+            f"{file.name} cannot be used: {type(error).__name__}: {error}",
+            code=code,
+            hint=f"bind {variable} to an instance of workbench.contract.{kind.__name__}",
+        ) from error
+    if not isinstance(found, kind) or found.name != name:  # type: ignore[attr-defined]
+        raise WorkloadError(
+            f"{file.name} must bind {variable} to a {kind.__name__} named {name!r}", code=code
+        )
+    return found
+
+
+def _module(name: str, file: Path) -> Any:
     if file.is_relative_to(BUILT_IN):
         inside = file.relative_to(BUILT_IN).with_suffix("")
         return importlib.import_module(".".join(("workloads", *inside.parts)))
-    spec = importlib.util.spec_from_file_location(f"workbench_user_workload_{name}", file)
+    spec = importlib.util.spec_from_file_location(f"workbench_user_{file.parent.name}_{name}", file)
     assert spec is not None and spec.loader is not None  # noqa: S101 - it ends in .py
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,23 +1,26 @@
-"""What a workload implements, and the nouns it shares with the engine.
+"""The contract of the three things one can add: a workload, a backend, a kind of device.
 
-A file in `workloads/` defines one `Workload` and binds an instance to the module-level
-name `WORKLOAD`.  The engine reads its description (no backend is imported for that); a
-worker calls `prepare` and then times `Task.step`.  Standard library only: a worker may run
-under an interpreter that has nothing but its backend.
+A file in `workloads/` binds a `Workload` to `WORKLOAD`; a file in `workloads/_backends/` binds a
+`Backend` to `BACKEND`.  The engine reads their descriptions, which import no backend; a worker
+calls `prepare` and then times `Task.step`.  Standard library only: a worker may run under an
+interpreter that has nothing but its backend.
 """
 
 from __future__ import annotations
 
+import importlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-BACKENDS = ("numpy", "torch", "onnxruntime")
-PRECISIONS = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8")
-DEFAULT_CACHE_BYTES = 64 << 20  # where the machine does not tell its last-level cache
+# Bytes of one element.  TF32 is FP32 in memory.
+PRECISION_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
+PRECISIONS = tuple(PRECISION_BYTES)
+REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
+DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
 ParameterValue = int | float | str
 
@@ -34,19 +37,87 @@ class WorkloadError(Exception):
         self.hint = hint
 
 
-def kind_of(device: str) -> str:
-    """`cpu` or `gpu`; the test device `fake:N` poses as a GPU."""
-    return "cpu" if device == "cpu" else "gpu"
+@dataclass(frozen=True)
+class DeviceKind:
+    """Everything that follows from the kind of a device alone."""
+
+    name: str  # a device is called by this name, with `:NUMBER` appended where `numbered`
+    column: str  # "cpu" or "gpu": the side of the comparison it is on
+    numbered: bool
+    on_host: bool  # computes on the CPU, in the host's memory, timed by the host's clock
+    simulated: bool = False  # requested as NAME:NUMBER@SPEED; its results are never recorded
+    nsight: bool = False  # can be traced by NVIDIA Nsight Systems and CUPTI
+    settle_s: float = 0.0  # longest lead-in, seconds, for clocks to rise after an idle turn
+    hidden_by: str = ""  # environment variable that hides these devices when set to ""
 
 
-def is_cuda(device: str) -> bool:
-    """Whether it is `cuda:N`, by which torch names AMD's GPUs too."""
-    return device.startswith("cuda:")
+DEVICE_KINDS = {
+    kind.name: kind
+    for kind in (
+        DeviceKind("cpu", "cpu", numbered=False, on_host=True),
+        # AMD's GPUs too: torch gives them this name.
+        DeviceKind(
+            "cuda",
+            "gpu",
+            numbered=True,
+            on_host=False,
+            nsight=True,
+            settle_s=0.25,
+            hidden_by="CUDA_VISIBLE_DEVICES",
+        ),
+        # For tests: poses as a GPU of a given speed.
+        DeviceKind("fake", "gpu", numbered=True, on_host=True, simulated=True),
+    )
+}
+# In a run that another version recorded: shown, never measured.
+OTHER_KIND = DeviceKind("", "gpu", numbered=False, on_host=True)
+COLUMNS = tuple(dict.fromkeys(kind.column for kind in DEVICE_KINDS.values()))
 
 
-def is_simulated(device: str) -> bool:
-    """Whether it is the test device `fake:N`, which computes on the CPU."""
-    return device.startswith("fake:")
+def kind_of(device: str) -> DeviceKind:
+    """The kind of a device such as `cpu`, `cuda:0` or `fake:0`."""
+    return DEVICE_KINDS.get(device.partition(":")[0], OTHER_KIND)
+
+
+class Backend:
+    """A library that computes, as the engine and the workers see it.
+
+    The name of its file is what the library is imported as, and what cases call it.  The engine
+    reads the attributes; only workers call the methods, which may import the library.  A method
+    that takes a `device` is called for GPUs only, never for the CPU or a simulated device.
+    """
+
+    name: ClassVar[str]
+    install: ClassVar[str]  # how to get the library, where it is missing
+    thread_variables: ClassVar[tuple[str, ...]] = ()  # besides those of OpenMP and BLAS libraries
+    # The library reads its number of threads once, so each number needs a worker of its own.
+    threads_fixed_at_import: ClassVar[bool] = False
+    lists_gpus: ClassVar[bool] = False  # `gpus` may find some that the NVIDIA driver does not
+
+    def version(self) -> str:
+        """The version of the library, which this imports."""
+        return str(importlib.import_module(self.name).__version__)
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """The GPUs that the library can use, as fields of `records.machine.Gpu`."""
+        return []
+
+    def start(self, device: str) -> None:
+        """Do what otherwise only the first case would pay for, such as opening the driver."""
+
+    def reset_memory_peak(self, device: str) -> None:
+        """Start a new peak, towards which memory that is allocated now does not count."""
+
+    def memory_peak_bytes(self, device: str) -> int | None:
+        """Most memory allocated since the last reset; None where this is unknown."""
+        return None
+
+    def release(self, device: str) -> None:
+        """Return memory that the library keeps for later, on the device or for copies to it."""
+
+    def named_range(self, device: str, name: str) -> AbstractContextManager[Any]:
+        """A range called `name` on the timeline of a system-wide profiler."""
+        return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -58,10 +129,10 @@ class Case:
     backend: str
     precision: str
     quantization: str | None = None  # "dynamic" or "static", only with precision int8
-    threads: int | None = None  # CPU threads; None where the device is a GPU
+    threads: int | None = None  # CPU threads; None on a GPU
     batch: int | None = None
     params: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
-    mode: str | None = None  # how the backend does it, where not as usual: "nhwc", "compile"
+    mode: str | None = None  # a special way of using the backend: "nhwc", "compile"
     tuning: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)  # see Parameter
 
     @property
@@ -86,25 +157,20 @@ class Case:
 
     @property
     def device_kind(self) -> str:
-        return kind_of(self.device)
+        """`cpu` or `gpu`, as in a `Variant`."""
+        return kind_of(self.device).column
 
     @property
     def is_compiled(self) -> bool:
         return "compile" in (self.mode or "").split("+")
 
-    @property
-    def process(self) -> tuple[str, str, int | None]:
-        """What cases that share a worker process have in common: its device, its backend, and of
-        NumPy the threads, which its BLAS reads once, when imported."""
-        return self.device, self.backend, self.threads if self.backend == "numpy" else None
-
     def but_precision(self) -> Case:
-        """Equal for cases that differ in nothing else."""
+        """A key that is equal for cases which differ in their precision only."""
         return replace(self, precision="", quantization=None)
 
 
 def _listed(values: Mapping[str, ParameterValue]) -> str:
-    """`n=64,m=8`; of a path only its last part, since `/` divides an id."""
+    """`n=64,m=8`; a path is cut to its last part, since `/` divides an id."""
     return ",".join(f"{name}={str(value).rpartition('/')[2]}" for name, value in values.items())
 
 
@@ -112,8 +178,8 @@ def _listed(values: Mapping[str, ParameterValue]) -> str:
 class Parameter:
     """One knob of a workload, declared once for `--set`, `--help`, the TUI and the JSON.
 
-    Most say what the job is; several values make several rows.  A `tuning` one says how the same
-    job is done: its values race against one another in one row.
+    Most parameters describe the job: several values make several rows.  A `tuning` parameter
+    describes how the same job is done: its values race against one another in one row.
     """
 
     name: str
@@ -126,7 +192,7 @@ class Parameter:
     tuning: bool = False
 
     def parse(self, text: str) -> ParameterValue:
-        """The value that `text` spells, of the default's type; ValueError says what is allowed."""
+        """The value that `text` spells, in the default's type; ValueError says what is allowed."""
         kind = type(self.default)
         try:
             value = kind(text)
@@ -136,7 +202,7 @@ class Parameter:
         if self.choices and value not in self.choices:
             raise ValueError(f"{self.name} is one of {', '.join(self.choices)}, not {text!r}")
         if isinstance(value, (int, float)) and not self._within(value):
-            raise ValueError(f"{self.name} lies {self.range_text()}, not at {text}")
+            raise ValueError(f"{self.name} must be {self.range_text()}, not {text}")
         return value
 
     def _within(self, value: float) -> bool:
@@ -145,12 +211,13 @@ class Parameter:
         return low <= value <= high  # False for NaN, as it should be
 
     def range_text(self) -> str:
+        """The allowed numbers: `between 1 and 64`."""
         if self.minimum is None and self.maximum is None:
-            return "anywhere"
+            return "any number"
         if self.maximum is None:
-            return f"at {self.minimum:g} or above"
+            return f"{self.minimum:g} or more"
         if self.minimum is None:
-            return f"at {self.maximum:g} or below"
+            return f"{self.maximum:g} or less"
         return f"between {self.minimum:g} and {self.maximum:g}"
 
 
@@ -158,45 +225,45 @@ class Parameter:
 class Variant:
     """A way of doing the job that a workload offers on one kind of device."""
 
-    device_kind: str
+    device_kind: str  # "cpu" or "gpu"
     backend: str
     precision: str
     quantization: str | None = None
-    mode: str | None = None  # as in `Case`
-    threads: int | None = None  # where it uses no more than these, whatever it is given
+    mode: str | None = None  # see `Case`
+    threads: int | None = None  # most threads that it can use; None: any number
 
 
 @dataclass(frozen=True)
 class Host:
-    """What a workload may want to know of the machine to propose values for its tuning."""
+    """The machine, as far as a workload needs it to propose values for its tuning parameters."""
 
-    cores: int  # usable
+    cores: int  # usable ones
     gpus: int
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one step does, for throughput, FLOP/s and the refusal of what does not fit."""
+    """The cost of one step: for throughput, for FLOP/s, and to refuse cases that do not fit."""
 
     flops: float | None  # floating-point (or integer multiply-add) operations, 2 per MAC
     bytes_moved: float | None  # least traffic to and from memory
-    items: float  # what throughput counts, per step
-    item: str  # its unit: "samples", "products", "runs"
-    memory_bytes: float  # estimated peak, refused beforehand where it does not fit
-    transfers: str = ""  # on a GPU: in each "step", of operands once in "setup"; "": neither wholly
+    items: float  # items per step; throughput is items per second
+    item: str  # unit of `items`: "samples", "products", "runs"
+    memory_bytes: float  # estimated peak; a case whose peak does not fit is not prepared
+    transfers: str = ""  # when operands cross to a GPU: "step" (each), "setup" (once), "": mixed
     ranks: int = 1  # processes that share the step, each on a GPU of its own or on its threads
 
 
 @dataclass(frozen=True)
 class OutputAccuracy:
-    """One output of a model over all checked samples, against the original's."""
+    """The accuracy of one output of a model over all checked samples, against the original's."""
 
     name: str
-    relative_error: float  # of the whole, by the Euclidean norm
-    cosine: float | None  # of the angle between them; None where either is all zeros
+    relative_error: float  # Euclidean norm of the difference over that of the original's output
+    cosine: float | None  # cosine of the angle between the two; None where either is all zeros
     top1_agreement: float | None  # share of rows whose largest entry stays; None without classes
     worst_sample: int
-    worst_error: float  # the relative error of that sample
+    worst_error: float  # relative error of that sample
 
 
 @dataclass(frozen=True)
@@ -204,8 +271,8 @@ class Accuracy:
     """The result of a check; `passed` is False where the result is plainly wrong.
 
     `metric` is "relative_error" or "disagreement" (less is better), or "test_accuracy" (more is).
-    `limit` is the bound that `passed` was judged by: right for the precision, not yet the
-    scenario's own error limit, which the advisor applies.
+    `passed` is judged by `limit`, which suits the precision.  The advisor also applies the
+    scenario's own error limit.
     """
 
     metric: str
@@ -213,31 +280,36 @@ class Accuracy:
     reference: str
     limit: float
     passed: bool
-    outputs: tuple[OutputAccuracy, ...] = ()  # of a model with several, each
+    outputs: tuple[OutputAccuracy, ...] = ()  # one entry for each output of a model
+
+    @classmethod
+    def within(cls, error: float, limit: float, reference: str) -> Accuracy:
+        """A relative error, which passes up to `limit`; NaN never does."""
+        return cls("relative_error", error, reference, limit, error <= limit)
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One kind of operation in a profile; `self_s` is without what it called."""
+    """One kind of operation in a profile."""
 
     name: str
     calls: int
-    self_s: float
+    self_s: float  # seconds, without the operations that it called
 
 
 @dataclass(frozen=True)
 class Profile:
     """A short profiled pass.
 
-    `events` are those of the Trace Event Format (Google, "Trace Event Format", 2016): complete
-    ones with `name`, `ph`, `ts` and `dur` in microseconds, `pid`, `tid`.
+    `events` are complete events of the Trace Event Format (Google, "Trace Event Format", 2016):
+    `name`, `ph`, `ts` and `dur` in microseconds, `pid`, `tid`.
     """
 
     events: list[dict[str, Any]]
     operators: list[Operator]  # the longest, longest first
-    total_s: float  # of all operators, those left out too
-    device: str  # whose time that is: "cpu" or "gpu"
-    fallback_s: float = 0.0  # of `total_s`: of nodes that another provider left to the CPU
+    total_s: float  # seconds of all operators, including those not listed
+    device: str  # where that time was spent: "cpu" or "gpu"
+    fallback_s: float = 0.0  # part of `total_s` in nodes that another provider left to the CPU
 
 
 class Setup:
@@ -253,8 +325,8 @@ class Setup:
         files: Mapping[str, str] | None = None,
     ) -> None:
         self.seed = seed
-        self.files = files or {}  # what was made ready for this case, by its role
-        self.cache_bytes = cache_bytes  # last-level cache of the CPU, for what must not fit in it
+        self.files = files or {}  # paths of files made for this case, by their role
+        self.cache_bytes = cache_bytes  # last-level cache of the CPU
         self.seconds: dict[str, float] = {}
 
     @contextmanager
@@ -288,8 +360,8 @@ class DeviceTimer(ABC):
 class Task(ABC):
     """A prepared case inside a worker: everything is loaded, the next `step` can be timed.
 
-    `waits`: a `step` itself waits for the device (reads a result back) or for its data, so that
-    what it takes on the host is not what queueing takes.
+    `waits`: a `step` waits for the device (it reads a result back) or for its data, so its time on
+    the host is not the time that queueing takes.
     """
 
     waits: bool = False
@@ -313,7 +385,7 @@ class Task(ABC):
         return None
 
     def device_timer(self) -> DeviceTimer | None:
-        """The device's own clock for what `step` queues; None where the host's is all there is."""
+        """The device's own clock for what `step` queues; None where only the host has a clock."""
         return None
 
     def loss(self) -> float | None:
@@ -321,12 +393,14 @@ class Task(ABC):
         return None
 
     def memory_peak_bytes(self) -> int | None:
-        """Where the work is done in other processes: their peak.  None: in this one."""
+        """Peak memory of the other processes that do the work; None where this one does it."""
         return None
 
-    def figures(self) -> dict[str, float]:
-        """What only this task can tell, such as `waiting_fraction`: asked after each block, about
-        that block; units stand in the names."""
+    def metrics(self) -> dict[str, float]:
+        """Further results of the latest block, such as `waiting_fraction`, asked for after it.
+
+        The names end in their unit.
+        """
         return {}
 
     def profile(self, steps: int) -> Profile:
@@ -334,11 +408,11 @@ class Task(ABC):
         raise WorkloadError(
             "this backend has no profiler",
             code="no_profiler",
-            hint="perf record -g on the worker's process shows where its time goes",
+            hint="run `perf record -g` on the worker's process to see where its time goes",
         )
 
     def close(self) -> None:  # noqa: B027 - garbage collection is enough for most
-        """Give back memory, files and child processes."""
+        """Release memory, files and child processes."""
 
 
 class Workload(ABC):
@@ -346,18 +420,14 @@ class Workload(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    teaches: ClassVar[str]  # one sentence: what a learner sees here
+    teaches: ClassVar[str]  # the lesson in one sentence
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     default_batch: ClassVar[int | None] = None
     quick: ClassVar[Mapping[str, ParameterValue]] = {}  # smaller values, "batch" too, for --quick
     latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
-    # True: of 3x3 convolutions, for which Winograd's way needs fewer operations than are counted.
+    # True: 3x3 convolutions, which Winograd's method does with fewer operations than are counted.
     convolves: ClassVar[bool] = False
     variants: ClassVar[tuple[Variant, ...]]
-
-    def tuning(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-        """The tuning parameters likewise."""
-        return {p.name: given.get(p.name, p.default) for p in self.parameters if p.tuning}
 
     @abstractmethod
     def work(self, case: Case) -> Work:
@@ -368,28 +438,28 @@ class Workload(ABC):
         """Load `case`; raise WorkloadError where the library or device cannot do it."""
 
     def small_probe(self, case: Case) -> Case | None:
-        """The same job at a size that even an emulated precision gets through in a moment.
+        """The same job at a size that takes a moment even in an emulated precision.
 
-        A precision that this processor lacks can be 200x slower: it is tried at this size, beside
-        FP32, before the real one is prepared.  None: its steps are short at any size.
+        A precision that the processor lacks can be 200 times slower.  It is tried at this size,
+        next to FP32, before the case itself is prepared.  None: steps are short at any size.
         """
         return None
 
     def tuning_values(
         self, parameter: str, host: Host, device_kind: str
     ) -> Sequence[ParameterValue]:
-        """The values of a tuning parameter to race unless some are asked for."""
+        """The values of a tuning parameter that race unless the user names some."""
         return [next(p.default for p in self.parameters if p.name == parameter)]
 
     def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-        """The parameters of the job with their defaults filled in, in their declared order."""
-        job = (p for p in self.parameters if not p.tuning)
-        return {p.name: given.get(p.name, p.default) for p in job}
+        """The parameters that describe the job, with their given or default values."""
+        return {p.name: given.get(p.name, p.default) for p in self.parameters if not p.tuning}
+
+    def tuning(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+        """The tuning parameters, with their given or default values."""
+        return {p.name: given.get(p.name, p.default) for p in self.parameters if p.tuning}
 
 
 def decode_case(fields: Mapping[str, Any]) -> Case:
     """A case from its JSON object."""
     return Case(**fields)
-
-
-REDUCED = ("bf16", "fp16", "int8")

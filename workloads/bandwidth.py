@@ -10,22 +10,22 @@ from ._shared.torch_task import TorchTask, to_device
 
 ARRAYS = {"copy": 2, "triad": 3}
 SCALAR = 3.0
-BYTES = 4  # of one element
-PERIOD = 1 << 22  # elements
+FLOAT_BYTES = 4
+PERIOD = 1 << 22  # elements drawn; arrays repeat them
 
 
 class Bandwidth(Workload):
     """copy: a = b; triad: a = b + 3 c.  Arrays that fit into a cache measure that cache.
 
-    Bytes are counted as STREAM does: each array once, without the line that a store may have to
-    fetch first.
+    Bytes are counted as in STREAM: each array once, without the cache lines that stores may have
+    to fetch first.
     """
 
     name = "bandwidth"
     title = "Memory bandwidth"
-    teaches = "Most operations wait for memory, not for arithmetic; size decides which memory."
+    teaches = "Most operations wait for memory, not for arithmetic; the size decides which memory."
     parameters = (
-        Parameter("kernel", "triad", "what is done", choices=tuple(ARRAYS)),
+        Parameter("kernel", "triad", "operation", choices=tuple(ARRAYS)),
         Parameter("mib", 256.0, "size of each array", 0.004, 65_536, unit="MiB"),
     )
     quick: ClassVar = {"mib": 64.0}
@@ -36,7 +36,7 @@ class Bandwidth(Workload):
 
     def work(self, case: Case) -> Work:
         kernel = str(case.params["kernel"])
-        moved = float(ARRAYS[kernel] * elements_of(case) * BYTES)
+        moved = float(ARRAYS[kernel] * elements_of(case) * FLOAT_BYTES)
         return Work(None, moved, items=moved, item="bytes", memory_bytes=moved)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
@@ -44,7 +44,7 @@ class Bandwidth(Workload):
 
 
 def elements_of(case: Case) -> int:
-    return max(1, int(float(case.params["mib"]) * 2**20) // BYTES)
+    return max(1, int(float(case.params["mib"]) * 2**20) // FLOAT_BYTES)
 
 
 class BandwidthTask(TorchTask):
@@ -52,7 +52,7 @@ class BandwidthTask(TorchTask):
         import torch
 
         super().__init__(case)
-        self.activate()  # a page lies near the core that writes it first
+        self.activate()  # memory is placed near the core that writes it first
         generator = torch.Generator().manual_seed(setup.seed)
         with setup.phase("build"):
             hosted = [
@@ -78,8 +78,8 @@ class BandwidthTask(TorchTask):
             self._error(slice(start, start + PERIOD))
             for start in range(0, len(self.target), PERIOD)
         ]
-        error = float(torch.tensor(errors).max())  # NaN if one of them is; Python's max skips it
-        return Accuracy("relative_error", error, "float64", 1e-6, error <= 1e-6)
+        error = float(torch.tensor(errors).max())  # keeps a NaN, which Python's max may skip
+        return Accuracy.within(error, 1e-6, "float64")
 
     def _error(self, part: slice) -> float:
         wide: list[Any] = [source[part].double() for source in self.sources]
@@ -88,8 +88,10 @@ class BandwidthTask(TorchTask):
 
 
 def random_array(size: int, generator: Any) -> Any:
-    """Normal random numbers, repeated after a few million: drawing them all would take longer
-    than everything else.  All threads write their parts."""
+    """Normal random numbers, repeated after a few million to save time.
+
+    All threads write their parts.
+    """
     import torch
 
     drawn = torch.randn(min(size, PERIOD), generator=generator)

@@ -1,10 +1,20 @@
-"""Forward and backward through two 3x3 convolutions, the bulk of the work in vision networks."""
+"""Forward and backward through two 3x3 convolutions, most of the work in vision networks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.contract import (
+    PRECISION_BYTES,
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+)
 
 from ._shared.network import conv3x3, relative_error
 from ._shared.torch_task import TorchTask, dtype_of, time_to_host, to_device
@@ -16,21 +26,21 @@ if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
 
 CHANNELS = (64, 128, 256)
-BYTES = {"fp32": 4, "tf32": 4, "bf16": 2}
-# Several times what is measured; what costs BF16 most are ReLUs that switch near zero.
+# Several times the measured error; ReLUs that switch near zero cost BF16 most.
 LIMITS = {"fp32": 1e-4, "tf32": 5e-2, "bf16": 0.1}
-CORNER = 10  # rows and columns of the check
+CORNER = 10  # rows and columns that the check compares
 
 
 class ConvLayers(Workload):
     """64 to 128 to 256 channels, 3x3, ReLU after each; gradients of the input and all weights.
 
-    Mode "nhwc" keeps the channels of a pixel together (channels-last), as tensor cores like it.
+    Mode "nhwc" keeps the channels of a pixel together (channels-last), the layout that suits
+    tensor cores.
     """
 
     name = "conv_layers"
     title = "Convolution layers, forward and backward"
-    teaches = "Convolutions reuse every number often: arithmetic counts, and memory layout."
+    teaches = "Convolutions reuse every number often, so arithmetic and memory layout decide."
     parameters = (
         Parameter("image", 32, "side of the square input", minimum=4, maximum=1024, unit="px"),
     )
@@ -51,7 +61,7 @@ class ConvLayers(Workload):
         pixels = (case.batch or 1) * int(case.params["image"]) ** 2
         low, middle, high = CHANNELS
         weights = 9 * (low * middle + middle * high)
-        size = BYTES[case.precision]
+        size = PRECISION_BYTES[case.precision]
         # Input and output of each layer, and the gradients of both.
         values = 2 * pixels * (low + 2 * middle + 2 * high)
         return Work(
@@ -101,7 +111,7 @@ class ConvStep(TorchTask):
         self._pass()
 
     def _pass(self, mask: Any = None) -> Any:
-        """The gradients of half the squared (and masked) output; the output is kept."""
+        """The gradients of half the squared (and masked) output; keeps the output."""
         import torch
 
         inputs, first, second = self.leaves
@@ -114,8 +124,8 @@ class ConvStep(TorchTask):
     def check(self) -> Accuracy:
         """A full-size pass in which only one corner of the first image's output counts.
 
-        Weight gradients then depend on that corner alone, which float64 can follow by hand,
-        while torch chooses the same kernels as in the timed steps.
+        Torch uses the same kernels as in the timed steps, but the weight gradients depend on that
+        corner alone, which the float64 reference can compute.
         """
         import torch
 
@@ -134,16 +144,16 @@ class ConvStep(TorchTask):
         ]
         limit, error = LIMITS[self.case.precision], max(errors)
         name = "output and gradients of one corner, NumPy float64; the worst of four"
-        return Accuracy("relative_error", error, name, limit, error <= limit)
+        return Accuracy.within(error, limit, name)
 
     def transfer_out_s(self) -> float | None:
         return time_to_host(self.case, self.output)
 
 
 def reference(inputs: Array, first: Array, second: Array) -> tuple[Array, ...]:
-    """Output, and gradients of input and weights, of the first image's corner in float64.
+    """Output and gradients of input and weights for the first image's corner, in float64.
 
-    The corner is cut two pixels larger than the output's, which is how far two layers look.
+    The input's corner is two pixels larger than the output's: the reach of two layers.
     """
     import numpy as np
 
@@ -151,7 +161,7 @@ def reference(inputs: Array, first: Array, second: Array) -> tuple[Array, ...]:
     hidden = np.maximum(conv3x3(x, first), 0)
     output = np.maximum(conv3x3(hidden, second), 0)
     corner = np.s_[:, :, :CORNER, :CORNER]
-    signal = np.zeros_like(output)  # of half the squared output: the output itself
+    signal = np.zeros_like(output)  # the gradient of half the squared output is the output
     signal[corner] = output[corner]
     second_gradient = _weight_gradient(hidden, signal)
     signal = conv3x3(signal, _turned(second)) * (hidden > 0)
@@ -160,12 +170,12 @@ def reference(inputs: Array, first: Array, second: Array) -> tuple[Array, ...]:
 
 
 def _turned(weight: Array) -> Array:
-    """The weights that carry a gradient back: in and out exchanged, kernel turned half around."""
+    """The weights for the backward pass: in and out exchanged, kernel rotated by 180 degrees."""
     return weight.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
 
 
 def _weight_gradient(x: Array, signal: Array) -> Array:
-    """The gradient of a 3x3 convolution's weights: each tap sees the input shifted by its place."""
+    """The gradient of a 3x3 convolution's weights; each tap sees a shifted input."""
     import numpy as np
 
     height, width = x.shape[2:]

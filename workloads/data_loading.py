@@ -1,4 +1,4 @@
-"""Feeding a device with pictures: how many loaders it takes, and how long it waits for them."""
+"""Feeding a device with pictures: how many loaders it needs, and how long it waits for them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from workbench.contract import (
 from ._shared import pictures
 from ._shared.network import cross_entropy, forward, untrained_convnet
 from ._shared.torch_task import TorchTask, module, to_device
+from ._shared.training import train_step
 
-MADE_UP = "generated"
-PHOTOGRAPHS = 48  # made up; every epoch cuts them anew
-CONVOLUTIONS = ((3, 16, 4), (16, 32, 2), (32, 64, 2))  # as in `_network`; light, as on a GPU
+GENERATED = "generated"
+PHOTOGRAPHS = 48  # generated ones; every epoch cuts them anew
+CONVOLUTIONS = ((3, 16, 4), (16, 32, 2), (32, 64, 2))  # see `_shared.network`; light, as on a GPU
 LEARNING_RATE = 0.01
 CHECKED = 4  # pictures
 MOST_LOADERS = 64
@@ -41,23 +42,27 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where torch passes batches between pr
 class DataLoading(Workload):
     """Decodes pictures, cuts, flips and resizes them, and trains a small conv net with them.
 
-    One step is an epoch of `batches` batches: it begins and ends with empty queues, so nothing is
-    prepared ahead in another candidate's turn, and `persistent=no` pays for its new processes.
+    One step is an epoch of `batches` batches.  It begins and ends with empty queues, so no batch is
+    prepared in another candidate's turn, and `persistent=no` pays for its new processes.
     """
 
     name = "data_loading"
     title = "Data loading"
     teaches = "A device waits for its data unless enough loaders decode ahead of it."
     parameters = (
-        Parameter("image", 224, "side of the pictures it trains on", 16, 1024, unit="px"),
-        Parameter("batches", 32, "batches of an epoch", minimum=1, maximum=100_000),
-        Parameter("images", MADE_UP, f"{MADE_UP}, or a folder of your own pictures"),
-        Parameter("format", "jpeg", "of the generated ones", choices=tuple(pictures.ENCODERS)),
-        Parameter("loaders", 2, "processes that decode; 0: none", 0, MOST_LOADERS, tuning=True),
-        Parameter("prefetch", 2, "batches ahead, each loader", 1, 16, tuning=True),
-        Parameter("pinned", "no", "page-locked batches", choices=("no", "yes"), tuning=True),
+        Parameter("image", 224, "side of the training pictures", 16, 1024, unit="px"),
+        Parameter("batches", 32, "batches in an epoch", minimum=1, maximum=100_000),
+        Parameter("images", GENERATED, f"{GENERATED}, or a folder with your own pictures"),
         Parameter(
-            "persistent", "yes", "loaders outlive an epoch", choices=("yes", "no"), tuning=True
+            "format", "jpeg", "file format of generated pictures", choices=tuple(pictures.ENCODERS)
+        ),
+        Parameter("loaders", 2, "decoding processes; 0: none", 0, MOST_LOADERS, tuning=True),
+        Parameter("prefetch", 2, "batches that each loader prepares ahead", 1, 16, tuning=True),
+        Parameter(
+            "pinned", "no", "batches in page-locked memory", choices=("no", "yes"), tuning=True
+        ),
+        Parameter(
+            "persistent", "yes", "loaders survive an epoch", choices=("yes", "no"), tuning=True
         ),
     )
     default_batch = 16
@@ -77,12 +82,12 @@ class DataLoading(Workload):
         batch, image = case.batch or 1, int(case.params["image"])
         samples, pixels = batch * int(case.params["batches"]), 3.0 * image**2
         loaders, ahead = int(case.tuning["loaders"]), int(case.tuning["prefetch"])
-        # The first activations are the largest and each layer's are half of the one's before;
-        # with their gradients and what ReLU keeps, three of each.
+        # Each layer has half the activations of the layer before.  Activations, their gradients and
+        # what ReLU keeps are three arrays.
         channels, stride = CONVOLUTIONS[0][1:]
         activations = 3 * 2 * channels * (image / stride + 1) ** 2
         return Work(
-            flops=None,  # the small net stands in for any; what counts is how it is fed
+            flops=None,  # the network is a stand-in; feeding it is what is measured
             bytes_moved=samples * pixels * (1 + 4),
             items=samples,
             item="images",
@@ -95,12 +100,12 @@ class DataLoading(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         if case.device_kind == "cpu" and case.tuning["pinned"] == "yes":
             raise WorkloadError(
-                "pinned memory is for copies to a GPU", hint="leave pinned=yes out on the CPU"
+                "pinned memory is for copies to a GPU", hint="omit pinned=yes on the CPU"
             )
         _require_shared_memory(case)
         name = str(case.params["images"])
         sources: Sequence[pictures.Source]
-        if name == MADE_UP:
+        if name == GENERATED:
             sources = pictures.encoded(PHOTOGRAPHS, str(case.params["format"]), setup.seed)
         else:
             sources = pictures.in_folder(name, setup.seed)
@@ -108,7 +113,7 @@ class DataLoading(Workload):
 
 
 def _require_shared_memory(case: Case) -> None:
-    """Refuse what would end in a bus error: containers often have 64 MB only."""
+    """Refuse a case that would end in a bus error: containers often have only 64 MB."""
     loaders, ahead = int(case.tuning["loaders"]), int(case.tuning["prefetch"])
     if not loaders or not os.path.isdir(SHARED_MEMORY):  # noqa: PTH112 - one question
         return
@@ -120,7 +125,7 @@ def _require_shared_memory(case: Case) -> None:
             f"{loaders} loaders need {needed / 1e6:.0f} MB of shared memory, {SHARED_MEMORY} has "
             f"{free / 1e6:.0f} MB",
             code="no_memory",
-            hint="fewer loaders, a smaller prefetch or batch, or docker run --shm-size=1g",
+            hint="use fewer loaders, a smaller prefetch or batch, or docker run --shm-size=1g",
         )
 
 
@@ -140,7 +145,7 @@ class Epoch:
 class Feeding(TorchTask):
     """One step trains on all batches of one epoch."""
 
-    waits = True  # for the loaders
+    waits = True  # each batch comes from the loaders
 
     def __init__(self, case: Case, setup: Setup, sources: Sequence[pictures.Source]) -> None:
         import torch
@@ -152,23 +157,23 @@ class Feeding(TorchTask):
             scales = [torch.tensor(of).reshape(3, 1, 1) * 255 for of in pictures.SCALES]
         self.network, self.mean, self.std = to_device(setup, case, network, *scales)
         self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
-        self.pictures = pictures.Cuttings(sources, int(case.params["image"]), setup.seed)
+        self.pictures = pictures.RandomCrops(sources, int(case.params["image"]), setup.seed)
         self.epoch = Epoch(case.batch or 1, int(case.params["batches"]))
         self.latest: Any = None
-        self.marks: list[list[Any]] = []  # of each epoch since `activate`
+        self.marks: list[list[Any]] = []  # one list for each epoch since `activate`
         loaders = int(case.tuning["loaders"])
         ahead = {
             "prefetch_factor": int(case.tuning["prefetch"]),
             "persistent_workers": case.tuning["persistent"] == "yes",
-            # Forked, so that the children share the pictures' memory; they wait without a time
-            # limit, so that a task that is frozen and resumed goes on.
+            # Forked children share the pictures' memory.  They wait without a time limit, so a task
+            # can be frozen and resumed.
             "multiprocessing_context": (
                 multiprocessing.get_context("fork") if sys.platform == "linux" else None
             ),
         }
         self.loader: Any = torch.utils.data.DataLoader(
             self.pictures,
-            batch_size=None,  # the data set gives whole batches
+            batch_size=None,  # the data set returns whole batches
             sampler=self.epoch,
             num_workers=loaders,
             pin_memory=case.tuning["pinned"] == "yes" and self.device.type == "cuda",
@@ -183,7 +188,8 @@ class Feeding(TorchTask):
         marks = [self._mark()]
         for found in self.loader:
             marks.append(self._mark())
-            self._train(*self._received(found))
+            inputs = self._inputs(*self._received(found))
+            self.latest = train_step(self.network, self.optimiser, *inputs)
             marks.append(self._mark())
         marks.append(self._mark())
         self.marks.append(marks)
@@ -194,12 +200,12 @@ class Feeding(TorchTask):
             raise WorkloadError(
                 "loaders that start under NVIDIA's profiler may hang",
                 code="no_profiler",
-                hint="--set persistent=yes",
+                hint="use --set persistent=yes",
             )
         return super().profile(steps)
 
     def _mark(self) -> Any:
-        """Now, or on CUDA the moment at which all that is queued is done."""
+        """The time now, or on CUDA an event after all queued work."""
         if self.device.type != "cuda":
             return time.perf_counter()
         import torch
@@ -213,27 +219,17 @@ class Feeding(TorchTask):
             raise pictures.bad_input(found)
         return found[0], found[1]
 
-    def _train(self, pixels: Any, labels: Any) -> None:
-        self.optimiser.zero_grad(set_to_none=True)
-        loss = self._loss(pixels, labels)
-        loss.backward()
-        self.optimiser.step()
-        self.latest = loss.detach()
-
-    def _loss(self, pixels: Any, labels: Any) -> Any:
-        """Of a batch in host memory."""
-        import torch
-
+    def _inputs(self, pixels: Any, labels: Any) -> tuple[Any, Any]:
+        """A batch from host memory as the network's inputs and labels, on the device."""
         pixels = pixels.to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         labels = labels.to(self.device, non_blocking=True)
-        inputs = pixels.float().sub_(self.mean).div_(self.std)
-        return torch.nn.functional.cross_entropy(self.network(inputs), labels)
+        return pixels.float().sub_(self.mean).div_(self.std), labels
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """`waiting_fraction`: the share of an epoch in which the device had no batch to work on.
 
-        From the end of the work on one batch to the arrival of the next, by CUDA events on a GPU;
-        the start and the end of the loaders belong to it.
+        The device waits from the end of its work on one batch until the next arrives, and while
+        loaders start and end.  On a GPU this is measured with CUDA events.
         """
         waited = total = 0.0
         for marks in self.marks:
@@ -245,32 +241,33 @@ class Feeding(TorchTask):
         return float(start.elapsed_time(end) if self.device.type == "cuda" else end - start)
 
     def check(self) -> Accuracy:
-        """The first batch that the loaders give: its pictures against float64, from the files
-        that are due, and the loss on it at the initial weights."""
+        """Compare pictures and initial loss of the first batch with float64."""
         import numpy as np
         import torch
 
         pixels, labels = (part[:CHECKED] for part in self._received(next(iter(self.loader))))
         with torch.no_grad():
-            loss = float(self._loss(pixels, labels).item())
+            inputs, targets = self._inputs(pixels, labels)
+            found = torch.nn.functional.cross_entropy(self.network(inputs), targets)
+        loss = float(found.item())
         samples = range(len(pixels))
         exact = np.stack([self.pictures.reference(sample) for sample in samples])
         due = [self.pictures.label(sample) for sample in samples]
-        inputs = pictures.normalise(pixels.numpy())
-        expected = cross_entropy(forward(self.layers, inputs), np.array(due))
+        standardised = pictures.normalise(pixels.numpy())
+        expected = cross_entropy(forward(self.layers, standardised), np.array(due))
         error = max(
             float(np.abs(pixels.numpy() - exact).max()) / 255,
             abs(loss / expected - 1),
         )
         limit = pictures.EIGHT_BIT_LIMIT
         reference = f"float64 resize and loss (NumPy) of {len(pixels)} pictures; 1 is white"
-        return Accuracy("relative_error", error, reference, limit, error <= limit)
+        return Accuracy.within(error, limit, reference)
 
     def loss(self) -> float | None:
         return None if self.latest is None else float(self.latest.item())
 
     def close(self) -> None:
-        # The loader ends its processes when nobody holds its iterator; it holds it itself.
+        # The loader, which holds its own iterator, ends its processes when it is deleted.
         self.loader = None
 
 

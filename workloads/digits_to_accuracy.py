@@ -27,14 +27,14 @@ MOST_EPOCHS = 100
 class DigitsToAccuracy(Workload):
     """The training of `digits`, from the same initial weights to a test accuracy of `target`.
 
-    One step is one whole training; after each epoch it is tried on the 360 unseen digits.  The
-    seed fixes weights and order of the batches on every device.  Operations are not counted: how
-    many epochs it takes is found by training.
+    One step is one whole training, tested on the 360 unseen digits after each epoch.  The seed
+    fixes the initial weights and the order of batches on every device.  Operations are not counted,
+    since the number of epochs is only known after the training.
     """
 
     name = "digits_to_accuracy"
     title = "Handwritten digits, time to accuracy"
-    teaches = "What counts is when the network is good enough, not how fast a single step is."
+    teaches = "The time until the network is good enough counts, not the speed of a single step."
     parameters = (Parameter("target", 0.97, "share of the unseen digits to recognise", 0.5, 0.98),)
     default_batch = 64
     quick: ClassVar = {"target": 0.9}
@@ -52,7 +52,7 @@ class DigitsToAccuracy(Workload):
 class TrainingToAccuracy(DigitTraining):
     """One step is one training, until the target is reached."""
 
-    waits = True  # after each epoch, for its accuracy
+    waits = True  # reads the accuracy back after each epoch
 
     def __init__(self, case: Case, setup: Setup) -> None:
         super().__init__(case, setup)
@@ -68,14 +68,13 @@ class TrainingToAccuracy(DigitTraining):
             if self.reached >= self.target:
                 return
         raise WorkloadError(
-            f"the training did not reach {self.target:g} in {MOST_EPOCHS} epochs,"
-            f" but {self.reached:.3f}",
+            f"the training reached {self.reached:.3f} in {MOST_EPOCHS} epochs, not {self.target:g}",
             code="not_reached",
-            hint="take a lower target, a smaller --batch or another --seed",
+            hint="choose a lower target, a smaller --batch or another --seed",
         )
 
     def check(self) -> Accuracy:
-        """Train once, and let NumPy try the trained weights in float64."""
+        """Train once, and test the trained weights in NumPy float64."""
         self.step()
         answers = forward(self.trained(), self.pictures[digits.TRAINING :].cpu().numpy())
         labels = self.labels[digits.TRAINING :].cpu().numpy()
@@ -84,7 +83,7 @@ class TrainingToAccuracy(DigitTraining):
         passed = accuracy >= self.target
         return Accuracy("test_accuracy", accuracy, reference, self.target, passed)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         return {"epochs": self.batches.epoch, "test_accuracy": self.reached}
 
 

@@ -1,9 +1,8 @@
 """Inference of a decision forest: every sample takes its own path through every tree.
 
-NumPy and torch walk all (sample, tree) pairs level by level, gathering each pair's node: the
-"tree traversal" strategy of Nakandala et al., "A Tensor Compiler for Unified Machine Learning
-Prediction Serving", OSDI 2020 (Hummingbird).
-ONNX Runtime follows one path after the other, as compiled code can.
+NumPy and torch walk all (sample, tree) pairs level by level and gather each pair's node.  This is
+the "tree traversal" strategy of Nakandala et al., "A Tensor Compiler for Unified Machine Learning
+Prediction Serving", OSDI 2020 (Hummingbird).  ONNX Runtime follows one path after the other.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
 
 BATCHES = 8
 NODE_BYTES = 8 + 4 + 16 + 4
-# At the peak, measured: of a node while the forest grows (and is moved), and of a visit.
+# Measured peak bytes: for each node while the forest grows (and is moved), and for each visit.
 PEAK_BYTES = {"numpy": (56, 40), "onnxruntime": (56, 8), "torch": (76, 90)}
-MODEL_PEAK_BYTES = 640  # of a node that a path can reach, while its model is made and loaded
+MODEL_PEAK_BYTES = 640  # for each reachable node, while the ONNX model is made and loaded
 
 
 class ForestInference(Workload):
-    """Regression by the sum of `trees` random trees of at most `depth` decisions, 20 features."""
+    """Regression on 20 features: the sum of `trees` random trees of at most `depth` decisions."""
 
     name = "forest"
     title = "Decision forest"
     teaches = "Data-dependent paths through small data leave a GPU waiting for its own launches."
     parameters = (
         Parameter("trees", 50, "trees in the forest", minimum=1, maximum=5_000),
-        Parameter("depth", 8, "decisions on the longest path", minimum=1, maximum=16),
+        Parameter("depth", 8, "decisions on a longest path", minimum=1, maximum=16),
     )
     default_batch = 32
     quick: ClassVar = {"trees": 20}
@@ -55,7 +54,7 @@ class ForestInference(Workload):
         model = nodes_on_paths(trees, depth) if case.backend == "onnxruntime" else 0
         held = nodes * of_node + model * MODEL_PEAK_BYTES
         return Work(
-            flops=None,  # it compares and gathers
+            flops=None,  # comparisons and gathers only
             bytes_moved=float(min(visits, nodes) * NODE_BYTES + 4 * batch * FEATURES),
             items=batch,
             item="samples",
@@ -78,7 +77,7 @@ class ForestInference(Workload):
 
 
 class NumpyForest(Task):
-    """By NumPy, on one thread: its gathers know no more."""
+    """By NumPy, whose gathers use one thread."""
 
     def __init__(self, forest: Forest, batches: NDArray[np.float32]) -> None:
         self.forest, self.batches = forest, batches
@@ -123,7 +122,7 @@ class OnnxForest(NumpyForest):
 
 
 class TorchForest(TorchTask):
-    """By torch, the same steps as tensor operations."""
+    """By torch, in the same steps as NumPy."""
 
     def __init__(self, case: Case, setup: Setup, forest: Forest, batches: Any) -> None:
         import torch

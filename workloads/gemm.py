@@ -1,4 +1,4 @@
-"""Matrix products of any shape: thin ones, batches of small ones, matrix-vector products."""
+"""Matrix products of any shape: thin products, batches of small ones, matrix times vector."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import ClassVar
 
 from workbench.contract import Case, Parameter
 
-from ._shared.product import Product, Shape
+from ._shared.product import MatrixProduct, ProductShape
 from .matmul import VARIANTS
 
 
-class Gemm(Product):
-    """`batch` products of an m x k and a k x n matrix by one call; m=1 is a matrix-vector product.
+class Gemm(MatrixProduct):
+    """`batch` products of an m x k and a k x n matrix in one call; m=1 is a matrix-vector product.
 
-    A product of m rows does 2 m operations for each weight it reads: a thin one waits for memory.
-    The best shape of a device is found by trying many, as mamf-finder does (S. Bekman, "Machine
+    A product of m rows does 2 m operations for each weight it reads, so a thin one waits for
+    memory.  To find the best shape of a device, try many, as mamf-finder does (S. Bekman, "Machine
     Learning Engineering").
     """
 
@@ -30,9 +30,9 @@ class Gemm(Product):
     quick: ClassVar = {"n": 1024, "k": 1024}
     variants = VARIANTS
 
-    def shape(self, case: Case) -> Shape:
+    def shape(self, case: Case) -> ProductShape:
         sizes = (int(case.params[name]) for name in ("m", "n", "k"))
-        return Shape(case.batch or 1, *sizes)
+        return ProductShape(case.batch or 1, *sizes)
 
 
 WORKLOAD = Gemm()

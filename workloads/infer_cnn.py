@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
+from workbench.contract import PRECISION_BYTES, Case, Parameter, Setup, Task, Work, Workload
 
-from ._shared import digits as _digits
-from ._shared import inference
+from ._shared import digits, inference
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, trained_convnet
 
 if TYPE_CHECKING:
@@ -21,13 +20,13 @@ CALIBRATION_INPUTS = 32
 class InferCnn(Workload):
     """A trained net of six 3x3 convolutions classifies coloured pictures of digits.
 
-    Every candidate has the same weights; a GPU gets each picture from and returns each answer
-    to the host, as a service must.
+    Every candidate has the same weights.  Pictures come from the host and answers return to it,
+    as in a service.
     """
 
     name = "infer_cnn"
     title = "Conv net inference, one picture at a time"
-    teaches = "Small batches cannot fill a GPU, and static INT8 makes a CPU with VNNI faster still."
+    teaches = "Small batches cannot fill a GPU; static INT8 makes a CPU with VNNI even faster."
     parameters = (
         Parameter("image", 64, "side of the square picture", minimum=16, maximum=512, unit="px"),
     )
@@ -40,7 +39,7 @@ class InferCnn(Workload):
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])
         weights = sum(9 * inputs * outputs for inputs, outputs, _ in CONVOLUTIONS)
-        size = {"fp32": 4, "fp16": 2, "int8": 1}[case.precision]
+        size = PRECISION_BYTES[case.precision]
         picture = 3 * image * image
         widest = CONVOLUTIONS[0][1] * image * image  # the first layer's output is the largest
         held = input_count(image) * picture + 4 * widest  # the float64 check included
@@ -58,20 +57,20 @@ class InferCnn(Workload):
 
         batch, image = case.batch or 1, int(case.params["image"])
         rng = np.random.default_rng(setup.seed)
-        digits, _ = _digits.load()
+        images, _ = digits.load()
 
         def pictures(pool: NDArray[np.float32], count: int) -> Iterator[NDArray[np.float32]]:
             for rows in rng.integers(0, len(pool), (count, batch)):
-                yield _digits.photographs(pool[rows], image, rng)
+                yield digits.photographs(pool[rows], image, rng)
 
-        inputs = list(pictures(digits[_digits.TRAINING :], input_count(image)))
-        calibration = pictures(digits[: _digits.TRAINING], CALIBRATION_INPUTS)
-        network = inference.Sequential(trained_convnet())
+        inputs = list(pictures(images[digits.TRAINING :], input_count(image)))
+        calibration = pictures(images[: digits.TRAINING], CALIBRATION_INPUTS)
+        network = inference.LayeredNetwork(trained_convnet())
         return inference.prepare(case, setup, network, inputs, calibration)
 
 
 def input_count(image: int) -> int:
-    """Pictures that are answered in turn; fewer large ones, since all are checked in float64."""
+    """Number of different pictures; fewer where they are large, since float64 checks them all."""
     return max(2, min(16, 16 * 128**2 // image**2))
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
+from workbench.contract import (
+    PRECISION_BYTES,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+)
 
 from ._shared import encoder, inference
 from ._shared.encoder import HEADS, HIDDEN, WIDTH
@@ -16,20 +25,22 @@ if TYPE_CHECKING:
 
 INPUTS = 8
 CALIBRATION_INPUTS = 16
-CHECKED_TOKENS = 1024  # in float64, but at least two sequences
-MINIATURE_TOKENS = 8
+CHECKED_TOKENS = 1024  # most tokens checked in float64, but at least two sequences
+SMALL_TOKENS = 8  # length of a small probe
 
 
 class InferEncoder(Workload):
     """Four pre-norm blocks, 256 wide with 4 heads, on random embeddings of `tokens` tokens.
 
-    Every candidate has the same random weights; a GPU gets each batch from and returns each
-    answer to the host, as a service must.
+    Every candidate has the same random weights.  Batches come from the host and answers return to
+    it, as in a service.
     """
 
     name = "infer_encoder"
     title = "Transformer encoder inference, one sequence at a time"
-    teaches = "A transformer is mostly matrix products: INT8, compiling and long inputs all show."
+    teaches = (
+        "A transformer is mostly matrix products: INT8, compiling and input length all matter."
+    )
     parameters = (Parameter("tokens", 128, "length of the sequence", minimum=1, maximum=2048),)
     default_batch = 1
     quick: ClassVar = {"tokens": 32}
@@ -39,9 +50,9 @@ class InferEncoder(Workload):
     def work(self, case: Case) -> Work:
         batch, tokens = case.batch or 1, int(case.params["tokens"])
         weights = encoder.parameters()
-        size = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}[case.precision]
+        size = PRECISION_BYTES[case.precision]
         embeddings = batch * tokens * WIDTH
-        # Inputs in all, what one block holds at once, and its scores, which ONNX Runtime stores.
+        # All inputs, the activations of one block, and its scores, which ONNX Runtime stores.
         held = INPUTS * embeddings + 2 * batch * tokens * HIDDEN + 2 * batch * HEADS * tokens**2
         return Work(
             flops=2.0 * batch * encoder.multiplications(tokens),
@@ -57,11 +68,13 @@ class InferEncoder(Workload):
 
         tokens = int(case.params["tokens"])
         shape = (case.batch or 1, tokens, WIDTH)
-        rng = np.random.default_rng(setup.seed + 1)  # not the numbers that the weights are
+        rng = np.random.default_rng(setup.seed + 1)  # the seed itself draws the weights
 
         def draw() -> NDArray[np.float32]:
-            """Tokens of one sequence have something in common, as those of a text do: without
-            it the mean over many of them would be nearly the same for every sequence."""
+            """Sequences whose tokens share a component, as the tokens of a text do.
+
+            Without it the mean over many tokens would be nearly the same for every sequence.
+            """
             own = rng.standard_normal(shape, dtype=np.float32)
             common = rng.standard_normal((shape[0], 1, WIDTH), dtype=np.float32)
             return (own + common) * np.float32(np.sqrt(0.5))
@@ -73,9 +86,9 @@ class InferEncoder(Workload):
         return inference.prepare(case, setup, network, inputs, calibration, checked)
 
     def small_probe(self, case: Case) -> Case | None:
-        if case.precision != "bf16" or int(case.params["tokens"]) <= MINIATURE_TOKENS:
+        if case.precision != "bf16" or int(case.params["tokens"]) <= SMALL_TOKENS:
             return None
-        return replace(case, batch=1, params={**case.params, "tokens": MINIATURE_TOKENS})
+        return replace(case, batch=1, params={**case.params, "tokens": SMALL_TOKENS})
 
 
 WORKLOAD = InferEncoder()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
+from workbench.contract import PRECISION_BYTES, Case, Parameter, Setup, Task, Work, Workload
 
 from ._shared import inference
 from ._shared.network import CLASSES, mlp, mlp_multiplications
@@ -19,7 +19,7 @@ class InferMlp(Workload):
 
     name = "infer_mlp"
     title = "Perceptron inference, FP32 and INT8"
-    teaches = "For plain matrix products dynamic INT8 pays, though it fails conv nets."
+    teaches = "Dynamic INT8 makes plain matrix products faster, though it slows conv nets down."
     parameters = (Parameter("width", 1024, "units of each hidden layer", 8, 16_384),)
     default_batch = 16
     quick: ClassVar = {"width": 512}
@@ -28,7 +28,7 @@ class InferMlp(Workload):
     def work(self, case: Case) -> Work:
         batch, sizes = case.batch or 1, self._sizes(case)
         weights = mlp_multiplications(sizes)
-        size = {"fp32": 4, "fp16": 2, "int8": 1}[case.precision]
+        size = PRECISION_BYTES[case.precision]
         return Work(
             flops=2.0 * batch * weights,
             bytes_moved=float(size * weights + 4 * batch * sum(sizes)),
@@ -41,13 +41,13 @@ class InferMlp(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         import numpy as np
 
-        rng = np.random.default_rng(setup.seed + 1)  # not the numbers that the weights are
+        rng = np.random.default_rng(setup.seed + 1)  # the seed itself draws the weights
         shape = (case.batch or 1, FEATURES)
         inputs, calibration = (
             [rng.standard_normal(shape, dtype=np.float32) for _ in range(count)]
             for count in (INPUTS, CALIBRATION_INPUTS)
         )
-        network = inference.Sequential(mlp(self._sizes(case), setup.seed))
+        network = inference.LayeredNetwork(mlp(self._sizes(case), setup.seed))
         return inference.prepare(case, setup, network, inputs, calibration)
 
     @staticmethod

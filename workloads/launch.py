@@ -1,4 +1,4 @@
-"""The smallest operation there is: what starting one costs."""
+"""The smallest possible operation: the cost of starting one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, 
 from ._shared.torch_task import TorchTask
 
 
-class Launch(Workload):
+class LaunchLatency(Workload):
     """Adds 1 to a single element, over and over.
 
-    Queued back to back (`wait=no`) it is the rate at which operations can be started; waited for
-    (`wait=yes`) it is the shortest step that a program which looks at its results can make.
+    `wait=no` queues the operations back to back and measures how fast they can be started.
+    `wait=yes` waits for each: the shortest step of a program that looks at its results.
     """
 
     name = "launch"
     title = "Launch latency"
-    teaches = "Starting an operation has a price, which small batches pay and do not earn back."
-    parameters = (Parameter("wait", "no", "wait for the device after each", choices=("no", "yes")),)
+    teaches = "Starting an operation has a fixed cost, which dominates small batches."
+    parameters = (
+        Parameter("wait", "no", "wait for the device after each operation", choices=("no", "yes")),
+    )
     variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
 
     def work(self, case: Case) -> Work:
@@ -53,7 +55,7 @@ class LaunchTask(TorchTask):
         for _ in range(100):
             self.step()
         error = abs(float(self.element) - before - 100) / 100
-        return Accuracy("relative_error", error, "counting", 0.0, error == 0)
+        return Accuracy.within(error, 0.0, "counting")
 
 
-WORKLOAD = Launch()
+WORKLOAD = LaunchLatency()

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from workbench.contract import Case, Parameter, Variant
 
-from ._shared.product import Product, Shape
+from ._shared.product import MatrixProduct, ProductShape
 
 VARIANTS: tuple[Variant, ...] = (
     Variant("cpu", "numpy", "fp32"),
@@ -26,20 +26,22 @@ VARIANTS: tuple[Variant, ...] = (
 )
 
 
-class Matmul(Product):
-    """One product of two n x n matrices.  `matmul_cold` finds its operands out of cache, `gemm`
-    has any shape."""
+class Matmul(MatrixProduct):
+    """One product of two n x n matrices.
+
+    In `matmul_cold` the operands are never in cache, `gemm` takes any shape.
+    """
 
     name = "matmul"
     title = "Matrix product"
-    teaches = "Dense arithmetic is what a GPU is built for; precision decides how fast it goes."
+    teaches = "A GPU is built for dense arithmetic; the precision decides how fast it runs."
     parameters = (Parameter("n", 4096, "rows and columns of the matrices", 1, 65_536),)
     quick: ClassVar = {"n": 1024}
     variants = VARIANTS
 
-    def shape(self, case: Case) -> Shape:
+    def shape(self, case: Case) -> ProductShape:
         n = int(case.params["n"])
-        return Shape(1, n, n, n)
+        return ProductShape(1, n, n, n)
 
 
 WORKLOAD = Matmul()

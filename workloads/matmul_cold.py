@@ -1,4 +1,4 @@
-"""Matrix products whose operands are never in cache, beside `matmul`, where they may be."""
+"""Matrix products whose operands are never in cache; in `matmul` they may be."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from workbench.contract import Case, Parameter, Setup, Task, Variant, Work
 from ._shared.product import NumpyProduct, Probe, TorchProduct
 from .matmul import Matmul
 
-OVERFLOW = 2  # times the last-level cache: what all sets of operands together take
+OVERFLOW = 2  # size of all sets of operands, in last-level caches
 
 
 class MatmulCold(Matmul):
-    """As `matmul`, in turns on so many copies of the operands that they overflow the last-level
-    cache twice: each step finds its own evicted.  Small sizes pay for it, large ones hardly.
+    """Like `matmul`, but each step takes the next of many copies of the operands.
+
+    Together the copies are twice as large as the last-level cache, so each step finds its own
+    evicted.  This slows small sizes down, large ones hardly.
     """
 
     name = "matmul_cold"
@@ -49,7 +51,7 @@ class MatmulCold(Matmul):
 
 
 def copies(size: int, cache_bytes: int) -> int:
-    """Sets of operands of `size` bytes that overflow the cache; two at least."""
+    """Number of sets of operands, of `size` bytes each, that overflow the cache; at least two."""
     return max(2, math.ceil(OVERFLOW * cache_bytes / size))
 
 
@@ -82,7 +84,7 @@ class ColdTorch(TorchProduct):
 
 
 def cache_of(device: Any, setup: Setup) -> int:
-    """Bytes of the last cache before memory."""
+    """Size of the last cache before memory, bytes."""
     if device.type != "cuda":
         return setup.cache_bytes
     import torch

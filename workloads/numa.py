@@ -10,30 +10,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, WorkloadError
 
 from ._shared.nodes import Node, bound, farthest, nodes, pages_by_node, usable
-from .bandwidth import ARRAYS, BYTES, SCALAR, Bandwidth, elements_of
+from .bandwidth import ARRAYS, FLOAT_BYTES, SCALAR, Bandwidth, elements_of
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 PERIOD = 1 << 20  # elements drawn; arrays repeat them
-CHUNK = 1 << 16  # elements: what lies between the triad's two operations stays in a core's cache
+CHUNK = 1 << 16  # elements; the triad's intermediate result stays in a core's cache
 LIMIT = 1e-6
 
 
 class Numa(Bandwidth):
-    """The kernels of `bandwidth` by NumPy on one thread, on memory of either node.
+    """The kernels of `bandwidth` in NumPy on one thread, on memory of either node.
 
     Linux puts a page on the node of the core that writes it first (kernel docs, "NUMA Memory
-    Policy"): the arrays are filled by a core of the node that they shall lie on, and worked on by
-    a core of the first node.
+    Policy").  A core of the wanted node fills the arrays, a core of the first node works on them.
     """
 
     name = "numa"
     title = "Near and far memory"
-    teaches = "Memory of another socket is slower: threads belong where their data is."
+    teaches = "Memory of another socket is slower: run threads where their data is."
     parameters = (
-        Parameter("kernel", "triad", "what is done", choices=tuple(ARRAYS)),
+        Parameter("kernel", "triad", "operation", choices=tuple(ARRAYS)),
         Parameter("mib", 256.0, "size of each array", 1, 65_536, unit="MiB"),
     )
     quick: ClassVar = {"mib": 64.0}
@@ -47,14 +46,14 @@ class Numa(Bandwidth):
         if case.mode == "far" and len(found) < 2:
             raise WorkloadError(
                 "this machine has one memory node",
-                hint="far memory takes two sockets, or a processor split into nodes, and the right"
+                hint="far memory needs two sockets, or a processor split into nodes, and permission"
                 " to use cores of both",
             )
         return NumaTask(case, setup, found)
 
 
 class NumaTask(Task):
-    """Between steps the thread is free again: nothing is left for other tasks of the process."""
+    """Binds the thread to a node during a step only, so other tasks of the process are free."""
 
     def __init__(self, case: Case, setup: Setup, found: Sequence[Node]) -> None:
         import numpy as np
@@ -72,15 +71,15 @@ class NumaTask(Task):
         self._require_home()
 
     def _require_home(self) -> None:
-        """Refuse to call far what a memory policy put elsewhere."""
+        """Raise WorkloadError if a memory policy put the pages on another node."""
         placed = pages_by_node(self.target.ctypes.data)
         if self.home is None or not placed:
             return
         if placed.get(self.home.number, 0) < sum(placed.values()) / 2:
             raise WorkloadError(
-                f"its pages were not put on memory node {self.home.number}",
-                hint="a memory policy is in force: run it without numactl, and with memory of both"
-                " nodes in its cpuset",
+                f"its pages are not on memory node {self.home.number}",
+                hint="a memory policy is in force: run without numactl, in a cpuset with memory of"
+                " both nodes",
             )
 
     def step(self) -> None:
@@ -109,18 +108,18 @@ class NumaTask(Task):
             expected = wide[0] if len(wide) == 1 else wide[0] + SCALAR * wide[1]
             difference = np.abs(self.target[start : start + PERIOD] - expected)
             errors.append(difference.max() / np.abs(expected).max())
-        error = float(np.max(errors))  # NaN if one of them is
-        return Accuracy("relative_error", error, "float64", LIMIT, error <= LIMIT)
+        error = float(np.max(errors))  # keeps a NaN
+        return Accuracy.within(error, LIMIT, "float64")
 
 
 def pages(size: int, rng: Any) -> NDArray[np.float32]:
-    """`size` normal random numbers on fresh pages, written first by the calling thread."""
+    """`size` normal random numbers on fresh pages, which the calling thread writes first."""
     import numpy as np
 
     drawn = rng.standard_normal(min(size, PERIOD), dtype=np.float32)
-    memory = mmap.mmap(-1, size * BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):  # as NumPy asks for its own arrays
-        with suppress(OSError):  # a kernel without them
+    memory = mmap.mmap(-1, size * FLOAT_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # NumPy does the same for its own arrays
+        with suppress(OSError):  # the kernel has none
             memory.madvise(mmap.MADV_HUGEPAGE)
     array = np.frombuffer(memory, np.float32)
     for start in range(0, size, len(drawn)):

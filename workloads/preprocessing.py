@@ -1,4 +1,4 @@
-"""Getting photographs ready for a network: resized, standardised, where the network runs."""
+"""Preparing photographs for a network: resized, standardised, on the network's device."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     Photos = NDArray[np.uint8]  # (batch, height, width, 3)
     Inputs = NDArray[np.float32]  # (batch, 3, image, image)
 
-BATCHES = 4  # answered in turn, so that no batch is still in the cache from the last step
-ANTIALIAS_OPSET = 18  # the first whose Resize can
-# In grey levels of 255, as the standardised values are taken back to; those that resize whole
-# grey levels have their rounding, the others positions in FP32: 5e-4 pixels off at 8192.
+BATCHES = 4  # used in turn, so that no batch is still in the cache from the last step
+ANTIALIAS_OPSET = 18  # the first whose Resize has antialiasing
+# Limits in grey levels of 255, after the standardisation is undone.  Modes that resize bytes round
+# to whole grey levels.  The others compute positions in FP32, which is 5e-4 pixels off at 8192.
 FLOAT_LIMIT = 0.05 / 255
 EIGHT_BIT = ("pillow", "uint8")
 
 
 class Preprocessing(Workload):
-    """Photographs of uint8 to `image` x `image` by bilinear resizing with antialiasing, then
-    (pixel / 255 - mean) / std in FP32 as (batch, 3, image, image), where a network would take it.
+    """Photographs of uint8 to `image` x `image` by bilinear resizing with antialiasing.
 
+    Then (pixel / 255 - mean) / std in FP32 as (batch, 3, image, image), on the network's device.
     Pillow and torch's `uint8` resize whole grey levels, the others floats.  A GPU gets its
-    photographs from the host in each step; `resident` finds them in its memory already.
+    photographs from the host in each step; with `resident` they are already in its memory.
     """
 
     name = "preprocessing"
     title = "Image preprocessing"
-    teaches = "Resizing on a GPU gains only what bringing the photographs there does not cost."
+    teaches = "Resizing on a GPU gains little once the photographs have to be copied there."
     parameters = (
-        Parameter("width", 683, "of the photographs", minimum=16, maximum=8192, unit="px"),
-        Parameter("height", 512, "of the photographs", minimum=16, maximum=8192, unit="px"),
+        Parameter("width", 683, "width of the photographs", minimum=16, maximum=8192, unit="px"),
+        Parameter("height", 512, "height of the photographs", minimum=16, maximum=8192, unit="px"),
         Parameter("image", 224, "side of the network's input", 16, 2048, unit="px"),
     )
     default_batch = 8
@@ -72,14 +72,14 @@ class Preprocessing(Workload):
         pixels = 3.0 * int(case.params["width"]) * int(case.params["height"])
         result = 3.0 * image**2
         return Work(
-            flops=None,  # it moves more than it computes
+            flops=None,  # limited by memory, not by arithmetic
             bytes_moved=batch * (pixels + 4 * result),
             items=batch,
             item="images",
             transfers="" if case.mode == "resident" else "step",
-            # Photographs as bytes, one batch as floats in two layouts, and what it becomes.
+            # Photographs as bytes, one batch as floats in two layouts, and the network's input.
             memory_bytes=batch * ((BATCHES + 1) * pixels + 2 * 4 * pixels + 4 * 4 * result)
-            + 16 * pixels,  # to make one up, or to check it
+            + 16 * pixels,  # one photograph, while it is generated or checked
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
@@ -91,7 +91,7 @@ class Preprocessing(Workload):
         photos = np.empty(shape, np.uint8)
         for batch in photos:
             batch[0] = pictures.photograph(rng, width, height)
-            for place in range(1, len(batch)):  # the others are cheap: their content costs no time
+            for place in range(1, len(batch)):  # shifted copies, which are cheap to make
                 batch[place] = np.roll(batch[place - 1], int(rng.integers(1, width)), axis=1)
         if case.backend == "numpy":
             return PillowResize(case, photos)
@@ -101,14 +101,14 @@ class Preprocessing(Workload):
 
 
 class ResizeTask(Task):
-    """One step makes a network's input of one batch."""
+    """One step turns one batch into a network's input."""
 
     case: Case
     photos: Sequence[Photos]
 
     @abstractmethod
     def inputs(self, which: int) -> Inputs:
-        """Batch number `which` as a step makes it, in host memory."""
+        """The input that a step makes of batch number `which`, in host memory."""
 
     def check(self) -> Accuracy:
         """The first and the last photograph against a float64 resize."""
@@ -123,11 +123,11 @@ class ResizeTask(Task):
             error = max(error, float(levels.max()))
         limit = pictures.EIGHT_BIT_LIMIT if self.case.mode in EIGHT_BIT else FLOAT_LIMIT
         reference = "float64 resize (NumPy) of 2 photographs; 1 is white"
-        return Accuracy("relative_error", error, reference, limit, error <= limit)
+        return Accuracy.within(error, limit, reference)
 
 
 class PillowResize(ResizeTask):
-    """By Pillow, which lets go of Python's lock, and NumPy: each thread takes whole photographs."""
+    """By Pillow, which releases Python's lock, and NumPy: each thread takes whole photographs."""
 
     def __init__(self, case: Case, photos: NDArray[np.uint8]) -> None:
         import numpy as np
@@ -209,7 +209,7 @@ def resize_graph(shape: Sequence[int], image: int) -> bytes:
             ["small"],
             mode="linear",
             antialias=1,
-            exclude_outside=1,  # torch and Pillow do; without it the edges differ (pytorch#183546)
+            exclude_outside=1,  # as in torch and Pillow; else the edges differ (pytorch#183546)
         ),
         helper.make_node("Mul", ["small", "factor"], ["scaled"]),
         helper.make_node("Add", ["scaled", "shift"], ["inputs"]),
@@ -236,7 +236,7 @@ class TorchResize(TorchTask, ResizeTask):
 
         super().__init__(case)
         if case.mode == "uint8" and case.device_kind == "gpu":
-            raise WorkloadError("torch resizes bytes on a CPU only", hint="leave out the mode")
+            raise WorkloadError("torch resizes bytes on a CPU only", hint="omit the mode")
         self.photos = list(photos)
         self.sources = [torch.from_numpy(batch) for batch in self.photos]
         scales = [torch.tensor(of).reshape(3, 1, 1) * 255 for of in pictures.SCALES]
@@ -252,7 +252,7 @@ class TorchResize(TorchTask, ResizeTask):
         self.made = self._make(next(self.feeds))
 
     def _make(self, batch: Any) -> Any:
-        """(batch, h, w, 3) in uint8, here or there, to (batch, 3, image, image) on the device."""
+        """(batch, h, w, 3) in uint8, anywhere, to (batch, 3, image, image) on the device."""
         import torch
 
         image = int(self.case.params["image"])

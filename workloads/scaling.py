@@ -1,4 +1,4 @@
-"""Data-parallel training of one network by 1, 2, 4 ... processes with DistributedDataParallel."""
+"""Data-parallel training of one network in 1, 2, 4 ... processes, by DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
-    is_cuda,
+    kind_of,
 )
 from workbench.worker.ranks import launch_of
 
-from ._ranks import session as _ranks
+from ._ranks import session
 from ._ranks.replica import CHECKED, CLASSES, Replica, judge, sizes_of, world_of
 from ._shared import mlp_reference
 from ._shared.network import mlp, mlp_multiplications
 from ._shared.torch_task import device_of
 
-DEFAULT_BATCH = 960  # divides among 2, 3, 4, 5, 6, 8 ... 64 ranks
-MOST_CPU_RANKS = 8  # proposed; each is a process with a torch of its own
-# Of a process that has imported torch and joined a group, beside the network: measured on a CPU;
-# on a GPU the CUDA context and NCCL's buffers.
+DEFAULT_BATCH = 960  # divisible by 2, 3, 4, 5, 6, 8 ... 64 ranks
+MOST_CPU_RANKS = 8  # most ranks to propose; each is a process with its own torch
+# Memory of a process that has imported torch and joined a group, without the network.  On a GPU:
+# the CUDA context and NCCL's buffers.
 RANK_BYTES = {"cpu": 250e6, "gpu": 1e9}
-SYNC_ROUNDS, SYNC_S = 5, 1.0  # at most, of steps with and without all-reduce
+SYNC_ROUNDS, SYNC_S = 5, 1.0  # most rounds, and seconds, of steps with and without all-reduce
 
 
 class Scaling(Workload):
     """A perceptron of three dense layers, SGD; one step trains on one fixed global batch.
 
-    The batch is cut into equal shares, one a rank, and the gradients are averaged by all-reduce:
-    the job is the same for every world size.  On a CPU the threads are shared out as well, unless
-    `--threads 1` gives each rank a core of its own.
+    Each rank gets an equal share of the batch, and all-reduce averages the gradients, so the job is
+    the same for every world size.  On a CPU the ranks also share the threads, unless `--threads 1`
+    gives each rank one core.
     """
 
     name = "scaling"
     title = "Data-parallel training"
-    teaches = "More ranks compute less each but talk as much: scaling ends where talking dominates."
+    teaches = "More ranks compute less each but communicate as much, which limits scaling."
     parameters = (
         Parameter("width", 1024, "neurons of the hidden layers, and inputs", 16, 16384),
         Parameter("world", 1, "ranks that share the batch", 1, 1024, tuning=True),
@@ -70,16 +70,16 @@ class Scaling(Workload):
     def tuning_values(
         self, parameter: str, host: Host, device_kind: str
     ) -> Sequence[ParameterValue]:
-        """As many as there are cores or GPUs, or as a launcher started; and powers of two below.
+        """The number of cores, GPUs or ranks of a launcher, and the powers of two below it.
 
-        The largest first: the smaller worlds are groups among its ranks.
+        The largest is first: smaller worlds are groups among its ranks.
         """
         launch = launch_of(os.environ)
         most = host.gpus if device_kind == "gpu" else min(host.cores, MOST_CPU_RANKS)
         if launch is not None:
             most = launch.size
         elif DEFAULT_BATCH % max(1, most):
-            most -= 1  # 7 ranks would get unequal shares
+            most -= 1  # as with 7 ranks, which would get unequal shares
         below = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent < most]
         return [max(1, most), *reversed(below)]
 
@@ -96,7 +96,7 @@ class Scaling(Workload):
             bytes_moved=4.0 * (activations + 6 * world * weights),
             items=batch,
             item="samples",
-            # A GPU holds one rank.
+            # One rank runs on each GPU.
             memory_bytes=own if case.device_kind == "gpu" else own * world,
             ranks=world,
         )
@@ -107,22 +107,22 @@ class Scaling(Workload):
             raise WorkloadError(
                 f"a batch of {case.batch} does not divide into {world} equal shares",
                 code="bad_input",
-                hint=f"take a --batch that is a multiple of {world}",
+                hint=f"choose a --batch that is a multiple of {world}",
             )
         if world > 1:
             return DataParallel(case, setup)
-        if launch_of(os.environ) is not None:  # the others wait to be called, even for nothing
-            _ranks.enter(1, first_device(case))
+        if launch_of(os.environ) is not None:  # the other ranks wait to be called
+            session.enter(1, first_device(case))
         return Replica(case, setup)
 
 
 def first_device(case: Case) -> str:
-    """Where rank 0 computes; the test device `fake:N` computes on the CPU."""
-    return case.device if is_cuda(case.device) else "cpu"
+    """The device of rank 0; the test device `fake:N` computes on the CPU."""
+    return "cpu" if kind_of(case.device).on_host else case.device
 
 
 class DataParallel(Task):
-    """The ranks of one case, directed together; they queue steps as a GPU does."""
+    """The ranks of one case.  Like a GPU, they queue steps."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.world = case, world_of(case)
@@ -131,7 +131,7 @@ class DataParallel(Task):
         if device != "cpu" and launch_of(os.environ) is None:
             _require_gpus(case, self.world)
         with setup.phase("build"):
-            self.session = _ranks.enter(self.world, device)
+            self.group = session.enter(self.world, device)
         try:
             self._prepare(setup)
         except BaseException:
@@ -139,14 +139,14 @@ class DataParallel(Task):
             raise
 
     def _prepare(self, setup: Setup) -> None:
-        case, session = self.case, self.session
-        self.members = session.ranks[: self.world]
+        case, group = self.case, self.group
+        self.members = group.ranks[: self.world]
         self.threads = [
-            max(1, (case.threads or 1) // session.sharers(number, self.world))
+            max(1, (case.threads or 1) // group.sharers(number, self.world))
             for number in range(self.world)
         ]
-        phases = session.ask(
-            session.ranks,
+        phases = group.ask(
+            group.ranks,
             op="open",
             case=asdict(case),
             world=self.world,
@@ -160,18 +160,18 @@ class DataParallel(Task):
         self.activate()
         slowest = max(self.ask("all_reduce_s"))
         gradient_bytes = 4 * sum((n + 1) * m for n, m in pairwise(sizes_of(case)))
-        # Bus bandwidth as nccl-tests has it (doc/PERFORMANCE.md): comparable between world sizes.
+        # Bus bandwidth as in nccl-tests (doc/PERFORMANCE.md): comparable between world sizes.
         factor = 2 * (self.world - 1) / self.world
-        self.found = {
+        self.measured = {
             "allreduce_bytes_per_s": factor * gradient_bytes / slowest,
             "sync_fraction": self._sync_fraction(),
         }
         if case.device_kind == "cpu":
-            self.found["threads_per_rank"] = float(min(self.threads))
+            self.measured["threads_per_rank"] = float(min(self.threads))
 
     def _sync_fraction(self) -> float:
-        """What part of a step is gone without the all-reduce, from steps in turns."""
-        for step in ("step", "step_alone"):  # the first one arranges the gradients in buckets
+        """The share of a step that the all-reduce takes, from steps with and without it."""
+        for step in ("step", "step_alone"):  # the first step arranges the gradients in buckets
             self._seconds(step)
         together: list[float] = []
         alone: list[float] = []
@@ -189,7 +189,7 @@ class DataParallel(Task):
         return time.perf_counter() - began
 
     def ask(self, name: str, **arguments: Any) -> list[Any]:
-        return self.session.ask(self.members, op="do", case=self.case.id, name=name, **arguments)
+        return self.group.ask(self.members, op="do", case=self.case.id, name=name, **arguments)
 
     def activate(self) -> None:
         self.ask("activate")
@@ -198,7 +198,7 @@ class DataParallel(Task):
         self.queue("step")
 
     def queue(self, name: str) -> None:
-        self.session.tell(self.members, op="queue", case=self.case.id, name=name)
+        self.group.tell(self.members, op="queue", case=self.case.id, name=name)
 
     def finish(self) -> None:
         self.ask("finish")
@@ -210,15 +210,14 @@ class DataParallel(Task):
         losses = self.ask("loss")
         return None if losses[0] is None else sum(losses) / len(losses)
 
-    def figures(self) -> dict[str, float]:
-        """Bus bandwidth, and the part of a step that synchronising costs: measured once, when
-        the case was prepared."""
-        return self.found
+    def metrics(self) -> dict[str, float]:
+        """Bus bandwidth, and the share of a step spent synchronising, from the preparation."""
+        return self.measured
 
     def memory_peak_bytes(self) -> int | None:
-        """Of the GPU that holds most, or of all ranks together, which share a CPU's memory."""
+        """The largest peak of a GPU, or the sum of all ranks that share a CPU's memory."""
         peaks: list[int] = self.ask("memory_peak")
-        return max(peaks) if is_cuda(self.case.device) else sum(peaks)
+        return sum(peaks) if kind_of(self.case.device).on_host else max(peaks)
 
     def check(self) -> Accuracy:
         import numpy as np
@@ -234,20 +233,20 @@ class DataParallel(Task):
 
     def profile(self, steps: int) -> Profile:
         raise WorkloadError(
-            "a group of ranks is not profiled",
+            "a group of ranks cannot be profiled",
             code="no_profiler",
-            hint="--set world=1 profiles the same training in one process",
+            hint="use --set world=1 to profile the same training in one process",
         )
 
     def close(self) -> None:
-        if self.session.failure is None:
+        if self.group.failure is None:
             with suppress(WorkloadError):
-                self.session.ask(self.session.ranks, op="close", case=self.case.id)
-        _ranks.leave(self.session)
+                self.group.ask(self.group.ranks, op="close", case=self.case.id)
+        session.leave(self.group)
 
 
 class RanksTimer(DeviceTimer):
-    """Marks in every rank's own queue: the slowest counts."""
+    """Marks in the queue of every rank; the slowest rank counts."""
 
     def __init__(self, task: DataParallel) -> None:
         self.task = task
@@ -268,9 +267,9 @@ def _require_gpus(case: Case, world: int) -> None:
     device_of(case)
     if torch.cuda.device_count() < world:
         raise WorkloadError(
-            f"{world} ranks need a GPU each, and torch finds {torch.cuda.device_count()}",
+            f"{world} ranks need a GPU each, but torch finds {torch.cuda.device_count()}",
             code="no_device",
-            hint="leave out --set world=..., or start it on several machines with torchrun",
+            hint="omit --set world=..., or start workbench on several machines with torchrun",
         )
 
 

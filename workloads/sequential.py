@@ -1,4 +1,4 @@
-"""A loop that cannot be batched: each branch depends on the result of the iteration before it."""
+"""A loop that cannot be batched: each branch depends on the previous iteration's result."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, 
 
 from ._shared.torch_task import TorchTask, to_device
 
-HALVINGS = 30  # of each root: from a bracket of 2 to one of 2e-9
+HALVINGS = 30  # for each root: from a bracket of 2 to one of 2e-9
 BRACKET = (0.0, 2.0)  # holds every root, since 0 < target < 3
-BITS = 40  # enough for the start and for all halvings
+BITS = 40  # fraction bits: enough for the start and for all halvings
 START_BITS = 20
 
 
-class Sequential(Workload):
-    """Roots of x^3 + x = c by bisection, one after the other: the next c is made of the last root.
+class SequentialLoop(Workload):
+    """Roots of x^3 + x = c by bisection, one after the other: the next c depends on the last root.
 
-    Each halving looks which side the root lies on before it knows where to look next.  NumPy
-    computes with its scalars, `python` with plain floats; torch with tensors of one element, whose
-    sign the host reads each time; `select` leaves the choice to the device (`torch.where`), which
-    then never waits for the host.
+    Each halving must know on which side the root lies before the next one can start.  NumPy
+    computes with its scalars, `python` with plain floats.  torch computes with tensors of one
+    element, whose sign the host reads each time.  With `select` the device makes the choice
+    (`torch.where`) and never waits for the host.
     """
 
     name = "sequential"
     title = "Sequential, data-dependent loop"
-    teaches = "Where each step needs the result of the last, latency decides, not throughput."
-    parameters = (Parameter("iterations", 300, "halvings, each decided by the last", 1, 100_000),)
+    teaches = "Where each step needs the last one's result, latency decides, not throughput."
+    parameters = (Parameter("iterations", 300, "halvings, each dependent on the last", 1, 100_000),)
     quick: ClassVar = {"iterations": 90}
     variants = (
         Variant("cpu", "numpy", "fp64", threads=1),
@@ -43,7 +43,7 @@ class Sequential(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         import numpy as np
 
-        # Of few digits, so that sums with a root are exact and all take the same branches.
+        # Few digits: sums with a root are then exact, and all candidates take the same branches.
         units = np.random.default_rng(setup.seed).integers(1, 2**START_BITS)
         first = int(units) / 2**START_BITS
         if case.backend == "torch":
@@ -52,7 +52,7 @@ class Sequential(Workload):
 
 
 def bisect(iterations: int, first: Any, low: Any, high: Any) -> Any:
-    """The last point tried after so many halvings, in the arithmetic of the arguments."""
+    """The last point tried after that many halvings, in the arithmetic of the arguments."""
     last, target, bottom, top = low, first, low, high
     for iteration in range(iterations):
         if iteration % HALVINGS == 0:
@@ -66,7 +66,7 @@ def bisect(iterations: int, first: Any, low: Any, high: Any) -> Any:
 
 
 def select(iterations: int, first: Any, low: Any, high: Any) -> Any:
-    """The same on torch tensors, both branches taken and one result kept."""
+    """The same on torch tensors: computes both branches and keeps one result."""
     import torch
 
     last, target, bottom, top = low, first, low, high
@@ -80,7 +80,7 @@ def select(iterations: int, first: Any, low: Any, high: Any) -> Any:
 
 
 def exact(first: float, iterations: int) -> float:
-    """The same in whole numbers of 2**-BITS, in which nothing is rounded."""
+    """The same in multiples of 2**-BITS, without any rounding."""
     unit = 1 << BITS
     start = int(first * unit)
     last, target, bottom, top = 0, start, 0, 0
@@ -96,14 +96,14 @@ def exact(first: float, iterations: int) -> float:
 
 
 def judged(case: Case, first: float, root: float) -> Accuracy:
-    """Every candidate must take the very same branches."""
+    """Every candidate must take exactly the same branches."""
     expected = exact(first, int(case.params["iterations"]))
     error = abs(root - expected) / expected
-    return Accuracy("relative_error", error, "the same in whole numbers", 0.0, error == 0)
+    return Accuracy.within(error, 0.0, "the same in integer arithmetic")
 
 
 class ScalarRoots(Task):
-    """In the interpreter, by NumPy's scalars or by plain floats."""
+    """In the interpreter, with NumPy's scalars or plain floats."""
 
     def __init__(self, case: Case, first: float) -> None:
         import numpy as np
@@ -132,7 +132,7 @@ class TorchRoots(TorchTask):
         hosted = [torch.tensor(number, dtype=torch.float64) for number in (first, *BRACKET)]
         self.numbers = to_device(setup, case, *hosted)
         self.search = select if case.mode == "select" else bisect
-        self.waits = self.search is bisect  # for the sign, at each branch
+        self.waits = self.search is bisect  # the host reads a sign at each branch
         self.root: Any = None
 
     def step(self) -> None:
@@ -146,4 +146,4 @@ class TorchRoots(TorchTask):
         return judged(self.case, self.first, float(self.root))
 
 
-WORKLOAD = Sequential()
+WORKLOAD = SequentialLoop()

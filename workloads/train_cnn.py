@@ -1,4 +1,4 @@
-"""Training a small conv net on batches that a DataLoader streams from its own processes."""
+"""Training a small conv net on batches that the processes of a DataLoader prepare."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 CHECKED = 8  # pictures
-# The gradient's relative error; several times what is measured on the initial network.
+# Limits of the gradient's relative error: several times the error of the initial network.
 LIMITS = {"fp32": 1e-4, "tf32": 0.1, "bf16": 0.3, "fp16": 0.1}
 
 
 class TrainCnn(Workload):
-    """SGD with momentum on coloured, randomly cropped pictures of real digits, made as they go.
+    """SGD with momentum on coloured, randomly cropped pictures of real digits, made on the fly.
 
     A step fetches a batch, moves it to the device, and does forward, backward and the update.
     """
 
     name = "train_cnn"
     title = "Conv net training from a stream"
-    teaches = "Big batches of convolutions suit a GPU, as long as the CPU cuts batches fast enough."
+    teaches = "Big batches of convolutions suit a GPU if the CPU prepares them fast enough."
     parameters = (
         Parameter("image", 32, "side of the square pictures", minimum=16, maximum=256, unit="px"),
         Parameter("loaders", 1, "processes that prepare batches", minimum=1, maximum=64),
@@ -52,8 +52,8 @@ class TrainCnn(Workload):
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])
         forward_pass = 2.0 * batch * convnet_multiplications(image)
-        # Backward is a product for the weights and one for the inputs; the first layer needs
-        # no gradient of its inputs.
+        # Backward is one product for the weights and one for the inputs, except in the first layer,
+        # which needs no gradient of its inputs.
         inputs, outputs, _ = CONVOLUTIONS[0]
         skipped = 2.0 * batch * 9 * inputs * outputs * image * image
         sides = list(itertools.accumulate(CONVOLUTIONS, lambda s, c: -(-s // c[2]), initial=image))
@@ -72,8 +72,8 @@ class TrainCnn(Workload):
         return ConvNetTraining(case, setup)
 
 
-class Pictures:
-    """A data set without an end: batch number `index` is cut when a loader asks for it.
+class PictureStream:
+    """An endless data set: batch number `index` is made when a loader asks for it.
 
     Each batch has its own random generator, so the stream is the same for any number of loaders.
     """
@@ -94,7 +94,7 @@ class Pictures:
 class ConvNetTraining(TrainingTask):
     """One step is one optimiser step on one batch, fetched from the loaders."""
 
-    waits = True  # for the loaders
+    waits = True  # each batch comes from the loaders
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
@@ -103,17 +103,17 @@ class ConvNetTraining(TrainingTask):
         batch, image = case.batch or 1, int(case.params["image"])
         with setup.phase("build"):
             self.layers = untrained_convnet(setup.seed)
-            self.pictures = Pictures(batch, image, setup.seed)
+            self.pictures = PictureStream(batch, image, setup.seed)
             network = module(self.layers)
         self.make_ready(setup, network, torch.optim.SGD, lr=LEARNING_RATE, momentum=MOMENTUM)
         self.compile(setup, *map(torch.from_numpy, self.pictures[0]))
         with setup.phase("build"):
-            # Forked before any batch, so that the children share the pictures' memory.  They
-            # wait on pipes without a time limit: a task that is frozen and resumed goes on.
+            # Forked before the first batch, so that the children share the pictures' memory.  They
+            # wait on pipes without a time limit, so a task can be frozen and resumed.
             forked = multiprocessing.get_context("fork") if sys.platform == "linux" else None
             self.loader: Any = torch.utils.data.DataLoader(
                 self.pictures,
-                batch_size=None,  # the data set gives whole batches
+                batch_size=None,  # the data set returns whole batches
                 sampler=itertools.count(),
                 num_workers=int(case.params["loaders"]),
                 persistent_workers=True,
@@ -127,10 +127,10 @@ class ConvNetTraining(TrainingTask):
         return pictures, labels
 
     def check(self) -> Accuracy:
-        """Loss and gradient of a few pictures at the initial weights, against float64.
+        """Compare loss and gradient of a few pictures at the initial weights with float64.
 
-        The loss is NumPy's; the gradient is torch's on the CPU.  The others of a full batch go
-        through the network without counting, so that the kernels are those of the timed steps.
+        The reference loss comes from NumPy, the gradient from torch on the CPU.  The rest of a full
+        batch passes through the network without counting, so the kernels are those of timed steps.
         """
         import torch
 
@@ -148,7 +148,7 @@ class ConvNetTraining(TrainingTask):
         return compare(found, expected, reference, LIMITS[self.case.precision])
 
     def close(self) -> None:
-        # The loader ends its processes when nobody holds its iterator; it holds it itself, too.
+        # The loader ends its processes when its iterator is deleted, which it holds as well.
         self.batches = None
         self.loader = None
 

@@ -1,4 +1,4 @@
-"""Training a small decoder-only transformer on a stream of tokens that lies on the device."""
+"""Training a small decoder-only transformer on a stream of tokens in the device's memory."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ VOCABULARY = 256
 SUCCESSORS = 8  # tokens that may follow a token
 STREAM = 1 << 20  # tokens
 HEAD = 64  # channels of an attention head
-DEVIATION = 0.02  # of the initial weights (Radford et al. 2019)
+DEVIATION = 0.02  # standard deviation of the initial weights (Radford et al. 2019)
 LEARNING_RATE = 1e-3
 CHECKED = 2  # sequences
 CHECKED_TOKENS = 256
-# The gradient's relative error; several times what is measured on the initial network.
+# Limits of the gradient's relative error: several times the error of the initial network.
 LIMITS = {"fp32": 3e-5, "tf32": 1e-2, "bf16": 5e-2, "fp16": 1e-2}
 
 
@@ -37,14 +37,14 @@ class TrainGpt(Workload):
     """GPT-2's blocks (Radford et al. 2019): normalisation first, causal attention through
     scaled_dot_product_attention, a dense layer of four times the width with GELU.
 
-    Positions are learned; the head shares its weights with the token embedding.  AdamW on the
-    next token's cross-entropy.  The stream is a Markov chain: each of 256 tokens is followed by
-    one of eight, so that the loss falls from 5.5 towards the chain's entropy, 1.8 nats.
+    Positions are learned; the head shares its weights with the token embedding.  AdamW minimises
+    the next token's cross-entropy.  The stream is a Markov chain in which one of eight tokens
+    follows each of 256: the loss falls from 5.5 towards the chain's entropy, 1.8 nats.
     """
 
     name = "train_gpt"
     title = "Small GPT training"
-    teaches = "A transformer is nearly all large products: precision and batch decide its speed."
+    teaches = "A transformer is mostly large products: precision and batch size decide its speed."
     parameters = (
         Parameter("tokens", 128, "context length of a sequence", minimum=8, maximum=4096),
         Parameter("width", 256, "channels, a multiple of 64", minimum=HEAD, maximum=4096),
@@ -59,8 +59,8 @@ class TrainGpt(Workload):
         tokens = (case.batch or 1) * length
         matrices = 12 * width**2 * blocks + VOCABULARY * width
         weights = matrices + width * (length + 13 * blocks + 2)
-        # A token attends to itself and to those before it, on average (length + 1) / 2: queries
-        # by keys, then shares by values.
+        # A token attends to itself and to those before it, (length + 1) / 2 on average: queries
+        # times keys, then weights times values.
         attention = blocks * width * (length + 1)
         # Saved per token and block: 2 inputs and outputs of normalisations, queries, keys and
         # values, attention's output twice, and the dense layer before and after its GELU.
@@ -80,9 +80,9 @@ class TrainGpt(Workload):
         width, length = int(case.params["width"]), int(case.params["tokens"])
         if width % HEAD:
             raise WorkloadError(
-                f"a width of {width} is no multiple of {HEAD}, the width of a head",
+                f"a width of {width} is not a multiple of {HEAD}, the width of a head",
                 code="bad_input",
-                hint=f"--set width={width + HEAD - width % HEAD}",
+                hint=f"use --set width={width + HEAD - width % HEAD}",
             )
         require_batch(case, (STREAM - 1) // length, f"sequences of {length} tokens")
         return GptTraining(case, setup)
@@ -101,7 +101,7 @@ class GptTraining(TrainingTask):
             stream = torch.from_numpy(markov_chain(STREAM, setup.seed))
             network = gpt(*self.shape)
         (stream,) = to_device(setup, case, stream)
-        # Each sequence holds one token more, the last target, which begins the next sequence.
+        # Each sequence has one more token, its last target, which starts the next sequence.
         self.sequences = stream.unfold(0, self.length + 1, self.length)
         self.make_ready(setup, network, torch.optim.AdamW, lr=LEARNING_RATE)
         self.batches = ShuffledBatches(
@@ -113,15 +113,15 @@ class GptTraining(TrainingTask):
         return self._take(next(self.batches))
 
     def _take(self, rows: Any) -> tuple[Any, Any]:
-        """Inputs (batch, tokens), and as targets (batch * tokens) the token after each."""
+        """Inputs (batch, tokens), and targets (batch * tokens): the token after each input."""
         sequences = self.sequences[rows]
         return sequences[:, :-1].contiguous(), sequences[:, 1:].flatten()
 
     def check(self) -> Accuracy:
-        """Loss and gradient at the initial weights, of the first tokens of the first sequences.
+        """Compare loss and gradient at the initial weights with float64.
 
-        The whole batch goes through the network, but no other token counts.  What follows must
-        not matter under causal attention, so the reference never sees it.
+        The whole batch passes through the network, but only the first tokens of the first
+        sequences count.  Causal attention ignores later tokens, so the reference omits them.
         """
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -139,7 +139,7 @@ class GptTraining(TrainingTask):
 
 
 def markov_chain(length: int, seed: int) -> NDArray[np.int64]:
-    """Tokens (length): each has its own eight successors, the k-th with a share of 1 / k."""
+    """Tokens (length): each has its own eight successors, the k-th in proportion to 1 / k."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -156,8 +156,8 @@ def markov_chain(length: int, seed: int) -> NDArray[np.int64]:
 def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
     """The network in FP32 on the CPU: tokens (batch, length) to logits (batch * length, 256).
 
-    A shorter input is given the first positions.  Normal initial weights, those that end a
-    residual branch smaller by the root of their number; biases zero.
+    A shorter input uses the first positions.  Initial weights are normal, divided by the root of
+    the number of residual branches where they end one; biases are zero.
     """
     import numpy as np
     import torch
@@ -177,7 +177,7 @@ def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
             mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
             return self.leave(mixed.transpose(1, 2).reshape(batch, tokens, width))
 
-    class Dense(nn.Module):  # type: ignore[misc]
+    class FeedForward(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.enter = nn.Linear(width, 4 * width)
@@ -200,7 +200,7 @@ def gpt(length: int, width: int, blocks: int, seed: int) -> Any:
             super().__init__()
             self.token = nn.Embedding(VOCABULARY, width)
             self.position = nn.Embedding(length, width)
-            layers = [Residual(kind()) for _ in range(blocks) for kind in (Attention, Dense)]
+            layers = [Residual(kind()) for _ in range(blocks) for kind in (Attention, FeedForward)]
             self.blocks = nn.Sequential(*layers, nn.LayerNorm(width))
 
         def forward(self, tokens: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A small network trained once, from the data on the host to the final loss: a prototype."""
+"""A small network trained once, as in a prototype: from data on the host to the final loss."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, 
 from ._shared import mlp_reference
 from ._shared.network import mlp, mlp_multiplications
 from ._shared.torch_task import TorchTask, module
+from ._shared.training import train_step
 
 SIZES = (100, 50, 10)
 LEARNING_RATE = 0.01
@@ -19,16 +20,16 @@ LIMIT = 1e-4
 class TrainMlp(Workload):
     """A 100-50-10 perceptron, full-batch SGD; one step is the whole run.
 
-    Each run builds the same initial model, moves it and the data to the device, trains, and
-    reads the final loss back; nothing is left over from the run before.
+    Each run builds the same initial model, moves it and the data to the device, trains, and reads
+    the final loss back.  It reuses nothing from the run before.
     """
 
     name = "train_mlp"
     title = "Small network, one whole training run"
-    teaches = "When little is to be computed, start-up and transfers decide, not peak speed."
+    teaches = "When there is little to compute, start-up and transfers decide, not peak speed."
     parameters = (
-        Parameter("samples", 10_000, "training samples, all in every step", 1, 10_000_000),
-        Parameter("steps", 100, "optimiser steps of a run", minimum=1, maximum=100_000),
+        Parameter("samples", 10_000, "training samples, all used in every step", 1, 10_000_000),
+        Parameter("steps", 100, "optimiser steps in a run", minimum=1, maximum=100_000),
     )
     quick: ClassVar = {"steps": 20}
     variants = (Variant("cpu", "torch", "fp32"), Variant("gpu", "torch", "fp32"))
@@ -52,7 +53,7 @@ class TrainMlp(Workload):
 class MlpRun(TorchTask):
     """One step is one training run."""
 
-    waits = True  # for the final loss
+    waits = True  # reads the final loss back
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
@@ -65,7 +66,7 @@ class MlpRun(TorchTask):
                 int(case.params["samples"]), SIZES[0], SIZES[-1], setup.seed
             )
             self.data, self.labels = torch.from_numpy(data), torch.from_numpy(labels)
-            # torch loads its compiler with the first optimiser: part of every prototype's start.
+            # With its first optimiser torch imports its compiler: start-up, not training.
             self._train(steps=0)
         self.final: float | None = None
 
@@ -79,14 +80,7 @@ class MlpRun(TorchTask):
         network = module(self.layers).to(self.device)
         data, labels = self.data.to(self.device), self.labels.to(self.device)
         optimiser = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE)
-        losses = []
-        for _ in range(steps):
-            optimiser.zero_grad(set_to_none=True)
-            loss = torch.nn.functional.cross_entropy(network(data), labels)
-            loss.backward()
-            optimiser.step()
-            losses.append(loss.detach())
-        return losses
+        return [train_step(network, optimiser, data, labels) for _ in range(steps)]
 
     def check(self) -> Accuracy:
         steps = min(CHECKED_STEPS, self.steps)
@@ -100,7 +94,7 @@ class MlpRun(TorchTask):
         )
         error = mlp_reference.largest_deviation(losses, list(expected))
         reference = f"NumPy float64 training, losses of the first {steps} steps"
-        return Accuracy("relative_error", error, reference, LIMIT, error <= LIMIT)
+        return Accuracy.within(error, LIMIT, reference)
 
     def loss(self) -> float | None:
         return self.final

@@ -1,4 +1,4 @@
-"""A wide multi-layer perceptron trained by Adam, every epoch on all samples at once."""
+"""A wide multi-layer perceptron trained with Adam on all samples at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, 
 from ._shared import mlp_reference
 from ._shared.network import mlp, mlp_multiplications
 from ._shared.torch_task import TorchTask, compiled, module, to_device
-from ._shared.training import IGNORED
+from ._shared.training import IGNORED, train_step
 
 SIZES = (1000, 512, 256, 2)
 LEARNING_RATE = 0.001
@@ -23,15 +23,15 @@ LIMIT = 1e-4
 class TrainMlpDeep(Workload):
     """A 1000-512-256-2 perceptron; one step is one full-batch epoch.
 
-    After `epochs` epochs the training starts again from the same initial weights, so that every
-    step measured is one of the training described.
+    After `epochs` epochs the training starts again from the same initial weights, so every measured
+    step belongs to the described training.
     """
 
     name = "train_mlp_deep"
     title = "Wide network, full-batch epochs"
     teaches = "Large dense layers over all samples at once keep a GPU busy from end to end."
     parameters = (
-        Parameter("samples", 10_000, "training samples, all in every epoch", 1, 1_000_000),
+        Parameter("samples", 10_000, "training samples, all used in every epoch", 1, 1_000_000),
         Parameter("epochs", 10, "epochs before the training starts again", 1, 100_000),
     )
     quick: ClassVar = {"samples": 2000}
@@ -81,15 +81,15 @@ class DeepMlpTraining(TorchTask):
             self._start()
         self.forward = self.network
         if case.mode == "compile":
-            self.activate()  # torch compiles anew where threads or TF32 change
+            self.activate()  # the code depends on the settings for threads and TF32
             self.forward = compiled(setup, self.network, self.data)
-            with setup.phase("compile"):  # backward is compiled when it is first needed
-                self._epoch(self.data, self.labels)
+            with setup.phase("compile"):  # the first backward pass compiles it
+                self._epoch(self.labels)
                 self.finish()
             self._start()
 
     def _start(self) -> None:
-        """The initial weights, in their place: what was compiled stays valid."""
+        """Restore the initial weights in place, so that compiled code stays valid."""
         import torch
 
         self.epoch = 0
@@ -101,25 +101,17 @@ class DeepMlpTraining(TorchTask):
     def step(self) -> None:
         if self.epoch == self.epochs:
             self._start()
-        self.latest = self._epoch(self.data, self.labels)
+        self.latest = self._epoch(self.labels)
         self.epoch += 1
 
-    def _epoch(self, data: Any, labels: Any) -> Any:
-        """One optimiser step; the loss before it, still on the device."""
-        import torch
-
-        self.optimiser.zero_grad(set_to_none=True)
-        loss = torch.nn.functional.cross_entropy(self.forward(data), labels)
-        loss.backward()
-        self.optimiser.step()
-        return loss.detach()
+    def _epoch(self, labels: Any) -> Any:
+        return train_step(self.forward, self.optimiser, self.data, labels)
 
     def check(self) -> Accuracy:
-        """Train while only the first samples count, against Adam in NumPy float64; then start
-        afresh."""
+        """Train with only the first samples counting, compare with NumPy float64, start again."""
         counted = self.labels.clone()
         counted[CHECKED_SAMPLES:] = IGNORED
-        losses = [float(self._epoch(self.data, counted).item()) for _ in range(CHECKED_STEPS)]
+        losses = [float(self._epoch(counted).item()) for _ in range(CHECKED_STEPS)]
         self._start()
         data, labels = (x[:CHECKED_SAMPLES].cpu().numpy() for x in (self.data, self.labels))
         expected = mlp_reference.reference_losses(
@@ -127,14 +119,14 @@ class DeepMlpTraining(TorchTask):
         )
         error = mlp_reference.largest_deviation(losses, list(expected))
         reference = f"NumPy float64 training, losses of the first {CHECKED_STEPS} steps"
-        return Accuracy("relative_error", error, reference, LIMIT, error <= LIMIT)
+        return Accuracy.within(error, LIMIT, reference)
 
     def loss(self) -> float | None:
         return None if self.latest is None else float(self.latest.item())
 
 
 class ReferenceAdam:
-    """Adam as its paper has it (Kingma and Ba 2015, algorithm 1)."""
+    """Adam as in its paper (Kingma and Ba 2015, algorithm 1)."""
 
     def __init__(self) -> None:
         self.moments: dict[int, tuple[int, Any, Any]] = {}

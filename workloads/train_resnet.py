@@ -1,4 +1,4 @@
-"""Training a residual network on CIFAR-shaped pictures that lie on the device."""
+"""Training a residual network on CIFAR-shaped pictures in the device's memory."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ LEARNING_RATE = 0.05
 MOMENTUM = 0.9
 WEIGHT_DECAY = 1e-4
 CHECKED = 8  # pictures
-CHECKED_SHIFT = 2.0  # standard deviations: 2 % of the values are still cut off by the ReLU
-# The gradient's relative error; several times what is measured.  FP32 is at 2e-5, and at 5e-3
-# where one value happens to lie on the kink of its ReLU.
+CHECKED_SHIFT = 2.0  # standard deviations; the ReLU then cuts off 2 % of the values
+# Limits of the gradient's relative error: several times the measured error.  FP32 is at 2e-5, and
+# at 5e-3 where a value happens to lie on the kink of its ReLU.
 LIMITS = {"fp32": 2e-2, "tf32": 0.25, "bf16": 0.5, "fp16": 0.25}
 
 
 class TrainResnet(Workload):
     """The CIFAR network of He et al. 2016, section 4.2, with 6 x `blocks` + 2 layers of weights.
 
-    Where size and channels change, the shortcut is a 1 x 1 convolution.  Batches are shuffled
-    from 4,096 coloured pictures (3, 32, 32) of real digits; SGD with momentum.
+    Where size and channels change, the shortcut is a 1 x 1 convolution.  Shuffled batches come
+    from 4,096 coloured pictures (3, 32, 32) of real digits.  SGD with momentum.
     """
 
     name = "train_resnet"
     title = "Residual network training"
     teaches = (
-        "Many small layers in a row leave a GPU idle at small batches and fill it at big ones."
+        "Many small layers in a row leave a GPU idle with small batches and fill it with big ones."
     )
     parameters = (Parameter("blocks", 3, "residual blocks in each of the three stages", 1, 9),)
     default_batch = 64
@@ -78,9 +78,9 @@ class TrainResnet(Workload):
         require_batch(case, POOL, "pictures")
         if case.batch == 1:
             raise WorkloadError(
-                "BatchNorm takes its mean over a batch: one picture is none",
+                "BatchNorm needs a batch of at least two pictures",
                 code="bad_input",
-                hint="--batch 2 or more",
+                hint="use --batch 2 or more",
             )
         return ResnetTraining(case, setup)
 
@@ -130,17 +130,18 @@ class ResnetTraining(TrainingTask):
         return self.pictures[chosen], self.labels[chosen]
 
     def _few(self) -> int:
-        """How many pictures fill the batch evenly; of a batch that none do, the first ones."""
+        """The most pictures that fill the batch evenly; if no number does, simply the first."""
         batch = self.case.batch or 1
         return max(
             (n for n in range(2, CHECKED + 1) if batch % n == 0), default=min(batch, CHECKED)
         )
 
     def check(self) -> Accuracy:
-        """Loss and gradient of few pictures at the initial weights, each normalisation shifted.
+        """Compare loss and gradient of a few pictures at the initial weights with float64.
 
-        Unshifted, half of a layer's values are near the kink of the ReLU, where rounding decides
-        whether a gradient passes: in BF16 that alone made the gradient of ResNet-20 35 % wrong.
+        Each normalisation is shifted.  Otherwise half of a layer's values are near the kink of the
+        ReLU, where rounding decides whether a gradient passes.  In BF16 that alone makes the
+        gradient of ResNet-20 35 % wrong.
         """
         pictures, labels = self._repeated()
         few, exact = self._few(), resnet(self.blocks, self.seed)
@@ -170,7 +171,7 @@ def convolutions(blocks: int) -> Iterator[tuple[int, int, int, int]]:
 def resnet(blocks: int, seed: int) -> Any:
     """The network in FP32 on the CPU: pictures (batch, 3, 32, 32) to logits (batch, 10).
 
-    He initialisation; scales of BatchNorm one, all biases zero.
+    He initialisation; the scales of BatchNorm are one, all biases zero.
     """
     import numpy as np
     import torch
@@ -181,7 +182,7 @@ def resnet(blocks: int, seed: int) -> Any:
         layer = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)
         return [layer, nn.BatchNorm2d(outputs)]
 
-    class Block(nn.Module):  # type: ignore[misc]  # torch is not typed here
+    class ResidualBlock(nn.Module):  # type: ignore[misc]  # torch is not typed here
         """Two 3 x 3 convolutions, added to the block's input."""
 
         def __init__(self, inputs: int, outputs: int) -> None:
@@ -202,7 +203,7 @@ def resnet(blocks: int, seed: int) -> Any:
     inputs = WIDTHS[0]
     for outputs in WIDTHS:
         for _ in range(blocks):
-            parts.append(Block(inputs, outputs))
+            parts.append(ResidualBlock(inputs, outputs))
             inputs = outputs
     parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, CLASSES)]
     network = nn.Sequential(*parts)

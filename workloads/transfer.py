@@ -16,12 +16,12 @@ from workbench.contract import (
     Work,
     Workload,
     WorkloadError,
-    is_cuda,
+    kind_of,
 )
 
 from ._shared.product import LIMITS, Probe, draw
 from ._shared.torch_task import TorchTask, to_device
-from .bandwidth import BYTES, elements_of, random_array
+from .bandwidth import FLOAT_BYTES, elements_of, random_array
 
 WAYS = {  # from where to where
     "to_device": (("host", "device"),),
@@ -36,26 +36,26 @@ MODES = {  # pinned, non_blocking
     "pinned": (True, True),
     "pinned-blocking": (True, False),
 }
-# Multiplying takes about as long as the copy where a GPU does so many for a byte over its link.
+# With this many multiplications for each byte, product and copy take about equally long on a GPU.
 PRODUCTS_PER_BYTE = 500
-REPEATS = 3  # of each part alone, for the overlap
+REPEATS = 3  # measurements of each part alone, for the overlap
 
 
 class Transfer(Workload):
-    """Copies of one array.  Without a mode as `.to(device)` does it: pageable memory, and the
-    program waits; `pinned` is page-locked and only queued.
+    """Copies of one array.
 
-    From pageable memory the driver copies through pinned memory of its own (CUDA Runtime API, API
-    synchronization behavior).  On a CPU host and device share one memory: every way is a copy
-    within it, beside which the link can be seen.  `compute=yes` multiplies matrices on the device
-    meanwhile; `overlap_fraction` tells how much of the shorter part the longer one hid.
+    Without a mode as in `.to(device)`: from pageable memory, and the program waits.  `pinned` uses
+    page-locked memory and only queues the copy.  From pageable memory the driver copies through
+    pinned memory of its own (CUDA Runtime API, API synchronization behavior).  On a CPU every copy
+    stays within its memory, for comparison with the link.  `compute=yes` multiplies matrices on the
+    device meanwhile: `overlap_fraction` is the share of the shorter part that the longer one hides.
     """
 
     name = "transfer"
     title = "Host-device transfer"
-    teaches = "Data has to get to a GPU and back; pinned memory is what makes that fast."
+    teaches = "Data has to get to a GPU and back; pinned memory makes that fast."
     parameters = (
-        Parameter("direction", "to_device", "which way", choices=tuple(WAYS)),
+        Parameter("direction", "to_device", "direction of the copies", choices=tuple(WAYS)),
         Parameter("mib", 64.0, "size of the array", 0.00390625, 16_384, unit="MiB"),
         Parameter("compute", "no", "multiply on the device meanwhile", choices=("no", "yes")),
     )
@@ -67,10 +67,10 @@ class Transfer(Workload):
 
     def work(self, case: Case) -> Work:
         ways = WAYS[str(case.params["direction"])]
-        size = float(elements_of(case) * BYTES)
+        size = float(elements_of(case) * FLOAT_BYTES)
         copied = size * len(ways)
         ends = [end for way in ways for end in way]
-        on_device = ends.count("device") if is_cuda(case.device) else len(ends)
+        on_device = len(ends) if kind_of(case.device).on_host else ends.count("device")
         over_link = case.device_kind == "gpu" and ways != WAYS["within"]
         n = side_of(case)
         return Work(
@@ -78,39 +78,39 @@ class Transfer(Workload):
             bytes_moved=copied if over_link else 2 * copied,  # within memory: read and written
             items=copied,
             item="bytes",
-            memory_bytes=size * on_device + 3 * n * n * BYTES,
+            memory_bytes=size * on_device + 3 * n * n * FLOAT_BYTES,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         direction = str(case.params["direction"])
         if case.mode is not None and direction in ("within", "peer"):
             raise WorkloadError(
-                f"{direction}: no host memory takes part, so {case.mode} has no meaning",
-                hint="the candidate without a mode does it",
+                f"{direction} uses no host memory, so {case.mode} has no meaning",
+                hint="use the candidate without a mode",
             )
         return TransferTask(case, setup)
 
 
 def side_of(case: Case) -> int:
-    """Rows and columns of the matrices multiplied meanwhile; 0: none are."""
+    """Rows and columns of the matrices to multiply meanwhile; 0: none."""
     if case.params["compute"] == "no":
         return 0
-    side = math.cbrt(PRODUCTS_PER_BYTE * elements_of(case) * BYTES)
+    side = math.cbrt(PRODUCTS_PER_BYTE * elements_of(case) * FLOAT_BYTES)
     return 32 * max(1, round(side / 32))
 
 
 class TransferTask(TorchTask):
-    """Where something else goes on, each copy has a stream of its own, so that they overlap."""
+    """Each copy has its own stream if there is other work, so that they overlap."""
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch
 
         super().__init__(case)
-        self.activate()  # a page lies near the core that writes it first
+        self.activate()  # memory is placed near the core that writes it first
         self.pinned, self.non_blocking = MODES[case.mode]
         ways = WAYS[str(case.params["direction"])]
-        # Only page-locked memory is copied behind the host's back, and only where that is asked for
-        # (CUDA Runtime API, "API synchronization behavior").
+        # A copy is asynchronous only on request and from page-locked memory (CUDA Runtime API,
+        # "API synchronization behavior").
         asynchronous = self.pinned and self.non_blocking
         self.waits = not asynchronous and any("host" in way for way in ways)
         generator = torch.Generator().manual_seed(setup.seed)
@@ -132,7 +132,7 @@ class TransferTask(TorchTask):
             self.streams = [torch.cuda.Stream(self.device) for _ in self.copies]
 
     def _placed(self, hosted: Any, place: str) -> Any:
-        """A copy of `hosted` where it belongs."""
+        """`hosted` itself or a copy of it, in the memory called `place`."""
         if place == "host":
             return hosted.pin_memory() if self.pinned and self.device.type == "cuda" else hosted
         return hosted.to(self._second() if place == "peer" else self.device, copy=True)
@@ -143,9 +143,9 @@ class TransferTask(TorchTask):
         count = torch.cuda.device_count() if self.device.type == "cuda" else 0
         if count < 2:
             raise WorkloadError(
-                "there is no second GPU here",
+                "there is no second GPU",
                 code="no_device",
-                hint="direction=within copies within one",
+                hint="use direction=within to copy within one GPU",
             )
         return torch.device("cuda", ((self.device.index or 0) + 1) % count)
 
@@ -169,11 +169,11 @@ class TransferTask(TorchTask):
         for stream in self.streams:
             main.wait_stream(stream)
 
-    def figures(self) -> dict[str, float]:
-        """Measured on its own after a block, each part alone and both together."""
+    def metrics(self) -> dict[str, float]:
+        """Copy and product alone and together, timed after the block."""
         if not self.factors:
             return {}
-        waiting = self._fastest(copy=False, multiply=False)  # which each of them pays once
+        waiting = self._fastest(copy=False, multiply=False)  # a fixed cost of each measurement
         copy_s, multiply_s, both_s = (
             max(1e-9, self._fastest(copy=copy, multiply=multiply) - waiting)
             for copy, multiply in ((True, False), (False, True), (True, True))
@@ -201,9 +201,9 @@ class TransferTask(TorchTask):
         wrong = sum(int((target.cpu() != source.cpu()).sum()) for target, source in self.copies)
         lost = wrong / (len(self.copies) * elements_of(self.case))
         if not self.factors:
-            return Accuracy("relative_error", lost, "what was sent", 0.0, lost == 0)
+            return Accuracy.within(lost, 0.0, "the array that was sent")
         product = self.probe.check(self.case, self.product.cpu().numpy())
-        reference = f"what was sent; {product.reference}"
+        reference = f"the array that was sent; {product.reference}"
         error = max(lost, product.value)
         passed = lost == 0 and product.passed
         return Accuracy("relative_error", error, reference, LIMITS["fp32"], passed)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from workbench import catalog
-from workbench.contract import BACKENDS, PRECISIONS, Parameter, Workload, WorkloadError
+from workbench.contract import PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.planning import scenarios
 from workbench.planning.plan import RowPlan, fill_cases, resolve
 from workbench.planning.request import Request, fake_devices, whole_numbers, words
@@ -101,14 +101,14 @@ class RunForm:
         if workload is None:
             names = ", ".join(_scenario_names(self.before.scenario_file))
             own = [Field("scenarios", "scenarios", "all", f"any of {names}")]
-            offered, backends, modes = list(PRECISIONS), list(BACKENDS), []
+            offered, backends, modes = list(PRECISIONS), list(catalog.backends()), []
         else:
             own = [_parameter_field(workload, parameter) for parameter in workload.parameters]
             if workload.default_batch is not None:
                 batch = str(workload.default_batch)
                 own.append(Field("batch", "batch", batch, "items in a step", several=CURVE))
             offered = [p for p in PRECISIONS if any(v.precision == p for v in workload.variants)]
-            backends = [b for b in BACKENDS if any(v.backend == b for v in workload.variants)]
+            backends = sorted({v.backend for v in workload.variants})
             modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
         seconds = replace(self.before, budget_s=None, quick=self.quick, thorough=False).budget
         return [

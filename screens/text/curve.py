@@ -86,7 +86,7 @@ def curve_marks(sweep: Sweep) -> dict[str, Content]:
 
 
 def _kind(curve: Curve) -> str:
-    return kind_of(curve.candidate.partition("/")[0])
+    return kind_of(curve.candidate.partition("/")[0]).column
 
 
 def _coloured(label: str, drawn: str, styles: Mapping[str, str]) -> Content:

@@ -236,7 +236,7 @@ def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> No
         ("precision", "fp31", "did you mean fp32?"),
         ("backend", "jax", "unknown backend 'jax'"),
         ("device", "gpu0", "unknown device 'gpu0'"),
-        ("train_cnn.image", "1", "image lies between 16 and 256, not at 1"),
+        ("train_cnn.image", "1", "image must be between 16 and 256, not 1"),
     ],
 )
 def test_a_wrong_text_names_its_field_and_leaves_the_others(

@@ -112,7 +112,7 @@ def _cheapest(eligible: Sequence[Candidate]) -> ObjectivePick:
     unit = f"per million {item}"
     unpriced = dict.fromkeys(c.case.device for c in eligible if c.price_per_hour is None)
     if unpriced:
-        missing = list(dict.fromkeys(kind_of(d) for d in unpriced))
+        missing = list(dict.fromkeys(kind_of(d).column for d in unpriced))
         hint = "add " + " ".join(f"--price {kind}=PER_HOUR" for kind in missing)
         reason = Reason("no_price", f"no price for {' and '.join(unpriced)}", hint)
         return _unknown(BY_PRICE, unit, reason)

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from ..assets import path as asset
-from ..contract import is_simulated
+from ..contract import kind_of
 from ..planning.usage import UsageError
 from ..records.document import Document, Measurement
 from ..records.machine import Machine
@@ -130,7 +130,7 @@ def is_valid(measured: Measurement) -> bool:
     """Whether it was measured to its end on a real device, came out right, and its samples are
     what they say they are."""
     counts = [block.n for block in measured.blocks]
-    if measured.status != "ok" or measured.simulated or is_simulated(measured.case.device):
+    if measured.status != "ok" or measured.simulated or kind_of(measured.case.device).simulated:
         return False
     if measured.accuracy is None or not measured.accuracy.passed:
         return False

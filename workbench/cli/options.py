@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from .. import catalog
+from ..contract import PRECISIONS
 from ..planning.model_question import OBJECTIVES, ModelQuestion
 from ..planning.request import whole_numbers
 from ..planning.usage import UsageError
@@ -44,14 +46,14 @@ SHARED = [
         "backends",
         multiple=True,
         metavar="NAME",
-        help="numpy, torch, onnxruntime; repeatable.",
+        help=f"{', '.join(catalog.backends())}; repeatable.",
     ),
     click.option(
         "--precision",
         "precisions",
         multiple=True,
         metavar="NAME",
-        help="fp64, fp32, tf32, bf16, fp16, fp8, int8; repeatable.",
+        help=f"{', '.join(PRECISIONS)}; repeatable.",
     ),
     click.option(
         "--mode",

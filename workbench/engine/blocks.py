@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 import msgspec
 
+from ..contract import kind_of
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..pool.pool import Answer, WorkerFailed
@@ -17,7 +18,7 @@ from ..stats import samples as stats
 from .context import RunContext
 from .energy import EnergyMeter
 from .preparation import Preparation, PreparedCase
-from .schedule import RoundBudget, settle_s
+from .schedule import RoundBudget
 
 
 class BlockRunner:
@@ -110,7 +111,7 @@ class BlockRunner:
                     case=runner.case.id,
                     seconds=self._pace.block_s(field),
                     min_samples=self._pace.least_samples(runner),
-                    settle_s=settle_s(runner.case.device),
+                    settle_s=kind_of(runner.case.device).settle_s,
                 )
             if not answer.interrupted and not answer.result["gap"]:
                 return answer

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from .. import catalog
-from ..contract import Case, ParameterValue, is_simulated, kind_of
+from ..contract import Case, ParameterValue, kind_of
 from ..planning.admission import beforehand, most_ops_per_s
 from ..planning.plan import RowPlan, gpu_devices
 from ..planning.request import Request
@@ -97,7 +97,7 @@ def _row(
     cases = []
     for variant in workload.variants:
         for device in devices:
-            kind = kind_of(device)
+            kind = kind_of(device).column
             if variant.device_kind != kind:
                 continue
             for setting in settings:
@@ -239,7 +239,7 @@ def raised(ceilings: Ceilings, report: Report) -> Ceilings:
 
 def requested_rows(request: Request, machine: Machine, *, brief: bool = False) -> list[RowPlan]:
     """The ceilings to measure on the devices of a request, simulated ones left out."""
-    devices = [d for d in gpu_devices(request, machine) if not is_simulated(d)]
+    devices = [d for d in gpu_devices(request, machine) if not kind_of(d).simulated]
     if not request.devices or "cpu" in request.devices:
         devices = ["cpu", *devices]
     return plan(machine, devices, threads=max(request.threads, default=None), brief=brief)

@@ -1,4 +1,4 @@
-"""The machine of a run, with GPUs that detection cannot find: simulated ones, and torch's own."""
+"""The machine of a run, with GPUs that detection misses: simulated ones, and those of a backend."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from .. import catalog
 from ..machine import detect
 from ..planning.plan import RowPlan
 from ..planning.request import NAME_PYTHON, Request, fake_devices
@@ -43,22 +44,28 @@ def _with_simulated(machine: Machine, request: Request) -> Machine:
     return msgspec.structs.replace(machine, gpus=[*machine.gpus, *fakes])
 
 
-def may_know_more(
+def backend_to_ask(
     machine: Machine, software: Software, request: Request, rows: Sequence[RowPlan]
-) -> bool:
-    """Whether to ask torch for GPUs: none was found, and the rows use torch anyway."""
-    wanted = request.backends
-    uses_torch = any(
-        v.backend == "torch" and (not wanted or "torch" in wanted)
-        for row in rows
-        for v in row.workload.variants
+) -> str | None:
+    """A backend that may know GPUs where none is found, among those that the rows use anyway."""
+    if machine.gpus:
+        return None
+    used = dict.fromkeys(v.backend for row in rows for v in row.workload.variants)
+    return next(
+        (
+            name
+            for name in used
+            if catalog.backend(name).lists_gpus
+            and name in software.packages
+            and name in (request.backends or used)
+        ),
+        None,
     )
-    return uses_torch and not machine.gpus and "torch" in software.packages
 
 
-def with_those_of_torch(machine: Machine, pool: Pool, left_s: float) -> Machine:
-    """The machine with GPUs that only torch can see: ROCm builds, containers without NVML."""
-    key = WorkerKey("cpu", "torch")
+def with_gpus_of(backend: str, machine: Machine, pool: Pool, left_s: float) -> Machine:
+    """The machine with GPUs that only `backend` can see: ROCm builds, containers without NVML."""
+    key = WorkerKey("cpu", backend)
     try:
         pool.start(key, left_s)
         devices = pool.ask(key, left_s, op="accelerators").result["devices"]
@@ -68,7 +75,7 @@ def with_those_of_torch(machine: Machine, pool: Pool, left_s: float) -> Machine:
         Gpu(
             index=None,
             pci_bus_id=None,
-            unavailable={"*": "only torch sees this device; NVML and libcuda do not"},
+            unavailable={"*": f"only {backend} sees this device; NVML and libcuda do not"},
             **fields,
         )
         for fields in devices

@@ -11,7 +11,7 @@ import msgspec
 from ..advisor.model.explain import ModelContext, explain
 from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
-from ..contract import Case, is_cuda
+from ..contract import Case, kind_of
 from ..planning.model_question import ModelQuestion
 from ..pool.pool import WorkerFailed
 from ..records.model import Advice, Explanation, ModelFacts, Saved
@@ -49,7 +49,7 @@ class ModelRun:
 
     def provider(self, case: Case) -> str:
         """ONNX Runtime's name of the provider that ran `case`."""
-        if is_cuda(case.device) and case.mode is None:
+        if not kind_of(case.device).on_host and case.mode is None:
             return self.providers.get("cuda", "CUDAExecutionProvider")
         return self.providers.get(case.mode or "", "CPUExecutionProvider")
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from ..advisor.model.candidates import Proposal, SearchSpace, first
-from ..contract import is_cuda
+from ..contract import kind_of
 from ..machine.host.readings import package_energy_j
 from ..planning.plan import RowPlan, gpu_devices
 from ..planning.request import Request
@@ -156,7 +156,7 @@ class ModelLab:
         for gpu in gpu_devices(self._request, self._machine):
             if self._question.objective == "energy":
                 left_out[gpu] = "only the energy of processors is measured for each candidate"
-            elif is_cuda(gpu) and "cuda" not in providers:
+            elif not kind_of(gpu).on_host and "cuda" not in providers:
                 left_out[gpu] = (
                     "onnxruntime here has no CUDAExecutionProvider: install onnxruntime-gpu and "
                     "uninstall onnxruntime"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .. import catalog
 from ..contract import DEFAULT_CACHE_BYTES, Case
 from ..planning import admission
 from ..planning.plan import RowPlan
@@ -65,7 +66,7 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
         alone = case.id
     elif scenario is not None and scenario.counts_start_up:
         alone = scenario.id
-    return WorkerKey(*case.process, alone)
+    return WorkerKey(*catalog.process_of(case), alone)
 
 
 class Preparation:

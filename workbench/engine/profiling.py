@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..contract import is_cuda
+from ..contract import kind_of
 from ..planning.plan import RowPlan
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
@@ -55,7 +55,7 @@ class Profiling:
             if candidate.blocks and candidate.state == "ok":
                 self.profile(candidate, trace)
         for key in {worker_key(case, self._plan.scenario) for case in self._plan.cases}:
-            if is_cuda(key.device):
+            if kind_of(key.device).nsight:
                 self._pool.end(key)  # CUPTI stays attached and slows every launch
 
     def has_time_for(self, candidate: Candidate) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ..contract import is_cuda
+from ..contract import kind_of
 from ..planning.plan import RowPlan
 from ..stats.samples import MIN_PAIRS
 from ..worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
@@ -16,20 +16,14 @@ SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
 TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the largest
 LONGEST_TAIL_BLOCK_S = 1.0
-GPU_SETTLE_S = 0.25  # of a lead-in at most, for clocks to rise again after an idle turn
 OVERDRAFT = 0.05  # of what the run has left, for the rounds that an interval needs
-
-
-def settle_s(device: str) -> float:
-    """What a lead-in may take so that the clocks of `device` are up again."""
-    return GPU_SETTLE_S if is_cuda(device) else 0.0
 
 
 def longest_lead_in_s(device: str, sample_s: float) -> float:
     """Seconds that a turn may take before its timed samples; long steps have no lead-in."""
     if sample_s > LEAD_IN_CAP_S:
         return 0.0
-    return max(LEAD_IN_SAMPLES * sample_s, settle_s(device))
+    return max(LEAD_IN_SAMPLES * sample_s, kind_of(device).settle_s)
 
 
 class RoundBudget:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..contract import is_cuda
+from ..contract import kind_of
 from ..planning.request import Request
 from ..records.document import Trace
 from ..records.reason import Warning
@@ -66,7 +66,7 @@ def write_trace(trace: TraceFile, file: str, request: Request, report: Report) -
     except OSError as error:
         text = f"{file} could not be written: {error.strerror}"
         return Warning("no_trace", text, "choose another --trace")
-    on_gpu = any(is_cuda(c.case.device) for c in report.candidates.values())
+    on_gpu = any(kind_of(c.case.device).nsight for c in report.candidates.values())
     command = shlex.join(["workbench", *replace(request, trace=None).arguments()])
     nsys = f"nsys profile --trace=cuda,nvtx,osrt --output=workbench {command}"
     return Trace(file=file, nsys=nsys if on_gpu else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..contract import REDUCED, Case, Workload, is_cuda
+from ..contract import REDUCED, Case, Workload, kind_of
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
 from ..records.machine import Cpu, Machine, Software
@@ -30,13 +30,12 @@ def beforehand(
 ) -> Reason | None:
     """Why a case is not even tried; `held_bytes` is what other candidates hold on its device."""
     need, have = workload.work(case).memory_bytes, machine.memory.available_bytes
-    if is_cuda(case.device):
-        torch = software.packages.get("torch") if software else None
-        cpu_only = torch is not None and torch.detail == "CPU build"
-        if case.backend == "torch" and cpu_only:
+    if not kind_of(case.device).on_host:
+        package = software.packages.get(case.backend) if software else None
+        if package is not None and package.detail == "CPU build":
             return Reason(
-                "cpu_only_torch",
-                "this torch is a CPU build and cannot use the GPU",
+                f"cpu_only_{case.backend}",
+                f"this {case.backend} is a CPU build and cannot use the GPU",
                 "install a CUDA build: see the warning at the top, or workbench detect",
             )
         gpu = next(g for g in machine.gpus if g.device == case.device)

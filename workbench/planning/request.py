@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..contract import BACKENDS, PRECISIONS, is_simulated
+from .. import catalog
+from ..contract import COLUMNS, DEVICE_KINDS, PRECISIONS, kind_of
 from .model_question import ModelQuestion
 from .number_lists import numbers
 from .usage import MOST_BATCH, MOST_THREADS, UsageError, unknown
@@ -138,8 +139,8 @@ def words(texts: Iterable[str]) -> tuple[str, ...]:
 def check(request: Request) -> None:
     """Raise UsageError for options that no machine could meet."""
     for backend in request.backends:
-        if backend not in BACKENDS:
-            raise unknown("backend", backend, BACKENDS)
+        if backend not in (known := catalog.backends()):
+            raise unknown("backend", backend, known)
     for precision in request.precisions:
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
@@ -203,12 +204,13 @@ def check_batches(batches: Iterable[int]) -> None:
 
 def check_device(device: str) -> None:
     """Raise UsageError unless `device` has a form this program knows."""
-    kind, _, rest = device.partition(":")
-    if device in ("cpu", "gpu"):
+    name, _, rest = device.partition(":")
+    if device in COLUMNS:
         return
+    kind = DEVICE_KINDS.get(name)
     number, at, speed = rest.partition("@")
     plain = number.isascii() and number.isdecimal()
-    if kind in ("cuda", "fake") and plain and not (at and kind == "cuda"):
+    if kind is not None and kind.numbered and plain and (kind.simulated or not at):
         try:
             if not at or SLOWEST <= float(speed) <= FASTEST:
                 return
@@ -216,7 +218,7 @@ def check_device(device: str) -> None:
             pass
         else:
             raise UsageError(
-                f"the speed of {kind}:{number} lies between {SLOWEST:g} and {FASTEST:g}, "
+                f"the speed of {name}:{number} lies between {SLOWEST:g} and {FASTEST:g}, "
                 f"not at {speed}"
             )
     raise unknown("device", device, ["cpu", "gpu", "cuda:0", "fake:0", "fake:0@8"])
@@ -226,7 +228,7 @@ def fake_devices(request: Request) -> dict[str, float]:
     """The simulated GPUs asked for, with their speed relative to this CPU."""
     found = {}
     for device in request.devices:
-        if is_simulated(device):
+        if kind_of(device).simulated:
             name, _, speed = device.partition("@")
             if name in found:
                 raise UsageError(f"{name} is given twice; a second one is fake:1")

@@ -20,7 +20,7 @@ import msgspec
 import psutil
 
 from .. import catalog
-from ..contract import Case, is_simulated
+from ..contract import DEVICE_KINDS, Case, kind_of
 from ..machine.packages.software import PRECISION_VARIABLES
 from ..planning.request import Request
 from ..process.line_process import LineProcess
@@ -102,7 +102,7 @@ class WorkerProcess(LineProcess):
         self.key = key
         self.compiling = False  # perhaps, at this moment
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
-        device = "cpu" if is_simulated(key.device) else key.device
+        device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         super().__init__(
             [settings.python, str(BOOTSTRAP), module],
@@ -188,11 +188,12 @@ def _environment(
     environment = dict(os.environ)
     for name in PRECISION_VARIABLES:
         environment.pop(name, None)
-    environment.update(dict.fromkeys(THREAD_VARIABLES, str(key.threads or settings.threads)))
+    variables = (*THREAD_VARIABLES, *catalog.backend(key.backend).thread_variables)
+    environment.update(dict.fromkeys(variables, str(key.threads or settings.threads)))
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
     if device == "cpu" and settings.hide_gpus:
         # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
-        environment["CUDA_VISIBLE_DEVICES"] = ""
+        environment.update({k.hidden_by: "" for k in DEVICE_KINDS.values() if k.hidden_by})
     environment["ORT_DISABLE_TELEMETRY"] = "1"
     environment[RUN_ID_VARIABLE] = settings.run_id
     environment["TMPDIR"] = str(scratch)

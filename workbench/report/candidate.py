@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..contract import Case, Work, is_simulated, kind_of
+from .. import catalog
+from ..contract import Case, Work, kind_of
 from ..records.document import (
     AccuracyResult,
     BlockShape,
@@ -86,7 +87,7 @@ class Candidate:
 
     @property
     def simulated(self) -> bool:
-        return is_simulated(self.case.device)
+        return kind_of(self.case.device).simulated
 
     @property
     def fixed_parts_s(self) -> tuple[float, ...]:
@@ -131,7 +132,7 @@ class Candidate:
         found = Rounds({number: each for number, each in values.items() if each is not None})
         if from_start and found:
             found.spread = START_UP_SPREAD * fixed_s / stats.median(list(found.values()))
-            found.origin = self.case.process
+            found.origin = catalog.process_of(self.case)
         return found
 
     def step_rounds(self) -> dict[int, float]:
@@ -153,5 +154,5 @@ def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float |
 
     Of several `gpus` that share the work, as many times that.
     """
-    price = prices.get(device, prices.get(kind_of(device)))
+    price = prices.get(device, prices.get(kind_of(device).column))
     return price if price is None or device == "cpu" else price * gpus

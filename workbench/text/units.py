@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..contract import DEVICE_KINDS
+
 NOT_AVAILABLE = "n/a"
 
 _TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -156,7 +158,7 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else significant(value)
 
 
-DEVICES = ("cpu ", "cuda:", "fake:")
+DEVICES = tuple(k.name + (":" if k.numbered else " ") for k in DEVICE_KINDS.values())
 
 
 def times(value: float, interval: Sequence[float]) -> str:

@@ -1,4 +1,4 @@
-"""The process that measures: one backend on one device, told what to do line by line.
+"""The process that measures: one backend on one device, directed line by line.
 
 It answers every request with one JSON line and otherwise blocks on its pipe.  Standard
 library, the backend and NumPy only: it may run under a foreign interpreter.
@@ -7,43 +7,36 @@ library, the backend and NumPy only: it may run under a foreign interpreter.
 from __future__ import annotations
 
 import gc
-import importlib
 import json
-import math
 import os
 import socket
 import sys
 import time
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import asdict, replace
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from .. import catalog
-from ..contract import Setup, Task, WorkloadError, decode_case, is_cuda
+from ..contract import Backend, Setup, Task, WorkloadError, decode_case, kind_of
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
+from .cold_start import ColdStart, StartUp
 from .failures import first_line, is_out_of_memory
 from .quiet import wait_until_quiet
 
-FIRST = "first"  # step, beside the phases of a preparation
-SCOUT_S = 0.02  # of a small_probe: its steps take a millisecond where nothing is wrong
+SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
 FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
-MISSING_HINTS = {
-    "torch": "`pip install torch`, or run the workers under an interpreter that has it: --python",
-    "onnxruntime": "`pip install onnxruntime`, or onnxruntime-gpu beside an NVIDIA GPU",
-    "numpy": "`pip install numpy`",
-    "onnx": "`pip install onnx`",
-    "PIL": "`pip install pillow`",
-}
+DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
 
 
+@dataclass(frozen=True)
 class Prepared:
     """A case that is ready for its blocks."""
 
-    def __init__(self, task: Task, warmed: WarmedUp, latency: bool) -> None:
-        self.task = task
-        self.warmed = warmed
-        self.latency = latency
+    task: Task
+    warmed: WarmedUp
+    latency: bool
 
 
 class Worker:
@@ -53,31 +46,28 @@ class Worker:
         self.backend = backend
         self.device = device
         self.prepared: dict[str, Prepared] = {}
-        self._held_bytes = 0
-        self._cases = 0  # prepared so far, or tried
-        self._once_s: dict[str, float] | None = None  # by phase: what the first case paid for all
-        self._latest: str | None = None  # the case that was prepared or run last
+        self._on_gpu = not kind_of(device).on_host
+        self._cases = 0  # prepared so far, including those that failed
+        self._cold_start = ColdStart()
+        self._latest: str | None = None  # id of the case that was prepared or run last
 
-    @property
-    def _on_gpu(self) -> bool:
-        """Whether torch has a GPU of its own here; ONNX Runtime tells nothing of its."""
-        return self.backend == "torch" and is_cuda(self.device)
+    @cached_property
+    def _library(self) -> Backend:
+        return catalog.load_backend(self.backend)
 
     def hello(self) -> dict[str, Any]:
-        """Import the backend, wake the device, and say what is here."""
-        module = importlib.import_module(self.backend)
-        versions = {"python": sys.version.split()[0], self.backend: str(module.__version__)}
+        """Import the backend, start the device, and report versions."""
+        versions = {"python": sys.version.split()[0], self.backend: self._library.version()}
         if self._on_gpu:
-            module.cuda.set_device(self.device)  # what takes the current device must not open GPU 0
-            few = module.ones(8, 8, device=self.device)
-            few @ few  # loads cuBLAS, which otherwise only the first case of the run would pay for
-            module.cuda.synchronize(self.device)
+            self._library.start(self.device)
         return {"versions": versions}
 
     def accelerators(self) -> dict[str, Any]:
-        """The GPUs torch itself can use.  Asked only where no GPU is known: it opens CUDA, which
-        stays open beside the CPU candidates of this worker."""
-        return {"devices": _torch_devices(importlib.import_module("torch"))}
+        """The GPUs that the backend itself can use.
+
+        Asked only where no GPU is known, since it opens the driver in a worker for the CPU.
+        """
+        return {"devices": self._library.gpus()}
 
     def prepare(
         self,
@@ -91,31 +81,31 @@ class Worker:
     ) -> dict[str, Any]:
         """Load a case, check its result, warm it up.
 
-        `from_start`: what comes once counts.  The first step is timed before a check, which would
-        load kernels and take memory for it, and what the process loads with its first case counts
-        for all of them.
+        `from_start`: start-up costs count, and are reported as in a process of the case's own.  The
+        first step is then timed before the check, which would load kernels and memory for it.
         """
         wanted = decode_case(case)
-        setup = Setup(seed=seed, cache_bytes=cache_bytes, files=files)
-        self._cases += 1
-        self._forget_memory_peak()
         workload = catalog.load(wanted.workload)
+        make_setup = partial(Setup, seed=seed, cache_bytes=cache_bytes, files=files)
+        self._begin_case()
+        setup = make_setup()
         task = workload.prepare(wanted, setup)
-        seconds = setup.seconds
+        cold = None
         if from_start:
-            seconds[FIRST] = _first_step_s(task)
-            setup = Setup(seed=seed, cache_bytes=cache_bytes, files=files)
-            task = workload.prepare(wanted, setup)  # a check may need what a step has changed
+            cold = StartUp(setup.seconds, _first_step_s(task))
+            setup = make_setup()
+            task = workload.prepare(wanted, setup)  # the step may have changed what a check needs
         try:
             task.activate()
             accuracy = task.check()
-            if from_start and seconds[FIRST] >= warm_up_s:
-                warmed = WarmedUp(0, 0.0, seconds[FIRST], seconds[FIRST], False, 1)
+            if cold is not None and cold.first_step_s >= warm_up_s:
+                warmed = WarmedUp(0, 0.0, cold.first_step_s, cold.first_step_s, False, 1)
             else:
                 warmed = warm_up(task, latency=latency, seconds=warm_up_s)
-            if from_start:
-                seconds = self._with_what_comes_once(seconds, setup.seconds, warmed.first_s)
-                warmed.first_s = seconds.pop(FIRST)
+            phases = setup.seconds
+            if cold is not None:
+                alone = self._cold_start.alone(cold, StartUp(phases, warmed.first_s))
+                phases, warmed.first_s = alone.phases, alone.first_step_s
             transfer_out = task.transfer_out_s()
         except BaseException:
             task.close()
@@ -126,7 +116,7 @@ class Worker:
         gc.collect()
         gc.freeze()
         return {
-            "setup": {f"{phase}_s": spent for phase, spent in seconds.items()},
+            "setup": {f"{phase}_s": spent for phase, spent in phases.items()},
             "transfer_out_s": transfer_out,
             "accuracy": asdict(accuracy),
             "warmup": asdict(warmed),
@@ -134,30 +124,15 @@ class Worker:
             "memory_peak_bytes": self._memory_peak(task),
         }
 
-    def _with_what_comes_once(
-        self, seen: dict[str, float], again: dict[str, float], first_again_s: float
-    ) -> dict[str, float]:
-        """The seconds of each phase from an empty process: as seen by its first case, and of later
-        ones with what that took more than the same done again."""
-        known = self._once_s
-        if known is not None:
-            told = {phase: spent + known.get(phase, 0.0) for phase, spent in seen.items()}
-            # Kernels of its own that a case loads are in both, so the longer one counts.
-            return {**told, FIRST: max(seen[FIRST], known[FIRST])}
-        done_again = {**again, FIRST: first_again_s, "compile": math.inf}  # compiled is the case
-        self._once_s = {
-            phase: max(0.0, spent - done_again.get(phase, 0.0)) for phase, spent in seen.items()
-        }
-        return seen
-
     def block(self, case: str, seconds: float, min_samples: int, settle_s: float) -> dict[str, Any]:
         """Measure for about `seconds`, after a lead-in of up to `settle_s`."""
         prepared = self.prepared[case]
         warmed = prepared.warmed
         if self._latest != case:
-            wait_until_quiet()  # the pool of another session spins on
+            wait_until_quiet()  # threads of another session may still spin
         self._latest = case
-        with self._named_range(case):
+        # Named, so that it shows on the timeline of a system-wide profiler.
+        with self._library.named_range(self.device, case) if self._on_gpu else nullcontext():
             answer = run_block(
                 prepared.task,
                 iterations=warmed.iterations,
@@ -168,14 +143,13 @@ class Worker:
                 settle_s=settle_s,
             )
         ended = time.perf_counter()
-        told = {"loss": prepared.task.loss(), "figures": prepared.task.figures()}
-        return {**answer, **told, "after_s": time.perf_counter() - ended}
+        results = {"loss": prepared.task.loss(), "figures": prepared.task.metrics()}
+        return {**answer, **results, "after_s": time.perf_counter() - ended}
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
         """Two steps, to see whether the case fits: an optimiser allocates after the first."""
         wanted = decode_case(case)
-        self._cases += 1
-        self._forget_memory_peak()
+        self._begin_case()
         task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
         try:
             task.activate()
@@ -187,74 +161,62 @@ class Worker:
         return {"step_s": step_s, "memory_peak_bytes": peak}
 
     def profile(self, case: str, steps: int, events: bool) -> dict[str, Any]:
-        """A few steps under the backend's own profiler; the timeline's `events` where wanted."""
+        """A few steps under the backend's own profiler; `events` asks for the timeline too."""
         task = self.prepared[case].task
         task.activate()
-        found = task.profile(steps)
-        return asdict(found if events else replace(found, events=[]))
-
-    def _named_range(self, case: str) -> AbstractContextManager[Any]:
-        """A range of the case's name on the timeline of NVIDIA Nsight Systems."""
-        if not self._on_gpu:
-            return nullcontext()
-        return importlib.import_module("torch").cuda.nvtx.range(case)  # type: ignore[no-any-return]
+        profile = task.profile(steps)
+        return asdict(profile if events else replace(profile, events=[]))
 
     def probe_small(
         self, case: dict[str, Any], beside: dict[str, Any], seed: int
     ) -> dict[str, Any]:
-        """Seconds per step of two small cases, to find a precision that is only emulated here."""
-        found = []
+        """Seconds per step of two small cases: `case` may be in a precision that is emulated."""
+        steps_s = []
         self._cases += 1
         for fields in (beside, case):
             wanted = decode_case(fields)
             task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
             try:
-                found.append(best_step_s(task, SCOUT_S))
+                steps_s.append(best_step_s(task, SMALL_PROBE_S))
             finally:
                 task.close()
-        return {"beside_s": found[0], "case_s": found[1]}
+        return {"beside_s": steps_s[0], "case_s": steps_s[1]}
 
     def release(self, cases: list[str]) -> dict[str, Any]:
-        """Give back what these cases hold; what one of them fails at costs no other."""
+        """Release what these cases hold; one that fails to close does not affect the others."""
         with ExitStack() as closing:
             for case in cases:
                 closing.callback(self.prepared.pop(case).task.close)
         gc.unfreeze()
         gc.collect()
         if self._on_gpu:
-            torch = importlib.import_module("torch")
-            torch.cuda.empty_cache()
-            if hasattr(torch.accelerator, "empty_host_cache"):  # since torch 2.10
-                torch.accelerator.empty_host_cache()  # page-locked memory cannot be swapped
+            self._library.release(self.device)
         return {}
 
     def close(self) -> None:
-        """Only what would outlive this process; the rest goes with it."""
+        """Close what would outlive this process; the rest ends with it."""
         for prepared in self.prepared.values():
             prepared.task.close()
 
-    def _forget_memory_peak(self) -> None:
-        """Begin to look for a peak; what other cases hold on a GPU will not count."""
+    def _begin_case(self) -> None:
+        """Count a case, and start a new memory peak for it."""
+        self._cases += 1
         if self._on_gpu:
-            cuda = importlib.import_module("torch").cuda
-            cuda.reset_peak_memory_stats(self.device)
-            self._held_bytes = cuda.memory_allocated(self.device)
+            self._library.reset_memory_peak(self.device)
         with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak below
+            Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets VmHWM
 
     def _memory_peak(self, task: Task) -> int | None:
-        """Peak bytes since the preparation began: of torch's allocator on a GPU, without what other
-        cases held; resident in this process, backend included, on a CPU.
+        """Peak bytes of the case: resident in this process on a CPU, allocated on a GPU.
 
-        There libraries keep what earlier cases needed, so only the first case of a worker can be
-        told: None for the others, for ONNX Runtime on a GPU, and where the kernel does not tell.
+        On a CPU libraries keep the memory that earlier cases needed, so the peak is known for the
+        first case of a worker only.
         """
         if (elsewhere := task.memory_peak_bytes()) is not None:
             return elsewhere
         if self._on_gpu:
-            cuda = importlib.import_module("torch").cuda
-            return int(cuda.max_memory_allocated(self.device) - self._held_bytes)
-        return _resident_peak() if self._cases == 1 and self.device == "cpu" else None
+            return self._library.memory_peak_bytes(self.device)
+        return _resident_peak() if self._cases == 1 else None
 
 
 def _first_step_s(task: Task) -> float:
@@ -274,23 +236,10 @@ def _resident_peak() -> int | None:
     return None
 
 
-def _torch_devices(torch: Any) -> list[dict[str, Any]]:
-    if not torch.cuda.is_available():
-        return []
-    found = []
-    for ordinal in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(ordinal)
-        uuid = getattr(properties, "uuid", None)
-        found.append(
-            {
-                "device": f"cuda:{ordinal}",
-                "name": properties.name,
-                "uuid": None if uuid is None else f"GPU-{uuid}",
-                "memory_total_bytes": properties.total_memory,
-                "compute_capability": f"{properties.major}.{properties.minor}",
-            }
-        )
-    return found
+def _how_to_install(module: str) -> str:
+    if module in catalog.backends():
+        return catalog.load_backend(module).install
+    return f"`pip install {DISTRIBUTIONS.get(module, module)}`"
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -299,15 +248,19 @@ def describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, WorkloadError):
         return {"code": error.code, "message": str(error), "hint": error.hint, "fatal": False}
     if isinstance(error, ModuleNotFoundError):
-        remedy = MISSING_HINTS.get(error.name or "", f"`pip install {error.name}`")
-        text = f"{error.name} is not installed here"
-        return {"code": "missing_package", "message": text, "hint": remedy, "fatal": False}
+        text = f"{error.name} is not installed"
+        hint = _how_to_install(error.name or "")
+        return {"code": "missing_package", "message": text, "hint": hint, "fatal": False}
     if is_out_of_memory(error):
-        remedy = "take a smaller batch or size, or free memory"
-        return {"code": "no_memory", "message": message, "hint": remedy, "fatal": False}
+        hint = "choose a smaller batch or size, or free memory"
+        return {"code": "no_memory", "message": message, "hint": hint, "fatal": False}
     fatal = any(mark in str(error) for mark in FATAL_MARKS)
-    hint = "run it again; if it stays, the GPU or its driver is at fault" if fatal else None
-    return {"code": "failed", "message": message, "hint": hint, "fatal": fatal}
+    return {
+        "code": "failed",
+        "message": message,
+        "hint": "run it again; if it fails again, suspect the GPU or its driver" if fatal else None,
+        "fatal": fatal,
+    }
 
 
 def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -331,7 +284,7 @@ def serialise(reply: dict[str, Any]) -> bytes:
         error = {
             "code": "non_finite",
             "message": "the workload produced NaN or infinity",
-            "hint": "a diverging training or an overflow: try a higher precision",
+            "hint": "the training diverged or overflowed: try a higher precision",
             "fatal": False,
         }
         return json.dumps({"error": error}).encode() + b"\n"

@@ -15,15 +15,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from workbench.contract import Setup, decode_case, is_cuda
+from workbench.contract import Setup, decode_case, kind_of
 from workbench.process.cores import allowed_cores
 from workbench.worker.ranks import DESERTED
 from workbench.worker.worker import describe
 
-JOIN_S = 300.0  # for all ranks to come together, as torch's own store has it
-PATIENCE = timedelta(days=1)  # of a collective: a frozen group must not run into a time-out
-ORPHANED_S = 2.0  # from the worker's end to that of a rank that hangs in a collective
-ADDRESS = "workbench/address"  # the key in torch's store
+JOIN_S = 300.0  # time for all ranks to meet, as in torch's own store
+PATIENCE = timedelta(days=1)  # time limit of a collective: a frozen group must not exceed it
+ORPHANED_S = 2.0  # after the worker's end, before a rank that hangs in a collective is ended
+ADDRESS = "workbench/address"  # key of the worker's address in torch's store
 
 
 class Follower:
@@ -33,7 +33,9 @@ class Follower:
         self.store, self.rank, self.size = store, rank, size
         self.parts: dict[str, Any] = {}  # case id -> this rank's part in it
         self.groups: dict[str, Any] = {}
-        self.failed: Exception | None = None  # in what has no answer
+        self.failed: Exception | None = (
+            None  # in an order without an answer; raised by the next `do`
+        )
 
     def join(self, backend: str) -> None:
         import torch
@@ -48,27 +50,27 @@ class Follower:
     def _device(self) -> int:
         import torch
 
-        # srun may show each rank its own GPU only, under the number 0.
+        # srun may show each rank only its own GPU, as number 0.
         count: int = torch.cuda.device_count()
         return int(os.environ["LOCAL_RANK"]) % max(1, count)
 
     def open(
         self, case: dict[str, Any], world: int, threads: list[int], seed: int
     ) -> dict[str, float] | None:
-        """This rank's part in a case, ready to step; seconds of its phases, None if it has none."""
+        """Prepare this rank's part in a case; seconds of its phases, None if it has no part."""
         import torch.distributed as dist
 
         from .replica import Replica
 
-        # Ranks without a part take part in this: a group is made by all together.
+        # Collective: ranks without a part must call it too.
         group = dist.new_group(range(world), timeout=PATIENCE)
         wanted = decode_case(case)
         if self.rank >= world:
             return None
-        if is_cuda(wanted.device):
-            mine = replace(wanted, device=f"cuda:{self._device()}")
-        else:
+        if kind_of(wanted.device).on_host:
             mine = replace(wanted, threads=threads[self.rank])
+        else:
+            mine = replace(wanted, device=f"cuda:{self._device()}")
         setup = Setup(seed=seed)
         self.groups[wanted.id] = group
         self.parts[wanted.id] = Replica(mine, setup, self.rank, group)
@@ -83,25 +85,28 @@ class Follower:
             torch.cuda.empty_cache()  # does nothing where CUDA was never started
 
     def do(self, case: str, name: str, **arguments: Any) -> Any:
-        """Call a method of a part, and tell what it returns."""
+        """Call a method of a part and return its result."""
         if self.failed is not None:
             raise self.failed
         return getattr(self.parts[case], name)(**arguments)
 
     def queue(self, case: str, name: str) -> None:
-        """Likewise, without an answer."""
+        """Call a method of a part without sending an answer."""
         if self.failed is None:
             try:
                 getattr(self.parts[case], name)()
-            except Exception as error:  # told when asked next
+            except Exception as error:
                 self.failed = error
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a worker: `FD ADDRESS` for a child of it; `FD` for a launcher's rank, which finds the
-    worker by torch's store and hands its line to it to the process that waits on FD."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to answer
-    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # a frozen watchdog is not a hanging one
+    """Serve a worker until it ends.
+
+    A child of the worker gets `FD ADDRESS`.  A launcher's rank gets `FD`: it finds the worker
+    through torch's store, and passes its connection on to the process that waits on FD.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine handles Ctrl-C
+    os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # it would take a frozen rank for a hung one
     from torch.distributed.rendezvous import rendezvous
 
     limit = timedelta(seconds=JOIN_S)
@@ -120,14 +125,14 @@ def main(arguments: list[str]) -> None:
         socket.send_fds(parent, [b"1"], [channel.fileno()])
         _send(channel, {**hello, "token": token})
     threading.Thread(target=_end_with, args=(channel, parent), daemon=True).start()
-    told = _serve(channel, Follower(store, rank, size))
+    dismissed = _serve(channel, Follower(store, rank, size))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0 if told else DESERTED)  # past the destructors of a group whose peers are gone
+    os._exit(0 if dismissed else DESERTED)  # skips destructors of a group without peers
 
 
 def _serve(channel: socket.socket, follower: Follower) -> bool:
-    """Carry out orders until the worker is gone; True if it said goodbye."""
+    """Carry out orders until the worker is gone; True if it dismissed this rank."""
     for line in channel.makefile("rb"):
         order = json.loads(line)
         name = order.pop("op")
@@ -153,10 +158,10 @@ def _send(channel: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _end_with(*channels: socket.socket) -> None:
-    """End this process after whom it serves, even while it hangs in a collective."""
+    """End this process after its worker or parent ends, even while it hangs in a collective."""
     poller = select.poll()
     for channel in channels:
         poller.register(channel, getattr(select, "POLLRDHUP", 0) | select.POLLHUP)
     poller.poll()
-    time.sleep(ORPHANED_S)  # enough to end by itself
+    time.sleep(ORPHANED_S)  # usually it ends by itself
     os._exit(DESERTED)

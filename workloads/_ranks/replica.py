@@ -1,4 +1,4 @@
-"""One rank's share of a data-parallel training, and the check of what all ranks found together."""
+"""One rank's share of a data-parallel training, and the check of the result of all ranks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from workbench.contract import Accuracy, Case, Setup
 from .._shared import mlp_reference
 from .._shared.network import Layer, mlp, relative_error
 from .._shared.torch_task import TorchTask, arithmetic, module, to_device
+from .._shared.training import train_step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 CLASSES = 10
 LEARNING_RATE = 0.01
-CHECKED = 32  # samples of the check, over all ranks
-CHECKED_PER_TENSOR = 4096  # elements of its gradient
-# The gradient's relative error; several times what is measured on the initial network.
+CHECKED = 32  # samples to check, over all ranks
+CHECKED_PER_TENSOR = 4096  # gradient elements to check in each tensor
+# Limits of the gradient's relative error: several times the error of the initial network.
 LIMITS = {"fp32": 1e-4, "tf32": 2e-2, "bf16": 0.15}
 ALL_REDUCES = 10
 
@@ -39,7 +40,7 @@ def sizes_of(case: Case) -> tuple[int, ...]:
 
 
 class Replica(TorchTask):
-    """One rank's copy of the network and its share of the batch; without a group, all of it."""
+    """One rank's copy of the network and its share of the batch, or all of it without a group."""
 
     def __init__(self, case: Case, setup: Setup, rank: int = 0, group: Any = None) -> None:
         import torch
@@ -87,24 +88,21 @@ class Replica(TorchTask):
         import torch
 
         mixed = torch.bfloat16 if arithmetic(self.case) == "bf16" else None
-        self.optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, dtype=mixed, enabled=mixed is not None):
-            loss = torch.nn.functional.cross_entropy(self.model(data), labels)
-        loss.backward()
-        self.optimiser.step()
-        return loss.detach()
+        return train_step(self.model, self.optimiser, data, labels, mixed)
 
     def loss(self) -> float | None:
         return None if self.latest is None else float(self.latest.item())
 
     def restore(self) -> None:
-        """Back to the initial weights."""
+        """Restore the initial weights."""
         self.network.load_state_dict(module(self.layers).state_dict())
         self.finish()
 
     def trial(self, samples: int) -> dict[str, str]:
-        """One step on the first `samples` of this share, undone: some of every tensor's gradient
-        (float32, base64) and a digest of the weights it led to."""
+        """One step on the first `samples` of this share, which is then undone.
+
+        Returns some of every tensor's gradient (float32, base64) and a digest of the new weights.
+        """
         import torch
 
         self._train(self.data[:samples], self.labels[:samples])
@@ -117,7 +115,7 @@ class Replica(TorchTask):
         return {"gradient": sent, "weights": digest.hexdigest()}
 
     def memory_peak(self) -> int:
-        """Bytes: of torch's allocator on a GPU, resident in this process on a CPU."""
+        """Bytes allocated by torch on a GPU, or resident in this process on a CPU."""
         import torch
 
         if self.device.type == "cuda":
@@ -128,14 +126,14 @@ class Replica(TorchTask):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
     def all_reduce_s(self) -> float:
-        """Seconds of one all-reduce of as many bytes as the gradient has: the median."""
+        """Median seconds of an all-reduce of as many bytes as the gradient has."""
         import torch
         import torch.distributed as dist
 
         count = sum(p.numel() for p in self.network.parameters())
         buffer = torch.zeros(count, device=self.device)
         times = []
-        for _ in range(1 + ALL_REDUCES):  # the first connects
+        for _ in range(1 + ALL_REDUCES):  # the first one opens connections
             began = time.perf_counter()
             dist.all_reduce(buffer, group=self.group)
             self.finish()
@@ -154,9 +152,9 @@ def judge(
     labels: NDArray[np.int64],
     trials: Sequence[dict[str, str]],
 ) -> Accuracy:
-    """The ranks' averaged gradient against float64 backpropagation through all their samples.
+    """Compare the averaged gradient with float64 backpropagation through all samples.
 
-    Ranks whose weights differ after the step are wrong however good the gradient is.
+    If the ranks' weights differ after the step, the error is 1.
     """
     import numpy as np
 
@@ -173,9 +171,9 @@ def judge(
     error = relative_error(found, expected) if agree else 1.0
     limit = LIMITS[case.precision]
     reference = f"NumPy float64 gradient of {len(data)} samples, equal weights on all ranks"
-    return Accuracy("relative_error", error, reference, limit, error <= limit)
+    return Accuracy.within(error, limit, reference)
 
 
 def _some(flat: Any) -> Any:
-    """Evenly spread elements of a flat array or tensor, the same of both."""
+    """Evenly spaced elements of a flat array or tensor, at the same places in both."""
     return flat[:: max(1, len(flat) // CHECKED_PER_TENSOR)]

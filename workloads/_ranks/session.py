@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workbench.contract import WorkloadError, is_cuda
+from workbench.contract import WorkloadError, kind_of
 from workbench.process.exit_status import ending
 from workbench.process.line_process import LineChannel, LineProcess
 from workbench.worker.ranks import BOOTSTRAP, LaunchedRank, launch_of
@@ -72,7 +72,7 @@ class RankGroup:
                 self._start(size)
             else:
                 self._call(self.launch)
-            backend = "nccl" if is_cuda(self.device) else "gloo"
+            backend = "gloo" if kind_of(self.device).on_host else "nccl"
             self.ask(self.ranks, op="join", backend=backend)
         except WorkloadError as error:
             raise self._fail(error) from None

@@ -1,1 +1,1 @@
-"""What several workloads have in common; no file here is a workload."""
+"""Parts that several workloads share; no file here is a workload."""

@@ -1,7 +1,7 @@
-"""Makes assets/digits/convnet.npz in minutes on 2 cores (run this file as a module).
+"""Makes assets/digits/convnet.npz, in minutes on 2 cores: run this file as a module.
 
-Trains the conv net on coloured pictures of the training digits, at changing picture sizes, and
-stores the weights as float16.
+It trains the conv net on coloured pictures of the training digits, in changing sizes, and stores
+the weights as float16.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from workbench import assets
 from . import digits
 from .network import forward, trained_convnet, untrained_convnet
 from .torch_task import module
+from .training import train_step
 
 EPOCHS = 60
 RATE = 1e-3
@@ -33,11 +34,7 @@ def main() -> None:
     for step in range(steps):
         chosen = rng.integers(0, digits.TRAINING, BATCH)
         pictures = digits.photographs(images[chosen], int(rng.choice(SIZES)), rng)
-        optimiser.zero_grad()
-        logits = network(torch.from_numpy(pictures))
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels[chosen]))
-        loss.backward()
-        optimiser.step()
+        loss = train_step(network, optimiser, *map(torch.from_numpy, (pictures, labels[chosen])))
         schedule.step()
         if step % 50 == 0:
             print(f"step {step} of {steps}: loss {loss.item():.3f}", flush=True)  # noqa: T201

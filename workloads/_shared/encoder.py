@@ -1,4 +1,4 @@
-"""A small transformer encoder as plain NumPy weights, and in the forms that the backends take.
+"""A small transformer encoder as plain NumPy weights, as a torch module and as an ONNX model.
 
 The blocks are pre-norm (Xiong et al., "On Layer Normalization in the Transformer Architecture",
 2020): x + attention(norm(x)), then x + feed_forward(norm(x)) with GELU.  A last norm, the mean
@@ -26,7 +26,7 @@ WIDTH = 256
 HEADS = 4
 HEAD_WIDTH = WIDTH // HEADS
 HIDDEN = 4 * WIDTH
-EPSILON = 1e-5  # of the norms
+EPSILON = 1e-5  # added to the variance in norms
 
 
 class Affine(NamedTuple):
@@ -36,8 +36,8 @@ class Affine(NamedTuple):
     bias: Array
 
 
-class Block(NamedTuple):
-    """One block's layers in the order in which they are used."""
+class EncoderBlock(NamedTuple):
+    """The layers of one block, in the order of their use."""
 
     attention_norm: Affine
     qkv: Affine  # queries, keys and values side by side
@@ -51,7 +51,7 @@ class Block(NamedTuple):
 class Encoder:
     """Embeddings (batch, tokens, WIDTH) to answers (batch, CLASSES); a `Network`."""
 
-    blocks: Sequence[Block]
+    blocks: Sequence[EncoderBlock]
     norm: Affine
     head: Affine
 
@@ -118,11 +118,11 @@ class Encoder:
 
 
 def untrained(seed: int) -> Encoder:
-    """Random weights under which every layer keeps the scale of its input.
+    """Random weights with which every layer keeps the scale of its input.
 
-    Dense layers have variance 1 / fan-in (LeCun et al., "Efficient BackProp", 1998), those that
-    add to the residual stream less, as in GPT-2 (Radford et al., 2019).  Gains and biases are
-    random too, so that none of them can be left out unnoticed.
+    Dense layers have variance 1 / fan-in (LeCun et al., "Efficient BackProp", 1998).  Those that
+    add to the residual stream have less, as in GPT-2 (Radford et al., 2019).  Gains and biases are
+    random too: a backend that omits one gives a wrong answer.
     """
     import numpy as np
 
@@ -141,7 +141,7 @@ def untrained(seed: int) -> Encoder:
 
     residual = 1 / math.sqrt(2 * BLOCKS)
     blocks = [
-        Block(
+        EncoderBlock(
             norm(),
             dense(WIDTH, 3 * WIDTH),
             dense(WIDTH, WIDTH, residual),
@@ -161,7 +161,7 @@ def multiplications(tokens: int) -> int:
 
 
 def parameters() -> int:
-    """Weights of all layers, biases and norms aside."""
+    """Number of weights of all layers, without biases and norms."""
     return BLOCKS * (4 * WIDTH * WIDTH + 2 * WIDTH * HIDDEN) + WIDTH * CLASSES
 
 
@@ -185,7 +185,7 @@ def norm(x: NDArray[np.float64], layer: Affine) -> NDArray[np.float64]:
 
 
 def attention(qkv: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of one sequence, head by head: qkv (tokens, 3 * WIDTH) to (tokens, WIDTH)."""
+    """Attention in one sequence, head by head: qkv (tokens, 3 * WIDTH) to (tokens, WIDTH)."""
     import numpy as np
 
     def mixed() -> Iterator[NDArray[np.float64]]:
@@ -230,7 +230,7 @@ def torch_module(encoder: Encoder) -> Any:
         return part
 
     class TorchBlock(nn.Module):  # type: ignore[misc]
-        def __init__(self, block: Block) -> None:
+        def __init__(self, block: EncoderBlock) -> None:
             super().__init__()
             self.attention_norm = layer_norm(block.attention_norm)
             self.qkv = linear(block.qkv)

@@ -72,7 +72,7 @@ def check(forest: Forest, batch: NDArray[np.float32], predictions: NDArray[np.fl
         expected.append(total)
     error = relative_error(predictions[:CHECKED], np.array(expected))
     reference = f"{len(expected)} samples walked in plain Python, float64"
-    return Accuracy("relative_error", error, reference, LIMIT, error <= LIMIT)
+    return Accuracy.within(error, LIMIT, reference)
 
 
 def nodes_on_paths(trees: int, depth: int) -> float:

@@ -1,8 +1,7 @@
-"""Inference of one network by either backend: the input comes from and the answer goes to the host.
+"""Inference of one network by either backend, from input on the host to answer on the host.
 
-Phases: "build" makes (and quantises) the model, "compile" opens the ONNX Runtime session, in
-which its graph is optimised, or calls torch.compile, and "transfer" moves a torch model's weights
-to a GPU.
+Phases: "build" makes (and quantises) the model.  "compile" opens the ONNX Runtime session, which
+optimises its graph, or calls torch.compile.  "transfer" moves a torch model's weights to a GPU.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ VARIANTS = (
     Variant("gpu", "torch", "fp16", mode="compile"),
 )
 
-# A plainly wrong answer is far beyond these; a scenario's own error limit may be tighter.
+# A wrong answer is far beyond these limits; a scenario's own error limit may be tighter.
 LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}
-CHECKED = 128  # samples at most
+CHECKED = 128  # most samples of a check
 
 
 class Network(Protocol):
-    """The same weights in the form that each backend takes, and a reference by neither."""
+    """The same weights for each backend, and a reference that uses neither."""
 
     def forward(self, inputs: Batch) -> NDArray[np.float64]:
         """The answers (batch, classes) in float64, by NumPy."""
@@ -59,8 +58,8 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Sequential:
-    """Layers one behind the other."""
+class LayeredNetwork:
+    """A chain of layers."""
 
     layers: Sequence[Layer]
 
@@ -82,7 +81,7 @@ def prepare(
     calibration: Iterable[Batch],
     checked: int = CHECKED,
 ) -> InferenceTask:
-    """The task of answering `inputs` in turn; `calibration` is for static INT8 only.
+    """A task that answers `inputs` in turn; only static INT8 uses `calibration`.
 
     The check compares about `checked` samples, taken from all inputs.
     """
@@ -118,7 +117,7 @@ class InferenceTask(Task):
         error = relative_error(answers, self.network.forward(inputs))
         limit = LIMITS[self.case.precision]
         reference = f"NumPy float64 forward pass of {len(inputs)} inputs"
-        return Accuracy("relative_error", error, reference, limit, error <= limit)
+        return Accuracy.within(error, limit, reference)
 
 
 class OnnxInference(InferenceTask):
@@ -150,7 +149,7 @@ class OnnxInference(InferenceTask):
 class TorchInference(TorchTask, InferenceTask):
     """By torch, without gradients."""
 
-    waits = True  # for its answer
+    waits = True  # reads its answer back
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ Update = Callable[[int, Any, Any], Any]  # (parameter number, value, gradient) t
 def samples(
     count: int, inputs: int, classes: int, seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Normal random inputs (count, inputs), and labels (count) that a linear rule gives them."""
+    """Normal random inputs (count, inputs), and their labels (count) by a linear rule."""
     import numpy as np
 
     rng = np.random.default_rng(seed)

@@ -1,7 +1,7 @@
 """The networks that both backends run, as plain NumPy weights, and their float64 reference.
 
-The reference uses neither backend: a 3x3 convolution is nine shifted matrix products, so
-that agreement with torch or ONNX Runtime is evidence and not a tautology.
+The reference uses neither backend, so agreement with torch or ONNX Runtime is evidence and not a
+tautology.  It computes a 3x3 convolution as nine shifted matrix products.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Layer = Conv | MeanPool | Dense
 def untrained_convnet(
     seed: int, convolutions: Sequence[tuple[int, int, int]] = CONVOLUTIONS
 ) -> list[Layer]:
-    """The conv net at the start of a training: He initialisation, biases zero."""
+    """The conv net before its training: He initialisation, biases zero."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -77,8 +77,8 @@ def untrained_convnet(
 def trained_convnet() -> list[Layer]:
     """The conv net trained on the real digits (assets/digits/SOURCE.md).
 
-    INT8 errors are only meaningful on a trained network: with random weights the answers
-    hardly depend on the input, and what does is lost among the rounding errors.
+    INT8 errors are only meaningful on a trained network.  With random weights the answers hardly
+    depend on the input, and rounding errors hide the little that does.
     """
     import numpy as np
 
@@ -96,7 +96,7 @@ def trained_convnet() -> list[Layer]:
 
 
 def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
-    """A multi-layer perceptron with ReLU between its layers: He initialisation, biases zero."""
+    """A multi-layer perceptron with ReLU between layers: He initialisation, biases zero."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -108,7 +108,7 @@ def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
 
 
 def he(rng: np.random.Generator, *shape: int) -> Array:
-    """Normal weights of variance 2 / fan-in, which keeps activations at one scale under ReLU."""
+    """Normal weights of variance 2 / fan-in, which keeps the scale of activations under ReLU."""
     import numpy as np
 
     fan_in = int(np.prod(shape[1:]))

@@ -1,8 +1,7 @@
-"""Photographs, made up or the user's own, cut for training, and the reference for resizing.
+"""Photographs, generated or the user's own, cut for training, and the reference for resizing.
 
-Made-up ones are kept as encoded bytes in memory, not as files: a decoder gets the same bytes as
-from a file in the page cache, forked loaders share them, and whatever kills a worker leaves
-nothing behind.
+Generated ones are kept as encoded bytes in memory, not as files.  A decoder gets the same bytes as
+from a file in the page cache, forked loaders share them, and a killed worker leaves no files.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ if TYPE_CHECKING:
 
 Source = bytes | Path
 
-# Of ImageNet's pixels in 0..1, as torchvision's pretrained models expect.
+# Statistics of ImageNet's pixels in 0..1, as torchvision's pretrained models expect.
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 SCALES = (MEAN, STD)
-# Pillow rounds to whole grey levels after each of its two passes, half a level each; the rest is
-# for weights of 16 to 22 bits (Pillow's Resample.c, torch's UpSampleKernel.cpp).
+# Pillow rounds to whole grey levels after each of its two passes, half a level each.  The rest is
+# a margin for weights of 16 to 22 bits (Pillow's Resample.c, torch's UpSampleKernel.cpp).
 EIGHT_BIT_LIMIT = 1.1 / 255
 LONG_SIDES = (400, 600)  # pixels; ImageNet's pictures are about 500 x 375
 OCTAVES = 7
@@ -43,16 +42,16 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }
 # "Going Deeper with Convolutions" (Szegedy et al., CVPR 2015): shares of the area, aspect ratios.
 AREAS, ASPECTS, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
-OPENED = 5_000  # files of a folder whose headers are read beforehand
-DECODED = 16  # of these are decoded too
+OPENED = 5_000  # most files whose headers are read beforehand
+DECODED = 16  # files that are also decoded beforehand
 
 
 def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
-    """A made-up photograph: (height, width, 3) in 0..255.
+    """A generated photograph: (height, width, 3) in 0..255.
 
-    Random structures of all sizes whose amplitude falls with their frequency, as in natural images
-    (Field, "Relations between the statistics of natural images", 1987), colours that change more
-    slowly than brightness, and sensor noise: so it compresses like a photograph.
+    It compresses like a real one.  It has random structures of all sizes, whose amplitude falls
+    with their frequency as in natural images (Field, "Relations between the statistics of natural
+    images", 1987), colours that change more slowly than brightness, and sensor noise.
     """
     import numpy as np
     from PIL import Image
@@ -72,9 +71,9 @@ def photograph(rng: np.random.Generator, width: int, height: int) -> Pixels:
     return pixels.astype(np.uint8)
 
 
-@lru_cache(maxsize=1)  # the candidates of one worker share them
+@lru_cache(maxsize=1)  # shared by the candidates of one worker
 def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
-    """`count` photographs of different sizes, upright and lying, as jpeg or png files' bytes."""
+    """`count` photographs of different sizes and both orientations, as jpeg or png files."""
     import numpy as np
     from PIL import Image
 
@@ -90,10 +89,10 @@ def encoded(count: int, kind: str, seed: int) -> tuple[bytes, ...]:
 
 
 def in_folder(name: str, seed: int) -> tuple[Path, ...]:
-    """The user's pictures under folder `name`, hidden files left out, shuffled.
+    """The user's pictures under folder `name`, shuffled and without hidden files.
 
-    WorkloadError "bad_input" where there is none, or where one cannot be read: the headers of up
-    to 5,000 are read, and some are decoded.
+    WorkloadError "bad_input" if there is none, or if one cannot be read.  This reads the headers of
+    up to 5,000 and decodes some.
     """
     import numpy as np
 
@@ -103,7 +102,7 @@ def in_folder(name: str, seed: int) -> tuple[Path, ...]:
     except OSError as error:
         raise bad_input(f"{error.filename}: {error.strerror}") from None
     if not found:
-        raise bad_input(f"{folder} holds no files")
+        raise bad_input(f"{folder} has no files")
     order = np.random.default_rng(seed).permutation(len(found))
     pictures = tuple(found[place] for place in order)
     for place, picture in enumerate(pictures[:OPENED]):
@@ -124,33 +123,33 @@ def _files(folder: Path) -> list[Path]:
 
 
 def decode(source: Source, *, header_only: bool = False) -> Any:
-    """A Pillow image in RGB; WorkloadError "bad_input" names a file that is no whole picture."""
+    """A Pillow image in RGB; WorkloadError "bad_input" names a file that cannot be decoded."""
     from PIL import Image, UnidentifiedImageError
 
-    name = source if isinstance(source, Path) else "a made-up photograph"
+    name = source if isinstance(source, Path) else "a generated photograph"
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
             return None if header_only else image.convert("RGB")
     except MemoryError:
         raise
     except UnidentifiedImageError:
-        raise bad_input(f"{name} is no picture that Pillow knows") from None
-    except Exception as error:  # Pillow's plugins raise nearly everything on a damaged file
+        raise bad_input(f"{name} is not in a picture format that Pillow knows") from None
+    except Exception as error:  # on a damaged file Pillow's plugins raise almost any error
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise bad_input(f"{name} cannot be decoded: {reason}") from None
 
 
 def bad_input(message: str) -> WorkloadError:
-    """What is said of a folder or file that cannot be used."""
-    hint = "repair the file or move it away, or give another folder: --set images=FOLDER"
+    """The error for a folder or file that cannot be used."""
+    hint = "repair or remove the file, or choose another folder: --set images=FOLDER"
     return WorkloadError(message, code="bad_input", hint=hint)
 
 
 def resample(pixels: NDArray[Any], height: int, width: int) -> NDArray[np.float64]:
     """The reference: (h, w, 3) to (height, width, 3) in float64, unrounded.
 
-    Bilinear with antialiasing: the weights are a triangle as wide as a target pixel covers, at
-    least one source pixel to each side, cut off at the edges and normalised.
+    Bilinear with antialiasing: the weights are a triangle, as wide as the source pixels that a
+    target pixel covers and at least one to each side, cut off at the edges and normalised.
     """
     import numpy as np
 
@@ -175,10 +174,10 @@ def _weights(size: int, target: int) -> NDArray[np.float64]:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-class Cuttings:
+class RandomCrops:
     """A data set of random parts of pictures.
 
-    Sample number `n` is always cut in the same way, whichever loader does it.
+    Sample number `n` is always cut in the same way, in every loader.
     """
 
     def __init__(self, sources: Sequence[Source], image: int, seed: int) -> None:
@@ -187,8 +186,8 @@ class Cuttings:
     def __getitem__(self, samples: range) -> Batch | str:
         """The batch of these samples: pixels (batch, image, image, 3), labels (batch).
 
-        A file that cannot be read is returned as what is to be said of it: an exception from a
-        loader would reach the parent with a traceback for a message.
+        If a file cannot be read, returns the error message: an exception from a loader would reach
+        the parent with a traceback as its message.
         """
         import numpy as np
 
@@ -199,7 +198,7 @@ class Cuttings:
         return pixels, np.array([self.label(sample) for sample in samples])
 
     def label(self, sample: int) -> int:
-        """A class by the number of the file: folders need no labels, the work is the same."""
+        """A class from the number of the file, so that folders need no labels."""
         return sample % len(self.sources) % CLASSES
 
     def whole(self, sample: int) -> Any:
@@ -233,7 +232,7 @@ class Cuttings:
         return (0, 0, width, height), flip
 
     def reference(self, sample: int) -> NDArray[np.float64]:
-        """What `picture` has to be but for rounding: resized in float64."""
+        """The exact `picture`, resized in float64."""
         import numpy as np
 
         whole = np.asarray(self.whole(sample))

@@ -1,6 +1,6 @@
-"""What the matrix products share: drawing, multiplying, and checking without a second product.
+"""Parts of every matrix product: drawing, multiplying, and checking without a second product.
 
-One product multiplies 2-D matrices, a batch of them 3-D ones.
+A single product multiplies 2-D matrices, a batch multiplies 3-D ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from functools import partial
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from workbench.contract import Accuracy, Case, Setup, Task, Work, Workload, WorkloadError
+from workbench.contract import (
+    PRECISION_BYTES,
+    Accuracy,
+    Case,
+    Setup,
+    Task,
+    Work,
+    Workload,
+    WorkloadError,
+)
 
 from .torch_task import TorchTask, arithmetic, dtype_of, time_to_host, to_device
 
@@ -22,9 +31,8 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.floating[Any]]
 
-BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
-PRODUCT_BYTES = {**BYTES, "fp8": 2, "int8": 4}  # FP8 gives BF16, INT8 32-bit sums
-# Several times what is measured, rounding of the inputs included, and far below a wrong product.
+PRODUCT_BYTES = {**PRECISION_BYTES, "fp8": 2, "int8": 4}  # FP8 yields BF16, INT8 32-bit sums
+# Several times the measured error, which includes rounding of the inputs; far below a wrong one.
 LIMITS = {
     "fp64": 1e-12,
     "fp32": 2e-5,
@@ -34,17 +42,17 @@ LIMITS = {
     "fp8": 0.15,
     "int8": 1e-12,
 }
-SIZES = {  # what CUDA asks for (aten/src/ATen/native/cuda/Blas.cpp)
-    "int8": "CUDA wants more than 16 rows, and the other sizes multiples of 8",
-    "fp8": "CUDA wants sizes that are multiples of 16",
+SIZES = {  # requirements of CUDA (aten/src/ATen/native/cuda/Blas.cpp)
+    "int8": "CUDA needs more than 16 rows, and other sizes that are multiples of 8",
+    "fp8": "CUDA needs sizes that are multiples of 16",
 }
 PROJECTIONS = 4  # random vectors of the check
-MINIATURE = 256**3  # multiply-adds
-LARGEST_INT8 = 127  # products of two, summed over any k offered here, stay far below 2**31
-BLOCK_BYTES = 1 << 26  # of the check's float64 working copy
+SMALL_PRODUCT = 256**3  # multiply-adds of a small probe, at most
+LARGEST_INT8 = 127  # sums of products of two, over any k that is offered, stay far below 2**31
+BLOCK_BYTES = 1 << 26  # size of the check's float64 working copy
 
 
-class Shape(NamedTuple):
+class ProductShape(NamedTuple):
     """`batch` products of an m x k and a k x n matrix."""
 
     batch: int
@@ -53,26 +61,26 @@ class Shape(NamedTuple):
     k: int
 
 
-class Product(Workload):
-    """C = A B for matrices of normal random numbers, into memory that is there already.
+class MatrixProduct(Workload):
+    """C = A B for matrices of normal random numbers, into memory allocated beforehand.
 
-    All candidates start from the same numbers; lower precisions round them first, and their
-    error includes that.  INT8 multiplies random whole numbers into 32-bit sums: the raw rate,
-    without the scaling that a quantised network adds.  FP8 is E4M3 with scales of one.
+    All candidates start from the same numbers.  Lower precisions round them first, and their error
+    includes that.  INT8 multiplies random whole numbers into 32-bit sums: the raw rate, without
+    the scaling that a quantised network adds.  FP8 is E4M3 with scales of one.
     """
 
     @abstractmethod
-    def shape(self, case: Case) -> Shape:
+    def shape(self, case: Case) -> ProductShape:
         """The sizes of `case`."""
 
     def work(self, case: Case) -> Work:
         batch, m, n, k = self.shape(case)
         inputs, outputs = batch * k * (m + n), batch * m * n
-        size = BYTES[case.precision]
+        size = PRECISION_BYTES[case.precision]
         held = float(inputs * size + outputs * PRODUCT_BYTES[case.precision])
         host = 0
         if case.device_kind == "cpu":
-            drawn = max(inputs, outputs) * max(size, 4)  # or, later, what the check converts
+            drawn = max(inputs, outputs) * max(size, 4)  # later the check's conversion, as large
             probe = batch * (k + 2 * m) * PROJECTIONS * 8
             largest = 8 * max(m * k, k * n, m * n)
             host = drawn + probe + (largest if batch > 1 else min(largest, BLOCK_BYTES))
@@ -86,11 +94,11 @@ class Product(Workload):
         return TorchProduct(case, setup, probe, a, b)
 
     def draw(self, case: Case, setup: Setup) -> tuple[Matrix, Matrix, Probe]:
-        """The two operands, and what knows their product."""
+        """The two operands, and a probe that knows their product."""
         batch, m, n, k = self.shape(case)
         if batch > 1 and case.precision in ("int8", "fp8"):
             raise WorkloadError(
-                f"torch multiplies no batch of matrices in {case.precision}",
+                f"torch cannot multiply a batch of matrices in {case.precision}",
                 hint="use --batch 1, or another precision",
             )
         several = (batch,) if batch > 1 else ()
@@ -100,10 +108,12 @@ class Product(Workload):
         return a, b, Probe(a, b, setup.seed + 2)
 
     def small_probe(self, case: Case) -> Case | None:
-        """The largest size halved again and again: what is thin stays thin, and a call's fixed cost
-        stays small beside the work."""
+        """The case with its largest size halved until it is small.
+
+        A thin shape stays thin, and the fixed cost of a call stays small compared to the work.
+        """
         small = case
-        while prod(self.shape(small)) > MINIATURE:
+        while prod(self.shape(small)) > SMALL_PRODUCT:
             sizes = {name: int(size) for name, size in small.params.items()}
             largest = max(sizes, key=lambda name: sizes[name])
             if small.batch is not None and small.batch > sizes[largest]:
@@ -114,8 +124,10 @@ class Product(Workload):
 
 
 def draw(shape: tuple[int, ...], precision: str, seed: int) -> Matrix:
-    """Normal random numbers: float64 for fp64, else float32.  For int8 whole numbers from -127 to
-    127, as float32 too."""
+    """Normal random numbers in float64 for fp64, else in float32.
+
+    For int8: whole numbers from -127 to 127, in float32.
+    """
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -127,9 +139,9 @@ def draw(shape: tuple[int, ...], precision: str, seed: int) -> Matrix:
 
 
 class Probe:
-    """Knows what a right product C does to a few random vectors v: C v is A (B v), in float64.
+    """Checks a product C on a few random vectors v: C v must be A (B v), in float64.
 
-    Work for the vectors instead of the n^3 of a second product (Freivalds 1977).
+    This is much less work than the n^3 of a second product (Freivalds 1977).
     """
 
     def __init__(self, a: Matrix, b: Matrix, seed: int) -> None:
@@ -138,24 +150,26 @@ class Probe:
         shape = (b.shape[-1], PROJECTIONS)
         self.vectors = np.random.default_rng(seed).standard_normal(shape)
         self.expected = project(a, project(b, self.vectors))
-        # A single sum may cancel by chance: its error is judged by the size it has as a rule.
+        # A single sum may cancel by chance, so its error is judged by the size it usually has.
         norms = [float(np.linalg.norm(array)) for array in (a, b, self.vectors)]
         self.scale = max(float(np.linalg.norm(self.expected)), prod(norms) / sqrt(b.size))
 
     def check(self, case: Case, product: Matrix) -> Accuracy:
-        """Judge `product`, (batch,) m x n, by the limit of the case's precision."""
+        """Check `product`, (batch,) m x n, against the limit of the case's precision."""
         import numpy as np
 
         difference = project(product, self.vectors) - self.expected
         error = float(np.linalg.norm(difference)) / self.scale
         limit = LIMITS[case.precision]
         reference = f"float64 projection on {PROJECTIONS} random vectors"
-        return Accuracy("relative_error", error, reference, limit, error <= limit)
+        return Accuracy.within(error, limit, reference)
 
 
 def project(matrix: Matrix, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`matrix` @ `vectors` in float64, a block of rows (of a batch: of matrices) at a time to save
-    memory; the vectors are the same for a whole batch, or one set each."""
+    """`matrix` @ `vectors` in float64, one set of vectors for a whole batch or one for each matrix.
+
+    Works on a block of rows (in a batch: of matrices) at a time to save memory.
+    """
     import numpy as np
 
     count = max(1, BLOCK_BYTES // (8 * matrix[0].size))
@@ -202,7 +216,7 @@ class TorchProduct(TorchTask):
         with setup.phase("build"):
             left, right = (torch.from_numpy(matrix).to(kind) for matrix in (a, b))
             if self.computed in kinds and case.device_kind == "gpu":
-                # Tensor cores take the right 8-bit operand by columns (cuBLASLt's TN format).
+                # Tensor cores need the right 8-bit operand by columns (cuBLASLt's TN format).
                 right = right.t().contiguous().t()
         self.a, self.b = to_device(setup, case, left, right)
         self.product = torch.full(
@@ -212,7 +226,7 @@ class TorchProduct(TorchTask):
             device=self.a.device,
         )
         self.multiply = self._multiplication()
-        if self.computed in SIZES:  # of the others the check takes the first step
+        if self.computed in SIZES:
             self._try()
 
     def _multiplication(self) -> Callable[..., Any]:
@@ -223,21 +237,22 @@ class TorchProduct(TorchTask):
             multiply = torch._int_mm
         elif self.computed == "fp8":
             one = torch.ones((), device=self.a.device)
-            # Sums of fewer bits on Hopper, as inference uses them: the full rate.
+            # Sums of fewer bits on Hopper, as in inference: they run at the full rate.
             multiply = partial(torch._scaled_mm, scale_a=one, scale_b=one, use_fast_accum=True)
         return multiply
 
     def _try(self) -> None:
-        """Find out before anything is timed that a product is not offered here."""
+        """Find out early whether torch offers this product; WorkloadError says why not."""
         import torch
 
         try:
-            self.step()  # a refusal comes at once; what `finish` finds is no refusal
+            self.step()  # refuses at once; errors in `finish` have other causes
         except (RuntimeError, ValueError) as error:
             if isinstance(error, torch.OutOfMemoryError):
                 raise
             raise WorkloadError(
-                f"torch cannot multiply these in {self.computed}: {str(error).splitlines()[0]}",
+                f"torch cannot multiply these matrices in {self.computed}:"
+                f" {str(error).splitlines()[0]}",
                 code="unsupported_precision",
                 hint=SIZES[self.computed],
             ) from error

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import Case, WorkloadError, is_cuda
+from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker.session_options import ENTRIES, LEVELS
 
 CPU = "CPUExecutionProvider"
@@ -31,7 +31,7 @@ def provider_of(case: Case) -> str:
     named = [PROVIDERS[word] for word in (case.mode or "").split("+") if word in PROVIDERS]
     if named:
         return named[0]
-    return "CUDAExecutionProvider" if is_cuda(case.device) else CPU
+    return CPU if kind_of(case.device).on_host else "CUDAExecutionProvider"
 
 
 def open_session(

@@ -1,4 +1,4 @@
-"""What the torch candidates share: device, precision, transfers, and building a network."""
+"""Parts of every torch candidate: device, precision, transfers, compiling, building a network."""
 
 from __future__ import annotations
 
@@ -6,47 +6,38 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.contract import (
-    Case,
-    DeviceTimer,
-    Profile,
-    Setup,
-    Task,
-    WorkloadError,
-    is_cuda,
-    is_simulated,
-)
+from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
 
 from . import profiling
 from .network import Conv, Layer, MeanPool
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
-MOST_COMPILED = 64  # cases of one worker
-# What torch._inductor says without g++, Triton or gcc (torch/_inductor/exc.py, cpp_builder.py).
+MOST_COMPILED = 64  # compiled cases of one worker
+# Messages of torch._inductor without g++, Triton or gcc (torch/_inductor/exc.py, cpp_builder.py).
 NO_COMPILER_MARKS = (
     "No working C++ compiler",
     "Cannot find a working triton",
     "Failed to find C compiler",
     "is not a working C++ compiler",
-    "cuda_utils.c",  # Triton's own module, which wants Python's headers
+    "cuda_utils.c",  # Triton's own module, which needs Python's headers
 )
-# The compute capability that brought each precision: Ampere, then Ada and Hopper.
+# The first compute capability with each precision: Ampere, then Ada and Hopper.
 CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
-BROKEN_CACHE_MARK = "file too short"  # dlopen(3), of a library whose linker was killed
+BROKEN_CACHE_MARK = "file too short"  # dlopen(3) on a library whose linker was killed
 
 
 def device_of(case: Case) -> Any:
     """The torch device of a case; the test device `fake:N` computes on the CPU."""
     import torch
 
-    if not is_cuda(case.device):
+    if kind_of(case.device).on_host:
         return torch.device("cpu")
     device = torch.device(case.device)
     if not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count():
         raise WorkloadError(
             f"torch {torch.__version__} finds no device {case.device}",
             code="no_device",
-            hint="a CPU build of torch sees no GPU: install a CUDA build, or use --device cpu",
+            hint="a CPU build of torch finds no GPU: install a CUDA build, or use --device cpu",
         )
     major, minor = torch.cuda.get_device_capability(device)
     needed = CAPABILITIES.get(case.precision, (0, 0))
@@ -55,14 +46,14 @@ def device_of(case: Case) -> Any:
             f"{case.device} has no {case.precision}: its compute capability is {major}.{minor}",
             code="unsupported_precision",
             hint=f"{case.precision} needs compute capability {needed[0]}.{needed[1]};"
-            " use fp32 or fp16",
+            " choose fp32 or fp16",
         )
     return device
 
 
 def arithmetic(case: Case) -> str:
-    """The precision really computed in: the fake GPU does all below FP64 in FP32."""
-    if is_simulated(case.device) and case.precision != "fp64":
+    """The precision that is really used: the fake GPU computes everything below FP64 in FP32."""
+    if kind_of(case.device).simulated and case.precision != "fp64":
         return "fp32"
     return case.precision
 
@@ -78,8 +69,8 @@ def dtype_of(case: Case) -> Any:
 def set_tf32(enabled: bool) -> None:
     """Let FP32 products and convolutions on CUDA use TF32, or make them true FP32.
 
-    torch 2.9 replaced `allow_tf32` by `fp32_precision` and raises where the two disagree, so only
-    one of them is ever touched.  Convolutions default to TF32 on CUDA.
+    torch 2.9 replaced `allow_tf32` with `fp32_precision` and raises an error where the two
+    disagree, so this sets only one of them.  Convolutions on CUDA use TF32 by default.
     """
     import torch
 
@@ -118,8 +109,10 @@ class TorchTask(Task):
 
 
 class CudaTimer(DeviceTimer):
-    """A pair of events in the current stream of a device; resolution about 0.5 us
-    (CUDA Runtime API, cudaEventElapsedTime)."""
+    """A pair of events in the current stream of a device.
+
+    Their resolution is about 0.5 us (CUDA Runtime API, cudaEventElapsedTime).
+    """
 
     def __init__(self, device: Any) -> None:
         import torch
@@ -138,7 +131,7 @@ class CudaTimer(DeviceTimer):
 
 
 def synchronize(device: Any) -> None:
-    """Wait for all work queued on `device`; nothing is ever queued on a CPU."""
+    """Wait for all work queued on `device`; a CPU has no queue."""
     if device.type == "cuda":
         import torch
 
@@ -150,7 +143,7 @@ def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:
     device = device_of(case)
     if case.device_kind == "cpu":
         return [aligned(thing) for thing in things]
-    synchronize(device)  # the first call starts the CUDA context, which is no transfer
+    synchronize(device)  # the first call starts the CUDA context, which is not a transfer
     with setup.phase("transfer"):
         moved = [thing.to(device) for thing in things]
         synchronize(device)
@@ -158,8 +151,10 @@ def to_device(setup: Setup, case: Case, *things: Any) -> list[Any]:
 
 
 def aligned(thing: Any) -> Any:
-    """A tensor where torch itself would have put it: NumPy aligns to 16 bytes only, which cost a
-    1024 x 1024 product on AVX-512 one percent."""
+    """A tensor aligned as torch aligns its own.
+
+    NumPy aligns to 16 bytes only, which costs a 1024 x 1024 product on AVX-512 one percent.
+    """
     import torch
 
     if isinstance(thing, torch.Tensor) and thing.data_ptr() % TORCH_ALIGNMENT_BYTES:
@@ -168,18 +163,19 @@ def aligned(thing: Any) -> Any:
 
 
 def compiled(setup: Setup, function: Any, *example: Any) -> Any:
-    """`function`, or a module, through torch.compile; called once on `example`, where it compiles.
+    """`function`, or a module, through torch.compile; one call on `example` compiles it.
 
-    A task calls its `activate` before: the code is made for the threads and for the TF32 setting
-    of this moment, and made again, in a timed step, where they differ later.  torch keeps what it
-    compiled in a cache on disk (TORCHINDUCTOR_CACHE_DIR): a second run is faster.
-    WorkloadError "no_compiler" where the C++ compiler or Triton it needs is missing,
-    "broken_cache" where a compilation that was killed left half a file.
+    Call the task's `activate` first: the code depends on the current number of threads and TF32
+    setting.  If they differ later, torch compiles again in a timed step.  torch caches compiled
+    code on disk (TORCHINDUCTOR_CACHE_DIR), which makes a second run faster.
+
+    Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing, "broken_cache"
+    where a compilation that was killed left half a file.
     """
     import torch
 
-    # Cases of one worker that share code count as its recompilations; the name before torch 2.7
-    # (pytorch#143709) and its alias since.
+    # Cases of one worker that share code count as recompilations of it.  Since torch 2.7 this name
+    # is an alias (pytorch#143709).
     torch._dynamo.config.cache_size_limit = MOST_COMPILED
     with setup.phase("compile"):
         made = torch.compile(function, dynamic=False)
@@ -188,14 +184,14 @@ def compiled(setup: Setup, function: Any, *example: Any) -> Any:
         except Exception as error:
             if BROKEN_CACHE_MARK in str(error):
                 raise WorkloadError(
-                    f"a compilation was cut short and left a broken file: {error}".splitlines()[0],
+                    f"an interrupted compilation left a broken file: {error}".splitlines()[0],
                     code="broken_cache",
-                    hint="remove that file and run it again",
+                    hint="delete that file and run it again",
                 ) from error
             if not any(mark in str(error) for mark in NO_COMPILER_MARKS):
                 raise
             raise WorkloadError(
-                "torch.compile finds no working compiler here",
+                "torch.compile finds no working compiler",
                 code="no_compiler",
                 hint="install g++ (and, for a GPU, triton and the Python headers)",
             ) from error
@@ -203,7 +199,7 @@ def compiled(setup: Setup, function: Any, *example: Any) -> Any:
 
 
 def time_to_host(case: Case, result: Any) -> float | None:
-    """Seconds to copy the tensor `result` to the host; None where it is there already."""
+    """Seconds to copy the tensor `result` to the host; None on a CPU, where it already is."""
     if case.device_kind == "cpu":
         return None
     synchronize(result.device)

@@ -1,10 +1,10 @@
-"""What the trainings in torch share: mixed-precision steps, their check, and finite data."""
+"""Parts of every training in torch: the step, its check, and batches of finite data."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Setup, Variant, WorkloadError
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Gradient = tuple[float, list[NDArray[np.floating[Any]]]]  # a loss, and that of each parameter
+    Gradient = tuple[float, list[NDArray[np.floating[Any]]]]  # a loss, and one array a parameter
 
-IGNORED = -100  # the target that torch's cross_entropy leaves out of loss and gradient
+IGNORED = -100  # target that torch's cross_entropy leaves out of loss and gradient
 
 VARIANTS = (
     Variant("cpu", "torch", "fp32"),
@@ -34,12 +34,29 @@ VARIANTS = (
 )
 
 
+def train_step(
+    network: Callable[[Any], Any], optimiser: Any, inputs: Any, targets: Any, mixed: Any = None
+) -> Any:
+    """One optimiser step; returns the loss before it, still on the device.
+
+    `mixed` is the element type for products under autocast; None: all in the weights' own type.
+    """
+    import torch
+
+    optimiser.zero_grad(set_to_none=True)
+    with nullcontext() if mixed is None else torch.autocast(inputs.device.type, dtype=mixed):
+        loss = torch.nn.functional.cross_entropy(network(inputs), targets)
+    loss.backward()
+    optimiser.step()
+    return loss.detach()
+
+
 class TrainingTask(TorchTask):
     """One step is one optimiser step on one batch: forward, backward, update.
 
-    BF16 and FP16 are mixed precision (Micikevicius et al. 2018): weights and update in FP32,
-    products under autocast, in FP16 with a loss scale.  Mode "compile" compiles the network,
-    mode "fused" updates all weights in one kernel.
+    BF16 and FP16 mean mixed precision (Micikevicius et al. 2018): weights and updates in FP32,
+    products under autocast; FP16 also scales the loss.  Mode "compile" compiles the network, mode
+    "fused" updates all weights in one kernel.
     """
 
     network: Any
@@ -51,7 +68,7 @@ class TrainingTask(TorchTask):
         super().__init__(case)
         self.mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(arithmetic(case))
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mixed is torch.float16)
-        # The scaler asks the device whether a gradient overflowed before it lets a step be made.
+        # Before each step the scaler asks the device whether a gradient overflowed.
         self.waits = self.waits or self.scaler.is_enabled()
         self.latest: Any = None
 
@@ -60,7 +77,7 @@ class TrainingTask(TorchTask):
         """The next inputs and targets, on the host or the device."""
 
     def make_ready(self, setup: Setup, network: Any, optimiser: Any, **settings: Any) -> None:
-        """Move the network and make its optimiser, of the torch class `optimiser`."""
+        """Move the network to the device and make its optimiser, an instance of `optimiser`."""
         (self.network,) = to_device(setup, self.case, network)
         self.forward = self.network
         with setup.phase("build"):
@@ -68,9 +85,9 @@ class TrainingTask(TorchTask):
                 settings["fused"] = True
             try:
                 self.optimiser = optimiser(self.network.parameters(), **settings)
-            except RuntimeError as error:  # torch lists the devices that have the kernel
+            except RuntimeError as error:  # its message lists the devices that have the kernel
                 raise WorkloadError(
-                    f"torch has no fused {optimiser.__name__} here: {error}".splitlines()[0],
+                    f"torch has no fused {optimiser.__name__}: {error}".splitlines()[0],
                     hint="fused optimisers on the CPU need torch 2.4 or newer",
                 ) from error
 
@@ -78,7 +95,7 @@ class TrainingTask(TorchTask):
         """Compile forward and backward for batches like this one, in mode "compile"."""
         if self.case.mode != "compile":
             return
-        self.activate()  # torch compiles anew where threads or TF32 change
+        self.activate()  # the code depends on the settings for threads and TF32
         inputs, targets = inputs.to(self.device), targets.to(self.device)
         with self._unchanged():
             with self._autocast():
@@ -100,7 +117,7 @@ class TrainingTask(TorchTask):
         return torch.autocast(self.device.type, dtype=self.mixed, enabled=self.mixed is not None)
 
     def _backward(self, inputs: Any, targets: Any) -> Any:
-        """The loss on a batch; the (scaled) gradients are left in the weights."""
+        """The loss on a batch; leaves the (scaled) gradients in the weights."""
         import torch
 
         inputs = inputs.to(self.device, non_blocking=True)
@@ -111,7 +128,7 @@ class TrainingTask(TorchTask):
         return loss.detach()
 
     def gradient(self, inputs: Any, targets: Any) -> Gradient:
-        """Loss and gradient; where FP16 overflows the loss scale is lowered, as in training."""
+        """Loss and gradient; an overflow in FP16 lowers the loss scale, as in training."""
         while True:
             with self._unchanged():
                 loss, scale = self._backward(inputs, targets), self.scaler.get_scale()
@@ -122,7 +139,7 @@ class TrainingTask(TorchTask):
 
     @contextmanager
     def _unchanged(self) -> Iterator[None]:
-        """Drop gradients and put running statistics back; weights change in `step` alone."""
+        """Afterwards drop gradients and restore running statistics; only `step` changes weights."""
         import torch
 
         before = [buffer.clone() for buffer in self.network.buffers()]
@@ -150,8 +167,10 @@ def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
 
 
 def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -> Accuracy:
-    """The largest relative error: of the loss, of the gradient of each matrix or kernel, and of
-    that of all vectors (biases, scales) together, since single ones may hardly differ from zero.
+    """The largest relative error among the loss and the gradients.
+
+    Each matrix or kernel counts on its own.  All vectors (biases, scales) count together, since a
+    single one may be close to zero.
     """
     import numpy as np
 
@@ -164,14 +183,14 @@ def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -
             vectors[0].append(result)
             vectors[1].append(right)
     error = max(error, relative_error(*map(np.concatenate, vectors)))
-    return Accuracy("relative_error", error, reference, limit, error <= limit)
+    return Accuracy.within(error, limit, reference)
 
 
 class ShuffledBatches:
-    """Without an end: the rows (batch) of the next batch of a finite data set, on `device`.
+    """Endless batches of a finite data set: the rows (batch) of the next one, on `device`.
 
-    Each epoch has its own order.  A batch that would be smaller is left out, so that all steps
-    are of one size.  The order is drawn on the CPU: the same on every device.
+    Each epoch has its own order, drawn on the CPU: the same on every device.  A last, smaller
+    batch is skipped, so all steps have the same size.
     """
 
     def __init__(self, count: int, batch: int, seed: int, device: Any) -> None:
@@ -179,7 +198,7 @@ class ShuffledBatches:
 
         self.count, self.batch, self.device = count, batch, device
         self.generator = torch.Generator().manual_seed(seed)
-        self.epoch = 0  # the one that the latest batch belongs to, from 1
+        self.epoch = 0  # number of the epoch of the latest batch, from 1
         self.left: list[Any] = []
 
     @property
@@ -195,7 +214,7 @@ class ShuffledBatches:
             order = torch.randperm(self.count, generator=self.generator)
             order = order[: self.count - self.count % self.batch]
             if self.device.type == "cuda":
-                order = order.pin_memory()  # a copy from pageable memory would wait for the queue
+                order = order.pin_memory()  # a copy from pageable memory waits for the queue
             self.left = list(order.to(self.device, non_blocking=True).split(self.batch))
         return self.left.pop()
 
@@ -204,7 +223,7 @@ def require_batch(case: Case, count: int, what: str) -> None:
     """WorkloadError where the batch is larger than a data set of `count`."""
     if (case.batch or 1) > count:
         raise WorkloadError(
-            f"a batch of {case.batch} is more than the {count} {what}",
+            f"a batch of {case.batch} is larger than the {count} {what}",
             code="bad_input",
-            hint="take a smaller --batch",
+            hint="choose a smaller --batch",
         )

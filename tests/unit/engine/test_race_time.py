@@ -9,16 +9,10 @@ from builders import case, scenario
 from fakes import A, B, C, Latecomers, Nothing, Workers, only, race, rounds
 
 from workbench.advisor.verdict import decide
-from workbench.contract import Case
+from workbench.contract import DEVICE_KINDS, Case
 from workbench.engine.preparation import BUDGET, PreparedCase, worker_key
 from workbench.engine.race import APART_ROUNDS
-from workbench.engine.schedule import (
-    BLOCK_S,
-    GPU_SETTLE_S,
-    OVERDRAFT,
-    SHORTEST_BLOCK_S,
-    RoundBudget,
-)
+from workbench.engine.schedule import BLOCK_S, OVERDRAFT, SHORTEST_BLOCK_S, RoundBudget
 from workbench.planning.plan import RowPlan
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import WorkerFailed
@@ -251,7 +245,8 @@ def test_a_long_step_has_no_lead_in() -> None:
 
 def test_a_gpu_is_given_time_to_raise_its_clocks_until_it_is_known_what_it_takes() -> None:
     on_gpu = runner(case("cuda:0-a"), 0.01)
-    assert pace().turn_s(on_gpu, [on_gpu]) == pytest.approx(BLOCK_S + GPU_SETTLE_S)
+    settle_s = DEVICE_KINDS["cuda"].settle_s
+    assert pace().turn_s(on_gpu, [on_gpu]) == pytest.approx(BLOCK_S + settle_s)
     on_gpu.lead_in_s = 0.06
     assert pace().turn_s(on_gpu, [on_gpu]) == pytest.approx(BLOCK_S + 0.06)
 

@@ -11,7 +11,7 @@ import pytest
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
 from workloads import sequential
-from workloads._shared import forest as _forest
+from workloads._shared import forest
 from workloads._shared.forest import grow
 
 FOREST, SEQUENTIAL = catalog.load("forest"), catalog.load("sequential")
@@ -59,9 +59,9 @@ def test_onnx_runtime_gives_the_answers_of_numpy(depth: int) -> None:
 def test_a_feature_at_its_threshold_goes_left_everywhere() -> None:
     ours: Any = prepared(forest_case("numpy", 1, trees=1, depth=1))
     theirs: Any = prepared(forest_case("onnxruntime", 1, trees=1, depth=1))
-    forest = ours.forest
-    batch = np.full((1, _forest.FEATURES), forest.threshold[0], np.float32)
-    left = forest.value[forest.children[0]]
+    grown = ours.forest
+    batch = np.full((1, forest.FEATURES), grown.threshold[0], np.float32)
+    left = grown.value[grown.children[0]]
     assert ours.predict(batch)[0] == theirs.predict(batch)[0] == left
 
 
@@ -75,18 +75,18 @@ def test_a_forest_of_onnx_runtime_that_answers_wrongly_is_found() -> None:
 def test_the_model_holds_the_nodes_that_paths_reach_and_no_more() -> None:
     import onnx
 
-    forest = grow(trees=40, depth=8, seed=0)
-    model = onnx.load_model_from_string(_forest.ensemble(forest, 4))
+    grown = grow(trees=40, depth=8, seed=0)
+    model = onnx.load_model_from_string(forest.ensemble(grown, 4))
     onnx.checker.check_model(model)
     attributes = {a.name: a for a in model.graph.node[0].attribute}
     held = len(attributes["nodes_treeids"].ints)
-    assert 0 < held < len(forest.feature)
-    assert held == pytest.approx(_forest.nodes_on_paths(40, 8), rel=0.1)
-    assert len(model.SerializeToString()) < held * _forest.MODEL_NODE_BYTES
+    assert 0 < held < len(grown.feature)
+    assert held == pytest.approx(forest.nodes_on_paths(40, 8), rel=0.1)
+    assert len(model.SerializeToString()) < held * forest.MODEL_NODE_BYTES
 
 
 def test_a_model_beyond_protobuf_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_forest, "LARGEST_MODEL", 1000)
+    monkeypatch.setattr(forest, "LARGEST_MODEL", 1000)
     with pytest.raises(WorkloadError, match="protobuf") as caught:
         prepared(forest_case("onnxruntime", 1))
     assert "fewer trees" in (caught.value.hint or "")

@@ -11,15 +11,14 @@ from support import go_on, stop
 
 from workbench import assets
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workloads._shared import digits as _digits
-from workloads._shared import mlp_reference, network, onnx_model, quantisation
+from workloads._shared import digits, mlp_reference, network, onnx_model, quantisation
 from workloads._shared.forest import grow
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
 from workloads.digits import WORKLOAD as DIGITS
 from workloads.infer_cnn import WORKLOAD as INFER_CNN
 from workloads.infer_mlp import WORKLOAD as INFER_MLP
 from workloads.train_cnn import WORKLOAD as TRAIN_CNN
-from workloads.train_cnn import Pictures
+from workloads.train_cnn import PictureStream
 from workloads.train_mlp_deep import WORKLOAD as TRAIN_MLP_DEEP
 
 
@@ -121,9 +120,9 @@ def test_loaders_that_were_frozen_go_on() -> None:
 
 
 def test_the_stream_is_the_same_for_every_number_of_loaders() -> None:
-    first, labels = Pictures(4, 16, seed=3)[7]
-    again, _ = Pictures(4, 16, seed=3)[7]
-    other, _ = Pictures(4, 16, seed=3)[8]
+    first, labels = PictureStream(4, 16, seed=3)[7]
+    again, _ = PictureStream(4, 16, seed=3)[7]
+    other, _ = PictureStream(4, 16, seed=3)[8]
     assert first.shape == (4, 3, 16, 16)
     assert labels.shape == (4,)
     assert np.array_equal(first, again)
@@ -185,9 +184,7 @@ def test_a_training_starts_again_after_its_epochs() -> None:
 
 
 def test_digits_start_again_after_their_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from workloads import digits
-
-    monkeypatch.setattr(digits, "EPOCHS", 2)
+    monkeypatch.setattr("workloads.digits.EPOCHS", 2)
     task = prepared(Case("digits", "cpu", "torch", "fp32", None, 1, 700))  # two steps an epoch
     losses = []
     for _ in range(5):
@@ -243,17 +240,17 @@ def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
 
 
 def test_the_digits_are_all_there_and_split_once() -> None:
-    images, labels = _digits.load()
+    images, labels = digits.load()
     assert images.shape == (1797, 8, 8)
     assert (images.min(), images.max()) == (0, 1)
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-    assert _digits.resample(images[:2], 28).shape == (2, 28, 28)
-    assert np.allclose(_digits.resample(images[:2], 8), images[:2]), "the same size is the same"
+    assert digits.resample(images[:2], 28).shape == (2, 28, 28)
+    assert np.allclose(digits.resample(images[:2], 8), images[:2]), "the same size is the same"
 
 
 def test_pictures_are_what_a_camera_gives() -> None:
-    images, _ = _digits.load()
-    pictures = _digits.photographs(images[:3], 70, np.random.default_rng(0))
+    images, _ = digits.load()
+    pictures = digits.photographs(images[:3], 70, np.random.default_rng(0))
     pixels = pictures * 64 + 128
     assert pictures.shape == (3, 3, 70, 70)
     assert pictures.dtype == np.float32

@@ -13,8 +13,7 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Profile, Setup, Task, WorkloadError
-from workloads._shared import encoder as _encoder
-from workloads._shared import onnx_model, quantisation, torch_task
+from workloads._shared import encoder, onnx_model, quantisation, torch_task
 
 TOKENS = 16
 
@@ -36,7 +35,7 @@ def case_of(
     return Case(name, device, backend, precision, quantization, threads, batch, values, mode=mode)
 
 
-def encoder(backend: str = "torch", precision: str = "fp32", **more: Any) -> Case:
+def encoder_case(backend: str = "torch", precision: str = "fp32", **more: Any) -> Case:
     return case_of("infer_encoder", backend, precision, **{"tokens": TOKENS, **more})
 
 
@@ -52,22 +51,22 @@ def prepared(case: Case, setup: Setup | None = None) -> Any:
 def test_the_reference_agrees_with_torch_in_float64() -> None:
     import torch
 
-    network = _encoder.untrained(3)
-    inputs = np.random.default_rng(3).standard_normal((3, 9, _encoder.WIDTH))
+    network = encoder.untrained(3)
+    inputs = np.random.default_rng(3).standard_normal((3, 9, encoder.WIDTH))
     with torch.inference_mode():
         expected = network.module().double()(torch.from_numpy(inputs)).numpy()
     assert np.allclose(network.forward(inputs), expected, rtol=1e-10, atol=1e-12)
 
 
 def test_onnx_has_the_same_weights() -> None:
-    task = prepared(encoder("onnxruntime", batch=2))
+    task = prepared(encoder_case("onnxruntime", batch=2))
     assert np.allclose(task.infer(task.inputs[0]), task.network.forward(task.inputs[0]), atol=1e-4)
 
 
 @pytest.mark.parametrize("layer", range(6))
 def test_a_layer_that_is_wrong_is_found(layer: int) -> None:
     """Bias of each kind of layer in turn: the smallest mistake that a graph can contain."""
-    task = prepared(encoder())
+    task = prepared(encoder_case())
     assert task.check().passed
     block = task.network.blocks[1]
     changed = block[layer]._replace(bias=block[layer].bias * 1.1)
@@ -79,26 +78,24 @@ def test_a_layer_that_is_wrong_is_found(layer: int) -> None:
 
 def test_the_answer_depends_on_the_input() -> None:
     """Otherwise an INT8 error would say how well a constant is kept."""
-    task = prepared(encoder(tokens=128))
+    task = prepared(encoder_case(tokens=128))
     answers = np.concatenate([task.infer(batch) for batch in task.inputs])
     assert np.linalg.norm(answers - answers.mean(axis=0)) > 0.5 * np.linalg.norm(answers)
 
 
 def test_activations_keep_their_scale() -> None:
-    network = _encoder.untrained(0)
-    x = np.random.default_rng(0).standard_normal((32, _encoder.WIDTH))
+    network = encoder.untrained(0)
+    x = np.random.default_rng(0).standard_normal((32, encoder.WIDTH))
     for block in network.blocks:
-        mixed = _encoder.attention(
-            _encoder.dense(_encoder.norm(x, block.attention_norm), block.qkv)
-        )
-        x = x + _encoder.dense(mixed, block.projection)
-        hidden = _encoder.dense(_encoder.norm(x, block.feed_forward_norm), block.expansion)
-        x = x + _encoder.dense(_encoder.gelu(hidden), block.contraction)
+        mixed = encoder.attention(encoder.dense(encoder.norm(x, block.attention_norm), block.qkv))
+        x = x + encoder.dense(mixed, block.projection)
+        hidden = encoder.dense(encoder.norm(x, block.feed_forward_norm), block.expansion)
+        x = x + encoder.dense(encoder.gelu(hidden), block.contraction)
         assert 0.5 < x.std() < 2
 
 
 def test_the_same_seed_gives_the_same_answers_and_another_does_not() -> None:
-    case = encoder()
+    case = encoder_case()
     first, again, other = (
         (task := prepared(case, Setup(seed=seed))).infer(task.inputs[0]) for seed in (1, 1, 2)
     )
@@ -112,7 +109,7 @@ def test_operations_agree_with_torchs_own_counter(batch: int) -> None:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
-    case = encoder(tokens=512, batch=batch)
+    case = encoder_case(tokens=512, batch=batch)
     task = prepared(case)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         task.step()
@@ -121,10 +118,10 @@ def test_operations_agree_with_torchs_own_counter(batch: int) -> None:
 
 def test_costs_follow_length_and_batch() -> None:
     work = catalog.load("infer_encoder").work
-    short, long = (work(encoder(tokens=tokens)) for tokens in (128, 2048))
+    short, long = (work(encoder_case(tokens=tokens)) for tokens in (128, 2048))
     assert long.flops > 16 * short.flops
-    assert long.memory_bytes > 16 * (short.memory_bytes - 16 * _encoder.parameters())
-    assert work(encoder("onnxruntime", batch=64, tokens=2048)).memory_bytes > 8e9
+    assert long.memory_bytes > 16 * (short.memory_bytes - 16 * encoder.parameters())
+    assert work(encoder_case("onnxruntime", batch=64, tokens=2048)).memory_bytes > 8e9
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1e9", "100000", "many"])
@@ -136,11 +133,11 @@ def test_a_length_that_makes_no_sense_is_refused(text: str) -> None:
 
 def test_only_a_precision_that_may_be_emulated_is_scouted() -> None:
     workload = catalog.load("infer_encoder")
-    small = workload.small_probe(encoder(precision="bf16", batch=8))
+    small = workload.small_probe(encoder_case(precision="bf16", batch=8))
     assert small is not None
     assert (small.batch, small.params) == (1, {"tokens": 8})
     assert workload.small_probe(small) is None
-    assert workload.small_probe(encoder("onnxruntime", "int8", quantization="static")) is None
+    assert workload.small_probe(encoder_case("onnxruntime", "int8", quantization="static")) is None
 
 
 # -------------------------------------------------------- reduced precision
@@ -156,7 +153,7 @@ def test_only_a_precision_that_may_be_emulated_is_scouted() -> None:
     ],
 )
 def test_int8_of_the_encoder_stays_within_three_percent(method: str, tokens: int) -> None:
-    case = encoder("onnxruntime", "int8", quantization=method, tokens=tokens)
+    case = encoder_case("onnxruntime", "int8", quantization=method, tokens=tokens)
     found = prepared(case).check()
     assert found.passed
     assert 1e-3 < found.value < 0.03, "an error below 1e-3 would mean that nothing was quantised"
@@ -166,17 +163,17 @@ def test_int8_of_the_encoder_stays_within_three_percent(method: str, tokens: int
 def test_every_dense_layer_of_the_encoder_is_quantised(method: str) -> None:
     import onnx
 
-    shape = (1, 4, _encoder.WIDTH)
+    shape = (1, 4, encoder.WIDTH)
     inputs = [np.random.default_rng(0).standard_normal(shape, dtype=np.float32)]
-    model = quantisation.quantise(_encoder.untrained(0).graph(shape), method, inputs)
+    model = quantisation.quantise(encoder.untrained(0).graph(shape), method, inputs)
     stored = onnx.load_model_from_string(model).graph.initializer
     whole = sum(math.prod(w.dims) for w in stored if w.data_type in (onnx.TensorProto.INT8,))
-    least = _encoder.parameters() - _encoder.WIDTH * 10
+    least = encoder.parameters() - encoder.WIDTH * 10
     assert whole >= least
 
 
 def test_bf16_of_the_encoder_differs_and_is_right() -> None:
-    found = prepared(encoder(precision="bf16")).check()
+    found = prepared(encoder_case(precision="bf16")).check()
     assert found.passed
     assert found.value > 1e-4
 
@@ -186,7 +183,7 @@ def test_weights_beyond_what_an_onnx_model_holds_are_refused(
 ) -> None:
     monkeypatch.setattr(onnx_model, "LARGEST_MODEL", 1000)
     with pytest.raises(WorkloadError, match="ONNX model") as caught:
-        _encoder.untrained(0).graph((1, 4, _encoder.WIDTH))
+        encoder.untrained(0).graph((1, 4, encoder.WIDTH))
     assert caught.value.hint
 
 
@@ -232,7 +229,7 @@ def test_what_cannot_be_compiled_has_a_reason_with_a_remedy(
 
     monkeypatch.setattr(torch, "compile", lambda module, **_: refuse)
     with pytest.raises(WorkloadError) as caught:
-        prepared(encoder(mode="compile"))
+        prepared(encoder_case(mode="compile"))
     assert caught.value.code == code
     assert caught.value.hint
 
@@ -295,7 +292,7 @@ def test_a_training_is_profiled_forwards_and_backwards(scratch: Path) -> None:
     [
         (case_of("infer_cnn", "onnxruntime", image=16), {"Conv": 12}),
         (case_of("infer_mlp", "onnxruntime", width=16), {"Gemm": 2, "FusedGemm": 6}),
-        (encoder("onnxruntime"), {"Softmax": 8, "Gelu": 8}),
+        (encoder_case("onnxruntime"), {"Softmax": 8, "Gelu": 8}),
     ],
     ids=lambda value: value.workload if isinstance(value, Case) else "",
 )

@@ -102,9 +102,9 @@ def test_inputs_are_taken_in_turn(files) -> None:
 
 
 def test_a_very_slow_form_is_checked_on_two_inputs(files, monkeypatch) -> None:
-    from workloads.lab import workload as _model
+    from workloads.lab import workload
 
-    monkeypatch.setattr(_model, "CHECKED_S", -1.0)
+    monkeypatch.setattr(workload, "CHECKED_S", -1.0)
     assert "on 2 inputs" in prepared(files).check().reference
 
 

@@ -156,7 +156,7 @@ def test_pages_that_a_memory_policy_put_elsewhere_are_not_called_far(
 ) -> None:
     monkeypatch.setattr(numa, "nodes", lambda: TWO)
     monkeypatch.setattr(numa, "pages_by_node", lambda address: {0: 9, 1: 1})
-    with pytest.raises(WorkloadError, match="not put on memory node 1") as caught:
+    with pytest.raises(WorkloadError, match="not on memory node 1") as caught:
         prepared(case_of("far"))
     assert "numactl" in (caught.value.hint or "")
 

@@ -9,7 +9,7 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Case, Setup, Task, WorkloadError
-from workloads._shared import product as _product
+from workloads._shared import product
 
 GEMM = catalog.load("gemm")
 SHAPES = [(1, 1, 1, 1), (1, 1, 300, 200), (1, 40, 1, 30), (3, 5, 7, 9), (20, 32, 16, 64)]
@@ -58,10 +58,10 @@ def test_blocks_of_the_check_cover_everything(monkeypatch: pytest.MonkeyPatch) -
     rng = np.random.default_rng(0)
     one, several = rng.standard_normal((50, 7)), rng.standard_normal((9, 5, 7))
     shared, own = rng.standard_normal((7, 4)), rng.standard_normal((9, 7, 4))
-    monkeypatch.setattr(_product, "BLOCK_BYTES", 8 * 7 * 12)
-    assert np.allclose(_product.project(one, shared), one @ shared)
-    assert np.allclose(_product.project(several, shared), several @ shared)
-    assert np.allclose(_product.project(several, own), several @ own)
+    monkeypatch.setattr(product, "BLOCK_BYTES", 8 * 7 * 12)
+    assert np.allclose(product.project(one, shared), one @ shared)
+    assert np.allclose(product.project(several, shared), several @ shared)
+    assert np.allclose(product.project(several, own), several @ own)
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp8"])
@@ -108,7 +108,7 @@ def fp8(m: int = 64, n: int = 48, k: int = 256, device: str = "cpu") -> Task:
 @pytest.mark.parametrize("shape", [(64, 48, 256), (1, 16, 4096), (512, 256, 512)])
 def test_fp8_rounds_to_three_bits_and_is_far_from_its_limit(shape: tuple[int, int, int]) -> None:
     found = fp8(*shape).check()
-    assert 0.01 < found.value < _product.LIMITS["fp8"] / 2
+    assert 0.01 < found.value < product.LIMITS["fp8"] / 2
     assert found.passed
 
 
@@ -122,7 +122,7 @@ def test_a_wrong_fp8_product_is_found() -> None:
 
 def test_fp8_takes_its_right_operand_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """As cuBLASLt wants it; moving it to the device keeps the order."""
-    monkeypatch.setattr(_product, "arithmetic", lambda case: case.precision)
+    monkeypatch.setattr(product, "arithmetic", lambda case: case.precision)
     task = fp8(32, 48, 64, "fake:0")
     assert task.a.stride() == (64, 1)
     assert task.b.stride() == (1, 64)

@@ -14,7 +14,7 @@ from support import go_on, stop
 
 from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
-from workloads._ranks import session as _ranks
+from workloads._ranks import session
 from workloads._ranks.replica import Replica, judge, sizes_of
 from workloads._shared.network import mlp
 from workloads.scaling import DataParallel
@@ -43,10 +43,10 @@ def children() -> list[psutil.Process]:
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A test that may break its ranks: it shares none, and none may be left."""
     before = children()
-    monkeypatch.setattr(_ranks, "_sessions", [])
+    monkeypatch.setattr(session, "_sessions", [])
     yield
     assert children() == before
-    assert _ranks._sessions == []
+    assert session._sessions == []
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def pair() -> Iterator[tuple[DataParallel, DataParallel]]:
     assert len(children()) == 3  # the other still needs its two
     made[1].close()
     assert children() == []
-    assert _ranks._sessions == []
+    assert session._sessions == []
 
 
 def test_every_world_trains_as_one_process_does(pair) -> None:
@@ -108,7 +108,7 @@ def test_the_gradient_of_one_share_alone_is_wrong() -> None:
 
 def test_figures_and_costs(pair) -> None:
     for task, world in zip(pair, (3, 2), strict=True):
-        found = task.figures()
+        found = task.metrics()
         assert found["allreduce_bytes_per_s"] > 0
         assert 0 <= found["sync_fraction"] < 1
         assert found["threads_per_rank"] == 1
@@ -119,7 +119,7 @@ def test_figures_and_costs(pair) -> None:
 
 def test_frozen_in_the_middle_of_a_step_it_goes_on(pair) -> None:
     task = pair[0]
-    ranks = [rank.child.process.pid for rank in task.session.ranks]
+    ranks = [rank.child.process.pid for rank in task.group.ranks]
     stop(ranks)
     for _ in range(5):
         task.step()
@@ -131,7 +131,7 @@ def test_frozen_in_the_middle_of_a_step_it_goes_on(pair) -> None:
 @pytest.mark.usefixtures("apart")
 def test_a_rank_that_dies_is_named_with_its_log_and_takes_the_others_along() -> None:
     task = SCALING.prepare(case_of(2), Setup(seed=1))
-    child = task.session.ranks[1].child
+    child = task.group.ranks[1].child
     child._log.write(b"the last words\n")
     child._log.flush()
     os.kill(child.process.pid, signal.SIGKILL)
@@ -192,14 +192,14 @@ def test_under_a_launcher_its_ranks_are_proposed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_ranks_share_the_cores_they_may_all_use() -> None:
-    session = _ranks.RankGroup("cpu")
+    group = session.RankGroup("cpu")
     places = [("a", {0, 1}), ("a", {1, 2}), ("a", {3}), ("b", {0, 1})]
     for host, cpus in places:
-        rank = _ranks.Rank()
+        rank = session.Rank()
         rank.host, rank.cpus = host, frozenset(cpus)
-        session.ranks.append(rank)
-    assert [session.sharers(number, 4) for number in range(4)] == [2, 2, 1, 1]
-    assert session.sharers(0, 1) == 1
+        group.ranks.append(rank)
+    assert [group.sharers(number, 4) for number in range(4)] == [2, 2, 1, 1]
+    assert group.sharers(0, 1) == 1
 
 
 @pytest.mark.cuda
@@ -215,6 +215,6 @@ def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:
         timer.stop()
         task.finish()
         assert timer.elapsed_s() > 0
-        assert task.figures()["sync_fraction"] < 1
+        assert task.metrics()["sync_fraction"] < 1
     finally:
         task.close()

@@ -95,7 +95,7 @@ def test_sizes_from_4_kib_on(size: str) -> None:
     mib = next(p for p in TRANSFER.parameters if p.name == "mib")
     assert mib.parse(size) == float(size)
     for absurd in ("0", "-1", "0.003", "1e9", "nan"):
-        with pytest.raises(ValueError, match="mib lies between"):
+        with pytest.raises(ValueError, match="mib must be between"):
             mib.parse(absurd)
 
 
@@ -137,7 +137,7 @@ def test_the_overlap_is_the_share_of_the_shorter_part_that_was_hidden(
     known = {(False, False): 0.0, (True, False): copy_s}
     known |= {(False, True): product_s, (True, True): both_s}
     task._fastest = lambda *, copy, multiply: known[copy, multiply] + wait_s
-    assert task.figures() == {
+    assert task.metrics() == {
         "overlap_fraction": hidden,
         "copy_alone_s": copy_s,
         "product_alone_s": product_s,
@@ -156,11 +156,11 @@ def test_what_is_measured_for_the_overlap_is_each_part_alone() -> None:
     task._fastest(copy=True, multiply=False)
     assert target.equal(source)
     assert task.product.count_nonzero() == 0
-    assert 0 <= task.figures()["overlap_fraction"] <= 1
+    assert 0 <= task.metrics()["overlap_fraction"] <= 1
 
 
 def test_without_a_product_there_is_no_overlap_to_tell() -> None:
-    assert prepared(case_of()).figures() == {}
+    assert prepared(case_of()).metrics() == {}
 
 
 # -------------------------------------------------------------- ceilings
@@ -187,4 +187,4 @@ def test_ceilings_take_pageable_and_pinned_copies_of_gpus_alone() -> None:
 def test_transfers_on_a_real_gpu(direction: str, mode: str | None, compute: str) -> None:
     task = prepared(case_of("cuda:0", mode, 8.0, direction=direction, compute=compute))
     assert task.check().passed
-    assert all(0 <= value < 10 for value in task.figures().values())
+    assert all(0 <= value < 10 for value in task.metrics().values())

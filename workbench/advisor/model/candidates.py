@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ...contract import is_cuda
+from ...contract import kind_of
 from ...machine.host.isa import X86, lacking, native
 from ...records.machine import Cpu
 from ...records.model import ModelFacts
@@ -85,7 +85,7 @@ def _on_gpu(gpu: str, space: SearchSpace) -> Iterator[Proposal]:
     yield Proposal(ORIGINAL, gpu)
     if space.facts.precision == "fp32":
         yield Proposal(Recipe("fp16"), gpu)
-    if is_cuda(gpu):
+    if not kind_of(gpu).on_host:
         for word in space.providers:
             if word in ON_GPU:
                 yield Proposal(ORIGINAL, gpu, mode=word)

@@ -1,0 +1,27 @@
+"""What a case costs in a process of its own, worked out from a process that many share."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.worker.cold_start import ColdStart, StartUp
+
+
+def test_the_first_case_of_a_process_has_paid_for_everything() -> None:
+    measured = StartUp({"build": 3.0, "compile": 2.0}, 1.0)
+    assert ColdStart().alone(measured, StartUp({"build": 1.0}, 0.1)) == measured
+
+
+def test_later_cases_get_what_the_first_one_paid_for_loading() -> None:
+    process = ColdStart()
+    process.alone(StartUp({"build": 3.0, "compile": 2.0}, 1.0), StartUp({"build": 1.0}, 0.1))
+    later = process.alone(StartUp({"build": 0.5, "compile": 4.0}, 0.2), StartUp({}, 0.0))
+    assert later.phases == {"build": 2.5, "compile": 4.0}, "a case compiles for itself alone"
+    assert later.first_step_s == pytest.approx(0.9), "the longer one: both load kernels"
+
+
+def test_a_second_time_that_took_longer_means_that_nothing_was_loaded() -> None:
+    process = ColdStart()
+    process.alone(StartUp({"build": 1.0}, 0.1), StartUp({"build": 2.0}, 0.3))
+    later = StartUp({"build": 0.5}, 0.2)
+    assert process.alone(later, later) == later

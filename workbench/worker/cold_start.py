@@ -1,0 +1,52 @@
+"""The cost of a case in a fresh process, although many cases share one worker.
+
+Only the first case of a process pays for loading libraries and kernels.  Preparing it a second time
+shows how much that was, and every later case gets this amount added.  Standard library only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """Seconds from nothing to the first result."""
+
+    phases: dict[str, float]  # seconds of each phase of the preparation
+    first_step_s: float
+
+
+class ColdStart:
+    """The start-up costs of the cases of one process."""
+
+    def __init__(self) -> None:
+        self._loading: StartUp | None = None  # paid by the first case for all
+
+    def alone(self, measured: StartUp, repeated: StartUp) -> StartUp:
+        """What a case would cost in a process of its own, from its first and second preparation."""
+        if self._loading is None:
+            self._loading = _difference(measured, repeated)
+            return measured
+        loading = self._loading
+        return StartUp(
+            {
+                name: spent + loading.phases.get(name, 0.0)
+                for name, spent in measured.phases.items()
+            },
+            # A first step loads kernels of its own, as that of the first case did: no sum.
+            max(measured.first_step_s, loading.first_step_s),
+        )
+
+
+def _difference(measured: StartUp, repeated: StartUp) -> StartUp:
+    """What only the first preparation paid.
+
+    Compiling is left out: the second time finds it in a cache, but it belongs to the case alone.
+    """
+    phases = {
+        name: max(0.0, spent - repeated.phases.get(name, 0.0))
+        for name, spent in measured.phases.items()
+        if name != "compile"
+    }
+    return StartUp(phases, max(0.0, measured.first_step_s - repeated.first_step_s))

@@ -1,0 +1,1 @@
+"""The libraries that compute: one file each, which binds a `Backend` to BACKEND."""
