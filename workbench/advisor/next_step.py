@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Set
 
 from ..contract import REDUCED
-from ..records.verdict import LOOK_FOR_CROSSOVER
 from ..report.candidate import Candidate
 from ..report.names import short
 from ..stats import ratios
@@ -48,7 +47,7 @@ def _advice(found: Evidence) -> Iterator[str]:
         yield "make loading cheaper (smaller or decoded files) or give it more cores"
     size = found.scenario.size
     if size is not None and "--crossover" not in command.split():
-        yield f"{LOOK_FOR_CROSSOVER}{size.name} the lead changes: `{command} --crossover`"
+        yield f"See at which {size.name} the lead changes: `{command} --crossover`"
 
 
 def _for_who_is_missing(found: Evidence) -> Iterator[str]:
