@@ -68,7 +68,7 @@ class Crossover(msgspec.Struct, frozen=True):
     below: str | None
     above: str | None  # leader at larger sizes; None if the lead does not change
     value: float | None  # size of the change; None if there is none
-    ci95: tuple[float, float] | None  # interval of `value`; outside it one of the two leads beyond doubt
+    ci95: tuple[float, float] | None  # interval of `value`; outside it the leader is clear
     value_with_transfers: float | None  # None if unknown or if there is no change
     searched: tuple[float, float]  # smallest and largest size of the search
     points: list[CrossoverPoint]
