@@ -16,7 +16,7 @@ from ..report.names import name_of
 from ..stats import ratios
 from ..stats.samples import median
 from ..text import units
-from .race_summary import sent_away
+from .race_summary import eliminated_by_first_block
 
 LEAST_S = 0.01  # a difference in fixed cost that nobody waits for
 NOISE = 0.1  # of a single observation; nearer than that, two fixed costs are the same
@@ -147,7 +147,7 @@ def sentences(verdict: Verdict) -> list[str]:
     noun = "run" if verdict.objective == "time_to_result" else "step"
     told = []
     for found in verdict.payoffs:
-        left = (sent_away(verdict.race, case) for case in (found.id, found.over))
+        left = (eliminated_by_first_block(verdict.race, case) for case in (found.id, found.over))
         told.append(sentence(found, noun, next(filter(None, left), None)))
     return told
 

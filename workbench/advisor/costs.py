@@ -17,7 +17,7 @@ from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.samples import Ratio, median
 from ..text import units
-from .race_summary import sent_away
+from .race_summary import eliminated_by_first_block
 
 MILLION = 1e6
 COUNTER, READINGS = "energy counter", "power readings"
@@ -260,7 +260,7 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
         if found.unknown is not None:
             yield _name(found), f"unknown: {_unknown_text(found.unknown)}"
         else:
-            lead = _lead(found, sent_away(verdict.race, found.runner_up))
+            lead = _lead(found, eliminated_by_first_block(verdict.race, found.runner_up))
             yield _name(found), f"{_short(found.pick)}, {_value(found)}{lead}"
 
 
@@ -290,7 +290,7 @@ def _cells(found: ObjectivePick, verdict: Verdict) -> tuple[str, ...]:
     if found.runner_up is None:
         ahead = "-"
     elif found.ratio is None:
-        left = sent_away(verdict.race, found.runner_up)
+        left = eliminated_by_first_block(verdict.race, found.runner_up)
         ahead = "far behind in its first block" if left else "too few rounds to tell"
     elif found.ratio_ci95 is None:
         ahead = f"about {ahead}"

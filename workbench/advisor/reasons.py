@@ -19,7 +19,7 @@ from ..stats.samples import Ratio, median
 from ..text import units
 from ..text.units import as_sentence, times
 from .limits import beyond_limits, uncounted
-from .race_summary import SENT_AWAY, is_cut_short
+from .race_summary import BY_FIRST_BLOCK, is_cut_short
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 COUNTED = {  # what a ratio is a ratio of, where it is not simply time per step
@@ -114,7 +114,7 @@ def doubts(found: Evidence) -> list[str]:
 def _is_beaten(candidate: Candidate) -> bool:
     """Whether it was sent away for being slower: how little it was measured is then no doubt."""
     reason = candidate.reason
-    return reason is not None and reason.code in ("beaten", *SENT_AWAY)
+    return reason is not None and reason.code in ("beaten", *BY_FIRST_BLOCK)
 
 
 def _outcome(found: Evidence) -> str:
@@ -198,7 +198,7 @@ def _lead(found: Evidence) -> str:
     first, next_ = short(pick.case), short(runner_up.case)
     counted = COUNTED.get(found.scenario.objective, "")
     if ratio is None:
-        if runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
+        if runner_up.reason is not None and runner_up.reason.code in BY_FIRST_BLOCK:
             why = runner_up.reason.message
             return f"{first} leads, and {next_} was sent away: {why}"
         return f"{first} is ahead of {next_}, in too few rounds for an interval"
@@ -326,7 +326,7 @@ def _bounds(found: Evidence) -> Iterator[str]:
         for candidate in _by_id(found.for_the_pick):
             reason = candidate.reason
             told = candidate.state == state and candidate.case.device_kind in found.kinds
-            if told and reason is not None and reason.code not in SENT_AWAY:
+            if told and reason is not None and reason.code not in BY_FIRST_BLOCK:
                 out.append(f"{short(candidate.case)} {did}: {reason.message.rstrip('.')}")
     if len(out) > 2:
         yield f"{len(out)} candidates could not be picked, such as: {out[0]}; {out[1]}"

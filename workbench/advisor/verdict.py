@@ -25,7 +25,7 @@ from .break_even import payoffs
 from .causes import causes
 from .limits import is_admissible, is_over_error_limit, only_within
 from .next_step import next_best
-from .race_summary import SENT_AWAY, course
+from .race_summary import BY_FIRST_BLOCK, summarise
 from .reasons import Evidence, reasons
 from .whatif import compared
 
@@ -101,7 +101,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         reproduce=row.plan.reproduce,
         textbook_source=scenario.source,
         next_best=next_best(evidence),
-        race=course(row),
+        race=summarise(row),
         payoffs=payoffs(eligible, order, best_gpu, best_cpu),
         by_objective=costs.by_objective(eligible, row.plan.prices),
         costs=costs.case_costs(eligible),
@@ -123,7 +123,7 @@ def unsettled(
     """The pick is the best seen; say so where the rounds do not tell it from the next."""
     if pick is None or runner_up is None or ratios.is_close(ratio):
         return
-    if ratio is None and runner_up.reason is not None and runner_up.reason.code in SENT_AWAY:
+    if ratio is None and runner_up.reason is not None and runner_up.reason.code in BY_FIRST_BLOCK:
         return  # one block showed it far behind
     if ratio is None or ratio.low <= 1:
         found = "too few common rounds" if ratio is None else times(ratio.value, ratio.interval)

@@ -129,10 +129,8 @@ def test_three_points_are_too_few() -> None:
     points = [point(size, 1e-9 * size**3) for size in SIZES[:3]]
     found = estimate(points, 100, product(100))
     assert isinstance(found, Reason)
-    assert (found.code, found.message) == (
-        "too_few_sizes",
-        "an estimate needs 4 recorded sizes, and there are 3",
-    )
+    assert found.code == "too_few_sizes"
+    assert "4 recorded sizes; there are 3" in found.message
 
 
 def test_what_does_not_follow_from_its_neighbours_is_not_estimated() -> None:

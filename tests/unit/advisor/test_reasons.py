@@ -123,7 +123,7 @@ from workbench.report.report import Report
         (
             "gpu",
             "The GPU came out 2.00x (95 %: 1.98-2.02) faster, on a weak basis: of cuda:0 torch "
-            "fp32, only 4 samples (and 1 more reason).",
+            "fp32, few samples (4) (and 1 more reason).",
             told({CPU: [[1.0]] * 4, GPU: [[0.5]] * 4}),
         ),
         (

@@ -77,7 +77,7 @@ def test_what_does_not_belong_is_told_and_left_out(recordings_folder: Path, monk
     assert "regular file" in told["pipe.json"].message
     assert "MiB" in told["large.json"].message
     assert "schema version 9" in told["later.json"].message
-    assert told["gone.json"].message.endswith("can be used: No such file or directory")
+    assert told["gone.json"].message.endswith(": No such file or directory")
     for warning in warnings:
         assert warning.code == "recording_unusable"
         assert "Error" not in warning.message

@@ -68,7 +68,7 @@ def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> 
         again, plan = replayed.rows[name].plan, row.plan
         for field in ("title", "question", "textbook", "objective", "reproduce"):
             assert getattr(again, field) == getattr(plan, field)
-        candidates = [(c.case, c.work) for c in row.candidates]  # those that joined included
+        candidates = [(c.case, c.work) for c in row.candidates]  # including those that joined
         assert [(c.case, c.work) for c in replayed.rows[name].candidates] == candidates
 
 
@@ -128,7 +128,7 @@ def test_rounds_of_energy_are_replayed_as_they_were() -> None:
     for name, candidate in live.candidates.items():
         rounds = candidate.rounds()
         assert again.candidates[name].rounds() == rounds
-        assert len(set(rounds.values())) == 7  # of eight blocks
+        assert len(set(rounds.values())) == 7  # one of eight blocks was not read
     verdict = live.rows["row"].verdict
     assert verdict.pick_ratio_ci95 is not None
     assert decide(again, scenario(objective="energy")) == verdict

@@ -1,4 +1,4 @@
-"""What derives from samples: trust, comparison with the row's fastest, place under the roofs."""
+"""Values derived from samples: warnings, comparison with the row's fastest, roofline."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_quiet_measurement_carries_no_warning() -> None:
     assert codes(alone(steady(1.0)), machine()) == set()
 
 
-def test_a_course_in_one_direction_is_drift_and_noise_is_not() -> None:
+def test_a_trend_in_one_direction_is_drift_and_noise_is_not() -> None:
     rising = [[1 + 0.02 * i] * 5 for i in range(9)]
     assert "drifting" in codes(alone(rising))
-    told = next(w for w in measurement_warnings(alone(rising)) if w.code == "drifting")
-    assert "12% slower" in told.message
+    warning = next(w for w in measurement_warnings(alone(rising)) if w.code == "drifting")
+    assert warning.message.startswith("slowed down by 12%")
     falling = [[1 - 0.02 * i] * 5 for i in range(9)]
-    assert any("faster" in warning.message for warning in measurement_warnings(alone(falling)))
+    assert any("sped up" in warning.message for warning in measurement_warnings(alone(falling)))
     back_and_forth = [[1.0, 1.01, 0.99, 1.0, 1.02]] * 9
     assert codes(alone(back_and_forth)) == set()
 
