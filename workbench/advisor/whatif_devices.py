@@ -134,24 +134,26 @@ def _sizes(batch: int | None, params: Mapping[str, ParameterValue]) -> dict[str,
 def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) -> WhatIf | None:
     """The fastest recorded candidate that this row could pick, at the size of the row."""
     rows: dict[str | None, dict[str, Recorded]] = {}
-    for found in _comparable(row, request, recording):
-        if not _differing(row, found.measured.case) and is_admissible(
-            found.candidate, row.scenario
+    for recorded in _comparable(row, request, recording):
+        if not _differing(row, recorded.measured.case) and is_admissible(
+            recorded.candidate, row.scenario
         ):
-            rows.setdefault(found.measured.scenario, {})[found.measured.id] = found
+            rows.setdefault(recorded.measured.scenario, {})[recorded.measured.id] = recorded
     fastest = []
     for group in rows.values():  # candidates of one row share rounds
-        first = ratios.ranking({name: found.candidate.rounds() for name, found in group.items()})[0]
+        first = ratios.ranking(
+            {name: recorded.candidate.rounds() for name, recorded in group.items()}
+        )[0]
         fastest.append(group[first])
-    best = min(fastest, key=lambda found: _value(found)[0], default=None)
+    best = min(fastest, key=lambda recorded: _value(recorded)[0], default=None)
     if best is None:
         return None
     answer = Estimate(*_value(best), error=None)
     return _answer(asked, recording, "recorded", best.measured.case, answer, best.measured.warnings)
 
 
-def _value(found: Recorded) -> tuple[float, tuple[float, float] | None]:
-    value = counted(found.candidate)
+def _value(recorded: Recorded) -> tuple[float, tuple[float, float] | None]:
+    value = counted(recorded.candidate)
     assert value is not None  # noqa: S101 - only those are comparable
     return value
 
@@ -206,16 +208,16 @@ def _estimated(
 ) -> WhatIf | list[Reason]:
     """The fastest candidate with recorded sizes on both sides that differ in one parameter only."""
     curves: dict[tuple[str, str], dict[float, Recorded]] = {}
-    for found in _comparable(row, request, recording):
-        differing = _differing(row, found.measured.case)
+    for recorded in _comparable(row, request, recording):
+        differing = _differing(row, recorded.measured.case)
         if len(differing) != 1:
             continue
         ((name, size),) = differing.items()
         if not isinstance(size, int | float):
             continue
-        points = curves.setdefault((name, found.measured.case.label), {})
-        if size not in points or found.measured.n > points[size].measured.n:
-            points[size] = found
+        points = curves.setdefault((name, recorded.measured.case.label), {})
+        if size not in points or recorded.measured.n > points[size].measured.n:
+            points[size] = recorded
     reasons: list[Reason] = []
     best: tuple[Estimate, Case, list[Warning]] | None = None
     for (name, _), points in curves.items():
@@ -243,9 +245,9 @@ def _on_curve(
     if work is None:
         return None
     drawn = [
-        Point(size, now, *_value(found))
-        for size, found in points.items()
-        if (now := _work(row, found.measured.case)) is not None
+        Point(size, now, *_value(recorded))
+        for size, recorded in points.items()
+        if (now := _work(row, recorded.measured.case)) is not None
     ]
     answer = estimate(drawn, wanted, work)
     if isinstance(answer, Reason):
@@ -253,7 +255,7 @@ def _on_curve(
         return Reason(answer.code, f"{answer.message} ({name} {sizes}: {candidate_name(some)})")
     sides = (max(s for s in points if s < wanted), min(s for s in points if s > wanted))
     neighbours = [points[size] for size in sides]
-    if not all(is_admissible(found.candidate, row.scenario) for found in neighbours):
+    if not all(is_admissible(recorded.candidate, row.scenario) for recorded in neighbours):
         return None
-    warnings = [w for found in neighbours for w in found.measured.warnings]
+    warnings = [w for recorded in neighbours for w in recorded.measured.warnings]
     return answer, case, list(dict.fromkeys(warnings))

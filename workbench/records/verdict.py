@@ -199,8 +199,8 @@ class Verdict(msgspec.Struct, frozen=True):
     prices: dict[str, float] = {}  # kind of device, or device, to its given price per hour
     what_if: list[WhatIf] = []
 
-    def with_crossover(self, found: Crossover) -> Verdict:
+    def with_crossover(self, crossover: Crossover) -> Verdict:
         """The same verdict after the search for its crossover, without the advice to search."""
         search = f"`{self.reproduce} --crossover`"
         advice = "" if search in self.next_best else self.next_best
-        return msgspec.structs.replace(self, crossover=found, next_best=advice)
+        return msgspec.structs.replace(self, crossover=crossover, next_best=advice)

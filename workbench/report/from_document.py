@@ -109,7 +109,7 @@ def _plan(
         point={name: size for name in swept if (size := sizes.get(name)) is not None},
         of=of,
         prices=verdict.prices if verdict else {},
-        what_if=[found.uncompared_yet() for found in verdict.what_if] if verdict else [],
+        what_if=[answer.uncompared_yet() for answer in verdict.what_if] if verdict else [],
     )
 
 

@@ -84,20 +84,20 @@ def read(path: Path) -> list[ev.AnyEvent]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
-    found: list[ev.AnyEvent | _CaseDropped] = []
+    events: list[ev.AnyEvent | _CaseDropped] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            found.append(_decode(printable_json(line)))
+            events.append(_decode(printable_json(line)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if number == len(lines):  # without a newline: the writer died here
                 break
             raise JournalError(f"{path}, line {number}, is not an event: {error}") from error
-    if not found or not isinstance(found[0], ev.RunStarted):
+    if not events or not isinstance(events[0], ev.RunStarted):
         raise JournalError(f"{path} is not the journal of a run: it does not begin with RunStarted")
-    check_schema(path, found[0].schema_version)
-    return list(_upgraded(found))
+    check_schema(path, events[0].schema_version)
+    return list(_upgraded(events))
 
 
 class _CaseDropped(ev.Event, frozen=True, kw_only=True, tag="CaseDropped"):

@@ -18,7 +18,7 @@ from .report import Report
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run as it was found on disk."""
+    """A run read from disk."""
 
     report: Report
     events: list[ev.AnyEvent]  # the journal's; empty for a document, which keeps none

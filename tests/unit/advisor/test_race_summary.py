@@ -66,7 +66,7 @@ def test_who_was_eliminated_when_and_why() -> None:
     assert (second.id, second.rounds, second.message) == (LATE.id, 0, "no time")
 
 
-def test_one_line_of_words() -> None:
+def test_the_summary_in_one_line() -> None:
     text = summary_text(summary(Report.of(eliminated(after=3))))
     assert text == (
         "8 rounds, decided; joined: cpu torch fp32 t2 after 3; eliminated: cpu torch fp32 t4 "
@@ -98,7 +98,7 @@ def test_a_row_that_was_not_begun_has_no_summary() -> None:
     assert summarise(Report.of(built).rows["row"]) is None
 
 
-def test_a_journal_that_does_not_tell_how_the_race_ended_has_none_either() -> None:
+def test_a_race_without_a_known_end_has_no_summary_either() -> None:
     built = [e for e in events({FAST: steady(1.0)}) if not isinstance(e, ev.RaceEnded)]
     assert summarise(Report.of(built).rows["row"]) is None
 
@@ -140,7 +140,7 @@ def test_so_does_the_document_of_a_model() -> None:
     assert decide(replayed, recorded_model.SCENARIO) == verdict
 
 
-def test_a_cut_in_a_race_is_told_of_those_that_had_a_turn_and_of_those_that_had_none() -> None:
+def test_an_interruption_has_a_reason_for_measured_and_one_for_unmeasured_candidates() -> None:
     report = Report.of(e for e in events({FAST: steady(1.0, 2), SLOW: []}) if not is_an_end(e))
     report.apply(ev.RaceEnded(at_s=8.0, scenario="row", rounds=2, ended_by="cancelled"))
     Engine(Request(), [], Control(), report, lambda _: None)._conclude()
@@ -158,7 +158,7 @@ def is_an_end(event: ev.AnyEvent) -> bool:
     return isinstance(event, ev.CaseFinished | ev.RaceEnded | ev.RunFinished)
 
 
-def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
+def test_interrupted_and_failed_races_survive_in_a_document() -> None:
     row = scenario()
     broken = events({FAST: []}, failed={FAST: Reason("worker_died", "it died")})
     short = list(map(cut_short, events({FAST: steady(1.0, 2), SLOW: []})))
@@ -169,7 +169,7 @@ def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
         assert decide(report_of(live.document()), row) == verdict
 
 
-def test_a_race_is_traced_in_plain_text() -> None:
+def test_plain_text_has_the_summary() -> None:
     live = with_verdict(eliminated(after=3))
     text = " ".join(run_text(live).split())
     assert f"race: {summary_text(summary(live))}" in text
