@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,6 +44,8 @@ from workbench.records.model import Advice
 from workbench.records.reason import Reason, Warning
 from workbench.records.verdict import Crossover, CrossoverPoint
 from workbench.report.report import Report
+
+Events = list[ev.AnyEvent]
 
 CROSSOVER = Crossover(
     parameter="n",
@@ -116,11 +118,14 @@ def ceilings(*devices: str, peak: float = 1e11, bandwidth: float = 1e10) -> Ceil
     )
 
 
-def case(label: str, precision: str = "fp32") -> Case:
-    """`cpu` or `cuda:0`, with a parameter that keeps cases apart: `cpu-a`."""
+def case(label: str, precision: str = "fp32", threads: int = 8) -> Case:
+    """A case on `cpu` or `cuda:0`; a name after the device makes the case unique: `cpu-a`.
+
+    The name is a parameter.  It is not part of the candidate's name, but `threads` are.
+    """
     device, _, name = label.partition("-")
-    threads = 8 if device == "cpu" else None
-    return Case("work", device, "torch", precision, threads=threads, params={"of": name})
+    used = threads if device == "cpu" else None
+    return Case("work", device, "torch", precision, threads=used, params={"of": name})
 
 
 def scenario(**changes: object) -> Scenario:
@@ -160,11 +165,11 @@ def events(
     row: Scenario | None = None,
     errors: Mapping[Case, float] | None = None,
     failed: Mapping[Case, Reason] | None = None,
-) -> list[ev.AnyEvent]:
+) -> Events:
     """A finished run of one row: for each case its blocks of samples, round by round."""
     row, errors, failed = row or scenario(), errors or {}, failed or {}
     cases = list(blocks)
-    found: list[ev.AnyEvent] = [
+    found: Events = [
         ev.RunStarted(
             at_s=0.1,
             schema_version=1,
@@ -224,7 +229,7 @@ def report(*arguments: Mapping[Case, Sequence[Sequence[float]]], **options: obje
 def context(
     pool: Any, clock: Any, report: Report, emit: Listener | None = None, budget_s: float = 60.0
 ) -> RunContext:
-    """Of a run with workers and a clock made up, on whose processor nobody looks."""
+    """The context of a run with a fake pool and clock, without telemetry of the host."""
     emit = emit or report.apply
     return RunContext(
         request=Request(budget_s=budget_s),
@@ -246,83 +251,120 @@ def steady(center: float, rounds: int = 8, spread: float = 0.01) -> list[list[fl
     ]
 
 
-def eventful() -> list[ev.AnyEvent]:
-    """A finished run in which every kind of event happens: two rows on a machine with a GPU.
+# ------------------------------------------------- a run with every kind of event
 
-    In the row "row" one candidate drops out, one fails and one joins too late; in "other" one is
-    skipped.
+FASTEST, BEATEN, FAILED, LATE, GPU = map(case, ("cpu-a", "cpu-b", "cpu-c", "cpu-late", "cuda:0-a"))
+OTHER, SKIPPED = map(case, ("cpu-other", "cuda:0-other"))
+OTHER_ROW = scenario(id="other", title="Other", textbook="cpu")
+DIED = Reason("worker_died", "the worker died", "look at its log")
+
+
+def changed(events: Iterable[ev.AnyEvent], kind: type, case: Case, **fields: Any) -> Events:
+    """The events, with other fields in those of one kind about one case."""
+    return [
+        msgspec.structs.replace(event, **fields)
+        if isinstance(event, kind) and getattr(event, "case", None) == case.id
+        else event
+        for event in events
+    ]
+
+
+def two_rows() -> tuple[Events, Events]:
+    """The events of "row" and those of "other".
+
+    In "row" BEATEN is eliminated and FAILED fails; in "other" SKIPPED is skipped.
     """
-    a, b, broken, gpu = case("cpu-a"), case("cpu-b"), case("cpu-c"), case("cuda:0-a")
-    other, never = case("cpu-other"), case("cuda:0-other")
-    second = scenario(id="other", title="Other", textbook="cpu")
-    first = events(
-        {a: steady(1.2), b: steady(2.4, 3), broken: [], gpu: steady(0.4)},
+    row = events(
+        {FASTEST: steady(1.2), BEATEN: steady(2.4, 3), FAILED: [], GPU: steady(0.4)},
         gpus=["cuda:0"],
-        errors={b: 0.02},
-        failed={broken: Reason("worker_died", "the worker died", "look at its log")},
+        errors={BEATEN: 0.02},
+        failed={FAILED: DIED},
     )
-    rest = events({other: steady(0.16), never: []}, gpus=["cuda:0"], row=second)[2:]
-    middle: list[ev.AnyEvent] = [
+    for event in [event for event in row if isinstance(event, ev.BlockMeasured)]:
+        fields = {"loss": 1 / (1 + event.round), "lead_in_s": [3.0]}
+        row[row.index(event)] = msgspec.structs.replace(event, **fields)
+    beaten = Reason("beaten", "2x slower than work[of=a]")
+    lost = {"beaten_by": FASTEST.id, "ratio": 2.0, "ratio_bounds": (1.9, 2.1)}
+    row = changed(row, ev.CaseFinished, BEATEN, reason=beaten, **lost)
+    other = events({OTHER: steady(0.16), SKIPPED: []}, gpus=["cuda:0"], row=OTHER_ROW)[2:]
+    full = Reason("no_memory", "it needs about 90.0 GiB", "take a smaller size")
+    return row, changed(other, ev.CaseFinished, SKIPPED, status="skipped", reason=full)
+
+
+def process_events() -> Events:
+    """A warning, a worker, a pause, a suspend and a reading of the GPU."""
+    return [
         ev.WarningRaised(at_s=0.45, warning=Warning("busy_machine", "busy", "wait", "row")),
         ev.WorkerStarted(
             at_s=0.46, worker="cpu/torch", pid=1, import_s=1.0, versions={"torch": "2.9"}
         ),
         ev.StatusChanged(at_s=0.47, status="paused"),
         ev.StatusChanged(at_s=0.48, status="running"),
-        ev.CasePreparing(at_s=0.49, case=a.id),
-        ev.BlockDiscarded(at_s=0.5, case=a.id, reason=Reason("suspended", "it slept")),
+        ev.CasePreparing(at_s=0.49, case=FASTEST.id),
+        ev.BlockDiscarded(at_s=0.5, case=FASTEST.id, reason=Reason("suspended", "it slept")),
+        ev.MachineRead(at_s=0.51, gpus=[GpuReading(0, power_w=76.5)]),
+        ev.CeilingsKnown(at_s=0.51, ceilings=ceilings("cpu", "cuda:0")),
     ]
-    middle.append(ev.MachineRead(at_s=0.51, gpus=[GpuReading(0, power_w=76.5)]))
-    middle.append(ev.CeilingsKnown(at_s=0.51, ceilings=ceilings("cpu", "cuda:0")))
-    share = OperatorShare("aten::mm", 5, 0.9, 1.0)
-    middle.append(ev.CaseProfiled(at_s=0.52, case=a.id, operators=[share]))
-    middle.append(ev.TraceWritten(at_s=0.52, trace=Trace("trace.json", None)))
+
+
+def option_events() -> Events:
+    """The results of --trace and --largest-batch for FASTEST."""
     attempt = BatchAttempt(8, 0.1, 2**20, None)
-    middle.append(ev.BatchTried(at_s=0.53, case=a.id, attempt=attempt))
-    largest = LargestBatch(a.id, 8, "budget", [attempt])
-    middle.append(ev.LargestBatchFound(at_s=0.53, found=largest))
-    late = case("cpu-late")
-    work = {late.id: Work(1e9, 1e6, 64.0, "samples", 1e7)}
-    middle.append(ev.CasesJoined(at_s=0.54, scenario="row", cases=[late], work=work))
-    short = Reason("no_time", "no time was left for it", "give it a larger --budget")
-    middle.append(
-        ev.CaseFinished(at_s=0.55, case=late.id, scenario="row", status="skipped", reason=short)
-    )
-    middle.append(ev.ModelInspected(at_s=0.56, facts=recorded_model.FACTS))
-    middle.append(ev.ModelBuilding(at_s=0.57, recipe="int8-static-u8s8"))
-    middle += [ev.ModelBuilt(at_s=0.57, built=built) for built in recorded_model.BUILT]
+    operator = OperatorShare("aten::mm", 5, 0.9, 1.0)
+    return [
+        ev.CaseProfiled(at_s=0.52, case=FASTEST.id, operators=[operator]),
+        ev.TraceWritten(at_s=0.52, trace=Trace("trace.json", None)),
+        ev.BatchTried(at_s=0.53, case=FASTEST.id, attempt=attempt),
+        ev.LargestBatchFound(at_s=0.53, found=LargestBatch(FASTEST.id, 8, "budget", [attempt])),
+    ]
+
+
+def late_events() -> Events:
+    """LATE joins "row" and is skipped."""
+    no_time = Reason("no_time", "no time was left for it", "raise --budget")
+    work = {LATE.id: Work(1e9, 1e6, 64.0, "samples", 1e7)}
+    return [
+        ev.CasesJoined(at_s=0.54, scenario="row", cases=[LATE], work=work),
+        ev.CaseFinished(at_s=0.55, case=LATE.id, scenario="row", status="skipped", reason=no_time),
+    ]
+
+
+def model_events() -> Events:
+    """A user's model is inspected, its variants are built, advice is given."""
     advice = Advice([], "import onnxruntime", recorded_model.WEAK)
-    middle.append(ev.ModelAdvised(at_s=0.58, advice=advice, left_out={"int8": "too large"}))
-    found: list[ev.AnyEvent] = []
-    for event in [*first[:4], *middle, *first[4:], *rest]:
-        if isinstance(event, ev.BlockMeasured) and event.scenario == "row":
-            event = msgspec.structs.replace(event, loss=1 / (1 + event.round), lead_in_s=[3.0])
-        if isinstance(event, ev.CaseFinished) and event.case == b.id:
-            event = msgspec.structs.replace(
-                event,
-                reason=Reason("beaten", "2x slower than work[of=a]"),
-                beaten_by=a.id,
-                ratio=2.0,
-                ratio_bounds=(1.9, 2.1),
-            )
-        if isinstance(event, ev.CaseFinished) and event.case == never.id:
-            full = Reason("no_memory", "it needs about 90.0 GiB", "take a smaller size")
-            event = msgspec.structs.replace(event, status="skipped", reason=full)
-        found.append(event)
-    found.append(
-        ev.WorkerEnded(at_s=9.1, worker="cpu/torch", reason=Reason("worker_died", "killed"))
-    )
-    decided = Report.of(found)
-    verdicts = [decide(decided, row) for row in (scenario(), second)]
-    found += [ev.VerdictReached(at_s=9.2, verdict=verdict) for verdict in verdicts]
-    found.append(ev.CrossoverFound(at_s=9.3, scenario="row", crossover=CROSSOVER))
-    found.append(
+    return [
+        ev.ModelInspected(at_s=0.56, facts=recorded_model.FACTS),
+        ev.ModelBuilding(at_s=0.57, recipe="int8-static-u8s8"),
+        *(ev.ModelBuilt(at_s=0.57, built=built) for built in recorded_model.BUILT),
+        ev.ModelAdvised(at_s=0.58, advice=advice, left_out={"int8": "too large"}),
+    ]
+
+
+def eventful() -> Events:
+    """A finished run of two rows, on a machine with a GPU, with every kind of event."""
+    row, other = two_rows()
+    killed = Reason("worker_died", "killed")
+    run: Events = [
+        *row[:4],
+        *process_events(),
+        *option_events(),
+        *late_events(),
+        *model_events(),
+        *row[4:],
+        *other,
+        ev.WorkerEnded(at_s=9.1, worker="cpu/torch", reason=killed),
+    ]
+    report = Report.of(run)
+    verdicts = [decide(report, row) for row in (scenario(), OTHER_ROW)]
+    return [
+        *run,
+        *(ev.VerdictReached(at_s=9.2, verdict=verdict) for verdict in verdicts),
+        ev.CrossoverFound(at_s=9.3, scenario="row", crossover=CROSSOVER),
         ev.RunFinished(
             at_s=9.5,
             status="done",
             finished_at="2026-11-21T00:00:09.500Z",
             duration_s=9.5,
             exit_code=0,
-        )
-    )
-    return found
+        ),
+    ]

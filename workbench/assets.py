@@ -1,4 +1,4 @@
-"""Where the files of `assets/` are, in a checkout, an editable install and a wheel alike."""
+"""The files of `assets/`, in a checkout, an editable install or a wheel."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ _ROOTS = (_PACKAGE / "_assets", _PACKAGE.parent / "assets")  # a wheel's, then a
 
 
 def path(name: str) -> Path:
-    """The file `name` below `assets/`, such as "digits/digits.csv.gz".
-
-    Raises FileNotFoundError, naming the folders that were searched.
-    """
+    """The path of `name`, such as "digits/digits.csv.gz"; FileNotFoundError if it is missing."""
     for root in _ROOTS:
-        found = root / name
-        if found.exists():
-            return found
+        file = root / name
+        if file.exists():
+            return file
     searched = " and ".join(str(root) for root in _ROOTS)
     raise FileNotFoundError(f"asset {name!r} is in neither of {searched}: reinstall workbench")

@@ -43,7 +43,7 @@ def test_a_document_tells_who_fell_and_why_as_the_journal_did() -> None:
         line.text for line in again if line.word == "dropped"
     ]
     assert {(line.word, line.text) for line in there} == {(line.word, line.text) for line in again}
-    assert again[-1].text == "8 rounds, ended as more rounds tell no more"
+    assert again[-1].text == "8 rounds, enough rounds"
 
 
 def test_a_document_has_no_times_and_none_are_made_up() -> None:

@@ -7,7 +7,7 @@ import math
 from ..records.verdict import Elimination, Payoff, Verdict
 from ..report.names import name_of
 from ..text import units
-from .race_summary import sent_away
+from .race_summary import eliminated_by_first_block
 
 
 def sentences(verdict: Verdict) -> list[str]:
@@ -15,7 +15,7 @@ def sentences(verdict: Verdict) -> list[str]:
     noun = "run" if verdict.objective == "time_to_result" else "step"
     texts = []
     for payoff in verdict.payoffs:
-        left = (sent_away(verdict.race, case) for case in (payoff.id, payoff.over))
+        left = (eliminated_by_first_block(verdict.race, case) for case in (payoff.id, payoff.over))
         texts.append(sentence(payoff, noun, next(filter(None, left), None)))
     return texts
 

@@ -20,7 +20,7 @@ from ..stats.samples import Ratio
 from ..text.units import times
 from .comparison import Comparison
 from .limits import is_admissible, is_over_error_limit, only_within
-from .race_summary import SENT_AWAY, is_cut_short
+from .race_summary import BY_FIRST_BLOCK, is_cut_short
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def first_on(kind: str, ranked: Sequence[Candidate]) -> Candidate | None:
 
 def was_far_behind(candidate: Candidate) -> bool:
     """Whether its first block eliminated it, so that no interval is owed."""
-    return candidate.reason is not None and candidate.reason.code in SENT_AWAY
+    return candidate.reason is not None and candidate.reason.code in BY_FIRST_BLOCK
 
 
 def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:

@@ -11,7 +11,7 @@ from ..report.names import short
 from ..text import units
 from .evidence import Evidence
 from .limits import beyond_limits, uncounted
-from .race_summary import SENT_AWAY
+from .race_summary import BY_FIRST_BLOCK
 
 
 def listed(phrases: Sequence[str]) -> str:
@@ -32,7 +32,7 @@ def excluded(found: Evidence) -> list[str]:
     for state in ("failed", "skipped"):
         for candidate in (c for c in here if c.state == state):
             reason = candidate.reason
-            if reason is not None and reason.code not in SENT_AWAY:
+            if reason is not None and reason.code not in BY_FIRST_BLOCK:
                 phrases.append(f"{short(candidate.case)} ({state}: {reason.message.rstrip('.')})")
     return phrases
 

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator, Set
 
 from ..contract import REDUCED
-from ..records.verdict import LOOK_FOR_CROSSOVER
 from ..report.candidate import Candidate
 from ..report.names import short
 from ..stats import ratios
@@ -47,7 +46,7 @@ def _advice(found: Evidence) -> Iterator[str]:
         yield "Make loading cheaper (smaller or decoded files) or use more cores"
     size = found.scenario.size
     if size is not None and "--crossover" not in command.split():
-        yield f"{LOOK_FOR_CROSSOVER}{size.name} the lead changes: `{command} --crossover`"
+        yield f"See at which {size.name} the lead changes: `{command} --crossover`"
 
 
 def _for_a_missing_device(found: Evidence) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The course of a row's race: who joined, who fell when and why, who stayed."""
+"""The summary of a row's race: who joined, who was eliminated when and why, who finished."""
 
 from __future__ import annotations
 
@@ -6,62 +6,64 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ..records.verdict import Elimination, RaceSummary
-from ..report.candidate import CUT_SHORT, Candidate
-from ..report.names import name_of
+from ..report.candidate import Candidate
+from ..report.names import candidate_name
 from ..report.row import Row
 from ..stats import ratios
 from ..text import units
 
-SENT_AWAY = ("far_slower", "slower_precision")  # for what one block showed: no interval is owed
-ENDED = {
+CANCELLED = "cancelled"  # status of a candidate, and end of a race, when the run was interrupted
+BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
+ENDINGS = {
     "decided": "decided",
-    "budget": "ended by the budget",
-    "rounds": "ended as more rounds tell no more",
-    "empty": "nobody was left",
-    CUT_SHORT: "cut short",
+    "budget": "out of time",
+    "rounds": "enough rounds",
+    "empty": "no candidate left",
+    CANCELLED: "interrupted",
 }
 
 
-def course(row: Row) -> RaceSummary | None:
-    """How the race of `row` went; None if it was never begun, or nobody told how it ended.
+def summarise(row: Row) -> RaceSummary | None:
+    """The summary of the race of `row`; None if it did not begin or its end is not known.
 
-    It depends on samples, reasons and what each `CasesJoined` says, not on the order of events,
-    so that a document gives the course that the journal gives.
+    It depends on samples, reasons and the rounds of `CasesJoined`, not on the order of events, so
+    that a document and its journal have the same summary.
     """
     if not row.started or not (row.ended_by or is_cut_short(row)):
         return None
-    left = sorted((c for c in row.candidates if has_left(c)), key=_left_after)
-    stayed = [c for c in row.candidates if not has_left(c)]
-    order = ratios.ranking({c.case.id: c.rounds() for c in stayed})
-    seen = [block.round + 1 for c in row.candidates for block in c.blocks]
+    left = sorted(filter(left_early, row.candidates), key=_rounds_before_leaving)
+    finished = [candidate for candidate in row.candidates if not left_early(candidate)]
+    order = ratios.ranking({c.case.id: c.rounds() for c in finished})
+    measured = [block.round + 1 for c in row.candidates for block in c.blocks]
     return RaceSummary(
-        rounds=row.rounds if not is_cut_short(row) else max(seen, default=0),
-        ended_by=row.ended_by or CUT_SHORT,
+        rounds=row.rounds if not is_cut_short(row) else max(measured, default=0),
+        ended_by=row.ended_by or CANCELLED,
         joined={c.case.id: c.joined_after for c in row.candidates if c.joined_after is not None},
-        left=[_departure(candidate) for candidate in left],
-        stayed=[*order, *(c.case.id for c in stayed if c.case.id not in order)],
+        left=[_elimination(candidate) for candidate in left],
+        stayed=[*order, *(c.case.id for c in finished if c.case.id not in order)],
     )
 
 
 def is_cut_short(row: Row) -> bool:
     """Whether the run ended before the race did."""
-    unfinished = row.ended_by in (None, CUT_SHORT)
-    return unfinished and any(c.state == CUT_SHORT for c in row.candidates)
+    unfinished = row.ended_by in (None, CANCELLED)
+    return unfinished and any(c.state == CANCELLED for c in row.candidates)
 
 
-def has_left(candidate: Candidate) -> bool:
-    """Whether it was out before the end; a run cut short sends nobody away that it measured."""
-    if candidate.state == CUT_SHORT and candidate.blocks:
+def left_early(candidate: Candidate) -> bool:
+    """Whether it was eliminated, failed or never measured; an interrupted run eliminates none of
+    those that it had measured."""
+    if candidate.state == CANCELLED and candidate.blocks:
         return False
     return candidate.reason is not None or candidate.state == "failed"
 
 
-def _left_after(candidate: Candidate) -> int:
+def _rounds_before_leaving(candidate: Candidate) -> int:
     raced = candidate.blocks[-1].round + 1 if candidate.blocks else 0
     return max(raced, candidate.joined_after or 0)
 
 
-def _departure(candidate: Candidate) -> Elimination:
+def _elimination(candidate: Candidate) -> Elimination:
     reason = candidate.reason
     return Elimination(
         id=candidate.case.id,
@@ -74,44 +76,44 @@ def _departure(candidate: Candidate) -> Elimination:
     )
 
 
-def sent_away(told: RaceSummary | None, case: str | None) -> Elimination | None:
-    """How the candidate left, if its first block showed it far behind."""
-    left = told.left if told is not None else []
-    return next((d for d in left if d.id == case and d.rounds and d.code in SENT_AWAY), None)
+def eliminated_by_first_block(summary: RaceSummary | None, case: str | None) -> Elimination | None:
+    """The elimination of `case` if its first block alone was the cause."""
+    left = summary.left if summary is not None else []
+    return next((e for e in left if e.id == case and e.rounds and e.code in BY_FIRST_BLOCK), None)
 
 
 # ------------------------------------------------------------------ words
 
 
-def course_text(told: RaceSummary) -> str:
-    """`14 rounds, decided; out: cpu torch fp32 t1 after 3 (1.41x slower than ...)`."""
-    parts = [ended_text(told.rounds, told.ended_by)]
-    if told.joined:
-        joined = [f"{name_of(case)} after {rounds}" for case, rounds in told.joined.items()]
+def summary_text(summary: RaceSummary) -> str:
+    """`14 rounds, decided; eliminated: cpu torch fp32 t1 after 3 (1.41x slower than ...)`."""
+    parts = [ended_text(summary.rounds, summary.ended_by)]
+    if summary.joined:
+        joined = [f"{candidate_name(case)} after {n}" for case, n in summary.joined.items()]
         parts.append(f"joined: {', '.join(joined)}")
-    parts += _departures("out", [each for each in told.left if each.rounds])
-    parts += _departures("not raced", [each for each in told.left if not each.rounds])
-    if len(told.stayed) > 1:
-        parts.append(f"to the end: {', '.join(map(name_of, told.stayed))}")
+    parts += _listed("eliminated", [each for each in summary.left if each.rounds])
+    parts += _listed("not measured", [each for each in summary.left if not each.rounds])
+    if len(summary.stayed) > 1:
+        parts.append(f"finished: {', '.join(map(candidate_name, summary.stayed))}")
     return "; ".join(parts)
 
 
-def _departures(word: str, left: Sequence[Elimination]) -> Iterator[str]:
-    """Those who left for one reason one after the other share its words."""
-    told = []
+def _listed(word: str, left: Sequence[Elimination]) -> Iterator[str]:
+    """One part of the summary; consecutive eliminations for the same reason share its words."""
+    texts = []
     for why, group in groupby(left, _why):
-        names = [name_of(d.id) + (f" after {d.rounds}" if d.rounds else "") for d in group]
-        told.append(f"{', '.join(names)} ({why})")
-    if told:
-        yield f"{word}: {', '.join(told)}"
+        names = [candidate_name(e.id) + (f" after {e.rounds}" if e.rounds else "") for e in group]
+        texts.append(f"{', '.join(names)} ({why})")
+    if texts:
+        yield f"{word}: {', '.join(texts)}"
 
 
 def _why(left: Elimination) -> str:
     if left.ratio is None or left.beaten_by is None:
         return left.message
-    return f"{units.ratio(left.ratio)} slower than {name_of(left.beaten_by)}"
+    return f"{units.ratio(left.ratio)} slower than {candidate_name(left.beaten_by)}"
 
 
 def ended_text(rounds: int, ended_by: str) -> str:
     """`14 rounds, decided`."""
-    return f"{rounds} round{'' if rounds == 1 else 's'}, {ENDED.get(ended_by, ended_by)}"
+    return f"{rounds} round{'' if rounds == 1 else 's'}, {ENDINGS.get(ended_by, ended_by)}"

@@ -17,7 +17,7 @@ from ..text.units import as_sentence
 from .comparison import Comparison, better, worse
 from .evidence import Evidence, was_far_behind
 from .exclusions import excluded, listed, why_lost
-from .race_summary import SENT_AWAY
+from .race_summary import BY_FIRST_BLOCK
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 OTHER = {"cpu": "gpu", "gpu": "cpu"}
@@ -215,7 +215,7 @@ def _doubts(found: Evidence) -> list[Doubt]:
 def _is_beaten(candidate: Candidate) -> bool:
     """Whether it was eliminated for being slower: few samples of it are no doubt then."""
     reason = candidate.reason
-    return reason is not None and reason.code in ("beaten", *SENT_AWAY)
+    return reason is not None and reason.code in ("beaten", *BY_FIRST_BLOCK)
 
 
 # ------------------------------------------- what the answer leaves out

@@ -1,8 +1,8 @@
-"""Recorded runs of devices that are not here: where they lie, and which of them is meant.
+"""Recorded runs of other devices: finding the files and the device that a user names.
 
-A recording is the document of a run, as `--json --output` writes it, or a run's journal.  They lie
-in `assets/recordings/` and in `recordings/` of the state folder; what does not belong there is told
-and left out.
+A recording is the document of a run, as `--json --output` writes it, or its journal.  Recordings
+are in `assets/recordings/` and in `recordings/` of the state folder.  Unusable files there lead to
+a warning.
 """
 
 from __future__ import annotations
@@ -28,56 +28,54 @@ from ..report import journal
 from ..report.from_document import LONGEST_S
 from ..report.report import Report
 from ..report.run_files import decode_document
-from ..text.toml_file import shown as clean  # what another machine wrote reaches the terminal
+from ..text.toml_file import shown as clean  # for foreign text on its way to the terminal
 from .whatif import devices_by_name
 
-MOST_BYTES = 64 << 20
-SHORTEST_S = 1e-10  # of a step: below it, as beyond LONGEST_S, is no measurement
+MOST_BYTES = 64 << 20  # size of a recording
+SHORTEST_S = 1e-10  # seconds; a shorter step is no measurement
 RECORD = "workbench advise --all --thorough --crossover --output"
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What one run measured on one device."""
+    """The measurements of one run on one device."""
 
-    name: str  # of the device
-    devices: tuple[str, ...]  # its names in the cases: several cards of a kind may be one
-    file: str
+    name: str  # name of the device
+    devices: tuple[str, ...]  # its names in the cases; several cards of one kind share a recording
+    file: str  # file name
     recorded_at: str  # ISO 8601, UTC
     machine: Machine
     measurements: list[Measurement]  # valid ones only
 
 
 def own_folder() -> Path:
-    """Where a user's recordings lie; XDG_STATE_HOME moves it."""
+    """The folder of the user's recordings, below XDG_STATE_HOME."""
     return journal.runs_folder().with_name("recordings")
 
 
 def folders() -> list[Path]:
-    """The user's own, then those that come with the program, where there are any."""
-    found = [own_folder()]
+    """The user's folder, then that of the program, as far as they exist."""
+    candidates = [own_folder()]
     with suppress(FileNotFoundError):
-        found.append(asset("recordings"))
-    return [folder for folder in found if folder.is_dir()]
+        candidates.append(asset("recordings"))
+    return [folder for folder in candidates if folder.is_dir()]
 
 
 def load(places: Sequence[Path] | None = None) -> tuple[list[Recording], list[Warning]]:
-    """Every recording, newest first, and a warning for each file that is none."""
-    found: list[Recording] = []
+    """All recordings, newest first, and a warning on each unusable file."""
+    recordings: list[Recording] = []
     warnings = []
     for folder in folders() if places is None else places:
         files = sorted(file for kind in ("*.json", "*.jsonl") for file in folder.glob(kind))
         for file in files:
             try:
-                found += of_document(_document(file), file.name)
-            except Exception as error:  # whatever somebody put there, this run goes on without it
-                told = _reason(error)
-                text = f"{file.name} is no recording that can be used: {' '.join(told.split())}"
-                warnings.append(
-                    Warning("recording_unusable", clean(text), "take it out of the folder", None)
-                )
-    found.sort(key=lambda recording: (recording.recorded_at, recording.file), reverse=True)
-    return found, warnings
+                recordings += of_document(_document(file), file.name)
+            except Exception as error:  # a foreign file must not stop this run
+                text = f"{file.name} is not a usable recording: {' '.join(_reason(error).split())}"
+                remedy = "remove it from the folder of recordings"
+                warnings.append(Warning("recording_unusable", clean(text), remedy, None))
+    recordings.sort(key=lambda recording: (recording.recorded_at, recording.file), reverse=True)
+    return recordings, warnings
 
 
 def _reason(error: Exception) -> str:
@@ -89,27 +87,27 @@ def _reason(error: Exception) -> str:
 
 
 def _document(file: Path) -> Document:
-    # Looked at first: to open a pipe that nobody writes to would wait for ever.
-    status = os.stat(file)  # noqa: PTH116 - one look for both questions
+    # Checked before opening: opening a pipe without a writer would block for ever.
+    status = os.stat(file)  # noqa: PTH116 - one call answers both questions
     if not stat.S_ISREG(status.st_mode):
         raise journal.JournalError("it is not a regular file")
     if status.st_size > MOST_BYTES:
-        raise journal.JournalError(f"it has more than {MOST_BYTES >> 20} MiB")
+        raise journal.JournalError(f"it is larger than {MOST_BYTES >> 20} MiB")
     if journal.looks_like_one(file):
         return Report.of(journal.read(file)).document()
     return decode_document(file)
 
 
 def of_document(document: Document, file: str) -> Iterator[Recording]:
-    """One for each kind of device that the run measured; simulated ones are none."""
+    """One recording for each kind of device that the run measured, simulated ones excepted."""
     machine = document.machine
     if machine is None:
         return
     try:
         datetime.fromisoformat(document.run.started_at)
     except ValueError:
-        told = f"run.started_at is no time: {document.run.started_at}"
-        raise journal.JournalError(told) from None
+        text = f"run.started_at is not a time: {document.run.started_at}"
+        raise journal.JournalError(text) from None
     for name, devices in devices_by_name(machine).items():
         measured = [
             msgspec.structs.replace(m, warnings=[_cleaned(w) for w in m.warnings])
@@ -127,8 +125,7 @@ def _cleaned(warning: Warning) -> Warning:
 
 
 def is_valid(measured: Measurement) -> bool:
-    """Whether it was measured to its end on a real device, came out right, and its samples are
-    what they say they are."""
+    """Whether it is complete, correct, consistent and from a real device."""
     counts = [block.n for block in measured.blocks]
     if measured.status != "ok" or measured.simulated or kind_of(measured.case.device).simulated:
         return False
@@ -149,9 +146,9 @@ def words(text: str) -> list[str]:
 
 
 def named(asked: str, recordings: Sequence[Recording], unusable: Sequence[Warning] = ()) -> str:
-    """The name of the one device that has all words of `asked`, or these words and no others.
+    """The name of the only device with all words of `asked`, or with exactly these words.
 
-    Raises UsageError with what there is and how a recording is made.
+    UsageError lists the recorded devices and the command that makes a recording.
     """
     names = list(dict.fromkeys(recording.name for recording in recordings))
     wanted = words(asked)
@@ -161,13 +158,13 @@ def named(asked: str, recordings: Sequence[Recording], unusable: Sequence[Warnin
         return (exact or fitting)[0]
     if fitting:
         listed = "; ".join(fitting)
-        raise UsageError(f"--what-if {asked!r} fits several devices: {listed}. Say more of a name")
+        raise UsageError(f"--what-if {asked!r} fits several devices: {listed}. Add a word")
     listed = "; ".join(names) or "none"
     others = f" ({len(unusable)} unusable: {unusable[0].message})" if unusable else ""
     raise UsageError(
-        f"--what-if {asked!r}: there is no recording of it. Recorded: {listed}{others}. "
-        f"To make one: on that machine `{RECORD} {file_name(asked)}`, "
-        f"then copy the file into {shown(own_folder())}"
+        f"--what-if {asked!r}: no recording. Recorded: {listed}{others}. "
+        f"To make one, run `{RECORD} {file_name(asked)}` on that machine "
+        f"and copy the file to {shown(own_folder())}"
     )
 
 
@@ -177,6 +174,6 @@ def file_name(asked: str) -> str:
 
 
 def shown(folder: Path) -> str:
-    """A folder as it may stand in a document: `~` for the user's home."""
+    """A folder as text, with `~` for the user's home."""
     home = Path.home()
     return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)

@@ -18,7 +18,7 @@ from .causes import causes
 from .comparison import Comparison
 from .evidence import Evidence, first_on
 from .next_step import next_best
-from .race_summary import course
+from .race_summary import summarise
 from .reasons import reasons
 from .whatif import compared
 
@@ -54,7 +54,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         reproduce=row.plan.reproduce,
         textbook_source=scenario.source,
         next_best=next_best(found),
-        race=course(row),
+        race=summarise(row),
         payoffs=payoffs(found.ranked, found.best_gpu, found.best_cpu),
         by_objective=costs.by_objective(found.eligible, row.plan.prices),
         costs=costs.case_costs(found.eligible),

@@ -1,4 +1,4 @@
-"""What a recorded run of another device says beside the pick of this one: pure, and in words."""
+"""The pick of this machine compared with a recorded run of another device, as numbers and text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
 from ..report.candidate import Candidate
-from ..report.names import name_of
+from ..report.names import candidate_name
 from ..stats import samples as stats
 from ..stats.objectives import SINGLE_STEPS, START_UP_SPREAD
 from ..stats.ratios import RUN_TO_RUN, Z95
 from ..text import units
 
-TIMED = {  # objectives that count seconds, and what is added to a ratio of them
+TIMED = {  # objective that counts seconds to the words after a ratio of it
     "throughput": "",
     "latency": "",
     "latency_p99": " at the 99th percentile",
@@ -31,9 +31,9 @@ Interval = tuple[float, float]
 
 
 def counted(candidate: Candidate) -> tuple[float, Interval | None] | None:
-    """Seconds as the candidate's objective counts them, with a distribution-free 95 % interval.
+    """Seconds under the candidate's objective, with a distribution-free 95 % interval.
 
-    None where its samples do not tell: no objective of time, or tails of grouped steps.
+    None if the objective does not count seconds, or counts tails and a sample holds several steps.
     """
     samples, objective = candidate.samples_s, candidate.objective
     if not samples or objective not in TIMED:
@@ -52,17 +52,17 @@ def counted(candidate: Candidate) -> tuple[float, Interval | None] | None:
 
 
 def compared(
-    found: Sequence[WhatIf], pick: Candidate | None, machine: Machine | None
+    answers: Sequence[WhatIf], pick: Candidate | None, machine: Machine | None
 ) -> list[WhatIf]:
-    """Each answer with the time of the pick here over the time there.
+    """Each answer with its `ratio`: the time of the pick here over the time there.
 
-    The two were never measured in the same rounds, so the interval takes the far ends of both,
-    and what differs from run to run (RUN_TO_RUN) twice.  Without an interval there is no ratio.
+    The two share no rounds.  The interval therefore combines the far ends of both intervals with
+    the spread between runs (RUN_TO_RUN) of both.  Without an interval there is no ratio.
     """
     own = {} if machine is None else devices_by_name(machine)
     return [
         msgspec.structs.replace(_compared(what_if, pick), of_this_kind=what_if.name in own)
-        for what_if in found
+        for what_if in answers
     ]
 
 
@@ -84,17 +84,19 @@ def _why_not(pick: Candidate | None, here: Interval | None) -> Reason:
     if pick.simulated:
         return Reason("simulated", "the pick here is simulated")
     if here is None:
-        text = f"the samples of {name_of(pick.case.id)} here are too few for an interval"
-        return Reason("few_samples", text, "give it a larger --budget")
-    return Reason("few_recorded", "the samples of the recording are too few for an interval")
+        text = f"{candidate_name(pick.case)} has too few samples here for an interval"
+        return Reason("few_samples", text, "raise --budget")
+    return Reason("few_recorded", "the recording has too few samples for an interval")
 
 
 def devices_by_name(machine: Machine) -> dict[str, list[str]]:
-    """What a recording calls the devices of a machine, and their names in its cases; simulated
-    ones, and GPUs that CUDA does not show, are none."""
+    """The device names of a recording of this machine, each with the devices in its cases.
+
+    Simulated GPUs, and those hidden from CUDA, are left out.
+    """
     cpu, kinds = machine.cpu, dict[str, list[str]]()
     if cpu.model is not None:
-        # The same model with another number of usable cores is another device.
+        # With another number of usable cores the same model counts as another device.
         cores = "1 core" if cpu.effective_cores == 1 else f"{cpu.effective_cores} cores"
         kinds[_plain(f"{cpu.model}, {cores}")] = ["cpu"]
     for gpu in machine.gpus:
@@ -110,38 +112,40 @@ def _plain(name: str) -> str:
 
 
 def sentence(what_if: WhatIf, objective: str) -> str:
-    """`NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 38.0x faster, 95 %: 36.0-40.0`."""
+    """`NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 38.0x faster, 95% CI 36.0-40.0`."""
     name = what_if.name or what_if.device
     if what_if.missing is not None:
         hint = f"; {what_if.missing.hint}" if what_if.missing.hint else ""
-        return f"{name}: not known: {what_if.missing.message}{hint}"
+        return f"{name}: unknown: {what_if.missing.message}{hint}"
     day = (what_if.recorded_at or "").partition("T")[0]
     basis = f"recorded {day}"
     if what_if.of_this_kind:
         basis = f"{basis} on a machine of this kind"
     if what_if.error is not None:
-        off = f"those held out are up to {units.percent(what_if.error)} off"
-        basis = f"estimated between sizes {basis}; {off}"
-    told = f"{name} ({basis}), {name_of(what_if.id or '')}: {_ahead(what_if, objective)}"
+        error = f"error up to {units.percent(what_if.error)}"
+        basis = f"estimated between sizes {basis}, {error}"
+    candidate = candidate_name(what_if.id or "")
+    text = f"{name} ({basis}), {candidate}: {_comparison(what_if, objective)}"
     if not what_if.warnings:
-        return told
+        return text
     first, *others = what_if.warnings
-    more = f", and {len(others)} more" if others else ""
-    return f"{told}; the recording warns: {first.message}{more}"
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{text}; warning in the recording: {first.message}{more}"
 
 
-def _ahead(what_if: WhatIf, objective: str) -> str:
+def _comparison(what_if: WhatIf, objective: str) -> str:
     value, interval = what_if.ratio, what_if.ratio_ci95
     if value is None or interval is None:
         took, why = units.duration(what_if.step_s), what_if.uncompared
         hint = f" ({why.hint})" if why is not None and why.hint else ""
-        beside = f": {why.message}{hint}" if why is not None else ""
-        return f"{took}{TIMED[objective]}, not compared{beside}"
+        cause = f": {why.message}{hint}" if why is not None else ""
+        return f"{took}{TIMED[objective]}, not compared{cause}"
     if interval[0] <= 1 <= interval[1]:
-        told, spread = units.ratio_parts(value, interval)
-        return f"not told apart{TIMED[objective]}: time here over time there {told}, 95 %: {spread}"
+        ratio, bounds = units.ratio_parts(value, interval)
+        same = f"cannot be distinguished{TIMED[objective]}"
+        return f"{same}: time here over time there {ratio}, 95% CI {bounds}"
     word = "faster" if value >= 1 else "slower"
     if value < 1:
         value, interval = 1 / value, (1 / interval[1], 1 / interval[0])
-    told, spread = units.ratio_parts(value, interval)
-    return f"{told} {word}{TIMED[objective]}, 95 %: {spread}"
+    ratio, bounds = units.ratio_parts(value, interval)
+    return f"{ratio} {word}{TIMED[objective]}, 95% CI {bounds}"

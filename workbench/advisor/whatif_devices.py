@@ -1,4 +1,7 @@
-"""What recordings hold for the rows of a run: the same job measured, or estimated between sizes."""
+"""Results of devices that are not here, for the rows of a run.
+
+They come from recordings: of the same job, or estimated between its recorded sizes.
+"""
 
 from __future__ import annotations
 
@@ -15,28 +18,30 @@ from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
 from ..report.candidate import Candidate
 from ..report.from_document import candidate_of
-from ..report.names import name_of
+from ..report.names import candidate_name
 from ..stats import ratios
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder, shown
 from .whatif import TIMED, counted
 
-# Of several reasons why there is no estimate, the one nearest to having one is told.
+# Codes of reasons against an estimate, the one nearest to a result first; only one is reported.
 NEAREST = ("too_far_off", "too_few_sizes", "outside", "no_work")
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded candidate under the row's objective."""
+    """A recorded measurement, and its candidate under the row's objective."""
 
     measured: Measurement
     candidate: Candidate
 
 
 def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
-    """Give each row what is recorded of the devices asked for; the warnings are of files that are
-    no recordings.  UsageError for a device of which there is none."""
+    """Give each row the recorded results of the requested devices.
+
+    Returns warnings on unusable files; raises UsageError for a device without a recording.
+    """
     recordings, unusable = load()
     names = {asked: named(asked, recordings, unusable) for asked in request.what_if}
     for row in rows:
@@ -48,33 +53,33 @@ def fill(rows: Sequence[RowPlan], request: Request) -> list[Warning]:
 
 
 def of_row(row: RowPlan, request: Request, asked: str, recordings: Sequence[Recording]) -> WhatIf:
-    """The newest recording that measured this very job; else the newest that has an estimate."""
+    """The result of the newest recording of this very job, else the newest estimate."""
     if row.scenario.objective not in TIMED:
-        text = f"recordings answer for times, and this row counts {row.scenario.objective}"
+        text = f"recordings hold times only; the objective of this row is {row.scenario.objective}"
         return _missing(asked, recordings, Reason("objective", text))
     for recording in recordings:
-        if (found := _recorded(row, request, asked, recording)) is not None:
-            return found
+        if (answer := _recorded(row, request, asked, recording)) is not None:
+            return answer
     reasons = []
     for recording in recordings:
-        answer = _estimated(row, request, asked, recording)
-        if isinstance(answer, WhatIf):
-            return answer
-        reasons += answer
+        estimated = _estimated(row, request, asked, recording)
+        if isinstance(estimated, WhatIf):
+            return estimated
+        reasons += estimated
     alone = replace(
         request, scenarios=(row.scenario.id,), what_if=(), devices=(), all_scenarios=False
     )
     arguments = [*alone.arguments(), "--json", "--output", file_name(asked)]
     command = shlex.join(["workbench", *arguments])
     folder = shown(own_folder())
-    hint = f"to record it, run `{command}` on that machine and copy the file into {folder}"
+    hint = f"run `{command}` on that machine and copy the file to {folder}"
     sizes = _sizes(row.scenario.batch, row.scenario.params)
     listed = ",".join(f"{name}={value}" for name, value in sizes.items())
-    text = f"{row.workload.name}[{listed}] is not among what was recorded of it"
+    text = f"{row.workload.name}[{listed}] was not recorded"
     code = "not_recorded"
     if reasons:
         nearest = min(reasons, key=lambda reason: NEAREST.index(reason.code))
-        code, text = nearest.code, f"{text}, and {nearest.message}"
+        code, text = nearest.code, f"{text}; {nearest.message}"
     return _missing(asked, recordings, Reason(code, text, hint))
 
 
@@ -83,7 +88,7 @@ def _answer(
     recording: Recording,
     basis: str,
     case: Case,
-    found: Estimate,
+    estimated: Estimate,
     warnings: Sequence[Warning],
 ) -> WhatIf:
     return WhatIf(
@@ -91,11 +96,11 @@ def _answer(
         name=recording.name,
         basis=basis,
         id=case.id,
-        step_s=found.value_s,
-        step_ci95_s=found.interval_s,
+        step_s=estimated.value_s,
+        step_ci95_s=estimated.interval_s,
         ratio=None,
         ratio_ci95=None,
-        error=found.error,
+        error=estimated.error,
         recorded_at=recording.recorded_at,
         source=recording.file,
         warnings=list(warnings),
@@ -127,32 +132,34 @@ def _sizes(batch: int | None, params: Mapping[str, ParameterValue]) -> dict[str,
 
 
 def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) -> WhatIf | None:
-    """The fastest candidate that this row could have picked there, at its very size."""
+    """The fastest recorded candidate that this row could pick, at the size of the row."""
     rows: dict[str | None, dict[str, Recorded]] = {}
-    for found in _comparable(row, request, recording):
-        if not _differing(row, found.measured.case) and is_admissible(
-            found.candidate, row.scenario
+    for recorded in _comparable(row, request, recording):
+        if not _differing(row, recorded.measured.case) and is_admissible(
+            recorded.candidate, row.scenario
         ):
-            rows.setdefault(found.measured.scenario, {})[found.measured.id] = found
+            rows.setdefault(recorded.measured.scenario, {})[recorded.measured.id] = recorded
     fastest = []
-    for group in rows.values():  # candidates are compared in the rounds that they shared
-        first = ratios.ranking({name: found.candidate.rounds() for name, found in group.items()})[0]
+    for group in rows.values():  # candidates of one row share rounds
+        first = ratios.ranking(
+            {name: recorded.candidate.rounds() for name, recorded in group.items()}
+        )[0]
         fastest.append(group[first])
-    best = min(fastest, key=lambda found: _value(found)[0], default=None)
+    best = min(fastest, key=lambda recorded: _value(recorded)[0], default=None)
     if best is None:
         return None
     answer = Estimate(*_value(best), error=None)
     return _answer(asked, recording, "recorded", best.measured.case, answer, best.measured.warnings)
 
 
-def _value(found: Recorded) -> tuple[float, tuple[float, float] | None]:
-    value = counted(found.candidate)
+def _value(recorded: Recorded) -> tuple[float, tuple[float, float] | None]:
+    value = counted(recorded.candidate)
     assert value is not None  # noqa: S101 - only those are comparable
     return value
 
 
 def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterator[Recorded]:
-    """What was recorded of candidates that this row would have there, at whatever size."""
+    """The recorded candidates that this row would have on that machine, at any size."""
     is_cpu = recording.devices == ("cpu",)
     gpus = () if is_cpu else recording.devices
     there = cases_on(row, request, recording.machine, gpus, with_cpu=is_cpu)
@@ -168,13 +175,13 @@ def _comparable(row: RowPlan, request: Request, recording: Recording) -> Iterato
 
 
 def _does_the_same(row: RowPlan, measured: Measurement) -> bool:
-    """Whether a step is still the work that it was when it was recorded."""
+    """Whether a step does the same work as when it was recorded."""
     now, then = _work(row, measured.case), measured.work
     return now is not None and (now.flops, now.items) == (then.flops, then.items)
 
 
 def _work(row: RowPlan, case: Case) -> Work | None:
-    """None for sizes that this version of the workload does not take."""
+    """The work of one step; None for sizes that this version of the workload refuses."""
     if case.batch is not None and not 1 <= case.batch <= MOST_BATCH:
         return None
     try:
@@ -187,7 +194,7 @@ def _work(row: RowPlan, case: Case) -> Work | None:
 
 
 def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
-    """The sizes that are not the row's, as they were there."""
+    """The recorded sizes that differ from those of the row."""
     here, there = _sizes(row.scenario.batch, row.scenario.params), _sizes(case.batch, case.params)
     names = dict.fromkeys([*here, *there])
     return {name: there.get(name) for name in names if here.get(name) != there.get(name)}
@@ -199,18 +206,18 @@ def _differing(row: RowPlan, case: Case) -> dict[str, ParameterValue | None]:
 def _estimated(
     row: RowPlan, request: Request, asked: str, recording: Recording
 ) -> WhatIf | list[Reason]:
-    """The fastest candidate whose recorded sizes, all alike but one, lie on both sides."""
+    """The fastest candidate with recorded sizes on both sides that differ in one parameter only."""
     curves: dict[tuple[str, str], dict[float, Recorded]] = {}
-    for found in _comparable(row, request, recording):
-        differing = _differing(row, found.measured.case)
+    for recorded in _comparable(row, request, recording):
+        differing = _differing(row, recorded.measured.case)
         if len(differing) != 1:
             continue
         ((name, size),) = differing.items()
         if not isinstance(size, int | float):
             continue
-        points = curves.setdefault((name, found.measured.case.label), {})
-        if size not in points or found.measured.n > points[size].measured.n:
-            points[size] = found
+        points = curves.setdefault((name, recorded.measured.case.label), {})
+        if size not in points or recorded.measured.n > points[size].measured.n:
+            points[size] = recorded
     reasons: list[Reason] = []
     best: tuple[Estimate, Case, list[Warning]] | None = None
     for (name, _), points in curves.items():
@@ -228,7 +235,7 @@ def _estimated(
 def _on_curve(
     row: RowPlan, name: str, points: Mapping[float, Recorded]
 ) -> tuple[Estimate, Case, list[Warning]] | Reason | None:
-    """The estimate for one candidate over one size; None where a neighbour could not be picked."""
+    """The estimate of one candidate over one size; None if a neighbour could not be picked."""
     wanted = _sizes(row.scenario.batch, row.scenario.params).get(name)
     if not isinstance(wanted, int | float):
         return None
@@ -238,17 +245,17 @@ def _on_curve(
     if work is None:
         return None
     drawn = [
-        Point(size, now, *_value(found))
-        for size, found in points.items()
-        if (now := _work(row, found.measured.case)) is not None
+        Point(size, now, *_value(recorded))
+        for size, recorded in points.items()
+        if (now := _work(row, recorded.measured.case)) is not None
     ]
     answer = estimate(drawn, wanted, work)
     if isinstance(answer, Reason):
         sizes = ", ".join(f"{size:g}" for size in sorted(points))
-        return Reason(answer.code, f"{answer.message} ({name} {sizes}: {name_of(some.id)})")
+        return Reason(answer.code, f"{answer.message} ({name} {sizes}: {candidate_name(some)})")
     sides = (max(s for s in points if s < wanted), min(s for s in points if s > wanted))
     neighbours = [points[size] for size in sides]
-    if not all(is_admissible(found.candidate, row.scenario) for found in neighbours):
+    if not all(is_admissible(recorded.candidate, row.scenario) for recorded in neighbours):
         return None
-    warnings = [w for found in neighbours for w in found.measured.warnings]
+    warnings = [w for recorded in neighbours for w in recorded.measured.warnings]
     return answer, case, list(dict.fromkeys(warnings))

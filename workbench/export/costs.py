@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..advisor.race_summary import sent_away
+from ..advisor.race_summary import eliminated_by_first_block
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick, Verdict
 from ..report.names import name_of
@@ -63,7 +63,7 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
     next_ = _short(found.runner_up)
     factor, ci = units.ratio_parts(found.ratio, found.ratio_ci95)
     if found.ratio is None:
-        if sent_away(verdict.race, found.runner_up) is not None:
+        if eliminated_by_first_block(verdict.race, found.runner_up) is not None:
             return f"{next_} was far behind after its first turn"
         return f"too few rounds to compare with {next_}"
     if found.ratio_ci95 is None:
@@ -78,7 +78,7 @@ def _cells(found: ObjectivePick, verdict: Verdict) -> tuple[str, ...]:
     if found.runner_up is None:
         lead = "-"
     elif found.ratio is None:
-        was_far_behind = sent_away(verdict.race, found.runner_up) is not None
+        was_far_behind = eliminated_by_first_block(verdict.race, found.runner_up) is not None
         lead = "far behind after its first turn" if was_far_behind else "too few rounds"
     elif found.ratio_ci95 is None:
         lead = f"about {lead}"

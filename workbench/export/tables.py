@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..advisor.race_summary import course_text
+from ..advisor.race_summary import summary_text
 from ..records.verdict import Verdict
 
 WIDTH = 100
@@ -41,7 +41,7 @@ def wrapped(text: str, *, first: str = "", rest: str = "  ", width: int = WIDTH)
 
 def race_lines(verdict: Verdict) -> Iterator[str]:
     """How its race went, and what to try next."""
-    told = {"race": course_text(verdict.race) if verdict.race else "", "next": verdict.next_best}
+    told = {"race": summary_text(verdict.race) if verdict.race else "", "next": verdict.next_best}
     for word, text in told.items():
         if text:
             yield wrapped(f"{word}: {text}", width=WIDTH - 2)  # they are set in by two

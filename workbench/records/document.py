@@ -1,8 +1,8 @@
-"""The JSON document, schema version 1: one struct per object, field by field.
+"""The JSON document, schema version 1: one struct per object.
 
-Units are in the names, SI, numbers as numbers.  A value that is not known is `null`; what
-explains it stands in `unavailable{field: reason}` or in `reason`.  NaN and infinity never
-get this far: they are refused where they arise (see `workbench.worker.worker`).
+Units are SI and part of the field names.  An unknown value is `null`, with its explanation in
+`unavailable{field: reason}` or in `reason`.  NaN and infinity never occur: the worker refuses them
+(see `workbench.worker.worker`).
 """
 
 from __future__ import annotations
@@ -22,138 +22,142 @@ SCHEMA_VERSION = 1
 
 
 class Throughput(msgspec.Struct, frozen=True):
+    """A rate with its unit."""
+
     value: float
     unit: str  # "samples/s"
 
 
 class SetupTimes(msgspec.Struct, frozen=True):
-    """One-off costs of a case in seconds; each None where it does not arise."""
+    """One-off costs of a case in seconds; None where a cost does not arise."""
 
-    import_s: float | None = None  # starting the worker's interpreter and importing the backend
-    build_s: float | None = None
-    transfer_s: float | None = None  # host to device
-    transfer_out_s: float | None = None  # device to host
-    compile_s: float | None = None
+    import_s: float | None = None  # start of the worker's interpreter and import of the backend
+    build_s: float | None = None  # construction of model and data
+    transfer_s: float | None = None  # copies from host to device
+    transfer_out_s: float | None = None  # copies from device to host
+    compile_s: float | None = None  # compilation before the first step
 
 
 class WarmUp(msgspec.Struct, frozen=True):
-    n: int = 0  # steps
-    seconds: float = 0.0
-    first_s: float | None = None  # the very first step
-    steady: bool = False  # consecutive windows agreed
-    step_s: float | None = None  # at its end
+    """The steps made before the first sample."""
+
+    n: int = 0  # number of steps
+    seconds: float = 0.0  # duration of all of them
+    first_s: float | None = None  # seconds of the first step
+    steady: bool = False  # whether consecutive windows agreed
+    step_s: float | None = None  # seconds per step at the end
 
 
 class AccuracyResult(msgspec.Struct, frozen=True):
-    metric: str
-    value: float
-    reference: str
-    limit: float
+    """The check of a case's result against a reference."""
+
+    metric: str  # "relative_error", ...
+    value: float  # in the unit of the metric
+    reference: str  # name of what it was compared with: "float64", ...
+    limit: float  # worst value that passes
     passed: bool
-    outputs: list[OutputAccuracy] = []  # of a user's model, each
+    outputs: list[OutputAccuracy] = []  # one per output of a user's model
 
 
 class Clocks(msgspec.Struct, frozen=True):
-    """Median seconds per step by each clock, where the device has one of its own.
+    """Median seconds per step by the host's clock and by the device's own."""
 
-    `issue_s` is what the host took to queue a step: close to `device_s`, launches limit the rate.
-    None where the step itself waits, for the device or for its data.
-    """
-
-    counted: str  # "host" or "device": the clock of the samples
-    host_s: float  # until all work was finished
-    device_s: float
+    counted: str  # clock of the samples: "host" or "device"
+    host_s: float  # seconds until all work was finished, by the host's clock
+    device_s: float  # seconds by the device's clock
+    # Seconds in which the host queued a step: near `device_s`, launches limit the rate.  None if
+    # the step itself waits for the device or for its data.
     issue_s: float | None
 
 
 class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One turn: `n` samples of `samples_s`; those of the same `round` are compared as a pair."""
+    """One turn of a case: its next `n` samples in `samples_s`."""
 
-    round: int
-    n: int
-    energy_j: float | None = None  # of one step on the CPU; left out where it cannot be read
+    round: int  # number of the round; blocks of the same round are compared as a pair
+    n: int  # number of samples
+    energy_j: float | None = None  # joules per step on the CPU; absent where it cannot be read
 
 
 class Against(msgspec.Struct, frozen=True):
-    """A candidate beside the fastest of its row: its time over the other's, from common rounds."""
+    """A candidate compared with the fastest of its row, in the rounds that both took part in."""
 
-    id: str
-    ratio: float
-    ci95: tuple[float, float]
-    word: str  # "same", "slower", "ambiguous" ("faster" cannot be), within 5 %
+    id: str  # case id of the fastest
+    ratio: float  # time of the candidate over that of the fastest
+    ci95: tuple[float, float]  # 95 % interval of `ratio`
+    word: str  # "same", "slower" or "ambiguous", with a tolerance of 5 %
 
 
 class Roofline(msgspec.Struct, frozen=True):
-    """Where a result stands under the machine's measured ceilings (Williams et al. 2009)."""
+    """A result under the machine's measured ceilings (Williams et al. 2009)."""
 
     intensity_flops_per_byte: float
-    attainable_flops_per_s: float  # the lower of the two roofs at this intensity
-    fraction: float  # of the attainable rate
+    attainable_flops_per_s: float  # lower of the two roofs at this intensity
+    fraction: float  # share of the attainable rate that was reached, 0 to 1
     limited_by: str  # "compute", "memory" or "cache"
 
 
 class Telemetry(msgspec.Struct, frozen=True):
-    """How the device was while a case was measured on it, from the readings within its blocks."""
+    """State of the device during a case's blocks; clocks are those of GPU SMs or CPU cores."""
 
-    readings: int
-    clock_before_mhz: float | None  # of a GPU's SMs, of a CPU's cores
-    clock_mhz: float | None  # median
-    clock_after_mhz: float | None
-    power_w: float | None  # mean of those that were of this case alone
-    temperature_c: float | None  # highest
-    slowed: dict[str, float]  # on a GPU: share of the race's time on it, by cause
-    counted_power_w: float | None = None  # by the energy counter, over stretches of this case alone
+    readings: int  # number of readings within its blocks
+    clock_before_mhz: float | None  # last reading before the first block
+    clock_mhz: float | None  # median within its blocks
+    clock_after_mhz: float | None  # first reading after the last block
+    power_w: float | None  # mean power reading, from periods in which only this case ran
+    temperature_c: float | None  # maximum
+    slowed: dict[str, float]  # GPU only: cause to share of the race's time held back, 0 to 1
+    counted_power_w: float | None = None  # mean power by energy counter, only this case running
 
 
 class OperatorShare(msgspec.Struct, frozen=True):
-    """One kind of operation in a profiled pass, without what it called itself."""
+    """One kind of operation in a profiled pass, without the operations it called."""
 
     name: str
     calls: int
-    self_s: float
-    share: float  # of all operators' time, on a GPU of all kernels'
+    self_s: float  # seconds in all calls together
+    share: float  # part of the time of all operators, on a GPU of all kernels; 0 to 1
 
 
 class Measurement(msgspec.Struct):
-    """One case, its raw samples and what derives from them."""
+    """One case: its raw samples and the values derived from them."""
 
-    id: str
+    id: str  # case id
     case: Case
     status: str  # "ok", "skipped", "failed", "cancelled"
-    reason: Reason | None
-    scenario: str | None
-    work: Work  # of one step
+    reason: Reason | None  # cause of a missing result or an early end
+    scenario: str | None  # id of its row
+    work: Work  # amount of work in one step
     samples_s: list[float]  # seconds per iteration, in the order of measuring
-    blocks: list[BlockShape]  # how the samples divide into turns
+    blocks: list[BlockShape]  # division of the samples into turns
     iterations_per_sample: int
-    lead_in_s: list[float]
+    lead_in_s: list[float]  # seconds per iteration before the samples of each block
     warmup: WarmUp
-    n: int
+    n: int  # number of samples
     median_s: float | None
-    ci95_s: tuple[float, float] | None  # of the median, distribution-free; None below 6 samples
+    ci95_s: tuple[float, float] | None  # median's interval, distribution-free; None below 6 samples
     p10_s: float | None
     p90_s: float | None
     p99_s: float | None  # None below 100 samples
     min_s: float | None
-    throughput: Throughput | None
+    throughput: Throughput | None  # rate at the median
     flops_per_s: float | None
-    peak_fraction: float | None
+    peak_fraction: float | None  # share of the peak of its precision, 0 to 1
     setup: SetupTimes
     accuracy: AccuracyResult | None
     memory_peak_bytes: int | None
-    energy_j: float | None  # of one step; None unless the GPU's counter ran over this case alone
-    telemetry: Telemetry | None  # None where no reading fell into its blocks
+    energy_j: float | None  # joules per step; None unless the GPU's counter covers this case alone
+    telemetry: Telemetry | None  # None if no reading fell into its blocks
     simulated: bool
-    loss: list[float]  # one value per block, where something is trained
+    loss: list[float]  # one value per block; empty unless the workload trains
     warnings: list[Warning]
-    capability: Throughput | None = None  # at the 10th percentile, which repeats between runs
+    capability: Throughput | None = None  # rate at the 10th percentile, which repeats between runs
     outliers: int = 0  # samples with a modified z-score above 3.5, kept in every statistic
-    clocks: Clocks | None = None  # None on a CPU: the host's clock is all there is
-    call_overhead_s: float | None = None  # of each step's time, the timing loop's own part
+    clocks: Clocks | None = None  # None on a CPU, which has the host's clock only
+    call_overhead_s: float | None = None  # seconds per step that the timing loop itself takes
     against: Against | None = None  # None for the fastest of its row
     roofline: Roofline | None = None
     operators: list[OperatorShare] = []  # with --trace, longest first
-    unprofiled: Reason | None = None  # with --trace: why there are none
+    unprofiled: Reason | None = None  # with --trace: cause of an empty `operators`
     # Metrics of this workload alone: medians over its blocks, units in the names.
     metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
@@ -162,29 +166,28 @@ class Measurement(msgspec.Struct):
 
 
 class DeviceCeilings(msgspec.Struct, frozen=True):
-    """What one device reached in its best tenth of samples; `unavailable` explains what is not
-    there."""
+    """Rates of one device in its fastest 10 % of samples; `unavailable` explains missing ones."""
 
     device: str
     name: str | None
-    threads: int | None  # CPU threads that were used; None on a GPU
-    peak_ops_per_s: dict[str, float]  # by precision, from matrix products
-    memory_bytes_per_s: float | None  # the best of copy and triad, out of cache
-    memory: dict[str, float]  # bytes per second by kernel: "copy", "triad"
-    cache_bytes: int | None  # last-level cache: work below it stands under the next figure
-    cache_bytes_per_s: float | None
-    transfer_bytes_per_s: dict[str, float] = {}  # "to_device/pinned", ...; GPUs only
-    launch_s: float | None = None  # of one operation, queued back to back
-    step_latency_s: float | None = None  # of one operation and the wait for it
+    threads: int | None  # CPU threads in use; None on a GPU
+    peak_ops_per_s: dict[str, float]  # precision to rate of matrix products
+    memory_bytes_per_s: float | None  # faster of copy and triad, beyond the caches
+    memory: dict[str, float]  # kernel, "copy" or "triad", to bytes per second
+    cache_bytes: int | None  # size of the last-level cache
+    cache_bytes_per_s: float | None  # bandwidth of that cache, the limit of work that fits into it
+    transfer_bytes_per_s: dict[str, float] = {}  # direction, "to_device/pinned", ...; GPUs only
+    launch_s: float | None = None  # seconds per operation, queued back to back
+    step_latency_s: float | None = None  # seconds of one operation and the wait for it
     unavailable: dict[str, str] = {}
 
 
 class Ceilings(msgspec.Struct, frozen=True):
-    """The measured ceilings of a machine, kept under its fingerprint."""
+    """The measured ceilings of a machine, stored under its fingerprint."""
 
     fingerprint: str
     measured_at: str  # ISO 8601, UTC
-    complete: bool  # False: the short form that a run measures where nothing is kept
+    complete: bool  # False: the short measurement that a run makes if none is stored
     devices: list[DeviceCeilings]
 
 
@@ -192,17 +195,19 @@ class Ceilings(msgspec.Struct, frozen=True):
 
 
 class BatchAttempt(msgspec.Struct, frozen=True):
-    """Two steps at one batch size in a worker of their own; `reason`: why they did not succeed."""
+    """Two steps at one batch size, in a worker of their own."""
 
     batch: int
-    step_s: float | None  # of the second step
+    step_s: float | None  # seconds of the second step
     memory_peak_bytes: int | None
-    reason: Reason | None
+    reason: Reason | None  # cause of a failure
 
 
 class LargestBatch(msgspec.Struct):
-    case: str  # the candidate at the batch where the search began
-    batch: int | None  # the largest seen to fit; None if none did
+    """The search for the largest batch that fits into memory."""
+
+    case: str  # id of the case at the batch where the search began
+    batch: int | None  # largest batch that fitted; None if none did
     ended_by: str  # "memory", "budget", "range", or the code of another reason
     attempts: list[BatchAttempt]
 
@@ -213,63 +218,69 @@ Value = int | float | str
 
 
 class CurvePoint(msgspec.Struct, frozen=True):
+    """One candidate at one point of a sweep."""
+
     at: dict[str, Value]  # parameter, or "batch", to its value
-    id: str
+    id: str  # case id
     median_s: float | None
-    ci95_s: tuple[float, float] | None
-    rate: float | None  # None where nothing valid was measured; the measurement says why
+    ci95_s: tuple[float, float] | None  # median's interval
+    rate: float | None  # None if nothing valid was measured; its measurement has the reason
     memory_peak_bytes: int | None
-    admissible: bool = True  # False: by its error or a limit the scenario may not pick it there
+    admissible: bool = True  # False if its error or a limit of the scenario forbids to pick it
 
 
 class Curve(msgspec.Struct, frozen=True):
     """One candidate over all points of a sweep."""
 
     candidate: str = msgspec.field(name="contender")
-    unit: str  # of `rate`
+    unit: str  # unit of the rates
     points: list[CurvePoint]
-    knee: Value | None  # over batch: the smallest with 90 % of the curve's best rate; None: rising
+    knee: Value | None  # smallest batch with 90 % of the best rate; None if it still rises
 
 
 class LeadChange(msgspec.Struct, frozen=True):
-    """Between two points another candidate becomes the fastest beyond doubt."""
+    """Two neighbouring points between which another candidate provably becomes the fastest."""
 
     parameter: str
     between: tuple[Value, Value]
-    from_candidate: str
-    to_candidate: str
+    from_candidate: str  # label of the candidate that leads at the first point
+    to_candidate: str  # label of the candidate that leads at the second
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """A workload measured at several sizes or batches; `scenario`: whose crossover it shows."""
+    """A workload measured at several sizes or batches."""
 
     workload: str
-    axes: dict[str, list[Value]]
+    axes: dict[str, list[Value]]  # parameter, or "batch", to its values
     curves: list[Curve]
-    best: str | None  # the case with the highest rate anywhere, of those that are admissible
+    best: str | None  # id of the admissible case with the highest rate
     lead_changes: list[LeadChange]  # over a single parameter only
-    scenario: str | None = None
+    scenario: str | None = None  # id of the scenario whose crossover was searched
 
 
 # --------------------------------------------------------------- document
 
 
 class Tool(msgspec.Struct, frozen=True):
+    """The program that made the run."""
+
     name: str
     version: str
-    command: str
+    command: str  # command line
 
 
 class Overhead(msgspec.Struct, frozen=True):
-    """What the tool itself cost: seconds of processor time of the engine and its screen."""
+    """Processor time of the tool itself: the engine and its screen."""
 
-    own_cpu_s: float  # over the whole run
-    measured_s: float  # wall time in which blocks were measured
-    own_cpu_measuring_s: float  # of `own_cpu_s`, spent while a block was being measured
-    share: float  # of all usable cores' time then: the most it can have cost a candidate
+    own_cpu_s: float  # CPU seconds in the whole run
+    measured_s: float  # wall seconds in which blocks were measured
+    own_cpu_measuring_s: float  # CPU seconds while a block was measured
+    share: float  # share of the usable cores' time meanwhile, the most a candidate can have lost
 
 
 class Run(msgspec.Struct, frozen=True):
+    """When a run took place and how it ended."""
+
     id: str
     started_at: str  # ISO 8601, UTC
     finished_at: str | None
@@ -280,13 +291,15 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What --trace wrote, and the line that records the same run with NVIDIA Nsight Systems."""
+    """The file that --trace wrote."""
 
     file: str
-    nsys: str | None  # None without a GPU
+    nsys: str | None  # command that records the run with NVIDIA Nsight Systems; None without a GPU
 
 
 class Document(msgspec.Struct):
+    """The whole JSON document."""
+
     schema_version: int
     tool: Tool
     run: Run
@@ -295,8 +308,8 @@ class Document(msgspec.Struct):
     measurements: list[Measurement]
     verdicts: list[Verdict]
     warnings: list[Warning]
-    ceilings: Ceilings | None = None  # None: not measured on this machine yet
+    ceilings: Ceilings | None = None  # None if never measured on this machine
     sweeps: list[Sweep] = []
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = []
-    model: ModelReport | None = None  # of `advise --model`
+    model: ModelReport | None = None  # only with `advise --model`

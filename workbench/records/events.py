@@ -1,7 +1,7 @@
-"""The facts a run consists of, in the order they happened; the journal is a list of them.
+"""The events of a run, in the order in which they happened; a journal is a list of them.
 
-Every event carries `at_s`, seconds since the run began (monotonic).  Whatever the screens
-or the JSON document show follows from these alone (`workbench.report.report.Report.apply`).
+All that the screens and the JSON document show derives from these events
+(`workbench.report.report.Report.apply`).
 """
 
 from __future__ import annotations
@@ -30,130 +30,153 @@ from .verdict import Crossover, Verdict, WhatIf
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    at_s: float
+    """Base of all events."""
+
+    at_s: float  # seconds since the run began, by the monotonic clock
 
 
 class RunStarted(Event, frozen=True, kw_only=True, tag=True):
+    """The first event of every run."""
+
     schema_version: int
-    id: str
-    started_at: str
+    id: str  # id of the run
+    started_at: str  # ISO 8601, UTC
     budget_s: float
     tool: Tool
 
 
 class HardwareDetected(Event, frozen=True, kw_only=True, tag=True):
+    """The machine and its software, as detected at the start."""
+
     machine: Machine
     software: Software
 
 
 class CeilingsKnown(Event, frozen=True, kw_only=True, tag=True):
-    """What this machine can reach, from an earlier run or measured in this one."""
+    """The ceilings of this machine, stored by an earlier run or measured in this one."""
 
     ceilings: Ceilings
 
 
 class WarningRaised(Event, frozen=True, kw_only=True, tag=True):
+    """Something weakens the results of a row or of the whole run."""
+
     warning: Warning
 
 
 class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
-    """A row of the table: announced for all rows before the first is measured."""
+    """The plan of one row; all rows are planned before the first is measured."""
 
-    scenario: str  # the scenario's id, or the workload's name for a plain `run`
+    scenario: str  # id of the scenario; for a plain `run` the name of the workload
     title: str
     question: str
-    textbook: str | None  # None for a plain `run`: no verdict is owed
+    textbook: str | None  # usual advice, "cpu" or "gpu"; None for a row without a verdict
     objective: str
-    apart: list[str]  # precisions that race among themselves and are never picked
-    reproduce: str  # the command that measures this row again
+    apart: list[str]  # reference-only precisions: they race among themselves and are never picked
+    reproduce: str  # command that measures this row again
     cases: list[Case]
-    work: dict[str, Work]  # of one step, by case id
+    work: dict[str, Work]  # case id to the work of one step
     workload: str = ""
-    point: dict[str, int | float | str] = {}  # of a sweep: where this row lies
-    of: str | None = None  # the scenario whose crossover this row is a point of
-    prices: dict[str, float] = {}  # per hour, by kind of device or device
-    what_if: list[WhatIf] = []  # what is recorded of devices elsewhere, without its ratios
+    point: dict[str, int | float | str] = {}  # place of this row in a sweep
+    of: str | None = None  # id of the scenario whose crossover this row is a point of
+    prices: dict[str, float] = {}  # kind of device, or device, to its price per hour
+    what_if: list[WhatIf] = []  # recorded results of other devices, without ratios
 
 
 class CasesJoined(Event, frozen=True, kw_only=True, tag=True):
-    """Candidates that entered a row while it was raced."""
+    """Candidates joined a race that was under way."""
 
     scenario: str
     cases: list[Case]
-    work: dict[str, Work]  # of one step, by case id
-    after: int = 0  # rounds
+    work: dict[str, Work]  # case id to the work of one step
+    after: int = 0  # number of rounds before they joined
 
 
 class RaceStarted(Event, frozen=True, kw_only=True, tag=True):
+    """The first candidate of a row is about to be prepared."""
+
     scenario: str
-    share_s: float  # the part of the budget given to this row
+    share_s: float  # seconds of the budget that this row may use
 
 
 class RaceEnded(Event, frozen=True, kw_only=True, tag=True):
+    """The last round of a row is over."""
+
     scenario: str
     rounds: int
-    ended_by: str  # as in `RaceSummary`
+    ended_by: str  # see `RaceSummary.ended_by`
 
 
 class CrossoverFound(Event, frozen=True, kw_only=True, tag=True):
-    """What the search over a scenario's size found, after its verdict."""
+    """The search over a scenario's size has ended; its verdict came before."""
 
     scenario: str
     crossover: Crossover
 
 
 class WorkerStarted(Event, frozen=True, kw_only=True, tag=True):
-    worker: str  # "cpu/torch"
+    """A worker process is ready."""
+
+    worker: str  # name of the worker, "cpu/torch"
     pid: int
-    import_s: float
-    versions: dict[str, str]
+    import_s: float  # seconds from its start to the end of its imports
+    versions: dict[str, str]  # package to version
 
 
 class WorkerEnded(Event, frozen=True, kw_only=True, tag=True):
+    """A worker process is gone."""
+
     worker: str
-    reason: Reason | None  # None: it ended because it was asked to
+    reason: Reason | None  # None if it was asked to end
 
 
 class CasePreparing(Event, frozen=True, kw_only=True, tag=True):
-    case: str  # the case id, here and below
+    """A worker begins to load a case."""
+
+    case: str  # case id, here and in all events below
 
 
 class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
+    """A case is loaded, checked and warm."""
+
     case: str
     setup: SetupTimes
     accuracy: AccuracyResult | None
     warmup: WarmUp
     iterations_per_sample: int
     memory_peak_bytes: int | None
-    call_overhead_s: float | None = None
+    call_overhead_s: float | None = None  # seconds per step that the timing loop itself takes
 
 
 class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
+    """One turn of a case: consecutive samples after a lead-in."""
+
     case: str
     scenario: str
-    round: int  # candidates measured in the same round are compared as a pair
-    samples_s: list[float]
-    lead_in_s: list[float]
-    loss: float | None
+    round: int  # number of the round; blocks of the same round are compared as a pair
+    samples_s: list[float]  # seconds per iteration
+    lead_in_s: list[float]  # seconds per iteration before the first sample
+    loss: float | None  # training loss after the block
     clocks: Clocks | None = None
+    # Metrics of this workload alone, units in the names.
     metrics: dict[str, float] = msgspec.field(default_factory=dict, name="figures")
 
 
 class BlockDiscarded(Event, frozen=True, kw_only=True, tag=True):
-    """A block that spanned a suspend: kept out of every statistic."""
+    """A block spanned a suspend and counts in no statistic."""
 
     case: str
     reason: Reason
 
 
 class CaseProfiled(Event, frozen=True, kw_only=True, tag=True):
-    """A pass beside the race, slower for being watched; `reason`: why there is none."""
+    """A pass under the backend's profiler, outside the race."""
 
     case: str
     operators: list[OperatorShare]
-    reason: Reason | None = None
-    steps: int = 1  # that the times of the operators add up
-    fallback_fraction: float = 0.0  # of their time, left to the CPU by another provider
+    reason: Reason | None = None  # cause of an empty `operators`
+    steps: int = 1  # number of steps that the operators' times add up
+    fallback_fraction: float = 0.0  # share of their time on the CPU instead of the chosen provider
 
 
 class BatchTried(Event, frozen=True, kw_only=True, tag=True):
@@ -164,39 +187,45 @@ class BatchTried(Event, frozen=True, kw_only=True, tag=True):
 
 
 class LargestBatchFound(Event, frozen=True, kw_only=True, tag=True):
+    """The search for the largest batch has ended."""
+
     found: LargestBatch
 
 
 class ModelInspected(Event, frozen=True, kw_only=True, tag=True):
-    """What a user's model is, before any form of it is timed."""
+    """A user's model was read; none of its variants has been timed yet."""
 
     facts: ModelFacts
 
 
 class ModelBuilding(Event, frozen=True, kw_only=True, tag=True):
-    """A form is begun; `ModelBuilt` says what became of it."""
+    """Building one variant of the model has begun; `ModelBuilt` follows."""
 
     recipe: str
-    search: bool = False  # for the nodes of this form to leave in FP32
+    search: bool = False  # True while searching for nodes to leave in FP32
 
 
 class ModelBuilt(Event, frozen=True, kw_only=True, tag=True):
-    """One form of the model was made, or could not be."""
+    """One variant of the model was built, or building it failed."""
 
     built: Built
 
 
 class ModelAdvised(Event, frozen=True, kw_only=True, tag=True):
+    """The advice on a user's model."""
+
     advice: Advice
-    left_out: dict[str, str]  # form or option to the reason why it was not tried
+    left_out: dict[str, str]  # recipe or option to the reason why it was not tried
 
 
 class TraceWritten(Event, frozen=True, kw_only=True, tag=True):
+    """The file of --trace is complete."""
+
     trace: Trace
 
 
 class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
-    """The end of one candidate in its row; `ok` with a `reason`: it left the race early."""
+    """The end of one candidate in its row; "ok" with a `reason` means it left the race early."""
 
     case: str
     scenario: str
@@ -209,24 +238,30 @@ class CaseFinished(Event, frozen=True, kw_only=True, tag=True):
 
 
 class MachineRead(Event, frozen=True, kw_only=True, tag=True):
-    """One look at the processor, or at the GPUs in use; `gap`: why none came from the GPUs."""
+    """One reading of the processor, or of the GPUs in use."""
 
     host: HostReading | None = None
     gpus: list[GpuReading] = []
-    gap: Reason | None = None
+    gap: Reason | None = None  # cause of missing GPU readings
 
 
 class VerdictReached(Event, frozen=True, kw_only=True, tag=True):
+    """The verdict of a row."""
+
     verdict: Verdict
 
 
 class StatusChanged(Event, frozen=True, kw_only=True, tag=True):
+    """The run was paused or goes on."""
+
     status: str  # "paused" or "running"
 
 
 class RunFinished(Event, frozen=True, kw_only=True, tag=True):
-    status: str
-    finished_at: str
+    """The last event of every run that was not killed."""
+
+    status: str  # "done", "failed" or "cancelled"
+    finished_at: str  # ISO 8601, UTC
     duration_s: float
     exit_code: int
     overhead: Overhead | None = None

@@ -1,6 +1,6 @@
-"""The machine's half of the JSON document: what was detected, and the words for what is missing.
+"""The part of the JSON document on hardware and software.
 
-Imported through `workbench.records.document`, which is the whole schema.
+A value that could not be read is None; `unavailable` has the reason by field name.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from .reason import Reason
 
 
 class Cache(msgspec.Struct, frozen=True):
+    """The caches of one level and kind."""
+
     level: int
     kind: str  # "data", "instruction", "unified"
-    size_bytes: int
+    size_bytes: int  # size of one instance
     instances: int
 
 
 class Isa(msgspec.Struct, frozen=True):
-    """Instruction-set extensions that decide which precision is fast; None: could not be read."""
+    """Instruction-set extensions that decide which precision is fast."""
 
     avx2: bool | None = None
     avx512f: bool | None = None
@@ -39,14 +41,16 @@ class Isa(msgspec.Struct, frozen=True):
 
 
 class CoreLimit(msgspec.Struct, frozen=True):
-    """One thing that limits the usable cores, e.g. `("cgroup", 4.0, "/sys/fs/cgroup/cpu.max")`."""
+    """One limit on the usable cores, e.g. `("cgroup", 4.0, "/sys/fs/cgroup/cpu.max")`."""
 
     name: str  # "logical", "affinity", "cgroup", "slurm"
     cores: float
-    source: str
+    source: str  # file or call it was read from
 
 
 class Cpu(msgspec.Struct, frozen=True):
+    """The processor and the part of it that this process may use."""
+
     model: str | None
     vendor: str | None
     architecture: str
@@ -54,56 +58,62 @@ class Cpu(msgspec.Struct, frozen=True):
     physical_cores: int | None
     logical_cores: int
     affinity_cores: int | None
-    cgroup_quota_cores: float | None  # as the kernel says, unrounded; None: no quota
-    effective_cores: int  # what every thread setting derives from
-    limited_by: str  # which of `limits` gave `effective_cores`
+    cgroup_quota_cores: float | None  # unrounded; None without a quota
+    effective_cores: int  # number of usable cores, the basis of every thread setting
+    limited_by: str  # name of the entry of `limits` that gave `effective_cores`
     limits: list[CoreLimit]
     isa: Isa
     caches: list[Cache]
     max_frequency_mhz: float | None
     numa_nodes: int | None = None
-    smt: bool | None = None  # more than one thread a core
-    efficiency_cores: int | None = None  # logical cores of the slower kind; 0: all are alike
+    smt: bool | None = None  # True if a core runs more than one thread
+    efficiency_cores: int | None = None  # number of logical cores of the slower kind; 0: one kind
     unavailable: dict[str, str] = {}
 
 
 class Memory(msgspec.Struct, frozen=True):
+    """Main memory."""
+
     total_bytes: int
-    available_bytes: int  # after the cgroup limit, where there is one
+    available_bytes: int  # after the cgroup limit, if there is one
     cgroup_limit_bytes: int | None
     swap_total_bytes: int
     swap_used_bytes: int
-    unavailable: dict[str, str] = {}  # a 0 above is explained here where it was not read
+    unavailable: dict[str, str] = {}  # fields that are 0 because they could not be read
 
 
 class Pcie(msgspec.Struct, frozen=True):
-    generation: int | None = None
-    width: int | None = None
-    max_generation: int | None = None  # of card and slot together
+    """The PCI Express link of a GPU."""
+
+    generation: int | None = None  # current generation
+    width: int | None = None  # current number of lanes
+    max_generation: int | None = None  # highest that card and slot have in common
     max_width: int | None = None
-    gpu_max_generation: int | None = None  # of the card alone
+    gpu_max_generation: int | None = None  # highest that the card supports
 
 
 class GpuProcess(msgspec.Struct, frozen=True):
+    """A process that uses a GPU."""
+
     pid: int
     used_memory_bytes: int | None
-    name: str | None = None  # of the program, never its command line
-    user: str | None = None  # None: not a process here, as for others' in a container
+    name: str | None = None  # program name, never the command line
+    user: str | None = None  # None if the process is not visible here, as from inside a container
 
 
 class HostReading(msgspec.Struct, frozen=True):
-    """The processor and memory at one moment; None where it could not be read."""
+    """Processor and memory at one moment."""
 
-    utilization_percent: float | None = None  # of the cores this process may use, since the last
-    frequency_mhz: float | None = None  # mean of these cores
+    utilization_percent: float | None = None  # mean of the usable cores since the last reading
+    frequency_mhz: float | None = None  # mean of the usable cores
     temperature_c: float | None = None  # warmest sensor
-    power_w: float | None = None  # mean of all packages since the last reading
+    power_w: float | None = None  # all packages together, mean since the last reading
     memory_available_bytes: int | None = None
     unavailable: dict[str, str] = {}
 
 
 class GpuReading(msgspec.Struct, frozen=True):
-    """What changes on a GPU from one moment to the next; None where it could not be read."""
+    """The changing state of a GPU at one moment."""
 
     index: int  # NVML's number of the GPU
     utilization_percent: float | None = None
@@ -111,22 +121,22 @@ class GpuReading(msgspec.Struct, frozen=True):
     power_w: float | None = None
     temperature_c: float | None = None
     sm_clock_mhz: float | None = None
-    pcie_generation: int | None = None  # of the link now: it rises under load
+    pcie_generation: int | None = None  # current generation of the link, which rises under load
     pcie_width: int | None = None
     clock_event_reasons: list[str] | None = None
-    energy_j: float | None = None  # since the driver was loaded
-    slowed_s: dict[str, float] | None = None  # time held back by heat or power, by cause, so far
-    fan_percent: float | None = None  # this and the next every few looks only: slow calls
-    processes: list[GpuProcess] | None = None
-    power_over_s: float | None = None  # what `power_w` is a mean over; 0: it is of this moment
+    energy_j: float | None = None  # joules since the driver was loaded
+    slowed_s: dict[str, float] | None = None  # cause, heat or power, to seconds held back so far
+    fan_percent: float | None = None  # read every few readings only, because the call is slow
+    processes: list[GpuProcess] | None = None  # read every few readings only, too
+    power_over_s: float | None = None  # seconds that `power_w` is a mean over; 0: instantaneous
     unavailable: dict[str, str] = {}
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One GPU as NVML and CUDA see it; `unavailable` explains each None."""
+    """One GPU as NVML and CUDA see it."""
 
-    index: int | None  # NVML's index; not CUDA's ordinal
-    device: str | None  # the name used in cases, "cuda:0"; None: hidden from CUDA
+    index: int | None  # NVML's index, not CUDA's ordinal
+    device: str | None  # name in cases, "cuda:0"; None if hidden from CUDA
     uuid: str | None
     pci_bus_id: str | None
     name: str | None
@@ -137,7 +147,7 @@ class Gpu(msgspec.Struct, frozen=True):
     pcie: Pcie = Pcie()
     power_w: float | None = None
     power_limit_w: float | None = None
-    power_default_w: float | None = None  # the limit it leaves the factory with
+    power_default_w: float | None = None  # factory power limit
     temperature_c: float | None = None
     utilization_percent: float | None = None
     sm_clock_mhz: float | None = None
@@ -147,15 +157,17 @@ class Gpu(msgspec.Struct, frozen=True):
     mig: bool | None = None
     persistence: bool | None = None
     ecc_uncorrected: int | None = None  # memory errors since the driver was loaded
-    nvlinks: int | None = None  # active links
+    nvlinks: int | None = None  # number of active links
     virtualization: str | None = None  # "none", "passthrough", "vgpu", ...
     processes: list[GpuProcess] | None = None
-    visible: bool = True  # False: hidden by CUDA_VISIBLE_DEVICES
+    visible: bool = True  # False if hidden by CUDA_VISIBLE_DEVICES
     simulated: bool = False  # True only for the test device `fake:N`
     unavailable: dict[str, str] = {}
 
 
 class Nvml(msgspec.Struct, frozen=True):
+    """NVIDIA's management library."""
+
     available: bool
     reason: Reason | None = None
     driver_version: str | None = None
@@ -163,15 +175,17 @@ class Nvml(msgspec.Struct, frozen=True):
 
 
 class CudaDriver(msgspec.Struct, frozen=True):
-    """What libcuda itself says, asked in a child process; it honours CUDA_VISIBLE_DEVICES."""
+    """The CUDA driver library, asked in a child process; it honours CUDA_VISIBLE_DEVICES."""
 
     available: bool
     device_count: int
     reason: Reason | None = None
-    api_version: str | None = None  # highest CUDA version of the driver, "13.0"
+    api_version: str | None = None  # highest CUDA version that the driver supports, "13.0"
 
 
 class Os(msgspec.Struct, frozen=True):
+    """The operating system."""
+
     system: str
     release: str
     distribution: str | None
@@ -179,6 +193,8 @@ class Os(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
+    """The hardware of a run."""
+
     hostname: str
     os: Os
     cpu: Cpu
@@ -189,16 +205,18 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Package(msgspec.Struct, frozen=True):
-    """An installed distribution, read from its metadata, never imported."""
+    """An installed distribution, read from its metadata without importing it."""
 
     version: str | None
     detail: str | None = None  # torch: "CPU build", "CUDA 13.0", "ROCm 7.0"
 
 
 class Software(msgspec.Struct, frozen=True):
-    python: str
-    executable: str  # of the workers, `~` in place of the home folder
+    """The Python of the workers and its packages."""
+
+    python: str  # version
+    executable: str  # path, with `~` for the home folder
     packages: dict[str, Package]
-    environment: dict[str, str]  # the variables that change results, such as OMP_NUM_THREADS
+    environment: dict[str, str]  # variables that change results, such as OMP_NUM_THREADS
     debug_builds: list[str] = []  # "Python", "torch"
     unavailable: dict[str, str] = {}

@@ -31,7 +31,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
 
     file: str  # file name without the folder
     sha256: str
-    size_bytes: int  # external data included
+    size_bytes: int  # including external data
     ir_version: int
     opset: int
     producer: str
@@ -60,7 +60,7 @@ class Built(msgspec.Struct, frozen=True):
     """A variant of the model that was built, or could not be."""
 
     recipe: str  # "int8-static-u8s8", as in the ids of its cases
-    seconds: float
+    seconds: float  # time to build it
     size_bytes: int | None = None
     operators: dict[str, int] = {}
     coverage: float | None = None  # share of multiply-adds in INT8, 0 to 1
@@ -82,7 +82,7 @@ class OperatorTimes(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """Why a candidate won or lost."""
 
-    case: str
+    case: str  # case id
     won: bool
     sentences: list[str]
     operators: list[OperatorTimes] = []
@@ -107,6 +107,8 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 class ModelReport(msgspec.Struct):
+    """All that a run says about a user's model."""
+
     facts: ModelFacts
     built: list[Built] = []
     left_out: dict[str, str] = {}  # recipe or option that was not tried, and why

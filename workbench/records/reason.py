@@ -8,15 +8,15 @@ import msgspec
 class Reason(msgspec.Struct, frozen=True, omit_defaults=False):
     """Why something is missing, was skipped or failed."""
 
-    code: str  # stable, for scripts: "no_memory", "worker_died", "budget", ...
+    code: str  # stable name for scripts: "no_memory", "worker_died", "budget", ...
     message: str  # one line for people
-    hint: str | None = None  # the remedy
+    hint: str | None = None  # remedy
 
 
 class Warning(msgspec.Struct, frozen=True):
-    """Something that weakens trust in a result, with its remedy."""
+    """Something that makes a result less reliable, with its remedy."""
 
-    code: str
+    code: str  # stable name for scripts
     message: str
     remedy: str
-    subject: str | None = None  # a case id, a scenario id, a GPU uuid; None for the whole run
+    subject: str | None = None  # case id, scenario id or GPU uuid; None for the whole run

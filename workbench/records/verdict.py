@@ -1,6 +1,6 @@
-"""The document's part about verdicts: the answer of a row, and what it rests on.
+"""The part of the JSON document on verdicts: the answer of a row and its grounds.
 
-Ratios are of what the row's objective counts, times unless it says otherwise; candidates are named
+Ratios are those of the row's objective, which is time unless it says otherwise.  Candidates appear
 by their case ids.
 """
 
@@ -12,13 +12,13 @@ from .reason import Reason, Warning
 
 
 class EqualPrecision(msgspec.Struct, frozen=True):
-    """The best of each device at one precision, so that like is compared with like."""
+    """The best candidate of each device at one precision."""
 
     precision: str
-    apart: bool  # True: raced among itself only and never picked
+    apart: bool  # True if reference-only: it races among itself and is never picked
     best_cpu: str | None
     best_gpu: str | None
-    device_ratio: float | None
+    device_ratio: float | None  # see `Verdict`
     device_ratio_ci95: tuple[float, float] | None
 
 
@@ -26,142 +26,139 @@ class EqualPrecision(msgspec.Struct, frozen=True):
 
 
 class Elimination(msgspec.Struct, frozen=True):
-    """A candidate that left the race, or never got into it."""
+    """A candidate that left the race before its end, or never entered it."""
 
     id: str
-    rounds: int  # it took part in
-    code: str  # "beaten", "far_slower", "error_limit", "budget", or what it failed of
+    rounds: int  # number of rounds in which it was measured
+    code: str  # "beaten", "far_slower", "error_limit", "budget", or the code of a failure
     message: str
-    beaten_by: str | None = None
-    ratio: float | None = None  # its time over that one's
+    beaten_by: str | None = None  # id of the case that eliminated it by a paired comparison
+    ratio: float | None = None  # its time over that case's
     ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
 
 
 class RaceSummary(msgspec.Struct, frozen=True):
-    """How the race of a row went: who fell when, and why it ended."""
+    """The race of a row: its eliminations and its end."""
 
-    rounds: int  # of those that could be picked
+    rounds: int  # number of rounds, those of reference-only precisions not counted
     ended_by: str  # "decided", "budget", "rounds" (enough of them), "empty", "cancelled"
-    joined: dict[str, int]  # candidates that came later, and after how many rounds
+    joined: dict[str, int]  # later candidate to the number of rounds before it joined
     left: list[Elimination]  # in the order of leaving
-    stayed: list[str]  # to the end, fastest first
+    stayed: list[str]  # candidates left at the end, fastest first
 
 
 # -------------------------------------------------------------- crossover
 
 
 class CrossoverPoint(msgspec.Struct, frozen=True):
-    """One size that was raced: time of `below` over time of `above`, so over 1 `above` leads."""
+    """One size that was raced."""
 
-    value: float
-    ratio: float | None
-    ci95: tuple[float, float] | None
-    ratio_with_transfers: float | None  # with what goes in and out copied for every step
+    value: float  # size
+    ratio: float | None  # time of `below` over time of `above`; over 1 `above` leads
+    ci95: tuple[float, float] | None  # interval of `ratio`
+    ratio_with_transfers: float | None  # `ratio` with inputs and outputs copied in every step
 
 
 class Crossover(msgspec.Struct, frozen=True):
-    """Where the lead changes over a size; `value` is None where it does not, within `searched`."""
+    """The size at which the lead changes, if it does within `searched`."""
 
     parameter: str  # "batch", or a parameter of the workload
     between: str  # "device": best CPU against best GPU; "candidate": two of one device
-    below: str | None  # who leads at smaller sizes: "cpu", "gpu", or a candidate's label; None:
-    # nobody beyond doubt
-    above: str | None  # who takes over; None: nobody within `searched`
-    value: float | None
-    ci95: tuple[float, float] | None  # of `value`; beyond it either leads beyond doubt
-    value_with_transfers: float | None  # None: not known, or it does not change
-    searched: tuple[float, float]
+    # Leader at smaller sizes, "cpu", "gpu", or a candidate's label; None if there is no clear one.
+    below: str | None
+    above: str | None  # leader at larger sizes; None if the lead does not change
+    value: float | None  # size of the change; None if there is none
+    ci95: tuple[float, float] | None  # interval of `value`; outside it the leader is clear
+    value_with_transfers: float | None  # None if unknown or if there is no change
+    searched: tuple[float, float]  # smallest and largest size of the search
     points: list[CrossoverPoint]
-    # Without a change: from which to which of the `sizes` `below` leads beyond doubt at every one;
-    # of what lies between two of them nothing is known.
+    # Without a change: first and last of the `sizes` at which `below` leads beyond doubt, with all
+    # `sizes` between them.  Sizes that were not measured stay unknown.
     leads: tuple[float, float] | None = None
-    back: tuple[float, float] | None = None  # between these `below` takes the lead again
-    sizes: list[float] = []  # at which somebody who may be picked was measured, ascending
-    then: tuple[float, str] | None = None  # the first size after the change at which `above` has
-    # lost the lead beyond doubt or may not be picked, and who leads there; `back` says it instead
+    back: tuple[float, float] | None = None  # sizes between which `below` takes the lead again
+    sizes: list[float] = []  # sizes at which an admissible candidate was measured, ascending
+    # First size after the change at which `above` no longer leads or may not be picked, and the
+    # leader there; None if `back` covers it.
+    then: tuple[float, str] | None = None
 
 
 # --------------------------------------------------------- time to result
 
 
 class Payoff(msgspec.Struct, frozen=True):
-    """After how many steps what takes longer to set up has caught up.
+    """The break-even of two candidates: the steps after which a longer set-up has paid off."""
 
-    `fixed_s`: everything that comes once: start-up, set-up, compilation, transfer, first call.
-    """
-
-    id: str
-    over: str
-    fixed_s: float
-    over_fixed_s: float
-    step_s: float  # the median
-    over_step_s: float  # step_s times the ratio of the two in their common rounds
-    steps: float | None  # 0: ahead from the first; None: never
-    steps_ci95: tuple[float, float] | None
-    items: float | None  # those steps in the unit of the throughput
-    step_ratio_ci95: tuple[float, float] | None = None  # of over_step_s / step_s, paired; None: not
-    # known.  Where it holds 1 the two are not told apart, and `steps` promises nothing
+    id: str  # candidate with the longer set-up
+    over: str  # candidate it is compared with
+    fixed_s: float  # one-off seconds: start-up, set-up, compilation, transfer, first call
+    over_fixed_s: float  # the same for `over`
+    step_s: float  # median seconds per step
+    over_step_s: float  # `step_s` times the ratio of the two in their common rounds
+    steps: float | None  # number of steps to the break-even; None if it never pays off
+    steps_ci95: tuple[float, float] | None  # interval of `steps`
+    items: float | None  # the same number in the unit of the throughput
+    # 95 % interval of over_step_s / step_s, from pairs; None if unknown.  If it contains 1, the
+    # two cannot be distinguished and `steps` means nothing.
+    step_ratio_ci95: tuple[float, float] | None = None
 
 
 # -------------------------------------------------------------- economics
 
 
 class CaseCost(msgspec.Struct, frozen=True):
-    """What a million items cost on one candidate, in the currency of the prices given."""
+    """Price and energy of the items on one candidate, in the currency of the given prices."""
 
     id: str
     price_per_hour: float | None
-    per_million: float | None  # items; of a whole run with its start-up where that is what counts
-    joules_per_item: float | None  # of steady steps
+    # Price of a million items; with start-up if the objective counts whole runs.
+    per_million: float | None
+    joules_per_item: float | None  # in steady steps
     joules_from: str | None  # "energy counter" or "power readings"
 
 
 class ObjectivePick(msgspec.Struct, frozen=True):
-    """The best candidate by one baseline; `unknown` says why there is none."""
+    """The best candidate by one measure."""
 
     objective: str  # "fastest", "cheapest", "most_frugal"
     pick: str | None
-    value: float | None
+    value: float | None  # value of the pick in `unit`
     unit: str  # "s/step", "s/step at p99", "s/run", "per million samples", "J/sample"
     runner_up: str | None
-    ratio: float | None  # of the runner-up's value over the pick's
-    ratio_ci95: tuple[float, float] | None  # None for energy: a power's error is not known
-    unknown: Reason | None = None
+    ratio: float | None  # runner-up's value over the pick's
+    ratio_ci95: tuple[float, float] | None  # None for energy: the error of a power is unknown
+    unknown: Reason | None = None  # cause of a missing pick
 
 
 # ------------------------------------------------------ hardware elsewhere
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a recorded run says of a device that is not here; `missing` says why it says nothing."""
+    """The result of a device that is not in this machine, from a recorded run."""
 
-    device: str  # as it was asked for
-    name: str | None  # as the recording calls it
+    device: str  # name in the request
+    name: str | None  # name in the recording
     basis: str | None  # "recorded", or "estimated" between the sizes of the recording
-    id: str | None  # the recorded candidate
-    step_s: float | None
-    step_ci95_s: tuple[float, float] | None
-    ratio: float | None  # time of the pick here over time there: above 1 it is faster there
+    id: str | None  # case id of the recorded candidate
+    step_s: float | None  # seconds per step there
+    step_ci95_s: tuple[float, float] | None  # interval of `step_s`
+    ratio: float | None  # time of the pick here over the time there; above 1 it is faster there
     ratio_ci95: tuple[float, float] | None
-    error: float | None  # of estimates, on held-out recorded points: the largest, relative
-    recorded_at: str | None
-    source: str | None  # the file
-    missing: Reason | None = None
-    warnings: list[Warning] = []  # that weaken the recording itself
-    uncompared: Reason | None = None  # why `ratio` is None though `step_s` is known
-    of_this_kind: bool = False  # a device of this machine has the same name
+    error: float | None  # estimates only: largest relative error on held-out recorded points
+    recorded_at: str | None  # ISO 8601, UTC
+    source: str | None  # file name
+    missing: Reason | None = None  # cause of a missing result
+    warnings: list[Warning] = []  # warnings of the recorded measurements
+    uncompared: Reason | None = None  # cause of a missing `ratio` although `step_s` is known
+    of_this_kind: bool = False  # True if a device of this machine has the same name
 
     def uncompared_yet(self) -> WhatIf:
-        """The same before anything was measured on this machine."""
+        """The same result before anything was measured on this machine."""
         return msgspec.structs.replace(
             self, ratio=None, ratio_ci95=None, uncompared=None, of_this_kind=False
         )
 
 
 # ---------------------------------------------------------------- verdict
-
-
-LOOK_FOR_CROSSOVER = "See at which "  # how the advice to look for one begins
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -174,10 +171,10 @@ class Verdict(msgspec.Struct, frozen=True):
     scenario: str
     title: str
     question: str
-    textbook: str  # "cpu" or "gpu"
+    textbook: str  # usual advice: "cpu" or "gpu"
     objective: str
     choice: str  # "cpu", "gpu", "either", "unknown"
-    no_gpu: bool  # True: none was found, so the choice is "cpu" for want of a rival
+    no_gpu: bool  # True if no GPU was found, so that only the CPU could be chosen
     best_cpu: str | None
     best_gpu: str | None
     device_ratio: float | None
@@ -186,23 +183,24 @@ class Verdict(msgspec.Struct, frozen=True):
     runner_up: str | None
     pick_ratio: float | None
     pick_ratio_ci95: tuple[float, float] | None
-    tie: bool  # pick and runner-up are too close to call within the tolerance
+    tie: bool  # True if pick and runner-up differ by less than the tolerance, as far as known
     equal_precision: list[EqualPrecision]
-    basis: str  # "measured", "simulated", "none" where nothing was measured; see also `what_if`
+    basis: str  # "measured", "simulated", or "none" if nothing was measured
     crossover: Crossover | None
-    reasons: list[str]
+    reasons: list[str]  # sentences, the answer first
     warnings: list[Warning]
-    reproduce: str
-    textbook_source: str = ""
-    next_best: str = ""  # what to try next, in one sentence
+    reproduce: str  # command that measures this row again
+    textbook_source: str = ""  # origin of the usual advice
+    next_best: str = ""  # advice on the next step, one sentence
     race: RaceSummary | None = None
     payoffs: list[Payoff] = []
     by_objective: list[ObjectivePick] = []
     costs: list[CaseCost] = []
-    prices: dict[str, float] = {}  # per hour as they were given, by kind of device or device
+    prices: dict[str, float] = {}  # kind of device, or device, to its given price per hour
     what_if: list[WhatIf] = []
 
-    def with_crossover(self, found: Crossover) -> Verdict:
-        """The same once its crossover was looked for, which is no advice any more."""
-        advice = "" if self.next_best.startswith(LOOK_FOR_CROSSOVER) else self.next_best
-        return msgspec.structs.replace(self, crossover=found, next_best=advice)
+    def with_crossover(self, crossover: Crossover) -> Verdict:
+        """The same verdict after the search for its crossover, without the advice to search."""
+        search = f"`{self.reproduce} --crossover`"
+        advice = "" if search in self.next_best else self.next_best
+        return msgspec.structs.replace(self, crossover=crossover, next_best=advice)

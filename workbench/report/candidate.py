@@ -1,4 +1,4 @@
-"""What is known of one case while a run goes on."""
+"""The state of one case in a run."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ ENDED = ("ok", "skipped", "failed", "cancelled")
 
 @dataclass
 class Candidate:
-    """What is known of one case so far."""
+    """One case of a row with everything measured so far."""
 
     case: Case
     scenario: str
     objective: str
     work: Work
-    price_per_hour: float | None = None  # of all its devices; None: none was given
-    state: str = "waiting"  # then preparing, prepared, measuring; ends as in the JSON
+    price_per_hour: float | None = None  # price of all its devices; None if none was given
+    # "waiting", "preparing", "prepared", "measuring", then one of ENDED.
+    state: str = "waiting"
     reason: Reason | None = None
     setup: SetupTimes = field(default_factory=SetupTimes)
     accuracy: AccuracyResult | None = None
@@ -48,12 +49,12 @@ class Candidate:
     beaten_by: str | None = None  # id of the case that eliminated it by a paired comparison
     ratio: float | None = None  # its time over that case's
     ratio_bounds: tuple[float, float] | None = None  # simultaneous over all looks and pairs
-    joined_after: int | None = None  # rounds; None: in the race from its start
+    joined_after: int | None = None  # rounds before it joined; None: in the race from the start
     telemetry: Telemetry | None = None
     operators: list[OperatorShare] = field(default_factory=list)
-    profiled_steps: int = 1  # that the operators' times add up
-    fallback_fraction: float = 0.0  # of their time, left to the CPU by another provider
-    unprofiled: Reason | None = None
+    profiled_steps: int = 1  # number of steps that the operators' times add up
+    fallback_fraction: float = 0.0  # share of their time on the CPU instead of the chosen provider
+    unprofiled: Reason | None = None  # cause of missing operators
 
     @property
     def samples_s(self) -> list[float]:
@@ -61,7 +62,7 @@ class Candidate:
 
     @property
     def loss(self) -> list[float]:
-        """One value per block, where something is trained."""
+        """The training loss after each block; empty unless the workload trains."""
         return [block.loss for block in self.blocks if block.loss is not None]
 
     @property
@@ -82,7 +83,7 @@ class Candidate:
 
     @property
     def eliminated(self) -> bool:
-        """Measured, and out of the race before its end for another reason than the budget."""
+        """Whether it was measured and left the race early, for another reason than the budget."""
         return self.state == "ok" and self.reason is not None and self.reason.code != OUT_OF_TIME
 
     @property
@@ -95,12 +96,12 @@ class Candidate:
 
     @property
     def fixed_s(self) -> float:
-        """Seconds that come once, however many steps are made."""
+        """One-off seconds, whatever the number of steps."""
         return math.fsum(self.fixed_parts_s)
 
     @property
     def p99_s(self) -> float | None:
-        """The 99th percentile of all steps; None below a hundred, or if a sample is several."""
+        """The 99th percentile of all steps; None below 100 samples, or if one holds several."""
         samples = self.samples_s
         if self.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
             return None
@@ -108,16 +109,16 @@ class Candidate:
 
     @property
     def value(self) -> float | None:
-        """What the row's objective counts, of all that was measured; rounds are for ratios."""
+        """The value of all samples under the row's objective; ratios use `rounds` instead."""
         if self.objective == "latency_p99":
             return self.p99_s
         values = list(self.rounds().values())
         return stats.median(values) if values else None
 
     def rounds(self) -> Rounds:
-        """One value per round under the row's objective: what the race compares."""
+        """One value per round under the row's objective; the race compares these."""
         from_start = self.objective == "time_to_result"
-        fixed_s = self.fixed_s if from_start else 0.0  # it sorts every sample
+        fixed_s = self.fixed_s if from_start else 0.0  # costly: it sorts all samples
         values = {
             block.round: block_value(
                 self.objective,
@@ -129,14 +130,14 @@ class Candidate:
             )
             for block in self.blocks
         }
-        found = Rounds({number: each for number, each in values.items() if each is not None})
-        if from_start and found:
-            found.spread = START_UP_SPREAD * fixed_s / stats.median(list(found.values()))
-            found.origin = catalog.process_of(self.case)
-        return found
+        rounds = Rounds({number: value for number, value in values.items() if value is not None})
+        if from_start and rounds:
+            rounds.spread = START_UP_SPREAD * fixed_s / stats.median(list(rounds.values()))
+            rounds.origin = catalog.process_of(self.case)
+        return rounds
 
     def step_rounds(self) -> dict[int, float]:
-        """The median step of each round in seconds, whatever the row counts."""
+        """Median seconds per step in each round, whatever the objective."""
         return {block.round: stats.median(block.samples_s) for block in self.blocks}
 
     @property
@@ -146,13 +147,10 @@ class Candidate:
         return self.work.items / stats.median(samples) if samples else None
 
 
-CUT_SHORT = "cancelled"
-
-
 def price_of(device: str, prices: Mapping[str, float], gpus: int = 1) -> float | None:
-    """The price of `device` per hour: its own, else that of its kind; None if there is neither.
+    """The price of `device` per hour, or of its kind; None if neither is given.
 
-    Of several `gpus` that share the work, as many times that.
+    On a GPU the price is that of all `gpus` that share the work.
     """
     price = prices.get(device, prices.get(kind_of(device).column))
     return price if price is None or device == "cpu" else price * gpus

@@ -42,7 +42,7 @@ def report_of(document: Document) -> Report:
     )
     rows = list(report.rows.values())
     raced = [row for row in rows if row.started]
-    for row in [*rows, *raced]:  # of several rows with the same case, the one raced last counts
+    for row in [*rows, *raced]:  # if several rows have the same case, the one raced last counts
         report.candidates |= {candidate.case.id: candidate for candidate in row.candidates}
     report.last_row = raced[-1].plan.scenario if raced else None
     if run.finished_at is not None:
@@ -109,7 +109,7 @@ def _plan(
         point={name: size for name in swept if (size := sizes.get(name)) is not None},
         of=of,
         prices=verdict.prices if verdict else {},
-        what_if=[found.uncompared_yet() for found in verdict.what_if] if verdict else [],
+        what_if=[answer.uncompared_yet() for answer in verdict.what_if] if verdict else [],
     )
 
 
@@ -199,7 +199,7 @@ def _metrics(measured: Measurement, shape: BlockShape) -> dict[str, float]:
 
 
 def contradictions(document: Document) -> Iterator[str]:
-    """What does not fit together in a document, each with its place."""
+    """The contradictions within a document, each with its place."""
     for place, m in enumerate(document.measurements):
         at, counted = f"measurements[{place}]", sum(block.n for block in m.blocks)
         if m.id != m.case.id:

@@ -1,7 +1,6 @@
-"""Runs on disk: every event is appended before anyone sees it.
+"""Journals: the events of a run on disk, in `<state folder>/runs/<id>.jsonl`, one per line.
 
-A journal is `<state folder>/runs/<id>.jsonl`, one event a line.  Whatever dies, what was
-measured is there.
+An event is appended before any front end receives it, so a crash loses no measurement.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from ..text.sanitize import printable_json
 
 
 class JournalError(Exception):
-    """A run cannot be read; the message says why and what to do."""
+    """A run cannot be read; the message has the cause and the remedy."""
 
 
 def runs_folder() -> Path:
-    """Where journals live; XDG_STATE_HOME moves it."""
+    """The folder of all journals, below XDG_STATE_HOME."""
     return platformdirs.user_state_path("workbench", appauthor=False) / "runs"
 
 
@@ -37,18 +36,18 @@ def new_run_id() -> str:
 
 
 def is_kept(run_id: str) -> bool:
-    """Whether `workbench open` finds the run."""
+    """Whether the run has a journal that `workbench open` finds."""
     return (runs_folder() / f"{run_id}.jsonl").is_file()
 
 
 def no_journal(outcome: str, path: object, error: OSError) -> Warning:
-    """The warning of a run that is not kept, or not wholly."""
-    remedy = "point XDG_STATE_HOME at a folder you may write to, with space on its disk"
+    """The warning on a run whose journal is missing or incomplete."""
+    remedy = "set XDG_STATE_HOME to a writable folder on a disk with free space"
     return Warning("no_journal", f"this run {outcome}: {path}: {error.strerror}", remedy)
 
 
 class Journal:
-    """The file of one run, open for appending."""
+    """The journal of one run, open for appending."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,48 +55,49 @@ class Journal:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def append(self, event: ev.AnyEvent) -> None:
-        """One write call a line, so that a kill leaves whole lines; survives our death, not the
-        machine's: a sync per event would be heard in the measurements.
+        """Append one line, in one write call if possible, so that a kill leaves whole lines.
 
-        OSError where the disk is full; the line is then torn, and nothing may follow it.
+        The file survives a crash of this process, not of the machine: a sync per event would
+        disturb the measurements.  OSError on a full disk; the last line is then incomplete, and
+        no other may follow.
         """
         line = ev.encode(event) + b"\n"
-        while line:  # a disk takes what still fits on it, and says only at the next call why
+        while line:  # a full disk takes what fits and reports the error at the next call
             line = line[os.write(self._fd, line) :]
 
     def close(self) -> None:
-        with suppress(OSError):  # a network disk may tell only now that it is full
+        with suppress(OSError):  # a network disk may report only now that it is full
             os.close(self._fd)
 
     def discard(self) -> None:
-        """Close and remove: the run never began."""
+        """Close and remove the file of a run that never began."""
         self.close()
         self.path.unlink(missing_ok=True)
 
 
 def read(path: Path) -> list[ev.AnyEvent]:
-    """The events of a journal; a last line that was cut off is left out.
+    """The events of a journal, without a last line that is incomplete.
 
-    Raises JournalError, naming the line, for anything else that is not an event.
+    JournalError names any other line that is not an event.
     """
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
-    found: list[ev.AnyEvent | _CaseDropped] = []
+    events: list[ev.AnyEvent | _CaseDropped] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            found.append(_decode(printable_json(line)))
+            events.append(_decode(printable_json(line)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            if number == len(lines):  # no newline follows: the writer died here
+            if number == len(lines):  # without a newline: the writer died here
                 break
             raise JournalError(f"{path}, line {number}, is not an event: {error}") from error
-    if not found or not isinstance(found[0], ev.RunStarted):
+    if not events or not isinstance(events[0], ev.RunStarted):
         raise JournalError(f"{path} is not the journal of a run: it does not begin with RunStarted")
-    check_schema(path, found[0].schema_version)
-    return list(_upgraded(found))
+    check_schema(path, events[0].schema_version)
+    return list(_upgraded(events))
 
 
 class _CaseDropped(ev.Event, frozen=True, kw_only=True, tag="CaseDropped"):
@@ -130,7 +130,7 @@ def _upgraded(events: Iterable[ev.AnyEvent | _CaseDropped]) -> Iterator[ev.AnyEv
 
 
 def looks_like_one(path: Path) -> bool:
-    """Whether a file is a journal rather than a document: by its name, else its first line."""
+    """Whether a file is a journal and not a document, by its name or else its first line."""
     if path.suffix == ".jsonl":
         return True
     try:
@@ -142,7 +142,7 @@ def looks_like_one(path: Path) -> bool:
 
 
 def check_schema(path: Path, version: int) -> None:
-    """Raise JournalError if `path` was written to another schema than this program reads."""
+    """Raise JournalError if `path` has another schema version than this program reads."""
     if version != SCHEMA_VERSION:
         raise JournalError(
             f"{path} has schema version {version}, this program reads {SCHEMA_VERSION}: "
@@ -151,7 +151,7 @@ def check_schema(path: Path, version: int) -> None:
 
 
 def run_ids() -> Iterator[str]:
-    """The ids of the runs on this machine, newest first."""
+    """The ids of all journals on this machine, newest first."""
     folder = runs_folder()
     if folder.is_dir():
         yield from sorted((file.stem for file in folder.glob("*.jsonl")), reverse=True)

@@ -1,4 +1,4 @@
-"""A candidate's raw samples into what the document says of them: pure derivation."""
+"""The measurements of the document, derived from the samples of candidates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measurement(
     warnings: Sequence[Warning] = (),
     ceilings: Ceilings | None = None,
 ) -> Measurement:
-    """The candidate beside the others of its `row`, with its `warnings`, under the `ceilings`."""
+    """The measurement of a candidate, compared with its `row` and with the `ceilings`."""
     samples = candidate.samples_s
     n = len(samples)
     center = stats.median(samples) if n else None
@@ -69,9 +69,9 @@ def measurement(
 
 
 def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
-    """The candidate beside the fastest of its row that came out right; None if that is itself."""
+    """The comparison with the fastest valid candidate of the row; None if that is itself."""
     rounds = {c.case.id: c.rounds() for c in row if c.blocks and c.state != "failed"}
-    if not rounds.get(candidate.case.id):  # not measured, or not in what counts
+    if not rounds.get(candidate.case.id):  # not measured, or not under the row's objective
         return None
     fastest = ratios.ranking(rounds)[0]
     ratio = ratios.ratio_between(rounds[candidate.case.id], rounds[fastest])
@@ -81,21 +81,20 @@ def against(candidate: Candidate, row: Sequence[Candidate]) -> Against | None:
 
 
 def metrics_of(candidate: Candidate, row: Sequence[Candidate] = ()) -> dict[str, float]:
-    """What the workload itself tells, the median over its blocks; and of several ranks beside one
-    of the same `row`, how well they scale."""
+    """The workload's own metrics, medians over the blocks, and the scaling efficiency of ranks."""
     names = dict.fromkeys(name for block in candidate.blocks for name in block.metrics)
-    found = {
+    medians = {
         name: stats.median([b.metrics[name] for b in candidate.blocks if name in b.metrics])
         for name in names
     }
     efficiency = scaling_efficiency(candidate, row)
-    return found if efficiency is None else {**found, "scaling_efficiency_fraction": efficiency}
+    return medians if efficiency is None else {**medians, "scaling_efficiency_fraction": efficiency}
 
 
 def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float | None:
-    """The time of one rank over that of several times what they have for its one.
+    """The speed-up of several ranks over one rank, per unit of hardware; None without a pair.
 
-    Ranks on GPUs have one each; on a CPU they share the threads of the case, one each at least.
+    The unit is a GPU, or a thread: ranks on a CPU share the threads of the case, at least one each.
     """
     ranks, threads = candidate.work.ranks, candidate.case.threads or 1
     alike = candidate.case.device, candidate.case.precision, candidate.case.threads
@@ -114,14 +113,14 @@ def scaling_efficiency(candidate: Candidate, row: Sequence[Candidate]) -> float 
 
 
 def _clocks(candidate: Candidate) -> Clocks | None:
-    told = [block.clocks for block in candidate.blocks if block.clocks is not None]
-    if not told:
+    known = [block.clocks for block in candidate.blocks if block.clocks is not None]
+    if not known:
         return None
-    issued = [clocks.issue_s for clocks in told if clocks.issue_s is not None]
+    issued = [clocks.issue_s for clocks in known if clocks.issue_s is not None]
     return Clocks(
-        counted=told[-1].counted,
-        host_s=stats.median([clocks.host_s for clocks in told]),
-        device_s=stats.median([clocks.device_s for clocks in told]),
+        counted=known[-1].counted,
+        host_s=stats.median([clocks.host_s for clocks in known]),
+        device_s=stats.median([clocks.device_s for clocks in known]),
         issue_s=stats.median(issued) if issued else None,
     )
 

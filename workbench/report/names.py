@@ -1,15 +1,14 @@
-"""The name of a candidate in words."""
+"""Names of candidates."""
 
 from __future__ import annotations
 
 from ..contract import Case
 
 
-def name_of(case_id: str) -> str:
-    """A case id as a candidate in words: `cpu torch bf16 t2`."""
-    return case_id.partition("/")[2].replace("/", " ")
+def candidate_name(case: Case | str) -> str:
+    """`cpu torch bf16 t2` for a case or a case id."""
+    label = case.partition("/")[2] if isinstance(case, str) else case.label
+    return label.replace("/", " ")
 
 
-def short(case: Case) -> str:
-    """A candidate in words: `cpu torch bf16 t2`."""
-    return case.label.replace("/", " ")
+name_of = short = candidate_name  # names of before, until every caller is renamed

@@ -1,7 +1,7 @@
-"""The state of a run: events folded one by one, read by every front end.
+"""The state of a run, built from its events and read by every front end.
 
-`Report.apply` is the only way in, `Report.document` the way out to JSON.  Nothing here knows
-whether the events are live, replayed from a journal or recorded on another machine.
+`Report.apply` takes in an event, live or from a journal; `Report.document` makes the JSON document;
+`from_document.report_of` turns a document back into a report.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .warnings import measurement_warnings
 
 @dataclass
 class Report:
-    """Everything a run has said so far."""
+    """Everything known about a run so far."""
 
     started: ev.RunStarted | None = None
     finished: ev.RunFinished | None = None
@@ -46,23 +46,23 @@ class Report:
     ceilings: Ceilings | None = None
     warnings: list[Warning] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
-    # By case id; of several rows that have a case, the one raced last.
+    # Case id to candidate; if several rows have the case, that of the row raced last.
     candidates: dict[str, Candidate] = field(default_factory=dict)
-    host: HostReading | None = None  # the latest
-    gpus: dict[int, GpuReading] = field(default_factory=dict)  # the latest, by NVML's number
-    workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)
+    host: HostReading | None = None  # latest reading
+    gpus: dict[int, GpuReading] = field(default_factory=dict)  # NVML's number to latest reading
+    workers: dict[str, ev.WorkerStarted] = field(default_factory=dict)  # by name, while alive
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = field(default_factory=list)
     model: ModelReport | None = None
-    building: ev.ModelBuilding | None = None  # the form that is being made
-    current_row: str | None = None
-    last_row: str | None = None  # the one raced last, also after the end
-    current_case: str | None = None
-    last_at_s: float = 0.0
+    building: ev.ModelBuilding | None = None  # variant under construction
+    current_row: str | None = None  # id of the row being raced
+    last_row: str | None = None  # id of the row raced last, also after the end
+    current_case: str | None = None  # id of the case being prepared or measured
+    last_at_s: float = 0.0  # seconds on the run's clock at the latest event
 
     @classmethod
     def of(cls, events: Iterable[ev.AnyEvent]) -> Report:
-        """The report of a run that says nothing more; without an end it is `incomplete`."""
+        """The report of all events of a run; without an end it is "incomplete"."""
         report = cls()
         for event in events:
             report.apply(event)
@@ -71,7 +71,7 @@ class Report:
         return report
 
     def apply(self, event: ev.AnyEvent) -> None:  # noqa: C901 - one flat arm per event
-        """Take in one event; events of unknown cases are an error of the sender."""
+        """Take in one event; KeyError if its case or row was not announced."""
         self.last_at_s = max(self.last_at_s, event.at_s)
         match event:
             case ev.RunStarted():
@@ -113,7 +113,7 @@ class Report:
                 candidate.state = "measuring"
                 self.current_case = event.case
             case ev.BlockDiscarded():
-                pass  # the journal keeps it; no statistic may
+                pass  # in the journal only
             case ev.CaseFinished():
                 candidate = self._of_row(event.scenario, event.case)
                 candidate.state, candidate.reason = event.status, event.reason
@@ -177,8 +177,11 @@ class Report:
             self.candidates[case.id] = candidate
 
     def _of_row(self, scenario: str, case: str) -> Candidate:
-        """A candidate of a row that may not have been raced; another row may have its case."""
-        return next(c for c in self.rows[scenario].candidates if c.case.id == case)
+        """The candidate of that row; another row may have the same case."""
+        for candidate in self.rows[scenario].candidates:
+            if candidate.case.id == case:
+                return candidate
+        raise KeyError(case)
 
     def _prepared(self, event: ev.CasePrepared) -> None:
         candidate = self.candidates[event.case]
@@ -186,7 +189,8 @@ class Report:
         candidate.setup = event.setup
         candidate.accuracy = event.accuracy
         candidate.warmup = event.warmup
-        # Prepared again after its worker died: samples grouped before still have no tail.
+        # After a second preparation, because the worker died, earlier samples may still be means
+        # over several iterations, which say nothing about tails.
         known = candidate.iterations_per_sample if candidate.blocks else 1
         candidate.iterations_per_sample = max(known, event.iterations_per_sample)
         candidate.memory_peak_bytes = event.memory_peak_bytes
@@ -194,7 +198,7 @@ class Report:
         self.current_case = event.case
 
     def measurement(self, candidate: Candidate) -> Measurement:
-        """The candidate as the document tells it, beside its row and under the ceilings."""
+        """The candidate as it appears in the document."""
         return measurement(
             candidate,
             row=self.rows[candidate.scenario].candidates,
@@ -203,11 +207,11 @@ class Report:
         )
 
     def disturbances(self, row: Row) -> list[Warning]:
-        """What weakens every result of this row: something happened on the machine meanwhile."""
+        """The warnings on the whole row, such as a busy machine."""
         return [warning for warning in self.warnings if warning.subject == row.plan.scenario]
 
     def measurement_warnings(self, candidate: Candidate) -> list[Warning]:
-        """All that weakens this candidate's result; empty without a sample."""
+        """The warnings on this candidate's result and on its row; none without a sample."""
         if not candidate.blocks:
             return []
         row = self.rows[candidate.scenario]
@@ -226,10 +230,10 @@ class Report:
         return [row.verdict for row in self.rows.values() if row.verdict is not None]
 
     def document(self) -> Document:
-        """The JSON document of what happened so far; valid at every point of a run."""
+        """The JSON document; valid at any time after `RunStarted`."""
         started = self.started
         if started is None:
-            raise ValueError("the run has not begun: there is nothing to report")
+            raise ValueError("the run has not begun")
         finished = self.finished
         return Document(
             schema_version=SCHEMA_VERSION,

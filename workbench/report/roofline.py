@@ -1,7 +1,7 @@
-"""The ceilings of a machine, and where a result stands under them.
+"""The roofline model: results compared with the measured ceilings of a machine.
 
-The roofline model: a rate is bounded by the peak of its precision and by memory bandwidth times
-arithmetic intensity (Williams, Waterman and Patterson 2009).  Here both roofs are measured.
+A rate is bounded by the peak of its precision and by memory bandwidth times arithmetic intensity
+(Williams, Waterman and Patterson 2009).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .candidate import Candidate
 
 
 def device_ceilings(candidate: Candidate, ceilings: Ceilings | None) -> DeviceCeilings | None:
-    """Those of the candidate's device, measured with as many threads as the machine has."""
+    """The ceilings of the candidate's device; on a CPU those of all usable cores."""
     if ceilings is None or candidate.simulated:
         return None
     return next((d for d in ceilings.devices if d.device == candidate.case.device), None)
@@ -20,10 +20,7 @@ def device_ceilings(candidate: Candidate, ceilings: Ceilings | None) -> DeviceCe
 def peak_fraction(
     candidate: Candidate, rate: float | None, ceilings: Ceilings | None
 ) -> float | None:
-    """`rate` over the peak of the case's precision; None where that was not measured.
-
-    A result above a measured ceiling has raised it: the fraction is never above 1.
-    """
+    """`rate` over the peak of the case's precision, at most 1; None if the peak is unknown."""
     device = device_ceilings(candidate, ceilings)
     peak = device.peak_ops_per_s.get(candidate.case.precision) if device else None
     return min(rate / peak, 1.0) if rate and peak else None
@@ -32,9 +29,9 @@ def peak_fraction(
 def roofline(
     candidate: Candidate, rate: float | None, ceilings: Ceilings | None
 ) -> Roofline | None:
-    """The roof above a candidate; None where work, traffic or ceilings are not known.
+    """The place of `rate` under the roofs; None if work, traffic or ceilings are unknown.
 
-    Work that fits into the last-level cache stands under the bandwidth of the cache.
+    Work that fits into the last-level cache is compared with the bandwidth of that cache.
     """
     device = device_ceilings(candidate, ceilings)
     flops, moved = candidate.work.flops, candidate.work.bytes_moved

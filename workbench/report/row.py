@@ -1,4 +1,4 @@
-"""One row of a run: a scenario, or a workload of a plain run."""
+"""One row of a run: a scenario, or a workload of a plain `run`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from .candidate import Candidate
 
 @dataclass
 class Row:
-    """One scenario, or one workload of a plain `run`."""
+    """One row and its candidates."""
 
     plan: ev.RacePlanned
-    share_s: float | None = None
-    rounds: int = 0
-    ended_by: str | None = None  # as in `RaceSummary`; None: not yet
+    share_s: float | None = None  # seconds of the budget that it may use
+    rounds: int = 0  # number of completed rounds, known at the end
+    ended_by: str | None = None  # see `RaceSummary.ended_by`; None before the end
     started: bool = False
     verdict: Verdict | None = None
     candidates: list[Candidate] = field(default_factory=list)
 
     @property
     def sweep(self) -> str | None:
-        """What the row is a point of: a workload, or the scenario whose crossover is looked for."""
+        """The sweep with this point: a workload, or a scenario whose crossover is searched."""
         return (self.plan.of or self.plan.workload) if self.plan.point else None
 
     def is_apart(self, candidate: Candidate) -> bool:
-        """Whether it races among its like only, FP64 say, and is never picked."""
+        """Whether the candidate is reference-only, such as FP64, and never picked."""
         return candidate.case.precision in self.plan.apart
 
     @property

@@ -18,7 +18,7 @@ from .report import Report
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A run as it was found on disk."""
+    """A run read from disk."""
 
     report: Report
     events: list[ev.AnyEvent]  # the journal's; empty for a document, which keeps none
@@ -56,7 +56,7 @@ def read_journal(path: Path) -> OpenedRun:
     flaw = _bad_sample(events)
     try:
         report = Report.of(events)
-    except (LookupError, StopIteration):
+    except LookupError:
         flaw = "an event names a candidate or a row that was never announced"
     if flaw is not None:
         raise journal.JournalError(f"{path} is not the journal of a run: {flaw}")

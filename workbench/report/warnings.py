@@ -1,5 +1,7 @@
-"""What weakens one measurement, each with its remedy; what weakens a whole row or run is told by
-`machine.watch` and `machine.cautions`."""
+"""Warnings on single measurements.
+
+Those on a whole row or run come from `machine.host.disturbance` and `machine.warnings`.
+"""
 
 from __future__ import annotations
 
@@ -13,59 +15,57 @@ from .candidate import Candidate
 
 FEW_SAMPLES = 10
 WIDE = 0.05  # relative half-width of the median's interval
-DRIFT = 0.03  # change from the first third of the blocks to the last
-OVERHEAD = 0.01  # share of a step that is the timing loop's own
+DRIFT = 0.03  # relative change from the first third of the blocks to the last
+OVERHEAD = 0.01  # share of a step that the timing loop itself takes
 
 
 def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -> list[Warning]:
-    """What weakens trust in this candidate's figures; nothing before its first sample."""
+    """The warnings on this candidate's measurement; none before its first sample."""
     if not candidate.blocks:
         return []
-    case_id = candidate.case.id
     return [
-        Warning(code, message, remedy, case_id)
-        for code, message, remedy in (
-            *_samples(candidate),
-            *_drift(candidate),
-            *_overhead(candidate),
-            *_threads(candidate, machine),
-        )
+        *_samples(candidate),
+        *_drift(candidate),
+        *_overhead(candidate),
+        *_threads(candidate, machine),
     ]
 
 
-def _samples(candidate: Candidate) -> Iterator[tuple[str, str, str]]:
-    samples = candidate.samples_s
+def _samples(candidate: Candidate) -> Iterator[Warning]:
+    samples, case = candidate.samples_s, candidate.case.id
     if len(samples) < FEW_SAMPLES:
-        remedy = "give it more time: a larger --budget, or fewer scenarios"
-        yield "few_samples", f"only {len(samples)} sample{'' if len(samples) == 1 else 's'}", remedy
+        remedy = "raise --budget or run fewer scenarios"
+        yield Warning("few_samples", f"few samples ({len(samples)})", remedy, case)
     width = stats.relative_half_width(stats.median(samples), candidate.interval)
     if width is not None and width > WIDE:
         low, high = map(units.duration, candidate.interval or (0.0, 0.0))
-        message = f"the median is known only to lie between {low} and {high}"
-        if width < 1:
-            message = f"the median is known to within {width:.0%} only"
-        yield "unstable", message, "stop other work on this machine, or give it a larger --budget"
+        extent = f"±{width:.0%}" if width < 1 else f"between {low} and {high}"
+        remedy = "close other programs or raise --budget"
+        yield Warning("unstable", f"median uncertain ({extent})", remedy, case)
 
 
-def _drift(candidate: Candidate) -> Iterator[tuple[str, str, str]]:
+def _drift(candidate: Candidate) -> Iterator[Warning]:
     change = stats.trend([stats.median(block.samples_s) for block in candidate.blocks])
     if abs(change) > DRIFT:
-        course = "slower" if change > 0 else "faster"
-        message = f"it became {abs(change):.0%} {course} while it was measured"
-        yield "drifting", message, "let the machine come to rest (heat, caches), then run it again"
+        did = "slowed down" if change > 0 else "sped up"
+        message = f"{did} by {abs(change):.0%} during the run"
+        remedy = "let the machine settle (heat, caches) and rerun"
+        yield Warning("drifting", message, remedy, candidate.case.id)
 
 
-def _overhead(candidate: Candidate) -> Iterator[tuple[str, str, str]]:
+def _overhead(candidate: Candidate) -> Iterator[Warning]:
     overhead, step_s = candidate.call_overhead_s, stats.median(candidate.samples_s)
     if overhead is not None and overhead > OVERHEAD * step_s:
         share = units.percent(overhead / step_s)
-        message = f"calling a step costs {overhead * 1e9:.0f} ns, {share} of it"
-        yield "short_step", message, "take a larger size or batch: a step should take 10 us or more"
+        message = f"the timing loop takes {overhead * 1e9:.0f} ns of a step ({share})"
+        remedy = "choose a larger size or batch: a step should take 10 us or more"
+        yield Warning("short_step", message, remedy, candidate.case.id)
 
 
-def _threads(candidate: Candidate, machine: Machine | None) -> Iterator[tuple[str, str, str]]:
+def _threads(candidate: Candidate, machine: Machine | None) -> Iterator[Warning]:
     threads = candidate.case.threads
     if machine is None or threads is None or threads <= machine.cpu.effective_cores:
         return
-    message = f"{threads} threads share {machine.cpu.effective_cores} cores"
-    yield "oversubscribed", message, f"--threads {machine.cpu.effective_cores}"
+    cores = machine.cpu.effective_cores
+    message, remedy = f"{threads} threads share {cores} cores", f"--threads {cores}"
+    yield Warning("oversubscribed", message, remedy, candidate.case.id)

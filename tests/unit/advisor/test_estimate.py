@@ -118,7 +118,7 @@ def test_the_order_of_the_points_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("n", [63, 64, 1024, 1025, 4096])
-def test_nothing_is_told_of_what_lies_outside(n: int) -> None:
+def test_there_is_no_estimate_outside_the_points(n: int) -> None:
     points = [point(size, roofline(size, 1e-5, 1e11, 1e10)) for size in SIZES]
     found = estimate(points, n, product(n))
     assert isinstance(found, Reason)
@@ -129,13 +129,11 @@ def test_three_points_are_too_few() -> None:
     points = [point(size, 1e-9 * size**3) for size in SIZES[:3]]
     found = estimate(points, 100, product(100))
     assert isinstance(found, Reason)
-    assert (found.code, found.message) == (
-        "too_few_sizes",
-        "an estimate needs 4 recorded sizes, and there are 3",
-    )
+    assert found.code == "too_few_sizes"
+    assert "4 recorded sizes; there are 3" in found.message
 
 
-def test_what_does_not_follow_from_its_neighbours_is_not_estimated() -> None:
+def test_a_point_far_from_its_neighbours_prevents_an_estimate() -> None:
     points = [point(size, 1e-9 * size**3) for size in SIZES]
     points[2] = replace(points[2], value_s=5 * points[2].value_s)  # a cliff, or a disturbance
     found = estimate(points, 100, product(100))
@@ -151,7 +149,7 @@ def test_a_size_that_changes_no_work_has_no_estimate() -> None:
     assert found.code == "no_work"
 
 
-def test_without_counted_operations_the_bytes_do() -> None:
+def test_without_counted_operations_the_bytes_are_used() -> None:
     points = [point(size, 1e-6 + 1e-10 * product(size).bytes_moved) for size in SIZES]
     points = [replace(p, work=replace(p.work, flops=None)) for p in points]
     found = estimate(points, 200, replace(product(200), flops=None))
@@ -159,7 +157,7 @@ def test_without_counted_operations_the_bytes_do() -> None:
     assert found.value_s == pytest.approx(1e-6 + 1e-10 * 12 * 200**2)
 
 
-def test_a_neighbour_without_an_interval_leaves_the_estimate_without_one() -> None:
+def test_an_estimate_needs_intervals_of_both_neighbours_for_its_own() -> None:
     points = [point(size, 1e-9 * size**3) for size in SIZES]
     points[1] = replace(points[1], interval_s=None)
     assert estimate(points, 100, product(100)).interval_s is None

@@ -1,13 +1,13 @@
-"""The course of a race follows from the report, live and from its document alike."""
+"""The summary of a race follows from the report, live or from its document."""
 
 from __future__ import annotations
 
 import msgspec
 import recorded_model
-from builders import case, eventful, events, machine, scenario, steady
+from builders import case, events, machine, scenario, steady
 from verdicts import cut_short
 
-from workbench.advisor.race_summary import course, course_text
+from workbench.advisor.race_summary import summarise, summary_text
 from workbench.advisor.verdict import decide
 from workbench.engine.engine import Engine
 from workbench.export.text import run_text
@@ -20,19 +20,19 @@ from workbench.records.verdict import RaceSummary
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
 
-FAST, SLOW, LATE, BROKEN = (case(f"cpu-{name}") for name in ("a", "b", "late", "broken"))
+FAST, SLOW = case("cpu-a"), case("cpu-b", threads=4)
+LATE, BROKEN = case("cpu-late", threads=2), case("cpu-broken", threads=1)
 BEATEN = Reason("beaten", "2x slower than cpu torch fp32 t8")
-RACE = eventful()
 
 
-def told(report: Report, row: str = "row") -> RaceSummary:
-    found = course(report.rows[row])
+def summary(report: Report, row: str = "row") -> RaceSummary:
+    found = summarise(report.rows[row])
     assert found is not None
     return found
 
 
-def dropped(after: int) -> list[ev.AnyEvent]:
-    """A race in which the slower of two falls, and a third joins after the third round."""
+def eliminated(after: int) -> list[ev.AnyEvent]:
+    """A race that eliminates SLOW after some rounds, and that LATE joins after the third."""
     built = events({FAST: steady(1.0), SLOW: steady(2.0, after), LATE: []})
     plan = next(n for n, e in enumerate(built) if isinstance(e, ev.RacePlanned))
     planned = built[plan]
@@ -55,8 +55,8 @@ def dropped(after: int) -> list[ev.AnyEvent]:
     return found
 
 
-def test_who_fell_when_and_why() -> None:
-    found = told(Report.of(dropped(after=3)))
+def test_who_was_eliminated_when_and_why() -> None:
+    found = summary(Report.of(eliminated(after=3)))
     assert (found.rounds, found.ended_by) == (8, "decided")
     assert found.joined == {LATE.id: 3}
     assert found.stayed == [FAST.id]
@@ -66,44 +66,44 @@ def test_who_fell_when_and_why() -> None:
     assert (second.id, second.rounds, second.message) == (LATE.id, 0, "no time")
 
 
-def test_one_line_of_words() -> None:
-    text = course_text(told(Report.of(dropped(after=3))))
+def test_the_summary_in_one_line() -> None:
+    text = summary_text(summary(Report.of(eliminated(after=3))))
     assert text == (
-        "8 rounds, decided; joined: cpu torch fp32 t8 after 3; out: cpu torch fp32 t8 after 3 "
-        "(2.00x slower than cpu torch fp32 t8); not raced: cpu torch fp32 t8 (no time)"
+        "8 rounds, decided; joined: cpu torch fp32 t2 after 3; eliminated: cpu torch fp32 t4 "
+        "after 3 (2.00x slower than cpu torch fp32 t8); not measured: cpu torch fp32 t2 (no time)"
     )
 
 
 def test_they_left_in_the_order_of_their_last_round() -> None:
-    # SLOW fell after 5 rounds, LATE could not be raced when it joined after 3.
-    assert [left.id for left in told(Report.of(dropped(after=5))).left] == [LATE.id, SLOW.id]
+    # SLOW was eliminated after 5 rounds, LATE could not be raced when it joined after 3.
+    assert [left.id for left in summary(Report.of(eliminated(after=5))).left] == [LATE.id, SLOW.id]
 
 
 def test_those_who_stayed_are_listed_fastest_first() -> None:
-    found = told(Report.of(events({SLOW: steady(1.4), FAST: steady(1.0)})))
+    found = summary(Report.of(events({SLOW: steady(1.4), FAST: steady(1.0)})))
     assert found.stayed == [FAST.id, SLOW.id]
-    assert course_text(found).endswith("to the end: cpu torch fp32 t8, cpu torch fp32 t8")
+    assert summary_text(found).endswith("finished: cpu torch fp32 t8, cpu torch fp32 t4")
 
 
-def test_a_race_cut_short_sends_nobody_away_that_it_measured() -> None:
+def test_an_interrupted_race_eliminates_none_that_it_measured() -> None:
     built = events({FAST: steady(1.0, 2), SLOW: []})
-    found = told(Report.of(map(cut_short, built)))
+    found = summary(Report.of(map(cut_short, built)))
     assert (found.rounds, found.ended_by, found.stayed) == (2, "cancelled", [FAST.id])
     assert [(left.id, left.rounds) for left in found.left] == [(SLOW.id, 0)]
-    assert course_text(found).startswith("2 rounds, cut short")
+    assert summary_text(found).startswith("2 rounds, interrupted")
 
 
-def test_a_row_that_was_not_begun_has_no_course() -> None:
+def test_a_row_that_was_not_begun_has_no_summary() -> None:
     built = [e for e in events({FAST: []}) if not isinstance(e, ev.RaceStarted)]
-    assert course(Report.of(built).rows["row"]) is None
+    assert summarise(Report.of(built).rows["row"]) is None
 
 
-def test_a_journal_that_does_not_tell_how_the_race_ended_has_none_either() -> None:
+def test_a_race_without_a_known_end_has_no_summary_either() -> None:
     built = [e for e in events({FAST: steady(1.0)}) if not isinstance(e, ev.RaceEnded)]
-    assert course(Report.of(built).rows["row"]) is None
+    assert summarise(Report.of(built).rows["row"]) is None
 
 
-def test_a_failure_without_a_reason_is_a_departure_too() -> None:
+def test_a_failure_without_a_reason_is_an_elimination_too() -> None:
     built = events({FAST: steady(1.0), BROKEN: []})
     built = [
         msgspec.structs.replace(e, status="failed")
@@ -111,37 +111,41 @@ def test_a_failure_without_a_reason_is_a_departure_too() -> None:
         else e
         for e in built
     ]
-    (left,) = told(Report.of(built)).left
+    (left,) = summary(Report.of(built)).left
     assert (left.id, left.code) == (BROKEN.id, "failed")
 
 
-def test_a_document_tells_the_course_again() -> None:
-    live = Report.of(RACE)
-    replayed = report_of(live.document())
-    for row in ("row", "other"):
-        assert told(replayed, row) == told(live, row)
-    assert replayed.candidates[case("cpu-b").id].eliminated
-    assert replayed.rows["row"].ended_by == "decided"
+def with_verdict(run: list[ev.AnyEvent]) -> Report:
+    verdict = decide(Report.of(run), scenario())
+    return Report.of([*run, ev.VerdictReached(at_s=9.2, verdict=verdict)])
+
+
+def test_a_document_has_the_same_summary() -> None:
+    live = with_verdict(eliminated(after=3))
+    again = report_of(live.document())
+    assert summary(again) == summary(live)
+    assert again.candidates[SLOW.id].eliminated
+    assert again.rows["row"].ended_by == "decided"
 
 
 def test_so_does_the_document_of_a_model() -> None:
     recorded = recorded_model.done(machine(), Software("3.11", "python", {}, {}))
     live = Report.of(recorded)
     replayed = report_of(live.document())
-    found = told(live, "model")
+    found = summary(live, "model")
     assert found.joined == {recorded_model.MIXED.id: recorded_model.JOINED_AT}
     assert [left.code for left in found.left]
-    assert told(replayed, "model") == found
+    assert summary(replayed, "model") == found
     (verdict,) = live.verdicts
     assert decide(replayed, recorded_model.SCENARIO) == verdict
 
 
-def test_a_cut_in_a_race_is_told_of_those_that_had_a_turn_and_of_those_that_had_none() -> None:
+def test_an_interruption_has_a_reason_for_measured_and_one_for_unmeasured_candidates() -> None:
     report = Report.of(e for e in events({FAST: steady(1.0, 2), SLOW: []}) if not is_an_end(e))
     report.apply(ev.RaceEnded(at_s=8.0, scenario="row", rounds=2, ended_by="cancelled"))
     Engine(Request(), [], Control(), report, lambda _: None)._cut_short("SIGINT")
-    told_ = {case: candidate.reason.message for case, candidate in report.candidates.items()}
-    assert told_ == {
+    messages = {case: candidate.reason.message for case, candidate in report.candidates.items()}
+    assert messages == {
         FAST.id: "the run was cut short before its race was over",
         SLOW.id: "the run was cut short before its turn",
     }
@@ -154,7 +158,7 @@ def is_an_end(event: ev.AnyEvent) -> bool:
     return isinstance(event, ev.CaseFinished | ev.RaceEnded | ev.RunFinished)
 
 
-def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
+def test_interrupted_and_failed_races_survive_in_a_document() -> None:
     row = scenario()
     broken = events({FAST: []}, failed={FAST: Reason("worker_died", "it died")})
     short = list(map(cut_short, events({FAST: steady(1.0, 2), SLOW: []})))
@@ -165,7 +169,7 @@ def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
         assert decide(report_of(live.document()), row) == verdict
 
 
-def test_a_race_is_traced_in_plain_text() -> None:
-    text = " ".join(run_text(Report.of(RACE)).split())
-    assert "race: 8 rounds, decided;" in text
-    assert "out: cpu torch fp32 t8 after 3 (2.00x slower than cpu torch fp32 t8)" in text
+def test_plain_text_has_the_summary() -> None:
+    live = with_verdict(eliminated(after=3))
+    text = " ".join(run_text(live).split())
+    assert f"race: {summary_text(summary(live))}" in text

@@ -50,7 +50,7 @@ def test_a_journal_is_a_recording_too(recordings_folder: Path) -> None:
     assert (recording.name, recording.file, warnings) == (H200, "run.jsonl", [])
 
 
-def test_what_does_not_belong_is_told_and_left_out(recordings_folder: Path, monkeypatch) -> None:
+def test_unusable_files_lead_to_warnings(recordings_folder: Path, monkeypatch) -> None:
     good = dump(document({matmul(64): 1e-4}))
     put(recordings_folder, document({matmul(64): 1e-4}))
     (recordings_folder / "README.md").write_text("not looked at")
@@ -77,7 +77,7 @@ def test_what_does_not_belong_is_told_and_left_out(recordings_folder: Path, monk
     assert "regular file" in told["pipe.json"].message
     assert "MiB" in told["large.json"].message
     assert "schema version 9" in told["later.json"].message
-    assert told["gone.json"].message.endswith("can be used: No such file or directory")
+    assert told["gone.json"].message.endswith(": No such file or directory")
     for warning in warnings:
         assert warning.code == "recording_unusable"
         assert "Error" not in warning.message
@@ -100,7 +100,7 @@ def test_what_does_not_belong_is_told_and_left_out(recordings_folder: Path, monk
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_result_that_is_not_valid_is_left_out(recordings_folder: Path, change: dict) -> None:
+def test_an_invalid_result_is_not_used(recordings_folder: Path, change: dict) -> None:
     written = document({matmul(64): 1e-4})
     for name, value in change.items():
         setattr(written.measurements[0], name, value)
@@ -108,7 +108,7 @@ def test_a_result_that_is_not_valid_is_left_out(recordings_folder: Path, change:
     assert load() == ([], [])
 
 
-def test_a_simulated_gpu_is_no_hardware(recordings_folder: Path) -> None:
+def test_a_simulated_gpu_is_no_recording(recordings_folder: Path) -> None:
     written = document({matmul(64): 1e-4})
     machine = written.machine
     fake = msgspec.structs.replace(machine.gpus[0], simulated=True)
@@ -117,7 +117,7 @@ def test_a_simulated_gpu_is_no_hardware(recordings_folder: Path) -> None:
     assert load() == ([], [])
 
 
-def test_what_others_wrote_reaches_no_terminal_as_it_is(recordings_folder: Path) -> None:
+def test_escape_codes_of_a_recording_do_not_reach_the_terminal(recordings_folder: Path) -> None:
     escape = "\x1b]0;owned\x07"
     written = document({matmul(4096): 1e-3})
     busy = Warning(f"busy{escape}", f"busy{escape}\nand more", f"wait{escape}", f"row{escape}")
@@ -160,7 +160,7 @@ def test_a_device_is_known_by_the_words_of_its_name(asked: str, found: str) -> N
 
 
 @pytest.mark.parametrize("asked", ["h20", "h100", "200", "", "--", "\x00", "h200 h100"])
-def test_a_device_without_a_recording_is_told_with_what_there_is(asked: str) -> None:
+def test_an_unknown_device_is_refused_with_a_list_of_the_known_ones(asked: str) -> None:
     with pytest.raises(UsageError) as refused:
         named(asked, known(H200, "Test CPU, 8 cores"))
     told = str(refused.value)
@@ -168,7 +168,7 @@ def test_a_device_without_a_recording_is_told_with_what_there_is(asked: str) -> 
     assert "workbench advise --all --thorough --crossover --output" in told
 
 
-def test_files_that_are_no_recordings_are_not_passed_over_in_silence(
+def test_the_refusal_mentions_unusable_files(
     recordings_folder: Path,
 ) -> None:
     (recordings_folder / "h200.json").write_text("{}")
@@ -176,7 +176,7 @@ def test_files_that_are_no_recordings_are_not_passed_over_in_silence(
         ask()
 
 
-def test_several_devices_need_more_words_unless_one_has_no_others() -> None:
+def test_an_ambiguous_device_is_refused_unless_one_name_matches_exactly() -> None:
     there = known(H200, "NVIDIA H200 NVL")
     with pytest.raises(UsageError, match="fits several devices: NVIDIA H200; NVIDIA H200 NVL"):
         named("h200", there)

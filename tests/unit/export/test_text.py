@@ -121,7 +121,7 @@ def spoken_of(kind: type) -> list[str | None]:
             ev.CaseFinished,
             [
                 "    0.6 s    work[of=late] cpu torch fp32 t8 skipped: no time was left for it"
-                " - give it a larger --budget",
+                " - raise --budget",
                 "    9.0 s    work[of=a] cpu torch fp32 t8 1.20 s (834 MFLOP/s, n=40)",
                 "    9.0 s    work[of=b] cpu torch fp32 t8 out: 2x slower than work[of=a]",
                 "    9.0 s    work[of=c] cpu torch fp32 t8 failed: the worker died"

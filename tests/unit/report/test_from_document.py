@@ -33,12 +33,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return journal.runs_folder()
 
 
-def test_a_document_becomes_a_report_becomes_the_same_document() -> None:
+def test_the_report_of_a_document_has_the_same_document() -> None:
     assert report_of(DOCUMENT).document() == DOCUMENT
 
 
 @given(st.integers(1, len(RUN)))
-def test_so_does_the_document_of_a_run_cut_short_anywhere(length: int) -> None:
+def test_so_has_that_of_a_run_cut_short_anywhere(length: int) -> None:
     document = Report.of(RUN[:length]).document()
     again = report_of(document).document()
     assert again.run.status == document.run.status
@@ -52,7 +52,7 @@ def test_so_does_the_document_of_a_run_cut_short_anywhere(length: int) -> None:
     assert again.machine == document.machine
 
 
-def test_so_does_a_document_that_was_written_down() -> None:
+def test_so_has_that_of_a_written_document() -> None:
     written = msgspec.json.decode(dump(DOCUMENT), type=Document)
     assert report_of(written).document() == DOCUMENT
 
@@ -68,7 +68,7 @@ def test_a_row_with_a_verdict_comes_back_with_its_question_and_its_command() -> 
         again, plan = replayed.rows[name].plan, row.plan
         for field in ("title", "question", "textbook", "objective", "reproduce"):
             assert getattr(again, field) == getattr(plan, field)
-        candidates = [(c.case, c.work) for c in row.candidates]  # those that joined included
+        candidates = [(c.case, c.work) for c in row.candidates]  # including those that joined
         assert [(c.case, c.work) for c in replayed.rows[name].candidates] == candidates
 
 
@@ -122,13 +122,13 @@ def test_a_point_of_a_crossover_counts_what_its_scenario_counts(objective: str) 
         assert getattr(other, field) == getattr(one, field)
 
 
-def test_rounds_of_energy_are_replayed_as_they_were() -> None:
+def test_rounds_of_energy_survive() -> None:
     live = searched("energy")
     again = report_of(live.document())
     for name, candidate in live.candidates.items():
         rounds = candidate.rounds()
         assert again.candidates[name].rounds() == rounds
-        assert len(set(rounds.values())) == 7  # of eight blocks
+        assert len(set(rounds.values())) == 7  # one of eight blocks was not read
     verdict = live.rows["row"].verdict
     assert verdict.pick_ratio_ci95 is not None
     assert decide(again, scenario(objective="energy")) == verdict
@@ -148,7 +148,7 @@ def test_a_document_without_the_energy_of_its_blocks_has_the_median_for_each() -
         assert len(set(candidate.rounds().values())) == 1
 
 
-def test_a_replayed_row_ranks_its_candidates_as_before() -> None:
+def test_an_opened_row_ranks_its_candidates_as_before() -> None:
     report = report_of(DOCUMENT)
     for verdict, row in zip(DOCUMENT.verdicts, (scenario(), scenario(id="other")), strict=True):
         again = decide(report, row)
@@ -171,7 +171,7 @@ def test_a_live_document_opened_later_is_incomplete() -> None:
     assert report_of(document).document().run.status == "incomplete"
 
 
-def test_a_plain_run_without_verdict_replays_too() -> None:
+def test_so_has_that_of_a_plain_run_without_verdict() -> None:
     row = scenario(textbook=None)
     document = Report.of(events({case("cpu-a"): steady(1.0)}, row=row)).document()
     assert document.verdicts == []

@@ -31,7 +31,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return journal.runs_folder()
 
 
-def test_what_is_appended_is_read_again(state: Path) -> None:
+def test_appended_events_are_read_again(state: Path) -> None:
     written = journal.Journal(state / "a.jsonl")
     for event in RUN:
         written.append(event)
@@ -57,7 +57,7 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [b'{"event":"StatusChanged","at_s":0,"status":"\xff"}', b"\x00\x01", b"[]", b"{"]
 )
-def test_bytes_that_no_program_wrote_are_named_too(tmp_path: Path, line: bytes) -> None:
+def test_a_line_of_garbage_is_named_too(tmp_path: Path, line: bytes) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_bytes(LINES[0] + LINES[1] + line + b"\n" + LINES[2])
     with pytest.raises(journal.JournalError, match=r"broken\.jsonl, line 3, is not an event"):

@@ -1,4 +1,4 @@
-"""What derives from samples: trust, comparison with the row's fastest, place under the roofs."""
+"""Values derived from samples: warnings, comparison with the row's fastest, roofline."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def test_a_quiet_measurement_carries_no_warning() -> None:
     assert codes(alone(steady(1.0)), machine()) == set()
 
 
-def test_a_course_in_one_direction_is_drift_and_noise_is_not() -> None:
+def test_a_trend_in_one_direction_is_drift_and_noise_is_not() -> None:
     rising = [[1 + 0.02 * i] * 5 for i in range(9)]
     assert "drifting" in codes(alone(rising))
-    told = next(w for w in measurement_warnings(alone(rising)) if w.code == "drifting")
-    assert "12% slower" in told.message
+    warning = next(w for w in measurement_warnings(alone(rising)) if w.code == "drifting")
+    assert warning.message.startswith("slowed down by 12%")
     falling = [[1 - 0.02 * i] * 5 for i in range(9)]
-    assert any("faster" in warning.message for warning in measurement_warnings(alone(falling)))
+    assert any("sped up" in warning.message for warning in measurement_warnings(alone(falling)))
     back_and_forth = [[1.0, 1.01, 0.99, 1.0, 1.02]] * 9
     assert codes(alone(back_and_forth)) == set()
 
 
-def test_a_step_that_costs_little_more_than_its_call_is_told() -> None:
+def test_a_step_little_longer_than_its_call_has_a_warning() -> None:
     assert codes(alone(steady(1e-6), call_overhead_s=5e-8)) == {"short_step"}
     assert codes(alone(steady(1e-5), call_overhead_s=5e-8)) == set()
 
 
-def test_more_threads_than_cores_are_told() -> None:
+def test_more_threads_than_cores_have_a_warning() -> None:
     few = msgspec.structs.replace(
         machine(), cpu=msgspec.structs.replace(machine().cpu, effective_cores=4)
     )
@@ -67,7 +67,7 @@ def test_every_warning_names_its_case_and_a_remedy() -> None:
     assert all(warning.subject == A.id and warning.remedy for warning in found)
 
 
-def test_each_candidate_stands_beside_the_fastest_of_its_row() -> None:
+def test_each_candidate_is_compared_with_the_fastest_of_its_row() -> None:
     found = report({A: steady(1.0), B: steady(2.0), C: steady(1.002)})
     fastest, slower, close = found.measurements
     assert fastest.against is None
@@ -165,11 +165,11 @@ def test_ranks_on_gpus_scale_by_the_devices_they_add_and_on_a_cpu_share_its_core
     assert cpu[1]["scaling_efficiency_fraction"] == pytest.approx(0.8, rel=0.03)
 
 
-def test_without_one_rank_alone_nothing_is_said_of_scaling() -> None:
+def test_without_a_single_rank_there_is_no_scaling_efficiency() -> None:
     assert [m.metrics for m in ranks("cpu", {2: 1.0, 4: 1.0}).measurements] == [{}, {}]
 
 
-def test_a_workloads_own_figures_are_the_median_over_its_blocks() -> None:
+def test_a_workloads_own_metrics_are_medians_over_its_blocks() -> None:
     built = []
     for number, event in enumerate(events({A: steady(1.0)})):
         if isinstance(event, ev.BlockMeasured):

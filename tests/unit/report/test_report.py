@@ -199,7 +199,7 @@ def test_a_simulated_device_is_marked_on_its_measurement() -> None:
 @example(99, 1)
 @example(100, 1)
 @example(100, 2)
-def test_what_needs_how_many_samples(n: int, iterations: int) -> None:
+def test_statistics_need_enough_samples(n: int, iterations: int) -> None:
     built = [
         msgspec.structs.replace(e, iterations_per_sample=iterations)
         if isinstance(e, ev.CasePrepared)
@@ -226,7 +226,7 @@ def test_without_counted_operations_there_is_no_flop_rate() -> None:
     assert found.throughput.value == pytest.approx(64, rel=0.01)
 
 
-def test_what_derives_from_the_samples() -> None:
+def test_the_statistics_of_a_measurement() -> None:
     (measured, _) = report({CPU: [[2.0] * 60, [4.0] * 60], GPU: []}).measurements
     assert (measured.n, measured.median_s, measured.min_s) == (120, 3.0, 2.0)
     assert measured.throughput.value == pytest.approx(64 / 3)
@@ -254,13 +254,13 @@ def test_grouped_iterations_have_no_tail() -> None:
     assert measured.iterations_per_sample == 8
 
 
-def test_an_unstable_median_is_told() -> None:
+def test_an_unstable_median_has_a_warning() -> None:
     wild = [[1.0, 2.0, 4.0, 8.0]] * 5
     (measured,) = report({CPU: wild}).measurements
     assert "unstable" in [w.code for w in measured.warnings]
 
 
-def test_what_disturbed_a_row_marks_all_its_measured_candidates_and_no_others() -> None:
+def test_a_disturbed_row_marks_all_its_measured_candidates_and_no_others() -> None:
     document = Report.of(eventful()).document()
     marked = {m.id for m in document.measurements if "busy_machine" in [w.code for w in m.warnings]}
     assert marked == {m.id for m in document.measurements if m.scenario == "row" and m.n}
@@ -278,7 +278,7 @@ def test_a_discarded_block_counts_nowhere() -> None:
     st.lists(st.floats(1e-6, 10), min_size=1, max_size=150),
     st.lists(st.floats(1e-6, 10), min_size=0, max_size=20),
 )
-def test_a_document_replayed_is_the_same_document(first, second) -> None:
+def test_an_opened_document_is_the_same_document(first, second) -> None:
     blocks = {CPU: [first], GPU: [second] if second else []}
     document = report(blocks, gpus=["cuda:0"]).document()
     again = report_of(document).document()

@@ -45,7 +45,7 @@ def test_a_journal_file_is_opened_from_anywhere(tmp_path: Path) -> None:
         msgspec.json.encode(DOCUMENT)[:-40],
     ],
 )
-def test_what_is_no_document_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "mine.json"
     file.write_bytes(content)
     with pytest.raises(journal.JournalError, match=r"mine\.json is not a workbench document") as e:
@@ -86,7 +86,9 @@ def test_a_journal_of_a_candidate_that_never_entered_is_refused(tmp_path: Path) 
 
 @pytest.mark.parametrize("text", ["\x1b[31m", "\x9b2J", "\u202eupg", "a\r\b", "\U000e0041"])
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_nothing_in_a_foreign_file_steers_the_terminal(text: str, ascii_only: bool) -> None:
+def test_escape_codes_of_a_foreign_file_do_not_reach_the_terminal(
+    text: str, ascii_only: bool
+) -> None:
     raw = json.dumps({text: [text, "\\u001b", "two\nlines", "ü 日 😀"]}, ensure_ascii=ascii_only)
     ((name, (told, *plain)),) = json.loads(printable_json(raw.encode())).items()
     assert name == told == "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -106,7 +106,7 @@ def test_the_knee_is_where_a_larger_batch_stops_paying() -> None:
     assert found.curves[0].knee == 4
 
 
-def test_what_failed_is_a_hole_in_its_curve_and_never_leads() -> None:
+def test_a_failure_is_a_hole_in_its_curve_and_never_leads() -> None:
     (found,) = run_over("n", {"numpy": {1: None, 2: 5.0}, "torch": {1: 9.0, 2: 1.0}}).sweeps
     assert [point.rate for point in found.curves[0].points] == [None, 0.2]
     assert found.lead_changes == []
@@ -114,7 +114,7 @@ def test_what_failed_is_a_hole_in_its_curve_and_never_leads() -> None:
     assert next(line.split()[1] for line in lines if line.startswith("1 ")) == "-"
 
 
-def test_nothing_measured_is_told_without_a_chart() -> None:
+def test_without_measurements_there_is_no_chart() -> None:
     (found,) = run_over("n", {"numpy": {1: None, 2: None}}).sweeps
     assert found.best is None
     assert chart_lines(found, 20, 8) == []
@@ -147,7 +147,7 @@ def test_a_document_with_curves_gives_the_same_curves_when_opened() -> None:
         assert report_of(document).document().sweeps == document.sweeps
 
 
-def test_of_many_curves_none_is_left_out_and_each_has_its_own_mark() -> None:
+def test_many_curves_are_all_drawn_with_marks_of_their_own() -> None:
     steps = {f"way{number}": {1: 1.0 + number, 2: 1.0 + 2 * number} for number in range(13)}
     (found,) = run_over("n", steps).sweeps
     lines = chart_lines(found, 40, 60)
@@ -198,7 +198,7 @@ def test_the_axis_names_only_what_was_measured() -> None:
     assert axis == ["64", "512"]
 
 
-def test_who_may_not_be_picked_is_neither_best_nor_fastest() -> None:
+def test_an_inadmissible_candidate_is_neither_best_nor_fastest() -> None:
     built = run_over("n", {"numpy": {1: 2.0, 2: 2.0}, "torch": {1: 1.0, 2: 1.0}})
     for case, candidate in built.candidates.items():
         if case in ("job[n=1]/cpu/torch/fp32/t1", "job[n=2]/cpu/torch/fp32/t1"):
