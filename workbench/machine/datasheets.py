@@ -43,12 +43,12 @@ def load() -> dict[str, Datasheet]:
 
 def columns(ceilings: Ceilings) -> list[DeviceCeilings]:
     """The measured devices, each followed by its datasheet where there is one."""
-    shown: list[DeviceCeilings] = []
+    devices: list[DeviceCeilings] = []
     for device in ceilings.devices:
-        shown.append(device)
+        devices.append(device)
         sheet = load().get(device.name or "")
         if sheet is not None:
-            shown.append(
+            devices.append(
                 DeviceCeilings(
                     device=f"{device.device} datasheet",
                     name=None,
@@ -60,7 +60,7 @@ def columns(ceilings: Ceilings) -> list[DeviceCeilings]:
                     cache_bytes_per_s=None,
                 )
             )
-    return shown
+    return devices
 
 
 def shortfalls(ceilings: Ceilings) -> Iterator[tuple[str, str]]:

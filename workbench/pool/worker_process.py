@@ -100,7 +100,7 @@ class WorkerProcess(LineProcess):
 
     def __init__(self, key: WorkerKey, settings: WorkerSettings, scratch: Path) -> None:
         self.key = key
-        self.compiling = False  # perhaps, at this moment
+        self.compiling = False  # whether torch may be compiling now
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
@@ -122,8 +122,8 @@ class WorkerProcess(LineProcess):
         return self.socket.fileno()
 
     def request(self, request: dict[str, Any]) -> None:
-        """Send a request, having noted whether torch may compile because of it: while it prepares
-        a case that is to be compiled, and once more at that case's first turn."""
+        """Send a request.  torch may compile while it prepares a compiled case, and again at that
+        case's first turn; `compiling` is set meanwhile."""
         case = request.get("case")
         if isinstance(case, Case):
             self.compiling = case.is_compiled

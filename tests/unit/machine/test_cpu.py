@@ -103,7 +103,7 @@ def test_a_quota_below_one_core_still_leaves_one(tmp_path: Path) -> None:
 
 
 def test_a_v1_quota_is_found_below_the_mounted_group(tmp_path: Path) -> None:
-    """As in a container without a cgroup namespace: the mount shows its own group as root."""
+    """A container without a cgroup namespace: the mount shows its own group as root."""
     mount = "40 31 0:34 /docker/abc /sys/fs/cgroup/cpu,cpuacct ro - cgroup cgroup rw,cpu,cpuacct\n"
     files = x86(8) | {
         "proc/self/cgroup": "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc/inner\n",

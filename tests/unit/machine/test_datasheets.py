@@ -1,4 +1,4 @@
-"""The vendors' figures are whole, and stand beside what was measured."""
+"""The vendors' numbers are complete and are shown next to the measured ones."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from workbench.machine.host import cgroup, cpuinfo, memory, topology
 from workbench.machine.host.cpu import slurm_limit, tightest
-from workbench.machine.host.sysfs import parse_cpulist, parse_int, shown
+from workbench.machine.host.sysfs import machine_path, parse_cpulist, parse_int
 from workbench.machine.nvidia.gpu_fields import normalise_bus_id
 from workbench.machine.nvidia.nvml_fields import clock_event_names
 from workbench.records.machine import CoreLimit
@@ -148,4 +148,4 @@ def test_clock_events_are_named_and_unknown_bits_shown() -> None:
 
 
 def test_shown_paths_are_the_machines_own(tmp_path: Path) -> None:
-    assert shown(tmp_path / "sys/fs/cgroup/cpu.max", tmp_path) == "/sys/fs/cgroup/cpu.max"
+    assert machine_path(tmp_path / "sys/fs/cgroup/cpu.max", tmp_path) == "/sys/fs/cgroup/cpu.max"

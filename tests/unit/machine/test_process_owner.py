@@ -1,4 +1,4 @@
-"""Whose a process is."""
+"""Name and user of a process."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def prepare(of: Any) -> dict[str, Any]:
     [
         ([], prepare(PLAIN), False),
         ([], prepare(COMPILED), True),
-        ([prepare(COMPILED)], block(COMPILED), True),  # what is left over at the first turn
+        ([prepare(COMPILED)], block(COMPILED), True),  # the rest is compiled at the first turn
         ([prepare(COMPILED), block(COMPILED)], block(COMPILED), False),
         ([prepare(COMPILED)], prepare(PLAIN), False),
         ([prepare(COMPILED)], {"op": "release", "cases": [COMPILED.id]}, False),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...records.machine import CoreLimit
-from .sysfs import parse_int, read_int, read_text, shown
+from .sysfs import machine_path, parse_int, read_int, read_text
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -123,7 +123,7 @@ def cpu_quota(root: Path) -> CoreLimit | None:
             period = read_text(group.folder / "cpu.cfs_period_us") or ""
         cores = parse_quota(quota, period)
         if cores is not None:
-            limits.append(CoreLimit(name="cgroup", cores=cores, source=shown(file, root)))
+            limits.append(CoreLimit(name="cgroup", cores=cores, source=machine_path(file, root)))
     return min(limits, key=lambda limit: limit.cores, default=None)
 
 

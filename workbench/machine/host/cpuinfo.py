@@ -91,11 +91,11 @@ def parse_cpuinfo(text: str | None) -> list[Block]:
 def isa(blocks: list[Block]) -> Isa | None:
     """The instruction sets that all CPUs have; None where the kernel lists none."""
     listed = [block.get("flags", block.get("Features")) for block in blocks]
-    known = {words for words in listed if words}
-    if not known:
+    lists = {words for words in listed if words}
+    if not lists:
         return None
     # A thread may run on any core, so only extensions that all kinds of core share count.
-    common = set.intersection(*(set(words.split()) for words in known))
+    common = set.intersection(*(set(words.split()) for words in lists))
     return Isa(**{field: word in common for field, word in ISA_WORDS.items()})
 
 

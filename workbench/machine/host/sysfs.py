@@ -48,6 +48,6 @@ def parse_cpulist(text: str | None) -> set[int] | None:
     return cpus
 
 
-def shown(path: Path, root: Path) -> str:
+def machine_path(path: Path, root: Path) -> str:
     """`path` as the machine knows it, without the folder that a test put in front."""
     return "/" + path.relative_to(root).as_posix()

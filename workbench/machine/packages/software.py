@@ -83,11 +83,11 @@ class _Stack(msgspec.Struct, frozen=True):
 
 def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The `VARIABLES` that are set, with their values."""
-    found = {name: environ[name] for name in VARIABLES if name in environ}
-    if "LD_PRELOAD" in found:
-        files = found["LD_PRELOAD"].replace(":", " ").split()
-        found["LD_PRELOAD"] = ":".join(Path(file).name for file in files)
-    return found
+    values = {name: environ[name] for name in VARIABLES if name in environ}
+    if "LD_PRELOAD" in values:
+        files = values["LD_PRELOAD"].replace(":", " ").split()
+        values["LD_PRELOAD"] = ":".join(Path(file).name for file in files)
+    return values
 
 
 def shorten_home(path: str, home: str | None = None) -> str:
