@@ -109,7 +109,7 @@ class Workers:
 
 
 class Latecomers:
-    """Entries that send `cases` in after the round `at`."""
+    """A candidate source whose `cases` join after round `at`."""
 
     def __init__(self, at: int, *cases: Case) -> None:
         self.at, self.cases = at, list(cases)
@@ -133,7 +133,7 @@ def race(
     steps_s: Mapping[Case, float],
     *,
     starters: Sequence[Case] | None = None,
-    entries: Latecomers | None = None,
+    source: Latecomers | None = None,
     errors: Mapping[Case, float] | None = None,
     budget_s: float = 60.0,
     end_s: float | None = None,
@@ -143,7 +143,7 @@ def race(
     clock = Clock()
     row = scenario(textbook="", **of_row)
     cases = list(steps_s if starters is None else starters)
-    plan = RowPlan(row, Nothing(), cases, entries=entries)
+    plan = RowPlan(row, Nothing(), cases, source=source)
     gpus = sorted({c.device for c in steps_s} - {"cpu"})
     report = Report.of(events({}, gpus=gpus)[:2])
     told: list[ev.AnyEvent] = []

@@ -47,7 +47,7 @@ def groups(candidates: Iterable[Candidate], scenario: Scenario) -> list[list[Can
     """
     found: dict[tuple[str, bool], list[Candidate]] = {}
     for candidate in candidates:
-        apart = candidate.case.precision in scenario.apart
+        apart = candidate.case.precision in scenario.reference_only
         found.setdefault((candidate.case.device_kind, apart), []).append(candidate)
     return list(found.values())
 
@@ -198,7 +198,7 @@ def is_decided(candidates: Sequence[Candidate], scenario: Scenario) -> bool:
         for other in others:
             if not _is_no_better(measured[other], measured[first]):
                 return False
-        if group[0].case.precision not in scenario.apart:
+        if group[0].case.precision not in scenario.reference_only:
             leaders.append(measured[first])
     if len(leaders) == 2:
         ratio = ratios.decisive_ratio(leaders[0], leaders[1])

@@ -16,7 +16,7 @@ BEST = 0.10  # the quantile of its steps that must keep a limit for a second blo
 
 def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
     """Whether the row may pick this candidate: right precision, correct, within the limits."""
-    if candidate.state == "failed" or candidate.case.precision in scenario.apart:
+    if candidate.state == "failed" or candidate.case.precision in scenario.reference_only:
         return False
     if exceeds_error_limit(candidate, scenario) or beyond_limits(candidate, scenario):
         return False
@@ -25,7 +25,7 @@ def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
 
 def is_over_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
     """Whether its error alone keeps a candidate from being picked."""
-    if candidate.state == "failed" or candidate.case.precision in scenario.apart:
+    if candidate.state == "failed" or candidate.case.precision in scenario.reference_only:
         return False
     return bool(candidate.blocks) and exceeds_error_limit(candidate, scenario)
 

@@ -65,7 +65,7 @@ class Evidence:
     @property
     def for_the_pick(self) -> list[Candidate]:
         """Those that race for it, whatever became of them."""
-        apart = self.scenario.apart
+        apart = self.scenario.reference_only
         return [c for c in self.row.candidates if c.case.precision not in apart]
 
     @property

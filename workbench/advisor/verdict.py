@@ -140,7 +140,7 @@ def unsettled(
 
 def unmeasured(row: Row, scenario: Scenario) -> Iterator[Warning]:
     """Those that might have been picked, had the budget held a turn for them."""
-    deciding = [c for c in row.candidates if c.case.precision not in scenario.apart]
+    deciding = [c for c in row.candidates if c.case.precision not in scenario.reference_only]
     missed = [c for c in deciding if not c.blocks and c.reason and c.reason.code == "budget"]
     if missed and any(c.blocks for c in deciding):
         yield Warning(
@@ -168,7 +168,7 @@ def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:
 def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     """The best of each device at each precision, those measured apart included."""
     found = []
-    wanted = [*scenario.precisions, *scenario.apart]
+    wanted = [*scenario.precisions, *scenario.reference_only]
     present = {c.case.precision for c in row.candidates if c.blocks}
     for precision in (p for p in wanted if p in present):
         group = [c for c in row.candidates if c.case.precision == precision and c.blocks]
@@ -178,7 +178,7 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
         found.append(
             EqualPrecision(
                 precision=precision,
-                apart=precision in scenario.apart,
+                apart=precision in scenario.reference_only,
                 best_cpu=_id(cpu),
                 best_gpu=_id(gpu),
                 device_ratio=ratio.value if ratio else None,

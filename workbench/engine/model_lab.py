@@ -132,7 +132,7 @@ class ModelLab:
         return row
 
     def _row(self) -> RowPlan:
-        return replace(self._asked, scenario=self.scenario, entries=self)
+        return replace(self._asked, scenario=self.scenario, source=self)
 
     def _found(self, facts: ModelFacts, products: Mapping[str, int]) -> Field:
         request, machine = self._request, self._machine

@@ -134,7 +134,7 @@ class Preparation:
                 warm_up_s=warm_up_s,
                 cache_bytes=self._cache_bytes(),
                 from_start=self._scenario.counts_start_up,
-                files=self._plan.entries.files(runner.case) if self._plan.entries else {},
+                files=self._plan.source.files(runner.case) if self._plan.source else {},
             )
         except WorkerFailed as failure:
             self.fail(runner, failure)

@@ -115,7 +115,7 @@ class Race:
                 self._preparation.finish(runner, "skipped", BUDGET)
 
     def _is_apart(self, case: Case) -> bool:
-        return case.precision in self._scenario.apart
+        return case.precision in self._scenario.reference_only
 
     def _ended(self, rounds: int, ended_by: str) -> None:
         self._emit(
@@ -194,10 +194,10 @@ class Race:
 
     def _let_in(self) -> bool:
         """Have further candidates join; False if there are none."""
-        if self._plan.entries is None:
+        if self._plan.source is None:
             return False
         known = [self._report.candidates[case.id] for case in self._plan.cases]
-        cases = self._plan.entries.join(known, self._until_s - self._control.now())
+        cases = self._plan.source.join(known, self._until_s - self._control.now())
         if not cases:
             return False
         self._plan.cases += cases
@@ -232,8 +232,8 @@ class Race:
         return [self._report.candidates[runner.case.id] for runner in self._active]
 
     def _drop(self, leaving: Iterable[elimination.Leaving]) -> None:
-        entries = self._plan.entries
-        kept = entries.baseline(self._candidates()) if entries is not None else None
+        source = self._plan.source
+        kept = source.baseline(self._candidates()) if source is not None else None
         for left in list(leaving):
             if left.candidate.case.id == kept and left.reason.code in FOR_BEING_SLOW:
                 self._beaten.add(kept)
@@ -291,7 +291,7 @@ class Race:
         front = (
             elimination.front(self._entrants(), self._scenario) if self._decide and going else []
         )
-        front += [case for case in self._plan.spared if case not in front]
+        front += [case for case in self._plan.protected if case not in front]
         staying = [r for r in self._active if r.case.id in front or r.case.id not in going]
         if self._pace.fits(staying, after=self._number, rounds=stats.MIN_PAIRS - 1):
             for spared in filter(going.__contains__, front):

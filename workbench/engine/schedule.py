@@ -40,7 +40,7 @@ class RoundBudget:
     ) -> None:
         self._now, self._until_s, self._end_s = now, until_s, end_s
         self._tails = plan.scenario.objective == "latency_p99"
-        self._longest_s = BLOCK_S if plan.entries is None else SHARED_BLOCK_S
+        self._longest_s = BLOCK_S if plan.source is None else SHARED_BLOCK_S
 
     def block_s(self, field: Collection[PreparedCase]) -> float:
         """Length of a turn: so that the wanted number of rounds fits, within its bounds."""

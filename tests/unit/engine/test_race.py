@@ -17,8 +17,8 @@ from workbench.report.report import Report
 
 
 def test_who_joins_is_told_prepared_and_raced_from_then_on() -> None:
-    entries = Latecomers(2, C)
-    report, told, pool = race({A: 1.0, B: 1.001, C: 0.99}, starters=[A, B], entries=entries)
+    source = Latecomers(2, C)
+    report, told, pool = race({A: 1.0, B: 1.001, C: 0.99}, starters=[A, B], source=source)
     (joined,) = only(told, ev.CasesJoined)
     assert (joined.scenario, joined.cases) == ("row", [C])
     assert joined.work[C.id].item == "steps"
@@ -30,11 +30,11 @@ def test_who_joins_is_told_prepared_and_raced_from_then_on() -> None:
     assert {event.status for event in only(told, ev.CaseFinished)} == {"ok"}
 
 
-def test_entries_are_asked_after_every_round_with_all_candidates() -> None:
-    entries = Latecomers(2, C)
-    race({A: 1.0, B: 9.0, C: 1.0}, starters=[A, B], entries=entries)
-    assert [count for count, _ in entries.seen][:3] == [2, 2, 3]  # who dropped out counts too
-    left = [left_s for _, left_s in entries.seen]
+def test_the_source_is_asked_after_every_round_with_all_candidates() -> None:
+    source = Latecomers(2, C)
+    race({A: 1.0, B: 9.0, C: 1.0}, starters=[A, B], source=source)
+    assert [count for count, _ in source.seen][:3] == [2, 2, 3]  # who dropped out counts too
+    left = [left_s for _, left_s in source.seen]
     assert left == sorted(left, reverse=True)
 
 
@@ -46,13 +46,13 @@ def test_however_many_join_one_by_one_all_are_raced() -> None:
             return [self.cases.pop(0)] if self.cases else []
 
     steps_s = {A: 1.0, **dict.fromkeys(crowd, 1.2)}
-    report, _, _ = race(steps_s, starters=[A], entries=OneByOne(0, *crowd), budget_s=1000.0)
+    report, _, _ = race(steps_s, starters=[A], source=OneByOne(0, *crowd), budget_s=1000.0)
     assert all(candidate.blocks for candidate in report.candidates.values())
     assert len(rounds(report, A)) <= len(crowd) + MOST_ROUNDS
 
 
 def test_a_newcomer_that_cannot_be_prepared_ends_there() -> None:
-    report, _, _ = race({A: 1.0, B: 1.0}, starters=[A, B], entries=Latecomers(1, C))
+    report, _, _ = race({A: 1.0, B: 1.0}, starters=[A, B], source=Latecomers(1, C))
     lost = report.candidates[C.id]
     assert (lost.state, lost.blocks) == ("failed", [])
     assert lost.reason is not None and lost.reason.message == "no such kernel"
@@ -60,7 +60,7 @@ def test_a_newcomer_that_cannot_be_prepared_ends_there() -> None:
 
 
 def test_a_newcomer_far_behind_goes_after_one_block() -> None:
-    report, _, _ = race({A: 1.0, B: 1.0, C: 5.0}, starters=[A, B], entries=Latecomers(2, C))
+    report, _, _ = race({A: 1.0, B: 1.0, C: 5.0}, starters=[A, B], source=Latecomers(2, C))
     assert rounds(report, C) == [2]
     reason = report.candidates[C.id].reason
     assert reason is not None and reason.code == "far_slower"
@@ -81,7 +81,7 @@ def test_where_the_budget_is_tight_nobody_goes_for_one_that_cannot_be_picked() -
 
 
 def test_if_all_are_over_the_limit_the_race_is_over() -> None:
-    report, _, _ = race({A: 1.0, B: 0.1}, errors={A: 0.5, B: 0.5}, entries=Latecomers(9))
+    report, _, _ = race({A: 1.0, B: 0.1}, errors={A: 0.5, B: 0.5}, source=Latecomers(9))
     assert (rounds(report, A), rounds(report, B)) == ([0], [0])
 
 
@@ -95,7 +95,7 @@ def test_with_memory_at_stake_each_has_a_worker_to_itself() -> None:
 
 
 def test_a_report_takes_newcomers_in_from_a_journal() -> None:
-    _, told, _ = race({A: 1.0, B: 1.0, C: 1.0}, starters=[A, B], entries=Latecomers(1, C))
+    _, told, _ = race({A: 1.0, B: 1.0, C: 1.0}, starters=[A, B], source=Latecomers(1, C))
     read = [ev.decode(ev.encode(event)) for event in told]
     again = Report.of([*events({})[:2], *read])
     assert list(again.candidates) == [A.id, B.id, C.id]
@@ -104,9 +104,9 @@ def test_a_report_takes_newcomers_in_from_a_journal() -> None:
 
 
 def test_a_yardstick_stays_though_it_is_beaten() -> None:
-    entries = Latecomers(3, C)
-    entries.kept = A.id
-    report, told, _ = race({A: 2e-3, B: 1e-3, C: 0.9e-3}, starters=[A, B], entries=entries)
+    source = Latecomers(3, C)
+    source.kept = A.id
+    report, told, _ = race({A: 2e-3, B: 1e-3, C: 0.9e-3}, starters=[A, B], source=source)
     rounds = {name: set(report.candidates[name].rounds()) for name in (A.id, C.id)}
     assert rounds[C.id] <= rounds[A.id]
     assert len(rounds[C.id]) >= 3
@@ -126,8 +126,8 @@ def test_without_a_price_nobody_is_raced_for_cost() -> None:
 def test_who_left_the_race_still_holds_its_memory(monkeypatch) -> None:
     work = Work(None, None, 1.0, "steps", memory_bytes=0.4 * 2**33)  # of 2**33 that are free
     monkeypatch.setattr(Nothing, "work", lambda _, __: work)
-    entries = Latecomers(3, C)
-    report, _, _ = race({A: 1.0, B: 5.0, C: 1.0}, starters=[A, B], entries=entries)
+    source = Latecomers(3, C)
+    report, _, _ = race({A: 1.0, B: 5.0, C: 1.0}, starters=[A, B], source=source)
     assert rounds(report, B) == [0, 1, 2]  # gone when C comes
     reason = report.candidates[C.id].reason
     assert reason is not None and reason.code == "no_memory"

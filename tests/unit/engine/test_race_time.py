@@ -49,7 +49,7 @@ def test_it_goes_at_once_where_its_rounds_do_not_fit_or_another_has_an_interval(
     report, _, _ = race({A: 1.0, B: 5.0}, budget_s=8.0)
     assert rounds(report, B) == [0]
     beaten = {A: 1.0, B: 1.5, C: 5.0}
-    report, _, _ = race(beaten, starters=[A, B], entries=Latecomers(3, C))
+    report, _, _ = race(beaten, starters=[A, B], source=Latecomers(3, C))
     assert rounds(report, C) == [3]
 
 
