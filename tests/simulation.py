@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from builders import case, context, events, scenario
-from fakes import Clock, Nothing, Workers
+from fakes import FakePool, IdleWorkload, ManualClock
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
@@ -115,11 +115,11 @@ FAMILIES: dict[str, type[Noise]] = {
 }
 
 
-class NoisyWorkers(Workers):
-    """Workers whose blocks take as long as the noise makes them."""
+class NoisyPool(FakePool):
+    """FakePool whose blocks take as long as the noise makes them."""
 
     def __init__(
-        self, clock: Clock, steps_s: Mapping[Case, float], noise: Noise, rng: random.Random
+        self, clock: ManualClock, steps_s: Mapping[Case, float], noise: Noise, rng: random.Random
     ) -> None:
         super().__init__(clock, steps_s, {})
         self.noise = noise
@@ -200,14 +200,14 @@ def simulate(family: str, seed: int, repeat: int = 0) -> Outcome:
 
 def run(
     steps_s: Mapping[Case, float], noise: Noise, rng: random.Random, budget_s: float
-) -> tuple[Report, Verdict, Clock]:
-    clock, row = Clock(), scenario(textbook="")
+) -> tuple[Report, Verdict, ManualClock]:
+    clock, row = ManualClock(), scenario(textbook="")
     gpus = sorted({c.device for c in steps_s} - {"cpu"})
     report = Report.of(events({}, gpus=gpus)[:2])
-    plan = RowPlan(row, Nothing(), list(steps_s))
+    plan = RowPlan(row, IdleWorkload(), list(steps_s))
     report.apply(planned(plan, Request(), 0.0))
     with patch.object(race, "DisturbanceMonitor", Undisturbed):
-        pool = NoisyWorkers(clock, steps_s, noise, rng)
+        pool = NoisyPool(clock, steps_s, noise, rng)
         shared = context(pool, clock, report)
         race.Race(plan, shared, until_s=budget_s, end_s=budget_s).run()
     return report, decide(report, row), clock
@@ -227,7 +227,7 @@ class Undisturbed:
 
 
 def judged(
-    report: Report, verdict: Verdict, steps_s: Mapping[Case, float], clock: Clock
+    report: Report, verdict: Verdict, steps_s: Mapping[Case, float], clock: ManualClock
 ) -> Outcome:
     true = {c.id: step_s for c, step_s in steps_s.items()}
     kinds = {

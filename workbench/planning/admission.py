@@ -12,7 +12,7 @@ from ..records.reason import Reason
 from ..text import units
 
 GPU_SHARE = 0.9  # of the free memory; the rest stays free for whoever else is there
-SLOWER_THAN_WORTH = 3.0  # times: a reduced precision this far behind FP32 is not raced on
+NOT_WORTH_RACING = 3.0  # times: a reduced precision this far behind FP32 is not raced on
 COMPILE_S = 30.0  # of a training step on two cores, with nothing in torch's cache
 # A datasheet's peak is that of a rated clock, and cards go above it: the 989 TFLOP/s of an H200 are
 # those of 1.83 GHz (132 multiprocessors, 4,096 operations a cycle), and NVML tells up to 1.98.
@@ -91,7 +91,7 @@ def small_probe_of(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Cas
 
 def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> Reason | None:
     """A reduced precision that is `factor` times slower than FP32 at the same job, and why."""
-    if factor < SLOWER_THAN_WORTH:
+    if factor < NOT_WORTH_RACING:
         return None
     missing = lacking(case.precision, cpu) if cpu and case.device_kind == "cpu" else None
     name = case.precision if case.quantization is None else f"{case.quantization} {case.precision}"

@@ -43,8 +43,8 @@ class Rounds(dict[int, float]):
 
 
 @dataclass(frozen=True)
-class Beaten:
-    """`case` is slower than `by`; `ratio` is its time over the other's."""
+class ProvenSlower:
+    """`case` is slower than `by`; `ratio` is the time of `case` over that of `by`."""
 
     case: str
     by: str
@@ -86,27 +86,28 @@ def pair_count(candidates: int) -> int:
     return candidates * (candidates - 1) // 2
 
 
-def beaten(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> list[Beaten]:
-    """The candidates that are slower than another one beyond doubt at this look.
+def proven_slower(rounds: Mapping[str, ByRound], *, look: int, pairs: int) -> list[ProvenSlower]:
+    """The candidates that are slower than another one beyond doubt at this look, each with the
+    rival that it is slowest against.
 
-    `pairs` is the number of pairs at the start of the race, not of those still in it.
+    `pairs` counts those among all candidates of the race, eliminated ones included.
     """
     confidence = confidence_at(look, pairs)
-    worst: dict[str, Beaten] = {}
+    slowest: dict[str, ProvenSlower] = {}
     for first, second in combinations(rounds, 2):
         ratio = ratio_between(rounds[first], rounds[second], confidence)
         if ratio is None:
             continue
         if ratio.low > 1:
-            beaten = Beaten(first, second, ratio)
+            slower = ProvenSlower(first, second, ratio)
         elif ratio.high < 1:
-            beaten = Beaten(second, first, ratio.inverse())
+            slower = ProvenSlower(second, first, ratio.inverse())
         else:
             continue
-        known = worst.get(beaten.case)
-        if known is None or beaten.ratio.value > known.ratio.value:
-            worst[beaten.case] = beaten
-    return list(worst.values())
+        known = slowest.get(slower.case)
+        if known is None or slower.ratio.value > known.ratio.value:
+            slowest[slower.case] = slower
+    return list(slowest.values())
 
 
 def ranking(rounds: Mapping[str, ByRound]) -> list[str]:

@@ -23,12 +23,12 @@ def bimodal(rng) -> float:
     return calm(rng) * (1.08 if rng.random() < 0.4 else 1.0)
 
 
-def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[ratios.Beaten]:
+def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[ratios.ProvenSlower]:
     """Run a whole race on synthetic blocks under a common drift; returns who was dropped."""
     true = {f"c{i}": time for i, time in enumerate(true_times)}
     measured: dict[str, dict[int, float]] = {name: {} for name in true}
     pairs = ratios.pair_count(len(true))
-    out: dict[str, ratios.Beaten] = {}
+    out: dict[str, ratios.ProvenSlower] = {}
     for number in range(rounds):
         drift = float(np.exp(rng.normal(0, 0.1)))
         alive = [name for name in true if name not in out]
@@ -36,7 +36,7 @@ def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[rati
             measured[name][number] = true[name] * drift * noise(rng)
         if number >= 2 and len(alive) > 1:
             seen = {name: measured[name] for name in alive}
-            out |= {b.case: b for b in ratios.beaten(seen, look=number - 1, pairs=pairs)}
+            out |= {b.case: b for b in ratios.proven_slower(seen, look=number - 1, pairs=pairs)}
     return list(out.values())
 
 
@@ -80,7 +80,7 @@ def test_a_small_true_difference_is_found_by_a_long_race() -> None:
 
 def test_nobody_is_dropped_before_three_rounds() -> None:
     two = {"a": {0: 1.0, 1: 1.0}, "b": {0: 9.0, 1: 9.0}}
-    assert ratios.beaten(two, look=1, pairs=1) == []
+    assert ratios.proven_slower(two, look=1, pairs=1) == []
 
 
 def test_errors_over_all_looks_and_pairs_sum_to_alpha() -> None:
@@ -100,14 +100,14 @@ def test_each_look_and_each_further_pair_asks_for_more_confidence() -> None:
 
 def test_a_later_look_may_acquit_whom_an_earlier_one_would_have_dropped() -> None:
     two = {"a": {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}, "b": {0: 1.1, 1: 1.12, 2: 1.08, 3: 1.15}}
-    assert [b.case for b in ratios.beaten(two, look=1, pairs=1)] == ["b"]
-    assert ratios.beaten(two, look=20, pairs=10) == []
+    assert [b.case for b in ratios.proven_slower(two, look=1, pairs=1)] == ["b"]
+    assert ratios.proven_slower(two, look=20, pairs=10) == []
 
 
 def test_only_rounds_in_common_are_compared() -> None:
     gone = {"a": {0: 1.0, 1: 1.0, 2: 1.0}, "b": {3: 9.0, 4: 9.0, 5: 9.0}}
     assert ratios.ratio_between(gone["a"], gone["b"]) is None
-    assert ratios.beaten(gone, look=4, pairs=1) == []
+    assert ratios.proven_slower(gone, look=4, pairs=1) == []
     partial = {"a": {0: 1.0, 1: 1.0, 2: 1.0, 9: 77.0}, "b": {0: 2.0, 1: 2.0, 2: 2.0, 8: 0.1}}
     ratio = ratios.ratio_between(partial["b"], partial["a"])
     assert (ratio.value, ratio.pairs) == (pytest.approx(2.0), 3)
@@ -117,7 +117,7 @@ def test_only_rounds_in_common_are_compared() -> None:
 def test_beaten_names_the_rival_that_shows_it_best(order: list[str]) -> None:
     times = {"fast": 1.0, "middle": 2.0, "slow": 4.0}
     rounds = {name: {r: times[name] * (1 + 0.001 * r) for r in range(6)} for name in order}
-    found = {b.case: b for b in ratios.beaten(rounds, look=4, pairs=3)}
+    found = {b.case: b for b in ratios.proven_slower(rounds, look=4, pairs=3)}
     assert set(found) == {"middle", "slow"}
     assert found["slow"].by == "fast"
     assert found["slow"].ratio.value == pytest.approx(4.0)
