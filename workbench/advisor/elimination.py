@@ -71,6 +71,15 @@ class Eliminated:
 
 
 @dataclass(frozen=True)
+class Slowdown:
+    """How many times slower than the best of its group a candidate was."""
+
+    candidate: Candidate
+    factor: float
+    best: str  # its name
+
+
+@dataclass(frozen=True)
 class Rule:
     """One reason to leave a race, and when it is looked for."""
 
@@ -127,39 +136,28 @@ def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
     turn_s = standings.turn_s
     planned_s = 2 * sum(turn_s[candidate.case.id] for candidate in standings.candidates)
     for group in groups(standings.candidates, standings.scenario):
-        # The tail of one block says little; other objectives are compared by their own values.
-        measured = {
-            c.case.id: c.samples_s if c.objective in OF_A_STEP else list(c.rounds().values())
-            for c in group
-        }
-        values = {case: stats.median(each) for case, each in measured.items() if each}
-        for candidate in sorted(group, key=lambda c: values.get(c.case.id, 0.0), reverse=True):
-            if planned_s <= standings.left_s or candidate.case.id not in values:
+        slowest_first = sorted(_slowdowns(group), key=lambda each: each.factor, reverse=True)
+        for slow in slowest_first:
+            if planned_s <= standings.left_s or slow.factor < NOT_WORTH_RACING:
                 break
-            factor, best = _behind(values[candidate.case.id], values)
-            if factor >= NOT_WORTH_RACING:
-                planned_s -= 2 * turn_s[candidate.case.id]
-                text = f"{factor:.0f}x slower than {best} in its first round, and time is short"
-                yield Eliminated(candidate, Reason("far_slower", text, "raise --budget"))
+            planned_s -= 2 * turn_s[slow.candidate.case.id]
+            text = f"{slow.factor:.0f}x slower than {slow.best} in its first round"
+            reason = Reason("far_slower", f"{text}, and time is short", "raise --budget")
+            yield Eliminated(slow.candidate, reason)
 
 
 def far_slower(standings: Standings) -> Iterator[Eliminated]:
-    """After their first block, candidates whose fastest sample is far behind the best of their
-    group in the same round; after their second, if the first was not plausible."""
+    """Candidates far behind the best of their group after their first block, or after their second
+    if the first was not plausible."""
     for group in groups(standings.candidates, standings.scenario):
-        for candidate in group:
-            blocks = len(candidate.blocks)
-            if not blocks or blocks > 2 or candidate.objective not in OF_A_STEP:
+        for slow in _slowdowns(group):
+            candidate, blocks = slow.candidate, len(slow.candidate.blocks)
+            if slow.factor < FAR or blocks > 2 or candidate.objective not in OF_A_STEP:
                 continue
             is_believed = is_plausible(candidate) == (blocks == 1)
-            if not is_believed or len(candidate.samples_s) < CERTAIN_SAMPLES:
-                continue
-            number = candidate.blocks[-1].round
-            values = {c.case.id: v for c in group if (v := c.rounds().get(number)) is not None}
-            factor, best = _behind(min(candidate.samples_s), values)
-            if factor >= FAR:
+            if is_believed and len(candidate.samples_s) >= CERTAIN_SAMPLES:
                 which = "first block" if blocks == 1 else "best of two blocks"
-                text = f"{factor:.1f}x slower than {best} in its {which}"
+                text = f"{slow.factor:.1f}x slower than {slow.best} in its {which}"
                 yield Eliminated(candidate, Reason("far_slower", text))
 
 
@@ -209,10 +207,22 @@ def is_plausible(candidate: Candidate) -> bool:
     return warm_s is None or min(samples) <= FAR * warm_s
 
 
-def _behind(value: float, values: Mapping[str, float]) -> tuple[float, str]:
-    """`value` over the least of `values` (by case id), and the name of the case that has it."""
-    best = min(values, key=values.__getitem__)
-    return value / values[best], name_of(best)
+def _slowdowns(group: Sequence[Candidate]) -> Iterator[Slowdown]:
+    """How far each candidate was behind the best of its group in its own last round.
+
+    By its fastest sample, or by its value if the objective is not the time of a step.
+    """
+    rounds = {candidate.case.id: candidate.rounds() for candidate in group}
+    for candidate in group:
+        case = candidate.case.id
+        if not candidate.blocks or (number := candidate.blocks[-1].round) not in rounds[case]:
+            continue
+        values = {
+            other: measured[number] for other, measured in rounds.items() if number in measured
+        }
+        best = min(values, key=values.__getitem__)
+        own = min(candidate.samples_s) if candidate.objective in OF_A_STEP else values[case]
+        yield Slowdown(candidate, own / values[best], name_of(best))
 
 
 def protected(standings: Standings) -> set[str]:

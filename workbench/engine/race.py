@@ -36,7 +36,6 @@ class Race:
         self._plan = plan
         self._context = context
         self._until_s = until_s
-        self._end_s = end_s
         self._preparation = Preparation(plan, context, until_s=until_s, end_s=end_s)
         self._budget = RoundBudget(plan, context.control.now, until_s=until_s, end_s=end_s)
         self._blocks = BlockRunner(plan, context, self._preparation, self._budget)
@@ -56,42 +55,32 @@ class Race:
     # ------------------------------------------------------------ the whole
 
     def run(self) -> None:
+        """Race for the decision, then race the reference-only precisions; Cancelled may pass."""
         order = entry_order(self._plan, self._cpu)
-        pool, telemetry = self._context.pool, self._context.telemetry
         disturbance = DisturbanceMonitor(self._cpu.effective_cores if self._cpu else 1)
         rounds, ended_by = 0, "cancelled"
         try:
             self._enter_first(order)
-            disturbance.start(pool.process_ids())
-            telemetry.begin()
-            ended_by = self._race()
+            disturbance.start(self._context.pool.process_ids())
+            self._context.telemetry.begin()
+            ended_by = self._run_rounds()
             rounds = self._number
             self._skip_late()
             decided, self._active = self._active, []
-            self._enter_reference_only(order.reference_only)
-            self._race(REFERENCE_ROUNDS)
+            self._enter(order.reference_only, REFERENCE_COST * self._preparation.longest_s)
+            self._run_rounds(REFERENCE_ROUNDS)
         except Cancelled:
-            self._tell_end(rounds or self._number, ended_by)
+            self._report_end(rounds or self._number, ended_by)
             raise
-        self._tell_end(rounds, ended_by)
+        self._report_end(rounds, ended_by)
         if self._number:
-            subject, own = self._plan.scenario.id, pool.process_ids()
-            for warning in [
-                *disturbance.warnings(own, subject),
-                *telemetry.warnings(subject, own),
-            ]:
-                at_s = self._context.control.now()
-                self._context.emit(ev.WarningRaised(at_s=at_s, warning=warning))
-        for prepared in [*decided, *self._active]:
-            if self._candidate(prepared).blocks:
-                self._preparation.finish(prepared.case, "ok", None)
-            else:
-                self._preparation.finish(prepared.case, "skipped", BUDGET)
+            self._report_warnings(disturbance)
+        self._finish([*decided, *self._active])
 
-    def _race(self, most_rounds: int = MOST_ROUNDS) -> str:
-        """Rounds of all active candidates until the race is over; returns what ended it."""
-        first = complete = self._number  # the first round, and the first one with all candidates
-        while self._active and self._number - complete < most_rounds:
+    def _run_rounds(self, most_rounds: int = MOST_ROUNDS) -> str:
+        """Rounds of the active candidates until their race is over; returns what ended it."""
+        first = all_in = self._number  # the first round, and the first one with all candidates
+        while self._active and self._number - all_in < most_rounds:
             if self._number and not self._budget.fits(self._active, after=self._number):
                 return "budget"
             self._run_round(self._number)
@@ -99,16 +88,16 @@ class Race:
             rounds = self._number - first
             self._eliminate(rounds)
             if self._enter_joining():
-                complete = self._number
+                all_in = self._number
             elif self._is_over(rounds):
                 if not self._enter_late():
                     return "decided"
-                complete = self._number
+                all_in = self._number
         if self._enter_late():
-            return self._race(most_rounds)
+            return self._run_rounds(most_rounds)
         if self._active:
             return "rounds"
-        out_of_time = self._number == first and self._context.control.now() >= self._until_s
+        out_of_time = self._number == first and self._now() >= self._until_s
         return "budget" if out_of_time else "empty"
 
     def _run_round(self, number: int) -> None:
@@ -129,23 +118,11 @@ class Race:
         """
         before = len(self._active)
         for case in cases:
-            prepared = self._preparation.prepare(case, max(need_s, self._first_round_s()))
+            reserve_s = 0.0 if self._number else self._budget.first_round_s(self._active)
+            prepared = self._preparation.prepare(case, max(need_s, reserve_s))
             if prepared is not None:
                 self._active.append(prepared)
         return len(self._active) > before
-
-    def _first_round_s(self) -> float:
-        """Seconds that one block of each active candidate takes.
-
-        Reserved before the first round, so that preparing cannot use up the whole share.  A second
-        candidate may use the time of later rows too, since one candidate alone is no race.
-        """
-        if self._number or not self._active:
-            return 0.0
-        turns_s = sum(self._budget.turn_s(prepared, self._active) for prepared in self._active)
-        if len(self._active) > 1:
-            return turns_s
-        return 2 * turns_s - (self._end_s - self._until_s)
 
     def _enter_first(self, order: EntryOrder) -> None:
         self._enter(in_turns(order.first))
@@ -158,25 +135,23 @@ class Race:
         return self._enter(late, self._preparation.longest_s)
 
     def _skip_late(self) -> None:
+        """Report those that still wait: the budget did not last for the decision."""
         for case in self._late:
             self._preparation.skip(case, BUDGET)
         self._late = []
 
-    def _enter_reference_only(self, cases: Sequence[Case]) -> None:
-        self._enter(cases, REFERENCE_COST * self._preparation.longest_s)
-
     def _enter_joining(self) -> bool:
         """Let those enter that the candidate source proposes now; False if it proposes none."""
-        plan, now = self._plan, self._context.control.now()
+        plan = self._plan
         if plan.source is None:
             return False
-        cases = plan.source.join(self._row_candidates(), self._until_s - now)
+        cases = plan.source.join(self._row_candidates(), self._until_s - self._now())
         if not cases:
             return False
         plan.cases += cases
         self._context.emit(
             ev.CasesJoined(
-                at_s=self._context.control.now(),
+                at_s=self._now(),
                 scenario=plan.scenario.id,
                 cases=cases,
                 work={case.id: plan.workload.work(case) for case in cases},
@@ -194,40 +169,44 @@ class Race:
             standings = self._standings(self._active, rounds)
             if not rule.applies(standings):
                 continue
-            leaving = {left.candidate.case.id: left for left in rule.find(standings)}
+            leaving = {each.candidate.case.id: each for each in rule.find(standings)}
             if leaving and rule.protects_runner_up:
                 self._keep_protected(leaving, standings)
             if leaving:
                 self._remove(leaving, standings)
 
     def _keep_protected(self, leaving: dict[str, Eliminated], standings: Standings) -> None:
-        """Take protected cases out of `leaving` while the rounds that an interval needs still fit:
-        the lead over the runner-up is to have one."""
+        """Take the protected cases out of `leaving` if there is time for the further rounds that
+        the interval of a lead needs."""
         kept = elimination.protected(standings)
         staying = [p for p in self._active if p.case.id in kept or p.case.id not in leaving]
         if self._budget.fits(staying, after=self._number, rounds=MIN_PAIRS - 1):
             for prepared in staying:
-                left = leaving.pop(prepared.case.id, None)
-                if left is not None and left.reason.code not in elimination.SLOW:
-                    prepared.deferred = left.reason
+                eliminated = leaving.pop(prepared.case.id, None)
+                if eliminated is not None and eliminated.reason.code not in elimination.SLOW:
+                    prepared.deferred = eliminated.reason
 
     def _remove(self, leaving: dict[str, Eliminated], standings: Standings) -> None:
-        """Eliminate all of `leaving` but the baseline, which only stops counting for the end."""
+        """Eliminate all of `leaving`.  A slow baseline keeps racing, but no longer counts for the
+        end of the race."""
         source = self._plan.source
         baseline = source.baseline(standings.candidates) if source is not None else None
         by_id = {prepared.case.id: prepared for prepared in self._active}
-        for case, left in leaving.items():
-            if case == baseline and left.reason.code in elimination.SLOW:
+        for case, eliminated in leaving.items():
+            if case == baseline and eliminated.reason.code in elimination.SLOW:
                 by_id[case].is_only_baseline = True
             else:
                 self._active.remove(by_id[case])
-                self._tell_elimination(by_id[case], left)
+                self._report_elimination(by_id[case], eliminated)
 
     def _is_over(self, rounds: int) -> bool:
         contending = [prepared for prepared in self._active if not prepared.is_only_baseline]
         return elimination.is_over(self._standings(contending or self._active, rounds))
 
     # ------------------------------------------------------------ what is known
+
+    def _now(self) -> float:
+        return self._context.control.now()
 
     @property
     def _cpu(self) -> Cpu | None:
@@ -252,38 +231,52 @@ class Race:
         )
 
     def _measured(self) -> list[Candidate]:
-        """The candidates of the current race that had a turn: reference-only ones race apart."""
+        """The candidates of the current race, for the decision or reference-only, that had a turn;
+        eliminated ones are among them."""
         reference_only = self._plan.scenario.reference_only
-        now = bool(self._active) and self._active[0].case.precision in reference_only
+        is_reference = bool(self._active) and self._active[0].case.precision in reference_only
         return [
             candidate
             for candidate in self._row_candidates()
-            if candidate.blocks and (candidate.case.precision in reference_only) == now
+            if candidate.blocks and (candidate.case.precision in reference_only) == is_reference
         ]
 
     # ------------------------------------------------------------ events
 
-    def _tell_elimination(self, prepared: PreparedCase, left: Eliminated) -> None:
-        reason = prepared.deferred or left.reason
+    def _report_elimination(self, prepared: PreparedCase, eliminated: Eliminated) -> None:
+        reason, proof = prepared.deferred or eliminated.reason, eliminated.proof
         self._context.emit(
             ev.CaseDropped(
-                at_s=self._context.control.now(),
+                at_s=self._now(),
                 case=prepared.case.id,
                 scenario=self._plan.scenario.id,
                 reason=reason,
-                beaten_by=left.proof.by if left.proof else None,
-                ratio=left.proof.ratio.value if left.proof else None,
-                ratio_bounds=left.proof.ratio.interval if left.proof else None,
+                beaten_by=proof.by if proof else None,
+                ratio=proof.ratio.value if proof else None,
+                ratio_bounds=proof.ratio.interval if proof else None,
             )
         )
         self._preparation.finish(prepared.case, "ok", reason)
 
-    def _tell_end(self, rounds: int, ended_by: str) -> None:
+    def _report_end(self, rounds: int, ended_by: str) -> None:
         self._context.emit(
             ev.RaceEnded(
-                at_s=self._context.control.now(),
+                at_s=self._now(),
                 scenario=self._plan.scenario.id,
                 rounds=rounds,
                 ended_by=ended_by,
             )
         )
+
+    def _report_warnings(self, disturbance: DisturbanceMonitor) -> None:
+        subject, own = self._plan.scenario.id, self._context.pool.process_ids()
+        telemetry = self._context.telemetry
+        for warning in [*disturbance.warnings(own, subject), *telemetry.warnings(subject, own)]:
+            self._context.emit(ev.WarningRaised(at_s=self._now(), warning=warning))
+
+    def _finish(self, remaining: Iterable[PreparedCase]) -> None:
+        for prepared in remaining:
+            if self._candidate(prepared).blocks:
+                self._preparation.finish(prepared.case, "ok", None)
+            else:
+                self._preparation.finish(prepared.case, "skipped", BUDGET)

@@ -62,6 +62,17 @@ class RoundBudget:
             lead_in_s = longest_lead_in_s(prepared.case.device, prepared.sample_s)
         return max(self.block_s(field), least_s, prepared.sample_s) + lead_in_s
 
+    def first_round_s(self, field: Collection[PreparedCase]) -> float:
+        """Seconds that a first round of `field` takes, so that preparing more cases cannot use up
+        the whole share.
+
+        A second candidate may use the time of the rows to come, since one alone is no race.
+        """
+        round_s = sum(self.turn_s(prepared, field) for prepared in field)
+        if len(field) == 1:
+            return 2 * round_s - (self._end_s - self._until_s)
+        return round_s
+
     def fits(self, field: Collection[PreparedCase], *, after: int, rounds: int = 1) -> bool:
         """Whether `rounds` more rounds of `field` fit, after `after` rounds."""
         cost_s = rounds * sum(self.turn_s(prepared, field) for prepared in field)
