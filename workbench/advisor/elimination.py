@@ -34,7 +34,7 @@ ENOUGH_ROUNDS = 5  # from here on the paired ratio is trimmed, so one burst deci
 PATIENCE = 20  # rounds, after which a tie and a median need not be known any better
 FAR = 2.0  # times the leader's time: a first block this slow needs no second one
 SLOW = ("beaten", "far_slower")  # reasons that speak of time alone
-# A crossover rests on up to MOST_POINTS races; as many pairs, at least, share the error of each.
+# A crossover rests on up to MOST_POINTS races, so at least as many pairs share the error of each.
 POINT_CANDIDATES = math.ceil(math.sqrt(2 * MOST_POINTS)) + 1
 
 
@@ -56,7 +56,7 @@ class Standings:
 
     @property
     def pairs(self) -> int:
-        """How many comparisons share the error that a race may make (Bonferroni)."""
+        """The number of comparisons that share the error of a race (Bonferroni)."""
         least = POINT_CANDIDATES if self.plan.of is not None else 0
         return ratios.pair_count(max(len(self.measured), least))
 
@@ -72,7 +72,7 @@ class Eliminated:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """How many times slower than the best of its group a candidate was."""
+    """A candidate's time (or another value) over that of the best of its group."""
 
     candidate: Candidate
     factor: float
@@ -102,7 +102,7 @@ def inadmissible(standings: Standings) -> Iterator[Eliminated]:
     scenario = standings.scenario
     for candidate in standings.candidates:
         if why := leaves_for_limits(candidate, scenario):
-            reason = Reason("limit", why, "raise the limit, or take a smaller size")
+            reason = Reason("limit", why, "raise the limit or choose a smaller size")
         elif why := uncounted(candidate):
             reason = Reason("not_counted", why, "choose another objective")
         elif exceeds_error_limit(candidate, scenario):
@@ -208,9 +208,9 @@ def is_plausible(candidate: Candidate) -> bool:
 
 
 def _slowdowns(group: Sequence[Candidate]) -> Iterator[Slowdown]:
-    """How far each candidate was behind the best of its group in its own last round.
+    """Each candidate against the best of its group, in the candidate's own last round.
 
-    By its fastest sample, or by its value if the objective is not the time of a step.
+    Its fastest sample is compared, or its value if the objective is not the time of a step.
     """
     rounds = {candidate.case.id: candidate.rounds() for candidate in group}
     for candidate in group:
@@ -298,7 +298,7 @@ def _is_no_better(other: ratios.Rounds, leader: ratios.Rounds) -> bool:
     decisive = ratios.decisive_ratio(other, leader)
     if ratio.pairs < ENOUGH_ROUNDS or decisive is None:
         return False
-    can_be_named = ratio.low > 1 or ratios.is_close(ratio)  # as a lead, or as a tie
+    can_be_named = ratio.low > 1 or ratios.is_close(ratio)  # a lead or a tie
     return can_be_named and decisive.low >= 1 / (1 + ratios.TOLERANCE)
 
 

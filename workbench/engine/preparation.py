@@ -1,4 +1,4 @@
-"""What happens to the candidates of a row before their first turn and after their last."""
+"""Prepares the candidates of a row before their first turn, and ends them after their last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..records.reason import Reason
 from .context import GRACE_S, RunContext
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
-WARM_UP_SHARE = 0.25  # of the row's time that is left, for the warm-ups of all its cases
+WARM_UP_SHARE = 0.25  # share of the row's time left for the warm-ups of all its cases
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
 # A case may take PREPARE_SHARES times what is left to its row, at most half of what is left to all
 # rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.

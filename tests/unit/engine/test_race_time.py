@@ -1,4 +1,4 @@
-"""Where the time of a race goes: who stays for an interval, who waits, what ends it."""
+"""The time of a race: candidates that stay for an interval or wait, and what ends the race."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from workbench.records import events as ev
 from workbench.records.reason import Reason
 
 
-def test_whoever_may_come_in_second_stays_until_its_interval_stands() -> None:
+def test_a_possible_runner_up_stays_until_the_lead_has_an_interval() -> None:
     report, _, _ = run_race({CPU_A: 1.0, CPU_B: 4.0, CPU_C: 5.0})
     assert (rounds_of(report, CPU_B), rounds_of(report, CPU_C)) == ([0, 1, 2], [0])
     verdict = decide(report, scenario())
@@ -44,18 +44,18 @@ def test_whoever_may_come_in_second_stays_until_its_interval_stands() -> None:
     assert verdict.pick_ratio_ci95 is not None and verdict.pick_ratio_ci95[0] > 1
 
 
-def test_a_slow_precision_that_comes_in_second_stays_too_and_keeps_its_reason() -> None:
+def test_a_slow_precision_in_second_place_stays_too_and_keeps_its_reason() -> None:
     bf16, fp16 = case("cpu-a", "bf16"), case("cpu-a", "fp16")
-    report, told, _ = run_race({CPU_A: 1.0, bf16: 4.0, fp16: 40.0})
+    report, emitted, _ = run_race({CPU_A: 1.0, bf16: 4.0, fp16: 40.0})
     assert (rounds_of(report, bf16), rounds_of(report, fp16)) == ([0, 1, 2], [0])
-    last = events_of(told, ev.CaseDropped)[-1]
+    last = events_of(emitted, ev.CaseDropped)[-1]
     assert (last.case, last.beaten_by, last.ratio) == (bf16.id, CPU_A.id, pytest.approx(4.0))
     reasons = [report.candidates[c.id].reason for c in (bf16, fp16)]
     assert [reason and reason.code for reason in reasons] == ["slower_precision"] * 2
     assert "4x slower than fp32 in its first block" in str(reasons[0])
 
 
-def test_it_goes_at_once_where_its_rounds_do_not_fit_or_another_has_an_interval() -> None:
+def test_it_leaves_at_once_if_its_rounds_do_not_fit_or_another_has_an_interval() -> None:
     report, _, _ = run_race({CPU_A: 1.0, CPU_B: 5.0}, budget_s=8.0)
     assert rounds_of(report, CPU_B) == [0]
     beaten = {CPU_A: 1.0, CPU_B: 1.5, CPU_C: 5.0}
@@ -63,28 +63,28 @@ def test_it_goes_at_once_where_its_rounds_do_not_fit_or_another_has_an_interval(
     assert rounds_of(report, CPU_C) == [3]
 
 
-def test_what_is_apart_has_its_turns_after_the_decision_and_few_of_them() -> None:
+def test_reference_only_precisions_have_a_few_turns_after_the_decision() -> None:
     fp64 = case("cpu-a", "fp64")
-    report, told, _ = run_race({fp64: 0.1, CPU_A: 1.0, CPU_B: 1.001})
+    report, emitted, _ = run_race({fp64: 0.1, CPU_A: 1.0, CPU_B: 1.001})
     decided = len(rounds_of(report, CPU_A))
     assert rounds_of(report, fp64)[0] == decided
     assert len(rounds_of(report, fp64)) <= REFERENCE_ROUNDS
-    (ended,) = events_of(told, ev.RaceEnded)
+    (ended,) = events_of(emitted, ev.RaceEnded)
     assert (ended.rounds, ended.ended_by) == (decided, "decided")
     assert report.candidates[fp64.id].state == "ok"
 
 
-def test_what_is_apart_gets_no_turn_that_the_decision_needs() -> None:
+def test_reference_only_precisions_get_no_turn_that_the_decision_needs() -> None:
     fp64 = case("cpu-a", "fp64")
     report, _, _ = run_race({fp64: 1.0, CPU_A: 1.0, CPU_B: 1.0}, budget_s=0.9)
     assert (report.candidates[fp64.id].state, rounds_of(report, fp64)) == ("skipped", [])
     assert report.candidates[fp64.id].reason == BUDGET
-    alone, _, _ = run_race({fp64: 1.0})  # it is what was asked for
+    alone, _, _ = run_race({fp64: 1.0})  # all that was asked for
     assert len(rounds_of(alone, fp64)) >= 3
 
 
 class Undecided(FakePool):
-    """CPU_B takes half as long as CPU_A or twice, in turn."""
+    """CPU_B takes half and twice the time of CPU_A, in turn."""
 
     def block(self, request: dict[str, Any]) -> dict[str, Any]:
         turns = sum(asked.get("case") == request["case"] for _, asked in self.asked)
@@ -94,7 +94,7 @@ class Undecided(FakePool):
 
 
 class CutShort(FakePool):
-    """The run is cut in the third round."""
+    """The run is cancelled in the third round."""
 
     def block(self, request: dict[str, Any]) -> dict[str, Any]:
         if sum(asked["op"] == "block" for _, asked in self.asked) > 5:
@@ -107,21 +107,21 @@ class CutShort(FakePool):
     [
         ("decided", {}),
         ("budget", {"budget_s": 5.0, "pool_type": Undecided}),
-        ("budget", {"budget_s": 0.0}),  # nobody was even prepared
+        ("budget", {"budget_s": 0.0}),  # no case was even prepared
         ("rounds", {"budget_s": 500.0, "pool_type": Undecided}),
         ("empty", {"errors": {CPU_A: 0.5, CPU_B: 0.5}}),
         ("cancelled", {"pool_type": CutShort}),
     ],
 )
 def test_the_race_says_what_ended_it(ended_by: str, options: dict[str, Any]) -> None:
-    report, told, _ = run_race({CPU_A: 1.0, CPU_B: 1.0}, **options)
-    (ended,) = events_of(told, ev.RaceEnded)
+    report, emitted, _ = run_race({CPU_A: 1.0, CPU_B: 1.0}, **options)
+    (ended,) = events_of(emitted, ev.RaceEnded)
     assert ended.ended_by == report.rows["row"].ended_by == ended_by
-    assert ended.rounds == len(rounds_of(report, CPU_B))  # whole ones
+    assert ended.rounds == len(rounds_of(report, CPU_B))  # complete ones
 
 
 class Doomed(Undecided):
-    """In its fourth turn CPU_B takes the worker along, and the rest of the row's time."""
+    """In its fourth turn CPU_B kills the worker, and the row's time runs out."""
 
     def block(self, request: dict[str, Any]) -> dict[str, Any]:
         turns = sum(asked.get("case") == CPU_B.id for _, asked in self.asked)
@@ -132,7 +132,7 @@ class Doomed(Undecided):
         return super().block(request)
 
 
-def test_what_was_measured_stands_though_there_is_no_time_to_prepare_it_again() -> None:
+def test_measured_blocks_count_even_if_there_is_no_time_to_prepare_the_case_again() -> None:
     report, _, _ = run_race({CPU_A: 1.0, CPU_B: 1.0}, pool_type=Doomed, end_s=500.0)
     assert len(rounds_of(report, CPU_A)) == 3
     assert (report.candidates[CPU_A.id].state, report.candidates[CPU_A.id].reason) == ("ok", BUDGET)
@@ -154,7 +154,7 @@ def test_preparing_leaves_time_for_a_round_of_each_kind_of_device() -> None:
     assert measured == {CPU_A, gpu, CPU_B, other}
 
 
-def test_a_verdict_says_who_had_no_turn() -> None:
+def test_a_verdict_says_how_many_had_no_turn() -> None:
     class Late(FakePool):
         def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
             self.clock.at_s += 1.0
@@ -169,11 +169,11 @@ def test_a_verdict_says_who_had_no_turn() -> None:
     )
 
 
-# ---------------------------------------------------- what is only emulated
+# ------------------------------------------------------ emulated precisions
 
 
 class Emulating(FakePool):
-    """Small products in FP16 are as fast as in FP32, and the large one never gets ready."""
+    """FP16 is 2x slower than FP32 at a small size, and never gets ready at the full one."""
 
     def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"case_s": 2.0, "beside_s": 1.0}
@@ -192,19 +192,19 @@ def small(monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_only_emulated_waits_until_the_others_are_decided() -> None:
+def test_emulated_precisions_wait_until_the_others_are_decided() -> None:
     fp16 = case("cpu-a", "fp16")
-    report, told, _ = run_race({fp16: 1.0, CPU_A: 1.0, CPU_B: 1.5}, pool_type=Emulating)
-    began = [event.case for event in events_of(told, ev.CasePreparing)]
+    report, emitted, _ = run_race({fp16: 1.0, CPU_A: 1.0, CPU_B: 1.5}, pool_type=Emulating)
+    began = [event.case for event in events_of(emitted, ev.CasePreparing)]
     assert began == [CPU_A.id, CPU_B.id, fp16.id]
     assert len(rounds_of(report, CPU_A)) >= 3
     assert report.candidates[fp16.id].state == "failed"
-    (ended,) = events_of(told, ev.RaceEnded)
+    (ended,) = events_of(emitted, ev.RaceEnded)
     assert ended.ended_by == "decided"
 
 
 @pytest.mark.usefixtures("small")
-def test_what_waited_joins_with_rounds_of_its_own_or_is_told_why_not() -> None:
+def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
     class Fine(Emulating):
         prepare = FakePool.prepare
 
@@ -215,23 +215,23 @@ def test_what_waited_joins_with_rounds_of_its_own_or_is_told_why_not() -> None:
     report, _, pool = run_race({fp16: 0.8, CPU_A: 1.0, CPU_B: 1.0}, pool_type=Fine, budget_s=1.5)
     assert [asked["op"] for _, asked in pool.asked].count("probe_small") == 1
     assert report.candidates[fp16.id].reason == BUDGET
-    report, _, _ = run_race({fp16: 0.8}, pool_type=Fine)  # nobody else to wait for
+    report, _, _ = run_race({fp16: 0.8}, pool_type=Fine)  # no others to wait for
     assert len(rounds_of(report, fp16)) >= 3
     report, _, _ = run_race({fp16: 0.8, CPU_C: 1.0}, pool_type=Fine, errors={CPU_C: 0.5})
-    assert len(rounds_of(report, fp16)) >= 3  # the others are gone
+    assert len(rounds_of(report, fp16)) >= 3  # the others were eliminated
 
 
 @pytest.mark.usefixtures("small")
-def test_what_is_far_slower_when_small_never_joins() -> None:
+def test_a_precision_far_slower_at_a_small_size_never_joins() -> None:
     class Slow(Emulating):
         def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
             return {"case_s": 80.0, "beside_s": 1.0}
 
     fp16 = case("cpu-a", "fp16")
-    report, told, _ = run_race({fp16: 1.0, CPU_A: 1.0}, pool_type=Slow, budget_s=2.0)
+    report, emitted, _ = run_race({fp16: 1.0, CPU_A: 1.0}, pool_type=Slow, budget_s=2.0)
     reason = report.candidates[fp16.id].reason
     assert reason is not None and reason.code == "slower_precision"
-    assert fp16.id not in [event.case for event in events_of(told, ev.CasePreparing)]
+    assert fp16.id not in [event.case for event in events_of(emitted, ev.CasePreparing)]
     assert not [w for w in decide(report, scenario()).warnings if w.code == "unmeasured"]
 
 
@@ -263,18 +263,18 @@ def test_a_long_step_has_no_lead_in() -> None:
     assert tails.turn_s(prepared(CPU_A, 0.005), field) == pytest.approx(0.51)
 
 
-def test_a_gpu_is_given_time_to_raise_its_clocks_until_it_is_known_what_it_takes() -> None:
+def test_a_gpu_has_the_longest_lead_in_until_its_own_is_known() -> None:
     on_gpu = prepared(case("cuda:0-a"), 0.01)
     assert budget().turn_s(on_gpu, [on_gpu]) == pytest.approx(BLOCK_S + GPU_SETTLE_S)
     on_gpu.lead_in_s = 0.06
     assert budget().turn_s(on_gpu, [on_gpu]) == pytest.approx(BLOCK_S + 0.06)
 
 
-def test_the_rounds_that_an_interval_needs_may_overdraw_the_share() -> None:
+def test_the_rounds_for_an_interval_may_borrow_time() -> None:
     field = [prepared(CPU_A, 0.5), prepared(CPU_B, 0.5)]
     late = budget(until_s=10.0, end_s=60.0)
     assert late.left_s(field, after=2) == OVERDRAFT * 50
     assert late.fits(field, after=1, rounds=2)
     assert not late.fits(field, after=3)
-    assert not late.fits(field[:1], after=1)  # alone it is compared with nobody
+    assert not late.fits(field[:1], after=1)  # alone, it has no ratio
     assert not budget(until_s=10.0, end_s=20.0).fits(field, after=1)
