@@ -57,9 +57,9 @@ class RowPlan:
     point: Mapping[str, ParameterValue] = field(
         default_factory=dict
     )  # where several were asked for
-    source: CandidateSource | None = None  # of candidates that join during the race
+    source: CandidateSource | None = None  # proposes candidates that join during the race
     of: str | None = None  # the scenario whose crossover this row is a point of
-    protected: frozenset[str] = frozenset()  # ids of cases that one slow block does not eliminate
+    protected: frozenset[str] = frozenset()  # ids of cases that a slow block does not eliminate
     what_if: list[WhatIf] = field(default_factory=list)  # what is recorded of devices elsewhere
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as they were given
 
