@@ -137,7 +137,7 @@ def scenario(**changes: object) -> Scenario:
         "workload": "work",
         "objective": "throughput",
         "precisions": ("fp32", "bf16"),
-        "apart": ("fp64",),
+        "reference_only": ("fp64",),
         "max_error": 0.01,
     }
     return Scenario(**{**fields, **changes})
@@ -188,7 +188,7 @@ def events(
             question=row.question,
             textbook=row.textbook,
             objective=row.objective,
-            apart=list(row.apart),
+            apart=list(row.reference_only),
             reproduce="workbench advise row",
             cases=cases,
             work={c.id: Work(1e9, 1e6, 64.0, "samples", 1e7) for c in cases},

@@ -1,29 +1,37 @@
-"""Stand-ins for the parts of a run that have no processes, no clock and no machine behind them."""
+"""Stand-ins for the clock, the workers and the workload of a race, and races run on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from builders import case, context, events, scenario
 
+from workbench.advisor.elimination import Standings
 from workbench.contract import Case, Task, Work, Workload
 from workbench.engine.race import Race
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
+from workbench.planning.scenario import Scenario
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
+from workbench.records.machine import Cpu
 from workbench.records.reason import Reason
 from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 
-A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
+CPU_A, CPU_B, CPU_C = case("cpu-a"), case("cpu-b"), case("cpu-c")
+
+Event = TypeVar("Event", bound=ev.AnyEvent)
 
 
-class Clock:
+class ManualClock:
+    """Stands for a run's `Control`: a clock that stands still unless somebody sets `at_s`."""
+
     front_end = None
 
     def __init__(self) -> None:
@@ -33,7 +41,9 @@ class Clock:
         return self.at_s
 
 
-class Nothing(Workload):
+class IdleWorkload(Workload):
+    """A workload named "work" that needs no memory and is never run."""
+
     name = "work"
     title = "Work"
     teaches = "Nothing."
@@ -45,11 +55,16 @@ class Nothing(Workload):
         raise NotImplementedError
 
 
-class Workers:
-    """A pool without processes: each case takes `steps_s`, errs by `errors`."""
+class FakePool:
+    """A worker pool without processes.
+
+    A step of each case takes `steps_s` seconds and its error is `errors`, by default 1e-6; a case
+    without a step time fails to prepare.  Only blocks move the clock.  Each operation of a worker
+    is a method of its name, and `asked` lists all requests.
+    """
 
     def __init__(
-        self, clock: Clock, steps_s: Mapping[Case, float], errors: Mapping[Case, float]
+        self, clock: ManualClock, steps_s: Mapping[Case, float], errors: Mapping[Case, float]
     ) -> None:
         self.clock = clock
         self.steps_s = {case.id: step_s for case, step_s in steps_s.items()}
@@ -108,8 +123,12 @@ class Workers:
         }
 
 
-class Latecomers:
-    """Entries that send `cases` in after the round `at`."""
+class LateSource:
+    """A candidate source whose `cases` join after round `at`.
+
+    `seen` lists each call: how many candidates there were, and the seconds left.  `kept` is the id
+    of the baseline.
+    """
 
     def __init__(self, at: int, *cases: Case) -> None:
         self.at, self.cases = at, list(cases)
@@ -129,41 +148,71 @@ class Latecomers:
         return self.kept
 
 
-def race(
+def run_race(
     steps_s: Mapping[Case, float],
     *,
     starters: Sequence[Case] | None = None,
-    entries: Latecomers | None = None,
+    source: LateSource | None = None,
     errors: Mapping[Case, float] | None = None,
     budget_s: float = 60.0,
     end_s: float | None = None,
-    workers: type[Workers] = Workers,
+    pool_type: type[FakePool] = FakePool,
     **of_row: Any,
-) -> tuple[Report, list[ev.AnyEvent], Workers]:
-    clock = Clock()
+) -> tuple[Report, list[ev.AnyEvent], FakePool]:
+    """A real race of the cases in `steps_s` (seconds per step) on a fake pool, with its events.
+
+    `starters` are the cases that race from the beginning, by default all; `of_row` changes fields
+    of the scenario.
+    """
+    clock = ManualClock()
     row = scenario(textbook="", **of_row)
     cases = list(steps_s if starters is None else starters)
-    plan = RowPlan(row, Nothing(), cases, entries=entries)
+    plan = RowPlan(row, IdleWorkload(), cases, source=source)
     gpus = sorted({c.device for c in steps_s} - {"cpu"})
     report = Report.of(events({}, gpus=gpus)[:2])
-    told: list[ev.AnyEvent] = []
+    emitted: list[ev.AnyEvent] = []
 
     def emit(event: ev.AnyEvent) -> None:
-        told.append(event)
+        emitted.append(event)
         report.apply(event)
 
     emit(planned(plan, Request(), 0.0))
-    pool = workers(clock, steps_s, errors or {})
+    pool = pool_type(clock, steps_s, errors or {})
     shared = context(pool, clock, report, emit)
-    course = Race(plan, shared, until_s=budget_s, end_s=budget_s if end_s is None else end_s)
+    race = Race(plan, shared, until_s=budget_s, end_s=budget_s if end_s is None else end_s)
     with suppress(Cancelled):
-        course.run()
-    return report, told, pool
+        race.run()
+    return report, emitted, pool
 
 
-def only(told: list[ev.AnyEvent], kind: type) -> list:
-    return [event for event in told if isinstance(event, kind)]
+def events_of(emitted: Iterable[ev.AnyEvent], kind: type[Event]) -> list[Event]:
+    """The events of one type, in their order."""
+    return [event for event in emitted if isinstance(event, kind)]
 
 
-def rounds(report: Report, case: Case) -> list[int]:
+def rounds_of(report: Report, case: Case) -> list[int]:
+    """The rounds in which `case` was measured."""
     return [block.round for block in report.candidates[case.id].blocks]
+
+
+def standings(
+    candidates: Iterable[Candidate],
+    row: Scenario | None = None,
+    *,
+    rounds: int = 1,
+    cpu: Cpu | None = None,
+    turn_s: Mapping[str, float] | None = None,
+    left_s: float = math.inf,
+) -> Standings:
+    """A race of `candidates` after `rounds` rounds, in which all of them still take part; a turn
+    takes a second each, unless `turn_s` (by case id) says otherwise."""
+    racing = list(candidates)
+    return Standings(
+        plan=RowPlan(row or scenario(), IdleWorkload()),
+        candidates=racing,
+        measured=[candidate for candidate in racing if candidate.blocks],
+        rounds=rounds,
+        cpu=cpu,
+        turn_s=turn_s or {candidate.case.id: 1.0 for candidate in racing},
+        left_s=left_s,
+    )

@@ -1,9 +1,8 @@
 """Whole races on simulated noise with a known truth, and how right their verdicts are.
 
 The race is the real one, on a clock that only the fake workers move; the verdict is the real
-`decide`.  A block's samples are true time x exp(what all feel at that moment + what it alone
-feels in this block + what each sample feels), and each candidate is off by a constant that no
-run can see (`race.RUN_TO_RUN`).
+`decide`.  Samples are true time x exp(common noise of the moment + noise of the block + noise of
+the sample), and each candidate is off by a constant that no run can see (`ratios.RUN_TO_RUN`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from builders import case, context, events, scenario
-from fakes import Clock, Nothing, Workers
+from fakes import FakePool, IdleWorkload, ManualClock
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
@@ -28,16 +27,16 @@ from workbench.report.report import Report
 from workbench.stats import ratios
 
 RIGHT = 1.05  # a pick within the tolerance of the best is right
-TIED = 1.10  # what is called a tie is no further apart
+TIED = 1.10  # a tie that the verdict claims is within this factor
 PREPARE_STEPS = 3
 WEAK = ("few_samples", "unstable")
-MOST_SAMPLES = 5  # of a simulated block
+MOST_SAMPLES = 5  # in a simulated block
 
 
 class Noise:
-    """What one race feels, as logarithms; the families override some of it.
+    """The noise of one race, as logarithms; each family overrides a part of it.
 
-    What a block feels alone has a scale of 0.5 to 4 %, another one in each race.
+    The noise of a block has a scale of 0.5 to 4 %, drawn anew for each race.
     """
 
     def __init__(self, rng: random.Random, budget_s: float) -> None:
@@ -45,11 +44,11 @@ class Noise:
         self.own = math.exp(rng.uniform(math.log(0.005), math.log(0.04)))
 
     def common(self, at_s: float) -> float:
-        """What a round feels that begins at `at_s`."""
+        """The noise that all blocks of a round share that begins at `at_s`."""
         return self.rng.gauss(0, 0.03)
 
     def drift(self, at_s: float) -> float:
-        """What everybody feels at this very moment."""
+        """The noise that all candidates share at the time `at_s`."""
         return 0.0
 
     def block(self) -> float:
@@ -60,7 +59,7 @@ class Noise:
 
 
 class Bursts(Noise):
-    """One round in seven is 1.3 to 3 times as long, for some more than for others."""
+    """One round in seven takes 1.3 to 3 times as long, not the same for all candidates."""
 
     burst = 0.0
 
@@ -86,14 +85,14 @@ class HeavyTails(Noise):
 
 
 class TwoSpeeds(Noise):
-    """Two blocks in five run 8 % slower, whatever the others do."""
+    """Two blocks in five run 8 % slower, independently of each other."""
 
     def block(self) -> float:
         return super().block() + (0.08 if self.rng.random() < 0.4 else 0.0)
 
 
 class Drift(Noise):
-    """A slow swing of 30 % and a slope, which also pass within a round."""
+    """A slow swing of 30 % and a slope, which also act within a round."""
 
     def __init__(self, rng: random.Random, budget_s: float) -> None:
         super().__init__(rng, budget_s)
@@ -115,11 +114,11 @@ FAMILIES: dict[str, type[Noise]] = {
 }
 
 
-class NoisyWorkers(Workers):
-    """Workers whose blocks take as long as the noise makes them."""
+class NoisyPool(FakePool):
+    """A fake pool whose blocks take as long as the noise makes them."""
 
     def __init__(
-        self, clock: Clock, steps_s: Mapping[Case, float], noise: Noise, rng: random.Random
+        self, clock: ManualClock, steps_s: Mapping[Case, float], noise: Noise, rng: random.Random
     ) -> None:
         super().__init__(clock, steps_s, {})
         self.noise = noise
@@ -151,20 +150,20 @@ class NoisyWorkers(Workers):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One race; None where the verdict says nothing that could be wrong."""
+    """The result of one race; None where the verdict makes no such claim."""
 
     regret: float
     rounds: int
     ended_by: str
     duration_s: float
-    lead_wrong: bool | None  # the pick is said to lead the runner-up
-    device_wrong: bool | None  # a device is named though there are both
+    lead_wrong: bool | None  # the verdict claims a lead over the runner-up
+    device_wrong: bool | None  # the verdict names one of two devices
     covered: bool | None  # the interval holds the true ratio of runner-up and pick
-    tie_wrong: bool | None  # pick and runner-up are called a tie, and are not within LIMIT
-    either_wrong: bool | None  # so are the devices
+    tie_wrong: bool | None  # the verdict claims a tie of pick and runner-up
+    either_wrong: bool | None  # the verdict claims a tie of the devices
     pick: str
-    weak: bool  # the pick's figures carry a warning
-    is_clear: bool  # in truth the next one is further than the tolerance from the best
+    weak: bool  # the pick carries a warning about its samples
+    is_clear: bool  # in truth, the best leads by more than the tolerance
 
     @property
     def right(self) -> bool:
@@ -186,7 +185,7 @@ def field(rng: random.Random) -> dict[Case, float]:
 
 
 def simulate(family: str, seed: int, repeat: int = 0) -> Outcome:
-    """One race, the same for the same arguments; `repeat` counts runs on the same machine."""
+    """One race, determined by its arguments; `repeat` counts runs on the same machine."""
     rng = random.Random(f"{family} {seed}")
     steps_s = field(rng)
     round_s = sum(max(0.2, step_s) for step_s in steps_s.values())
@@ -200,21 +199,21 @@ def simulate(family: str, seed: int, repeat: int = 0) -> Outcome:
 
 def run(
     steps_s: Mapping[Case, float], noise: Noise, rng: random.Random, budget_s: float
-) -> tuple[Report, Verdict, Clock]:
-    clock, row = Clock(), scenario(textbook="")
+) -> tuple[Report, Verdict, ManualClock]:
+    clock, row = ManualClock(), scenario(textbook="")
     gpus = sorted({c.device for c in steps_s} - {"cpu"})
     report = Report.of(events({}, gpus=gpus)[:2])
-    plan = RowPlan(row, Nothing(), list(steps_s))
+    plan = RowPlan(row, IdleWorkload(), list(steps_s))
     report.apply(planned(plan, Request(), 0.0))
     with patch.object(race, "DisturbanceMonitor", Undisturbed):
-        pool = NoisyWorkers(clock, steps_s, noise, rng)
+        pool = NoisyPool(clock, steps_s, noise, rng)
         shared = context(pool, clock, report)
         race.Race(plan, shared, until_s=budget_s, end_s=budget_s).run()
     return report, decide(report, row), clock
 
 
 class Undisturbed:
-    """Stands for `DisturbanceMonitor`, which would read the machine under the tests."""
+    """Stands for `DisturbanceMonitor`, which would read the machine that runs the tests."""
 
     def __init__(self, _cores: float) -> None:
         pass
@@ -227,7 +226,7 @@ class Undisturbed:
 
 
 def judged(
-    report: Report, verdict: Verdict, steps_s: Mapping[Case, float], clock: Clock
+    report: Report, verdict: Verdict, steps_s: Mapping[Case, float], clock: ManualClock
 ) -> Outcome:
     true = {c.id: step_s for c, step_s in steps_s.items()}
     kinds = {
@@ -265,7 +264,7 @@ def judged(
 
 @dataclass(frozen=True)
 class Summary:
-    """Many races in figures; shares are of those that claim something."""
+    """The results of many races; shares count only the races that make the claim."""
 
     races: int
     right: float
@@ -299,7 +298,7 @@ def summary(outcomes: list[Outcome]) -> Summary:
     devices = [o.device_wrong for o in outcomes if o.device_wrong is not None]
     covered = [o.covered for o in outcomes if o.covered is not None]
     ties = [t for o in outcomes for t in (o.tie_wrong, o.either_wrong) if t is not None]
-    share: Callable[[list[bool]], float] = lambda told: sum(told) / max(len(told), 1)  # noqa: E731
+    share: Callable[[list[bool]], float] = lambda each: sum(each) / max(len(each), 1)  # noqa: E731
     return Summary(
         races=len(outcomes),
         right=share([o.right for o in outcomes]),

@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 
 from ..records.verdict import Crossover, CrossoverPoint
 from ..report.candidate import Candidate
-from ..stats import ratios as race
+from ..stats import ratios
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import Ratio, median, student_t_quantile
 
@@ -36,7 +36,7 @@ class Measured:
         """The best of each kind of device by its name, or every candidate by its label; the fastest
         first."""
         known = {c.case.id: c for c in self.candidates if c.blocks}
-        order = race.ranking({case: candidate.rounds() for case, candidate in known.items()})
+        order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
         ranked = [known[case] for case in order]
         if between == "candidate":
             return {candidate.case.label: candidate for candidate in ranked}
@@ -47,7 +47,7 @@ class Measured:
         """By label: its time over that of the best of its kind of device."""
         named, best = self.by_name("candidate"), self.by_name("device")
         return {
-            label: race.relative(c.rounds(), best[c.case.device_kind].rounds())
+            label: ratios.relative(c.rounds(), best[c.case.device_kind].rounds())
             for label, c in named.items()
         }
 
@@ -174,7 +174,7 @@ def _ratios(
     for value in sorted(named):
         if one in named[value] and two in named[value]:
             first, second = (named[value][name].rounds() for name in (one, two))
-            ratio = race.ratio_between(first, second, 1 - race.ALPHA / MOST_POINTS)
+            ratio = ratios.ratio_between(first, second, 1 - ratios.ALPHA / MOST_POINTS)
             if ratio is not None:
                 found[value] = ratio
     return found
@@ -270,7 +270,7 @@ def _told(points: Sequence[Measured], kind: str, below: str, above: str) -> list
         if below not in named or above not in named:
             continue
         one, two = named[below], named[above]
-        ratio = race.ratio_between(one.rounds(), two.rounds())
+        ratio = ratios.ratio_between(one.rounds(), two.rounds())
         if ratio is not None:
             carried = _with_transfers(ratio.value, one, two)
             found.append(CrossoverPoint(point.value, ratio.value, ratio.interval, carried))

@@ -1,180 +1,260 @@
-"""Who leaves a race and when it is over: pure functions of what was measured so far."""
+"""Which candidates leave a race, and when it is over: pure functions of the measurements so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..contract import REDUCED
 from ..machine.host.isa import lacking
-from ..planning.admission import slower_precision
+from ..planning.admission import NOT_WORTH_RACING, slower_precision
+from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
 from ..records.events import BlockMeasured
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..report.candidate import Candidate
 from ..report.names import name_of
+from ..report.warnings import WIDE
 from ..stats import ratios
 from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units
+from .crossover import MOST_POINTS
 from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 
+ROUNDS_TO_MEASURE = 15  # in a plain run: about 3 s per candidate, since clocks drift over seconds
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
 ENOUGH_SAMPLES = 10
 ROUNDS_FOR_PLATEAU = 10
 PLATEAU = 0.9  # twice the rounds would narrow an interval to 0.71 of its width if noise were all
 REPEATS = 0.01  # between the 10th percentiles of the two halves
 CERTAIN_SAMPLES = 3
-ENOUGH_ROUNDS = 5  # from here on the paired ratio is trimmed, so that one burst decides nothing
+ENOUGH_ROUNDS = 5  # from here on the paired ratio is trimmed, so one burst decides nothing
 PATIENCE = 20  # rounds, after which a tie and a median need not be known any better
-FAR = 2.0  # a first block whose best is this many times slower than the leader's needs no second
-HOPELESS = 3.0  # this many times slower than the best after a round is not raced on a tight budget
+FAR = 2.0  # times the leader's time: a first block this slow needs no second one
+SLOW = ("beaten", "far_slower")  # reasons that speak of time alone
+# A crossover rests on up to MOST_POINTS races, so at least as many pairs share the error of each.
+POINT_CANDIDATES = math.ceil(math.sqrt(2 * MOST_POINTS)) + 1
 
 
 @dataclass(frozen=True)
-class Leaving:
-    """A candidate that goes, and why."""
+class Standings:
+    """A race after a round, with all that its rules look at."""
+
+    plan: RowPlan
+    candidates: Sequence[Candidate]  # still racing
+    measured: Sequence[Candidate]  # had a turn in this race, eliminated ones included
+    rounds: int  # since the race began
+    cpu: Cpu | None
+    turn_s: Mapping[str, float]  # predicted seconds of the next turn, by case id
+    left_s: float  # seconds left to the row
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.plan.scenario
+
+    @property
+    def pairs(self) -> int:
+        """The number of comparisons that share the error of a race (Bonferroni)."""
+        least = POINT_CANDIDATES if self.plan.of is not None else 0
+        return ratios.pair_count(max(len(self.measured), least))
+
+
+@dataclass(frozen=True)
+class Eliminated:
+    """A candidate that leaves the race, and why."""
 
     candidate: Candidate
     reason: Reason
-    beaten: ratios.Beaten | None = None
+    proof: ratios.ProvenSlower | None = None
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """A candidate's time (or another value) over that of the best of its group."""
+
+    candidate: Candidate
+    factor: float
+    best: str  # its name
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One reason to leave a race, and when it is looked for."""
+
+    find: Callable[[Standings], Iterator[Eliminated]]
+    for_a_pick: bool = False  # only in rows that end with a pick
+    first_round: bool = False  # only after the first round
+    protects_runner_up: bool = False  # a possible runner-up stays until the lead has an interval
+
+    def applies(self, standings: Standings) -> bool:
+        is_due = standings.rounds == 1 or not self.first_round
+        return is_due and (standings.plan.decides or not self.for_a_pick)
+
+
+# ---------------------------------------------------------------------- rules
+
+
+def inadmissible(standings: Standings) -> Iterator[Eliminated]:
+    """Candidates that cannot be picked, for their error or a limit of the scenario.  One block
+    shows what they would have gained."""
+    scenario = standings.scenario
+    for candidate in standings.candidates:
+        if why := leaves_for_limits(candidate, scenario):
+            reason = Reason("limit", why, "raise the limit or choose a smaller size")
+        elif why := uncounted(candidate):
+            reason = Reason("not_counted", why, "choose another objective")
+        elif exceeds_error_limit(candidate, scenario):
+            limit = units.share(scenario.max_error or 0.0)
+            reason = Reason("error_limit", f"its error is above the limit of {limit}")
+        else:
+            continue
+        yield Eliminated(candidate, reason)
+
+
+def slower_precisions(standings: Standings) -> Iterator[Eliminated]:
+    """Reduced precisions far behind FP32 on the same device with the same settings."""
+    cpu = standings.cpu
+    measured = [c for c in standings.candidates if c.samples_s]  # a block may have been discarded
+    fp32 = {c.case.but_precision(): c for c in measured if c.case.precision == "fp32"}
+    for candidate in measured:
+        precision, like = candidate.case.precision, fp32.get(candidate.case.but_precision())
+        if precision not in REDUCED or like is None:
+            continue
+        is_emulated = cpu is not None and lacking(precision, cpu) is not None
+        if not is_emulated and not is_plausible(candidate):
+            continue  # other load may have slowed it
+        factor = min(candidate.samples_s) / min(like.samples_s)
+        if reason := slower_precision(candidate.case, factor, "in its first block", cpu):
+            yield Eliminated(candidate, reason)
+
+
+def too_slow_for_budget(standings: Standings) -> Iterator[Eliminated]:
+    """The candidates far behind the best of their group, slowest first, until two more rounds of
+    the others fit into the time left."""
+    turn_s = standings.turn_s
+    planned_s = 2 * sum(turn_s[candidate.case.id] for candidate in standings.candidates)
+    for group in groups(standings.candidates, standings.scenario):
+        slowest_first = sorted(_slowdowns(group), key=lambda each: each.factor, reverse=True)
+        for slow in slowest_first:
+            if planned_s <= standings.left_s or slow.factor < NOT_WORTH_RACING:
+                break
+            planned_s -= 2 * turn_s[slow.candidate.case.id]
+            text = f"{slow.factor:.0f}x slower than {slow.best} in its first round"
+            reason = Reason("far_slower", f"{text}, and time is short", "raise --budget")
+            yield Eliminated(slow.candidate, reason)
+
+
+def far_slower(standings: Standings) -> Iterator[Eliminated]:
+    """Candidates far behind the best of their group after their first block, or after their second
+    if the first was not plausible."""
+    for group in groups(standings.candidates, standings.scenario):
+        for slow in _slowdowns(group):
+            candidate, blocks = slow.candidate, len(slow.candidate.blocks)
+            if slow.factor < FAR or blocks > 2 or candidate.objective not in OF_A_STEP:
+                continue
+            is_believed = is_plausible(candidate) == (blocks == 1)
+            if is_believed and len(candidate.samples_s) >= CERTAIN_SAMPLES:
+                which = "first block" if blocks == 1 else "best of two blocks"
+                text = f"{slow.factor:.1f}x slower than {slow.best} in its {which}"
+                yield Eliminated(candidate, Reason("far_slower", text))
+
+
+def proven_slower(standings: Standings) -> Iterator[Eliminated]:
+    """Candidates slower than another one of their group beyond doubt, by their paired ratio."""
+    look = standings.rounds - stats.MIN_PAIRS + 1
+    if look < 1:
+        return
+    for group in groups(standings.candidates, standings.scenario):
+        by_id = {candidate.case.id: candidate for candidate in group}
+        rounds = {case: candidate.rounds() for case, candidate in by_id.items()}
+        for proof in ratios.proven_slower(rounds, look=look, pairs=standings.pairs):
+            text = f"{proof.ratio.value:.3g}x slower than {name_of(proof.by)}"
+            yield Eliminated(by_id[proof.case], Reason("beaten", text), proof)
+
+
+RULES = (  # applied in this order; each sees only those that the rules before it left in the race
+    # First, so that no candidate counts as slow against one that cannot be picked.
+    Rule(inadmissible, for_a_pick=True),
+    Rule(slower_precisions, first_round=True, protects_runner_up=True),
+    Rule(too_slow_for_budget, first_round=True),
+    Rule(far_slower, for_a_pick=True, protects_runner_up=True),
+    Rule(proven_slower, for_a_pick=True),
+)
 
 
 def groups(candidates: Iterable[Candidate], scenario: Scenario) -> list[list[Candidate]]:
-    """Candidates that may drop one another: same kind of device, for the pick or apart alike.
+    """Candidates that may eliminate each other: same kind of device, both for the pick or both
+    reference-only.
 
-    CPU and GPU do not drop each other: the ratio of their best is the answer.
+    CPU and GPU do not eliminate each other: the ratio of their best is the answer.
     """
     found: dict[tuple[str, bool], list[Candidate]] = {}
     for candidate in candidates:
-        apart = candidate.case.precision in scenario.apart
-        found.setdefault((candidate.case.device_kind, apart), []).append(candidate)
+        reference_only = candidate.case.precision in scenario.reference_only
+        found.setdefault((candidate.case.device_kind, reference_only), []).append(candidate)
     return list(found.values())
 
 
-def inadmissible(candidates: Iterable[Candidate], scenario: Scenario) -> Iterator[Leaving]:
-    """Those that cannot be picked, by their error or a limit of the scenario: measured once, so
-    that one sees what they would have gained, and no more."""
-    for candidate in candidates:
-        if why := leaves_for_limits(candidate, scenario):
-            yield Leaving(
-                candidate, Reason("limit", why, "raise the limit, or take a smaller size")
-            )
-            continue
-        if why := uncounted(candidate):
-            yield Leaving(candidate, Reason("not_counted", why, "choose another objective"))
-            continue
-        if exceeds_error_limit(candidate, scenario):
-            text = f"its error is above the limit of {units.share(scenario.max_error or 0.0)}"
-            yield Leaving(candidate, Reason("error_limit", text))
-
-
-def beaten(
-    candidates: Iterable[Candidate], scenario: Scenario, *, rounds: int, entrants: int
-) -> Iterator[Leaving]:
-    """Those slower than another beyond doubt, after `rounds` rounds of `entrants` at the start."""
-    look = rounds - stats.MIN_PAIRS + 1
-    if look < 1:
-        return
-    for group in groups(candidates, scenario):
-        by_id = {candidate.case.id: candidate for candidate in group}
-        measured = {case: candidate.rounds() for case, candidate in by_id.items()}
-        for found in ratios.beaten(measured, look=look, pairs=ratios.pair_count(entrants)):
-            text = f"{found.ratio.value:.3g}x slower than {name_of(found.by)}"
-            yield Leaving(by_id[found.case], Reason("beaten", text), found)
-
-
-def slower_precisions(candidates: Sequence[Candidate], cpu: Cpu | None) -> Iterator[Leaving]:
-    """After one block: reduced precisions far behind FP32 done the same way."""
-    measured = [c for c in candidates if c.samples_s]  # a turn may have been discarded each time
-    like = {c.case.but_precision(): c for c in measured if c.case.precision == "fp32"}
-    for candidate in measured:
-        beside = like.get(candidate.case.but_precision())
-        if candidate.case.precision not in REDUCED or beside is None:
-            continue
-        if not is_plausible(candidate) and (
-            cpu is None or lacking(candidate.case.precision, cpu) is None
-        ):
-            continue  # the fault may be other load's
-        factor = min(candidate.samples_s) / min(beside.samples_s)
-        reason = slower_precision(candidate.case, factor, "in its first block", cpu)
-        if reason is not None:
-            yield Leaving(candidate, reason)
-
-
 def is_plausible(candidate: Candidate) -> bool:
-    """Whether its first block may be believed at once: several steps, and not all of them far
-    slower than at the end of its warm-up, as where another program held a core that its threads
-    wait for."""
+    """Whether its first block may be believed at once: several steps, at least one of them about
+    as fast as the end of its warm-up.  All are slow where another program holds a core that the
+    candidate's threads wait for."""
     samples, warm_s = candidate.blocks[0].samples_s, candidate.warmup.step_s
     if len(samples) < CERTAIN_SAMPLES:
         return False
     return warm_s is None or min(samples) <= FAR * warm_s
 
 
-def hopeless(
-    candidates: Sequence[Candidate],
-    scenario: Scenario,
-    *,
-    turn_s: Mapping[str, float],
-    left_s: float,
-) -> Iterator[Leaving]:
-    """After one round, where two more do not fit into `left_s`: the far slower ones.
+def _slowdowns(group: Sequence[Candidate]) -> Iterator[Slowdown]:
+    """Each candidate against the best of its group, in the candidate's own last round.
 
-    `turn_s` is the predicted length of a turn by case id.
+    Its fastest sample is compared, or its value if the objective is not the time of a step.
     """
-    planned_s = 2 * sum(turn_s[candidate.case.id] for candidate in candidates)
-    for group in groups(candidates, scenario):
-        # A tail of one block says little; whatever else the row counts is compared as it is.
-        found = {
-            c.case.id: c.samples_s if c.objective in OF_A_STEP else list(c.rounds().values())
-            for c in group
+    rounds = {candidate.case.id: candidate.rounds() for candidate in group}
+    for candidate in group:
+        case = candidate.case.id
+        if not candidate.blocks or (number := candidate.blocks[-1].round) not in rounds[case]:
+            continue
+        values = {
+            other: measured[number] for other, measured in rounds.items() if number in measured
         }
-        values = {case: stats.median(each) for case, each in found.items() if each}
-        for candidate in sorted(group, key=lambda c: values.get(c.case.id, 0.0), reverse=True):
-            if planned_s <= left_s or candidate.case.id not in values:
-                break
-            factor = values[candidate.case.id] / min(values.values())
-            if factor >= HOPELESS:
-                planned_s -= 2 * turn_s[candidate.case.id]
-                best = name_of(min(values, key=values.__getitem__))
-                text = f"{factor:.0f}x slower than {best} in its first round, and time is short"
-                yield Leaving(candidate, Reason("far_slower", text, "give it a larger --budget"))
+        best = min(values, key=values.__getitem__)
+        own = min(candidate.samples_s) if candidate.objective in OF_A_STEP else values[case]
+        yield Slowdown(candidate, own / values[best], name_of(best))
 
 
-def far_slower(candidates: Sequence[Candidate], scenario: Scenario) -> Iterator[Leaving]:
-    """After their first block: those whose fastest sample is far behind what the best of their
-    group did in the same round.  Whose block is not plausible has a second one."""
-    for group in groups(candidates, scenario):
-        for candidate in group:
-            blocks = len(candidate.blocks)
-            if not blocks or blocks > 2 or candidate.objective not in OF_A_STEP:
-                continue
-            number = candidate.blocks[-1].round
-            beside = {
-                other.case.id: value
-                for other in group
-                if (value := other.rounds().get(number)) is not None
-            }
-            best = min(beside, key=beside.__getitem__)
-            factor = min(candidate.samples_s) / beside[best]
-            certain = is_plausible(candidate) == (blocks == 1)
-            if factor >= FAR and certain and len(candidate.samples_s) >= CERTAIN_SAMPLES:
-                which = "first block" if blocks == 1 else "best of two blocks"
-                text = f"{factor:.1f}x slower than {name_of(best)} in its {which}"
-                yield Leaving(candidate, Reason("far_slower", text))
+def protected(standings: Standings) -> set[str]:
+    """Ids of the cases that stay in the race while there is time to measure their ratio: pick and
+    runner-up as it looks now, and those that the plan names."""
+    if not standings.plan.decides:
+        return set(standings.plan.protected)
+    able = [c for c in standings.measured if is_admissible(c, standings.scenario)]
+    front = ratios.ranking({c.case.id: c.rounds() for c in able})[:2]
+    return {*front, *standings.plan.protected}
 
 
-def front(candidates: Iterable[Candidate], scenario: Scenario) -> list[str]:
-    """Case ids of the two that would be pick and runner-up by what is known."""
-    able = [c for c in candidates if c.blocks and is_admissible(c, scenario)]
-    return ratios.ranking({c.case.id: c.rounds() for c in able})[:2]
+# ---------------------------------------------------------------------- the end
+
+
+def is_over(standings: Standings) -> bool:
+    """Whether nothing is left to decide and the medians are known well enough."""
+    candidates, rounds = standings.candidates, standings.rounds
+    if not standings.plan.decides:  # the medians themselves are the result
+        is_known = rounds >= ROUNDS_TO_MEASURE and all(map(is_steady, candidates))
+        return is_known and all(map(repeats, candidates))
+    if rounds < stats.MIN_PAIRS or not is_decided(candidates, standings.scenario):
+        return False
+    if standings.plan.of is not None and not is_proven(standings.measured, MOST_POINTS):
+        return False
+    return all(is_steady(candidate, WIDE) for candidate in candidates)
 
 
 def is_proven(candidates: Sequence[Candidate], claims: int) -> bool:
-    """Whether the best, and the best of the other kind of device or else the next, are told apart
-    as surely as one of `claims` that shall hold together, or no longer get any better told."""
+    """Whether the best differs from the best of the other kind of device, or else from the next,
+    as surely as one of `claims` that shall hold together; or more rounds would not show it."""
     known = {c.case.id: c for c in candidates if c.blocks}
     order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
     kinds = {case: known[case].case.device_kind for case in order}
@@ -189,18 +269,17 @@ def is_proven(candidates: Sequence[Candidate], claims: int) -> bool:
 
 
 def is_decided(candidates: Sequence[Candidate], scenario: Scenario) -> bool:
-    """Whether each group has its best, up to ties, and the best CPU and GPU are told apart."""
+    """Whether each group has its best, up to ties, and the best CPU and GPU are distinguished."""
     leaders = []
     for group in groups(candidates, scenario):
-        measured = {candidate.case.id: candidate.rounds() for candidate in group}
-        if not (order := ratios.ranking(measured)):
-            return False  # of none is known what counts
+        rounds = {candidate.case.id: candidate.rounds() for candidate in group}
+        if not (order := ratios.ranking(rounds)):
+            return False  # no candidate has a value of the objective yet
         first, *others = order
-        for other in others:
-            if not _is_no_better(measured[other], measured[first]):
-                return False
-        if group[0].case.precision not in scenario.apart:
-            leaders.append(measured[first])
+        if not all(_is_no_better(rounds[other], rounds[first]) for other in others):
+            return False
+        if group[0].case.precision not in scenario.reference_only:
+            leaders.append(rounds[first])
     if len(leaders) == 2:
         ratio = ratios.decisive_ratio(leaders[0], leaders[1])
         if ratio is not None and ratio.pairs >= PATIENCE and ratios.is_close(ratio):
@@ -210,8 +289,8 @@ def is_decided(candidates: Sequence[Candidate], scenario: Scenario) -> bool:
 
 
 def _is_no_better(other: ratios.Rounds, leader: ratios.Rounds) -> bool:
-    """Whether the leader may be picked before `other`: they tie, or `other` is beyond doubt not
-    ahead by more than the tolerance, however far it is behind."""
+    """Whether the leader may be picked before `other`: they tie, or `other` is certainly not
+    faster by more than the tolerance, however much slower it is."""
     ratio = ratios.ratio_between(other, leader)
     if ratio is None:
         return False
@@ -220,13 +299,13 @@ def _is_no_better(other: ratios.Rounds, leader: ratios.Rounds) -> bool:
     decisive = ratios.decisive_ratio(other, leader)
     if ratio.pairs < ENOUGH_ROUNDS or decisive is None:
         return False
-    told = ratio.low > 1 or ratios.is_close(ratio)  # so that the verdict need not say it is not
-    return told and decisive.low >= 1 / (1 + ratios.TOLERANCE)
+    can_be_named = ratio.low > 1 or ratios.is_close(ratio)  # a lead or a tie
+    return can_be_named and decisive.low >= 1 / (1 + ratios.TOLERANCE)
 
 
 def is_steady(candidate: Candidate, wanted: float = STEADY_WIDTH) -> bool:
-    """Whether its median is known to within `wanted` (relative half-width of its interval), or no
-    longer gets any better known."""
+    """Whether its median is known to within `wanted` (relative half-width of its interval), or
+    more rounds no longer narrow the interval."""
     if len(candidate.blocks) >= PATIENCE and candidate.objective in OF_A_STEP:
         return True
     width = _width(candidate.blocks)
@@ -240,7 +319,7 @@ def is_steady(candidate: Candidate, wanted: float = STEADY_WIDTH) -> bool:
 
 
 def repeats(candidate: Candidate) -> bool:
-    """Whether both halves of the time measured agree on what the machine can do at its best."""
+    """Whether both halves of the rounds agree on the candidate's best time."""
     half = len(candidate.blocks) // 2
     if not half:
         return False
@@ -253,6 +332,7 @@ def repeats(candidate: Candidate) -> bool:
 
 
 def _width(blocks: Sequence[BlockMeasured]) -> float | None:
+    """Relative half-width of the interval of the median of these blocks' samples."""
     samples = [block.samples_s for block in blocks]
     if not samples:
         return None

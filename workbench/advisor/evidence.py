@@ -62,7 +62,7 @@ class Evidence:
     @cached_property
     def for_the_pick(self) -> list[Candidate]:
         """The candidates that race to be picked, not for reference only; measured or not."""
-        return [c for c in self.by_id if c.case.precision not in self.scenario.apart]
+        return [c for c in self.by_id if c.case.precision not in self.scenario.reference_only]
 
     @cached_property
     def kinds(self) -> set[str]:

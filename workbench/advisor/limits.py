@@ -15,7 +15,7 @@ BEST = 0.10  # quantile of its steps that must meet a limit to earn a second blo
 
 def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
     """Whether the row may pick this candidate: admissible precision, correct, within the limits."""
-    if candidate.state == "failed" or candidate.case.precision in scenario.apart:
+    if candidate.state == "failed" or candidate.case.precision in scenario.reference_only:
         return False
     if exceeds_error_limit(candidate, scenario) or beyond_limits(candidate, scenario):
         return False
@@ -23,8 +23,8 @@ def is_admissible(candidate: Candidate, scenario: Scenario) -> bool:
 
 
 def is_over_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
-    """Whether it was measured and its error is too large for it to be picked."""
-    if candidate.state == "failed" or candidate.case.precision in scenario.apart:
+    """Whether its error alone keeps a candidate from being picked."""
+    if candidate.state == "failed" or candidate.case.precision in scenario.reference_only:
         return False
     return bool(candidate.blocks) and exceeds_error_limit(candidate, scenario)
 

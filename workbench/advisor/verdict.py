@@ -73,7 +73,7 @@ def basis_of(row: Row) -> str:
 def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     """The best of each device at each precision, including those raced for reference only."""
     found = []
-    wanted = [*scenario.precisions, *scenario.apart]
+    wanted = [*scenario.precisions, *scenario.reference_only]
     present = {c.case.precision for c in row.candidates if c.blocks}
     for precision in (p for p in wanted if p in present):
         group = [c for c in row.candidates if c.case.precision == precision and c.blocks]
@@ -85,7 +85,7 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
         found.append(
             EqualPrecision(
                 precision=precision,
-                apart=precision in scenario.apart,
+                apart=precision in scenario.reference_only,
                 best_cpu=_id(cpu),
                 best_gpu=_id(gpu),
                 device_ratio=_value(ratio),

@@ -1,4 +1,4 @@
-"""The turns of a race: one block of one candidate, asked for, judged, and told."""
+"""The turns of a race: one block of one candidate, requested, checked and reported."""
 
 from __future__ import annotations
 
@@ -20,106 +20,122 @@ from .energy import EnergyMeter
 from .preparation import Preparation, PreparedCase
 from .schedule import RoundBudget
 
+ATTEMPTS = 3  # at a block that no pause or suspend interrupts
+
 
 class BlockRunner:
-    """Of the candidates of one row."""
+    """Runs one block at a time of the candidates of one row."""
 
     def __init__(
-        self, plan: RowPlan, context: RunContext, preparation: Preparation, pace: RoundBudget
+        self, plan: RowPlan, context: RunContext, preparation: Preparation, budget: RoundBudget
     ) -> None:
         self._plan = plan
+        self._context = context
         self._preparation = preparation
-        self._pace = pace
-        self._run = context
+        self._budget = budget
         self._energy = EnergyMeter()
 
-    def take(self, runner: PreparedCase, number: int, field: Collection[PreparedCase]) -> bool:
-        """The block of one candidate in round `number`, beside the others of `field`; False, with
-        the reason in the report, if it is out."""
+    def take(self, prepared: PreparedCase, number: int, field: Collection[PreparedCase]) -> bool:
+        """Measure one candidate's block of round `number`, in which all of `field` have a turn.
+
+        False if the candidate is out of the race; the reason is then in the report.
+        """
         try:
-            if runner.generation != self._run.pool.generation.get(runner.key, 0):
-                # Its worker died under another case: this one goes on in a fresh worker.
-                # Of a row of which nothing is known yet somebody is measured, whatever is left.
-                need_s = 0.0 if self._is_anything_known() else -math.inf
-                again = self._preparation.prepare(runner, need_s)
-                return again and self.take(runner, number, field)
-            answer = self._ask_block(runner, field)
-            if answer is None:
-                return True
+            if self._has_lost_worker(prepared):
+                return self._renew(prepared) and self.take(prepared, number, field)
+            answer = self._ask_block(prepared, field)
         except WorkerFailed as failure:
-            self._preparation.fail(runner, failure)
+            self._preparation.fail(prepared.case, failure)
             return False
-        result = answer.result
-        metrics = result["figures"] | self._energy.figures(result["samples_s"])
-        speed = self._run.speeds.get(runner.case.device, 1.0)
-        samples = [value / speed for value in result["samples_s"]]
-        try:
-            stats.require_finite(samples)
-        except ValueError as error:
-            self._preparation.finish(
-                runner, "failed", Reason("bad_clock", str(error), "run it again")
-            )
-            return False
-        runner.step_s = stats.median(result["samples_s"])
-        runner.lead_in_s = sum(result["lead_in_s"]) * runner.iterations
-        now = self._run.control.now() - result["after_s"]
-        took_s = sum(result["samples_s"]) * runner.iterations
-        self._run.telemetry.measured(runner.case.id, runner.case.device, now - took_s, now)
-        self._run.emit(
+        if answer is None:
+            return True
+        speed = self._context.speeds.get(prepared.case.device, 1.0)
+        samples_s = [value / speed for value in answer.result["samples_s"]]
+        wrong = _bad_clock(samples_s)
+        if wrong is None:
+            self._report(prepared, number, samples_s, answer)
+            wrong = self._impossible(prepared)
+        if wrong is not None:
+            self._preparation.finish(prepared.case, "failed", wrong)
+        return wrong is None
+
+    def _has_lost_worker(self, prepared: PreparedCase) -> bool:
+        """Whether its worker died under another case."""
+        return prepared.generation != self._context.pool.generation.get(prepared.key, 0)
+
+    def _renew(self, prepared: PreparedCase) -> bool:
+        """Load the case into a fresh worker, whatever time is left if nothing of the row is
+        measured yet."""
+        report = self._context.report
+        is_measured = any(report.candidates[case.id].blocks for case in self._plan.cases)
+        return self._preparation.renew(prepared, 0.0 if is_measured else -math.inf)
+
+    def _report(
+        self, prepared: PreparedCase, number: int, samples_s: list[float], answer: Answer
+    ) -> None:
+        """Record a block, and what it teaches about the length of the next one."""
+        context, case, result = self._context, prepared.case, answer.result
+        prepared.step_s = stats.median(result["samples_s"])
+        prepared.lead_in_s = sum(result["lead_in_s"]) * prepared.iterations
+        ended_s = context.control.now() - result["after_s"]
+        took_s = sum(result["samples_s"]) * prepared.iterations
+        context.telemetry.measured(case.id, case.device, ended_s - took_s, ended_s)
+        speed = context.speeds.get(case.device, 1.0)
+        context.emit(
             ev.BlockMeasured(
-                at_s=self._run.control.now(),
-                case=runner.case.id,
+                at_s=context.control.now(),
+                case=case.id,
                 scenario=self._plan.scenario.id,
                 round=number,
-                samples_s=samples,
+                samples_s=samples_s,
                 lead_in_s=[value / speed for value in result["lead_in_s"]],
                 loss=result["loss"],
                 clocks=msgspec.convert(result["clocks"], Clocks | None),
-                metrics=metrics,
+                metrics=result["figures"] | self._energy.figures(result["samples_s"]),
             )
         )
-        if impossible := self._impossible(runner):
-            self._preparation.finish(runner, "failed", impossible)
-            return False
-        return True
 
-    def _is_anything_known(self) -> bool:
-        return any(self._run.report.candidates[case.id].blocks for case in self._plan.cases)
-
-    def _impossible(self, runner: PreparedCase) -> Reason | None:
-        """A rate that this device cannot reach is an error, not a result."""
-        candidate, machine = self._run.report.candidates[runner.case.id], self._run.report.machine
-        if machine is None or not candidate.work.flops:
+    def _impossible(self, prepared: PreparedCase) -> Reason | None:
+        """A rate that the device cannot reach is an error, not a result."""
+        report, case = self._context.report, prepared.case
+        candidate = report.candidates[case.id]
+        if report.machine is None or not candidate.work.flops:
             return None
         rate = candidate.work.flops / stats.median(candidate.samples_s)
         return admission.impossible_rate(
-            runner.case,
+            case,
             rate,
-            machine,
+            report.machine,
             candidate.work.ranks,
             convolves=self._plan.workload.convolves,
         )
 
-    def _ask_block(self, runner: PreparedCase, field: Collection[PreparedCase]) -> Answer | None:
-        """A block that no pause or sleep has touched; None if every attempt was."""
-        for _ in range(3):
-            with self._run.overhead.measuring(), self._energy.around(runner.case.device):
-                answer = self._run.pool.ask(
-                    runner.key,
-                    self._preparation.deadline(10.0 + 20 * self._pace.turn_s(runner, field)),
+    def _ask_block(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> Answer | None:
+        """A block that no pause or suspend interrupted; None if every attempt was interrupted."""
+        context, case = self._context, prepared.case
+        for _ in range(ATTEMPTS):
+            with context.overhead.measuring(), self._energy.around(case.device):
+                answer = context.pool.ask(
+                    prepared.key,
+                    self._preparation.deadline(10.0 + 20 * self._budget.turn_s(prepared, field)),
                     op="block",
-                    case=runner.case.id,
-                    seconds=self._pace.block_s(field),
-                    min_samples=self._pace.least_samples(runner),
-                    settle_s=kind_of(runner.case.device).settle_s,
+                    case=case.id,
+                    seconds=self._budget.block_s(field),
+                    min_samples=self._budget.least_samples(prepared),
+                    settle_s=kind_of(case.device).settle_s,
                 )
             if not answer.interrupted and not answer.result["gap"]:
                 return answer
-            self._run.emit(
-                ev.BlockDiscarded(
-                    at_s=self._run.control.now(),
-                    case=runner.case.id,
-                    reason=Reason("suspended", "the block spanned a pause or a suspend"),
-                )
-            )
+            reason = Reason("suspended", "the block spanned a pause or a suspend")
+            at_s = context.control.now()
+            context.emit(ev.BlockDiscarded(at_s=at_s, case=case.id, reason=reason))
         return None
+
+
+def _bad_clock(samples_s: list[float]) -> Reason | None:
+    """Why no clock can have measured these samples."""
+    try:
+        stats.require_finite(samples_s)
+    except ValueError as error:
+        return Reason("bad_clock", str(error), "run it again")
+    return None

@@ -233,7 +233,7 @@ class CrossoverSearch:
             cases=cases,
             point=at,
             of=row.scenario.id,
-            spared=frozenset(case.id for case in cases if case.label in known),
+            protected=frozenset(case.id for case in cases if case.label in known),
         )
         now = self._control.now()
         self._race_row(point, now + AFFORDABLE * (until_s - now))

@@ -120,7 +120,7 @@ class ModelLab:
         cases = search.start()
         if not cases:
             raise UsageError("no variant of the model is left with these filters")
-        return replace(self._row, scenario=scenario, cases=cases, entries=search)
+        return replace(self._row, scenario=scenario, cases=cases, source=search)
 
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Explain the race and save the best variant; nothing where nothing was picked."""

@@ -1,11 +1,11 @@
-"""Getting the candidates of one row ready, and saying of each how it ended."""
+"""Prepares the candidates of a row before their first turn, and ends them after their last."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -18,18 +18,22 @@ from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.document import AccuracyResult, SetupTimes, WarmUp
+from ..records.machine import Cpu
 from ..records.reason import Reason
-from ..stats.ratios import Beaten
+from ..stats.ratios import ProvenSlower
 from .context import GRACE_S, RunContext
 
 WARM_UP_S = (0.02, 1.0)  # bounds of one case's warm-up
+WARM_UP_SHARE = 0.25  # share of the row's time left for the warm-ups of all its cases
 START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk takes most of a minute
-PREPARE_DEADLINE_S = 5.0  # at least; one case cannot eat what the others live on:
-PREPARE_SHARES = 1.5  # of the row's time that is left, and never more than half of the run's
+# A case may take PREPARE_SHARES times what is left to its row, at most half of what is left to all
+# rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
+PREPARE_SHARES = 1.5
+PREPARE_DEADLINE_S = 5.0
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 RELEASE_DEADLINE_S = 5.0
 
-# What a workload says it cannot do on this machine, as opposed to what went wrong.
+# Reasons of a workload for what it cannot do on this machine, as opposed to a failure.
 CANNOT_HERE = (
     "missing_package",
     "no_compiler",
@@ -39,21 +43,21 @@ CANNOT_HERE = (
     "unsupported",
     "unsupported_precision",
 )
-BUDGET = Reason(
-    "budget", "the budget left no time for its turn", "give it a larger --budget, or fewer rows"
-)
+BUDGET = Reason("budget", "time ran out before its turn", "raise --budget or run fewer scenarios")
 
 
 @dataclass
 class PreparedCase:
-    """A candidate still in the race, with what the scheduler needs to know of it."""
+    """A case that a worker holds ready to race, with what the scheduler needs to know of it."""
 
     case: Case
     key: WorkerKey
-    generation: int = -1  # of the worker that holds it prepared
+    generation: int = 0  # counts the workers that `key` has had; this one holds the case
     step_s: float = 0.0
-    iterations: int = 1
-    lead_in_s: float | None = None  # of its last turn
+    iterations: int = 1  # steps per sample
+    lead_in_s: float | None = None  # length of the last turn's lead-in; None before the first turn
+    deferred: Reason | None = None  # why it would have left already, were it not protected
+    is_only_baseline: bool = False  # eliminated in all but name: the others are compared with it
 
     @property
     def sample_s(self) -> float:
@@ -61,6 +65,7 @@ class PreparedCase:
 
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
+    """The worker that `case` shares with others, or has to itself where `scenario` asks for it."""
     alone = ""
     if scenario is not None and scenario.weighs_memory:
         alone = case.id
@@ -70,226 +75,273 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
 
 
 class Preparation:
-    """What the candidates of one row go through before their first turn, and after the last."""
+    """Loads the cases of one row into workers and reports how each case ended.
 
-    def __init__(
-        self,
-        plan: RowPlan,
-        context: RunContext,
-        *,
-        until_s: float,
-        end_s: float,
-    ) -> None:
+    `until_s` is the end of the row's share of time, `end_s` that of all rows, both in seconds on
+    the run's clock.
+    """
+
+    def __init__(self, plan: RowPlan, context: RunContext, *, until_s: float, end_s: float) -> None:
         self._plan = plan
-        self._scenario = plan.scenario
-        self._pool = context.pool
-        self._control = context.control
-        self._report = context.report
-        self._emit = context.emit
-        self._seed = context.request.seed
-        self._speeds = context.speeds
-        self._telemetry = context.telemetry
-        self._until_s = until_s  # of this row, on the run's clock
-        self._end_s = end_s  # of all rows
-        self._run_end_s = context.end_s
+        self._context = context
+        self._until_s = until_s
+        self._end_s = end_s
+        self._probed: set[str] = set()  # ids of cases that were tried at a small size
         self.holders: dict[str, int] = {}  # case id to the generation of the worker that has it
-        self._probed: set[str] = set()
-        self.longest_s = 0.0  # that anybody took, compiling left out
+        self.longest_s = 0.0  # the longest preparation so far, compiled cases left out
 
-    def prepare(self, runner: PreparedCase, need_s: float = 0.0) -> bool:
-        """Load one case; False, with the reason in the report, if it cannot race, as where no more
-        than `need_s` is left."""
-        left = self._until_s - self._control.now()
-        if left <= need_s:
-            return self._leave(runner, BUDGET)
-        machine, software = self._report.machine, self._report.software
-        price = self._report.candidates[runner.case.id].price_per_hour
-        refusal = admission.unpriced(runner.case, self._scenario.objective, price)
-        refusal = refusal or admission.too_long_to_compile(runner.case, left)
-        if machine is not None and refusal is None:
-            held = sum(
-                self._report.candidates[case.id].work.memory_bytes
-                for case, _ in self._held()
-                if case.device == runner.case.device and case != runner.case
-            )
-            refusal = admission.beforehand(
-                runner.case, self._plan.workload, machine, software, held_bytes=held
-            )
-        if refusal is not None:
-            return self._leave(runner, refusal)
-        warm_up_s = min(max(left / (4 * len(self._plan.cases)), WARM_UP_S[0]), WARM_UP_S[1])
-        self._emit(ev.CasePreparing(at_s=self._control.now(), case=runner.case.id))
+    # -------------------------------------------------------------- before
+
+    def prepare(self, case: Case, need_s: float = 0.0) -> PreparedCase | None:
+        """Load one case into its worker.
+
+        None if it cannot race, or if no more than `need_s` seconds are left to the row; the reason
+        is then in the report.
+        """
+        key = worker_key(case, self._plan.scenario)
         try:
-            if slower := self._probe_small(runner):
-                return self._leave(runner, slower)
-            self._pool.start(runner.key, self.deadline(START_DEADLINE_S))
-            began_s = self._control.now()
-            if began_s >= self._end_s:
-                return self._leave(runner, BUDGET)
-            answer = self._pool.ask(
-                runner.key,
-                self.deadline(self._prepare_deadline_s()),
-                op="prepare",
-                case=runner.case,
-                seed=self._seed,
-                latency=self._scenario.objective not in ("throughput", "cost"),
-                warm_up_s=warm_up_s,
-                cache_bytes=self._cache_bytes(),
-                from_start=self._scenario.counts_start_up,
-                files=self._plan.entries.files(runner.case) if self._plan.entries else {},
-            )
+            loaded = self._load(case, key, need_s)
         except WorkerFailed as failure:
-            self.fail(runner, failure)
+            self.fail(case, failure)
+            return None
+        if isinstance(loaded, Reason):
+            self.skip(case, loaded)
+            return None
+        return self._accept(case, key, loaded)
+
+    def renew(self, prepared: PreparedCase, need_s: float) -> bool:
+        """Prepare a case again whose worker died under another one; as `prepare`."""
+        fresh = self.prepare(prepared.case, need_s)
+        if fresh is None:
             return False
-        if not runner.case.is_compiled:
-            self.longest_s = max(self.longest_s, self._control.now() - began_s)
-        return self._take_preparation(runner, answer.result)
+        prepared.generation = fresh.generation
+        prepared.step_s, prepared.iterations = fresh.step_s, fresh.iterations
+        return True
+
+    def is_worth_it(self, case: Case) -> bool:
+        """False if a reduced precision is far slower than FP32 at a small size; the reason is then
+        in the report."""
+        if self._until_s <= self._now():
+            return True  # nothing speaks against it yet
+        try:
+            slower = self._probe_small(case)
+        except WorkerFailed as failure:
+            self.fail(case, failure)
+            return False
+        if slower is not None:
+            self.skip(case, slower)
+        return slower is None
+
+    def _load(self, case: Case, key: WorkerKey, need_s: float) -> dict[str, Any] | Reason:
+        """The worker's answer once it holds the case, or why the case is not loaded."""
+        left_s = self._until_s - self._now()
+        if left_s <= need_s:
+            return BUDGET
+        if refusal := self._refusal(case, left_s):
+            return refusal
+        self._context.emit(ev.CasePreparing(at_s=self._now(), case=case.id))
+        if slower := self._probe_small(case):
+            return slower
+        self._context.pool.start(key, self.deadline(START_DEADLINE_S))
+        if self._now() >= self._end_s:
+            return BUDGET
+        return self._ask_worker(case, key, self._warm_up_s(left_s))
+
+    def _refusal(self, case: Case, left_s: float) -> Reason | None:
+        """Why a case is not even tried: no price, too long to compile, not enough memory."""
+        report, objective = self._context.report, self._plan.scenario.objective
+        price = report.candidates[case.id].price_per_hour
+        refusal = admission.unpriced(case, objective, price)
+        refusal = refusal or admission.too_long_to_compile(case, left_s)
+        if refusal is not None or report.machine is None:
+            return refusal
+        return admission.beforehand(
+            case,
+            self._plan.workload,
+            report.machine,
+            report.software,
+            held_bytes=self._held_bytes(case),
+        )
+
+    def _held_bytes(self, case: Case) -> float:
+        """Memory that other cases hold on the device of `case`."""
+        return sum(
+            self._context.report.candidates[other.id].work.memory_bytes
+            for other, _ in self._held()
+            if other.device == case.device and other != case
+        )
 
     def _held(self) -> Iterator[tuple[Case, WorkerKey]]:
-        """The cases that a living worker has prepared; those that left the race are among them."""
+        """The cases that a living worker has prepared, eliminated ones included."""
         for case in self._plan.cases:
-            key = worker_key(case, self._scenario)
-            if self.holders.get(case.id) == self._pool.generation.get(key, 0):
+            key = worker_key(case, self._plan.scenario)
+            if self.holders.get(case.id) == self._context.pool.generation.get(key, 0):
                 yield case, key
 
-    def is_worth_it(self, runner: PreparedCase) -> bool:
-        """Whether a reduced precision is not far slower at a small size; if it is, the report has
-        the reason."""
-        if self._until_s <= self._control.now():
-            return True  # as far as is known
-        try:
-            slower = self._probe_small(runner)
-        except WorkerFailed as failure:
-            self.fail(runner, failure)
-            return False
-        return slower is None or self._leave(runner, slower)
+    def _probe_small(self, case: Case) -> Reason | None:
+        """Try a reduced precision at a small size, since an emulated one can be 200x slower.
 
-    def _prepare_deadline_s(self) -> float:
-        now = self._control.now()
-        fair = PREPARE_SHARES * (self._until_s - now)
-        return max(PREPARE_DEADLINE_S, min(fair, (self._end_s - now) / 2))
-
-    def _cache_bytes(self) -> int:
-        machine = self._report.machine
-        sizes = [cache.size_bytes for cache in machine.cpu.caches] if machine else []
-        return max(sizes, default=DEFAULT_CACHE_BYTES)
-
-    def _probe_small(self, runner: PreparedCase) -> Reason | None:
-        """Try a reduced precision small before it is prepared: emulated, it is 200x slower.  Never
-        in a worker of its own, whose memory is told only of the first case it sees."""
-        cpu = self._report.machine.cpu if self._report.machine else None
-        pair = admission.small_probe_of(runner.case, self._plan.workload, cpu)
-        if pair is None or runner.case.id in self._probed:
+        Never in a worker that the case has to itself: such a worker reports the memory of the
+        first case that it sees.
+        """
+        pair = admission.small_probe_of(case, self._plan.workload, self._cpu)
+        if pair is None or case.id in self._probed:
             return None
-        self._probed.add(runner.case.id)
+        self._probed.add(case.id)
         small, like = pair
-        key = replace(runner.key, alone="")
-        self._pool.start(key, self.deadline(START_DEADLINE_S))
-        if self._control.now() >= self._end_s:
-            return None  # nor is there time to prepare it
-        deadline = self.deadline(PROBE_DEADLINE_S)
-        answer = self._pool.ask(
-            key, deadline, op="probe_small", case=small, beside=like, seed=self._seed
+        key = replace(worker_key(case, self._plan.scenario), alone="")
+        self._context.pool.start(key, self.deadline(START_DEADLINE_S))
+        if self._now() >= self._end_s:
+            return None  # no time is left to prepare it either
+        answer = self._context.pool.ask(
+            key,
+            self.deadline(PROBE_DEADLINE_S),
+            op="probe_small",
+            case=small,
+            beside=like,
+            seed=self._context.request.seed,
         )
         factor = answer.result["case_s"] / answer.result["beside_s"]
         where = f"in {small.id.partition('/')[0]}"
-        return admission.slower_precision(runner.case, factor, where, cpu)
+        return admission.slower_precision(case, factor, where, self._cpu)
 
-    def _take_preparation(self, runner: PreparedCase, result: dict[str, Any]) -> bool:
-        warmed = result["warmup"]
-        setup = SetupTimes(
-            import_s=self._pool.import_s.get(runner.key),  # None: it failed at first
-            transfer_out_s=result["transfer_out_s"],
-            **result["setup"],
+    def _ask_worker(self, case: Case, key: WorkerKey, warm_up_s: float) -> dict[str, Any]:
+        """Have the worker build, check and warm up one case; its answer."""
+        scenario, source = self._plan.scenario, self._plan.source
+        began_s = self._now()
+        answer = self._context.pool.ask(
+            key,
+            self.deadline(self._prepare_deadline_s()),
+            op="prepare",
+            case=case,
+            seed=self._context.request.seed,
+            latency=scenario.objective not in ("throughput", "cost"),
+            warm_up_s=warm_up_s,
+            cache_bytes=self._cache_bytes(),
+            from_start=scenario.counts_start_up,
+            files=source.files(case) if source is not None else {},
         )
-        accuracy = msgspec.convert(result["accuracy"], AccuracyResult)
-        runner.generation = self._pool.generation.get(runner.key, 0)
-        self.holders[runner.case.id] = runner.generation
-        runner.step_s, runner.iterations = warmed["step_s"], warmed["iterations"]
-        self._emit(
+        if not case.is_compiled:
+            self.longest_s = max(self.longest_s, self._now() - began_s)
+        return answer.result
+
+    def _accept(self, case: Case, key: WorkerKey, loaded: dict[str, Any]) -> PreparedCase | None:
+        """Report what preparing showed; None if the result is wrong."""
+        pool, warmed = self._context.pool, loaded["warmup"]
+        speed = self._context.speeds.get(case.device, 1.0)
+        accuracy = msgspec.convert(loaded["accuracy"], AccuracyResult)
+        generation = self.holders[case.id] = pool.generation.get(key, 0)
+        self._context.emit(
             ev.CasePrepared(
-                at_s=self._control.now(),
-                case=runner.case.id,
-                setup=setup,
+                at_s=self._now(),
+                case=case.id,
+                setup=SetupTimes(
+                    import_s=pool.import_s.get(key),  # absent if the first import failed
+                    transfer_out_s=loaded["transfer_out_s"],
+                    **loaded["setup"],
+                ),
                 accuracy=accuracy,
                 warmup=WarmUp(
                     n=warmed["n"],
                     seconds=warmed["seconds"],
-                    first_s=warmed["first_s"] / self._speeds.get(runner.case.device, 1.0),
+                    first_s=warmed["first_s"] / speed,
                     steady=warmed["steady"],
-                    step_s=warmed["step_s"] / self._speeds.get(runner.case.device, 1.0),
+                    step_s=warmed["step_s"] / speed,
                 ),
                 iterations_per_sample=warmed["iterations"],
-                memory_peak_bytes=result["memory_peak_bytes"],
-                call_overhead_s=result["call_overhead_s"],
+                memory_peak_bytes=loaded["memory_peak_bytes"],
+                call_overhead_s=loaded["call_overhead_s"],
             )
         )
         if accuracy.passed:
-            return True
+            return PreparedCase(case, key, generation, warmed["step_s"], warmed["iterations"])
         reason = Reason(
             "wrong_result",
             f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
             f"the limit is {accuracy.limit:.3g} (against {accuracy.reference})",
             "do not use this combination; report it with workbench detect --json",
         )
-        self.finish(runner, "failed", reason)
-        return False
+        self.finish(case, "failed", reason)
+        return None
 
-    # ---------------------------------------------------------------- ends
+    # --------------------------------------------------------------- limits
+
+    def _now(self) -> float:
+        return self._context.control.now()
+
+    @property
+    def _cpu(self) -> Cpu | None:
+        machine = self._context.report.machine
+        return machine.cpu if machine else None
+
+    def _cache_bytes(self) -> int:
+        sizes = [cache.size_bytes for cache in self._cpu.caches] if self._cpu else []
+        return max(sizes, default=DEFAULT_CACHE_BYTES)
+
+    def _warm_up_s(self, left_s: float) -> float:
+        least, most = WARM_UP_S
+        return min(max(WARM_UP_SHARE * left_s / len(self._plan.cases), least), most)
+
+    def _prepare_deadline_s(self) -> float:
+        now = self._now()
+        fair = PREPARE_SHARES * (self._until_s - now)
+        return max(PREPARE_DEADLINE_S, min(fair, (self._end_s - now) / 2))
+
+    def deadline(self, at_most_s: float) -> float:
+        """Seconds that a request may take.
+
+        It may pass the end of these rows, since a killed worker has to import its backend again,
+        but not the end of the run.
+        """
+        return max(0.0, min(at_most_s, self._context.end_s + GRACE_S - self._now()))
+
+    # ---------------------------------------------------------------- after
 
     def release(self) -> None:
         """Give back what the row's cases hold, before the next row needs it."""
-        if self._control.now() >= self._run_end_s:
-            return  # no row needs it any more
+        pool, scenario = self._context.pool, self._plan.scenario
+        if self._now() >= self._context.end_s:
+            return  # there is no next row
         held: dict[WorkerKey, list[str]] = {}
         for case, key in self._held():
             held.setdefault(key, []).append(case.id)
-        for key in dict.fromkeys(worker_key(case, self._scenario) for case in self._plan.cases):
+        for key in dict.fromkeys(worker_key(case, scenario) for case in self._plan.cases):
             if key.alone:
-                self._pool.end(key)  # nobody else lives there
+                pool.end(key)  # it holds nothing but cases of this row
             elif key in held:
-                with suppress(WorkerFailed):  # the pool has already said that the worker ended
-                    deadline_s = self.deadline(RELEASE_DEADLINE_S)
-                    self._pool.ask(key, deadline_s, op="release", cases=held[key])
+                with suppress(WorkerFailed):  # the pool has already reported that the worker ended
+                    pool.ask(key, self.deadline(RELEASE_DEADLINE_S), op="release", cases=held[key])
         self.holders.clear()
 
-    def deadline(self, at_most_s: float) -> float:
-        """Seconds a request may take: past the end of these rows if need be, for a worker that is
-        killed has to import its backend again, but never past the end of the run."""
-        return max(0.0, min(at_most_s, self._run_end_s + GRACE_S - self._control.now()))
-
-    def fail(self, runner: PreparedCase, failure: WorkerFailed) -> None:
+    def fail(self, case: Case, failure: WorkerFailed) -> None:
+        """End a case whose worker failed or refused it."""
         reason = failure.reason
-        if reason.code == "timeout" and self._control.now() >= self._end_s:
-            self._leave(runner, BUDGET)
+        if reason.code == "timeout" and self._now() >= self._end_s:
+            self.skip(case, BUDGET)
         elif reason.code in CANNOT_HERE:
-            self._leave(runner, reason)
+            self.skip(case, reason)
         else:
-            self.finish(runner, "failed", reason)
+            self.finish(case, "failed", reason)
 
-    def _leave(self, runner: PreparedCase, reason: Reason) -> Literal[False]:
-        """Refused, or out of time: skipped, but what was measured before stands."""
-        measured = bool(self._report.candidates[runner.case.id].blocks)
-        self.finish(runner, "ok" if measured else "skipped", reason)
-        return False
+    def skip(self, case: Case, reason: Reason) -> None:
+        """End a case that was refused or ran out of time; blocks measured before still count."""
+        is_measured = bool(self._context.report.candidates[case.id].blocks)
+        self.finish(case, "ok" if is_measured else "skipped", reason)
 
     def finish(
-        self,
-        runner: PreparedCase,
-        status: str,
-        reason: Reason | None,
-        beaten: Beaten | None = None,
+        self, case: Case, status: str, reason: Reason | None, proof: ProvenSlower | None = None
     ) -> None:
-        self._emit(
+        """Report the end of a case; `proof` shows that another candidate is faster."""
+        self._context.emit(
             ev.CaseFinished(
-                at_s=self._control.now(),
-                case=runner.case.id,
-                scenario=self._scenario.id,
+                at_s=self._now(),
+                case=case.id,
+                scenario=self._plan.scenario.id,
                 status=status,
                 reason=reason,
-                telemetry=self._telemetry.of_case(runner.case.id, runner.case.device),
-                beaten_by=beaten.by if beaten else None,
-                ratio=beaten.ratio.value if beaten else None,
-                ratio_bounds=beaten.ratio.interval if beaten else None,
+                telemetry=self._context.telemetry.of_case(case.id, case.device),
+                beaten_by=proof.by if proof else None,
+                ratio=proof.ratio.value if proof else None,
+                ratio_bounds=proof.ratio.interval if proof else None,
             )
         )

@@ -1,4 +1,4 @@
-"""How long the turns of a race are, and whether they fit: blocks, rounds and the row's share."""
+"""The time plan of a race: the length of its blocks, and whether further rounds fit."""
 
 from __future__ import annotations
 
@@ -10,61 +10,77 @@ from ..stats.samples import MIN_PAIRS
 from ..worker.block import LEAD_IN_CAP_S, LEAD_IN_SAMPLES
 from .preparation import PreparedCase
 
-BLOCK_S = 0.2  # a turn, where the budget allows: long against the 3-6 % slow start of a resume
-SHARED_BLOCK_S = 0.1  # where candidates share a worker, which need not be thawed for a turn
+BLOCK_S = 0.2  # a block, if the budget allows: a resumed worker is 3-6 % slow at its start
+SHARED_BLOCK_S = 0.1  # where candidates share a worker, which is not frozen between their turns
 SHORTEST_BLOCK_S = 0.03
 ROUNDS_WANTED = 8
-TAIL_SAMPLES = 100  # per block, so that a 99th percentile is more than the largest
+TAIL_SAMPLES = 100  # per block, or a 99th percentile would be no more than the largest sample
 LONGEST_TAIL_BLOCK_S = 1.0
-OVERDRAFT = 0.05  # of what the run has left, for the rounds that an interval needs
+OVERDRAFT = 0.05  # share of the run's time left that the rounds for an interval may borrow
 
 
 def longest_lead_in_s(device: str, sample_s: float) -> float:
-    """Seconds that a turn may take before its timed samples; long steps have no lead-in."""
+    """Seconds that a turn may take before its timed samples; long samples have no lead-in."""
     if sample_s > LEAD_IN_CAP_S:
         return 0.0
     return max(LEAD_IN_SAMPLES * sample_s, kind_of(device).settle_s)
 
 
 class RoundBudget:
-    """Of one row, which has until `until_s` on the run's clock `now`, and the run until `end_s`."""
+    """The time of one row, which ends at `until_s`, within that of all rows, which ends at `end_s`;
+    both in seconds on the run's clock `now`."""
 
     def __init__(
         self, plan: RowPlan, now: Callable[[], float], *, until_s: float, end_s: float
     ) -> None:
         self._now, self._until_s, self._end_s = now, until_s, end_s
-        self._tails = plan.scenario.objective == "latency_p99"
-        self._longest_s = BLOCK_S if plan.entries is None else SHARED_BLOCK_S
+        self._measures_tails = plan.scenario.objective == "latency_p99"
+        self._longest_s = BLOCK_S if plan.source is None else SHARED_BLOCK_S
 
     def block_s(self, field: Collection[PreparedCase]) -> float:
-        """Length of a turn: so that the wanted number of rounds fits, within its bounds."""
-        fitting = (self._until_s - self._now()) / (ROUNDS_WANTED * len(field))
-        return min(self._longest_s, max(SHORTEST_BLOCK_S, fitting))
+        """Length of a block at which the wanted number of rounds of `field` fits, within bounds."""
+        fitting_s = (self._until_s - self._now()) / (ROUNDS_WANTED * len(field))
+        return min(self._longest_s, max(SHORTEST_BLOCK_S, fitting_s))
 
-    def least_samples(self, runner: PreparedCase) -> int:
-        if not self._tails:
+    def least_samples(self, prepared: PreparedCase) -> int:
+        """Samples that a block of this case has at least, however long they take."""
+        if not self._measures_tails:
             return 1
-        return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(runner.sample_s, 1e-9))))
+        return max(1, min(TAIL_SAMPLES, int(LONGEST_TAIL_BLOCK_S / max(prepared.sample_s, 1e-9))))
 
-    def turn_s(self, runner: PreparedCase, field: Collection[PreparedCase]) -> float:
-        """Predicted seconds of one turn of a race of `field`, lead-in included."""
-        least = self.least_samples(runner) * runner.sample_s
-        lead_in = runner.lead_in_s
-        if lead_in is None:
-            lead_in = longest_lead_in_s(runner.case.device, runner.sample_s)
-        return max(self.block_s(field), least, runner.sample_s) + lead_in
+    def turn_s(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> float:
+        """Predicted seconds of one turn in a race of `field`, lead-in included."""
+        least_s = self.least_samples(prepared) * prepared.sample_s
+        lead_in_s = prepared.lead_in_s
+        if lead_in_s is None:
+            lead_in_s = longest_lead_in_s(prepared.case.device, prepared.sample_s)
+        return max(self.block_s(field), least_s, prepared.sample_s) + lead_in_s
+
+    def first_round_s(self, field: Collection[PreparedCase]) -> float:
+        """Seconds that a first round of `field` takes, so that preparing more cases cannot use up
+        the whole share.
+
+        A second candidate may use the time of the rows to come, since one alone is no race.
+        """
+        round_s = sum(self.turn_s(prepared, field) for prepared in field)
+        if len(field) == 1:
+            return 2 * round_s - (self._end_s - self._until_s)
+        return round_s
 
     def fits(self, field: Collection[PreparedCase], *, after: int, rounds: int = 1) -> bool:
-        """Whether so many more rounds fit `after` those that there were."""
-        cost_s = rounds * sum(self.turn_s(runner, field) for runner in field)
+        """Whether `rounds` more rounds of `field` fit, after `after` rounds."""
+        cost_s = rounds * sum(self.turn_s(prepared, field) for prepared in field)
         return cost_s <= self.left_s(field, after=after)
 
     def left_s(self, field: Collection[PreparedCase], *, after: int) -> float:
-        """Seconds of the row's share that are left to `field` `after` so many rounds; a little
-        more where several race and have too few rounds for an interval."""
-        now = self._now()
-        open_yet = len(field) > 1 and after < MIN_PAIRS
-        return max(self._until_s - now, OVERDRAFT * (self._end_s - now) if open_yet else 0.0)
+        """Seconds left to the row after `after` rounds.
 
-    def outlasts_run(self, runner: PreparedCase, field: Collection[PreparedCase]) -> bool:
-        return self._now() + self.turn_s(runner, field) > self._end_s
+        Several candidates with too few rounds for an interval may borrow from the rows to come.
+        """
+        now = self._now()
+        may_borrow = len(field) > 1 and after < MIN_PAIRS
+        return max(self._until_s - now, OVERDRAFT * (self._end_s - now) if may_borrow else 0.0)
+
+    def outlasts_run(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> bool:
+        """Whether a turn of this case would end after the time of all rows."""
+        return self._now() + self.turn_s(prepared, field) > self._end_s

@@ -1,4 +1,4 @@
-"""Why a case is not raced, or no longer: pure functions of what is known of it and the machine."""
+"""Reasons not to race a case, from its work and the machine: pure functions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..records.machine import Cpu, Machine, Software
 from ..records.reason import Reason
 from ..text import units
 
-GPU_SHARE = 0.9  # of the free memory; the rest stays free for whoever else is there
-SLOWER_THAN_WORTH = 3.0  # times: a reduced precision this far behind FP32 is not raced on
-COMPILE_S = 30.0  # of a training step on two cores, with nothing in torch's cache
-# A datasheet's peak is that of a rated clock, and cards go above it: the 989 TFLOP/s of an H200 are
-# those of 1.83 GHz (132 multiprocessors, 4,096 operations a cycle), and NVML tells up to 1.98.
+GPU_SHARE = 0.9  # share of the free GPU memory that a case may take; other programs need some too
+NOT_WORTH_RACING = 3.0  # times the time of the best: not raced on, or not at all
+COMPILE_S = 30.0  # seconds for a training step on two cores, with nothing in torch's cache
+# Cards run above the rated clock that a datasheet's peak stands for: 989 TFLOP/s of an H200 mean
+# 1.83 GHz (132 multiprocessors, 4,096 operations a cycle), and NVML reports clocks up to 1.98 GHz.
 BEYOND_DATASHEET = 1.25
-WINOGRAD = 4.0  # times fewer operations at most (Lavin and Gray 2016, arXiv:1509.09308)
+WINOGRAD = 4.0  # largest saving of operations (Lavin and Gray 2016, arXiv:1509.09308)
 
 
 def beforehand(
@@ -28,7 +28,7 @@ def beforehand(
     *,
     held_bytes: float = 0.0,
 ) -> Reason | None:
-    """Why a case is not even tried; `held_bytes` is what other candidates hold on its device."""
+    """Why a case is not even tried; `held_bytes` is the memory that others hold on its device."""
     need, have = workload.work(case).memory_bytes, machine.memory.available_bytes
     if not kind_of(case.device).on_host:
         package = software.packages.get(case.backend) if software else None
@@ -46,40 +46,42 @@ def beforehand(
         return Reason(
             "no_memory",
             f"it needs about {need / 2**30:.1f} GiB, {have / 2**30:.1f} GiB are free",
-            "take a smaller size or batch",
+            "choose a smaller size or batch",
         )
     if need > have - held_bytes:
         return Reason(
             "no_memory",
-            f"it needs about {need / 2**30:.1f} GiB beside the {held_bytes / 2**30:.1f} GiB that "
-            f"other candidates hold, and {have / 2**30:.1f} GiB are there",
-            "race it with fewer others: --precision, --mode, --set",
+            f"it needs about {need / 2**30:.1f} GiB; other candidates hold "
+            f"{held_bytes / 2**30:.1f} of {have / 2**30:.1f} GiB",
+            "race fewer candidates at a time: --precision, --mode, --set",
         )
     return None
 
 
 def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason | None:
-    """Why a case cannot be raced for its cost."""
+    """Why the cost of a case cannot be measured."""
     if objective != "cost" or price_per_hour is not None:
         return None
     remedy = f"add --price {case.device_kind}=PER_HOUR"
-    return Reason("no_price", f"no price was given for {case.device}: {remedy}", remedy)
+    return Reason("no_price", f"no price is known for {case.device}: {remedy}", remedy)
 
 
 def too_long_to_compile(case: Case, left_s: float) -> Reason | None:
-    """Why a compiled candidate does not fit into what its row has left."""
+    """Why compiling a case does not fit into the `left_s` seconds of its row."""
     if not case.is_compiled or left_s >= COMPILE_S:
         return None
     return Reason(
         "budget",
         f"compiling takes up to {COMPILE_S:.0f} s, {left_s:.0f} s are left",
-        "give it a larger --budget",
+        "raise --budget",
     )
 
 
 def small_probe_of(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Case, Case] | None:
-    """A small case and its like in FP32, to be timed before `case` is; None: no need to, as where
-    the processor has the precision."""
+    """A small case and its FP32 counterpart, to be timed before `case` is prepared.
+
+    None if there is no need: the precision is not a reduced one, or the processor has it natively.
+    """
     if case.precision not in REDUCED or (cpu is not None and native(case.precision, cpu)):
         return None
     small = workload.small_probe(case) if case.device_kind == "cpu" else None
@@ -89,8 +91,11 @@ def small_probe_of(case: Case, workload: Workload, cpu: Cpu | None) -> tuple[Cas
 
 
 def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> Reason | None:
-    """A reduced precision that is `factor` times slower than FP32 at the same job, and why."""
-    if factor < SLOWER_THAN_WORTH:
+    """Why a reduced precision that takes `factor` times the time of FP32 is not worth racing.
+
+    `where` says at which job or when; None if it is not that slow.
+    """
+    if factor < NOT_WORTH_RACING:
         return None
     missing = lacking(case.precision, cpu) if cpu and case.device_kind == "cpu" else None
     name = case.precision if case.quantization is None else f"{case.quantization} {case.precision}"
@@ -103,13 +108,13 @@ def slower_precision(case: Case, factor: float, where: str, cpu: Cpu | None) -> 
 
 
 def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None:
-    """Operations per second that a case's devices cannot exceed: what the instruction set of the
-    CPU allows, or the GPU's datasheet and a quarter (assets/devices.toml).
+    """Operations per second that a case's devices cannot exceed: the bound of the CPU's instruction
+    set, or 1.25 times the peak of the GPU's datasheet (assets/devices.toml).
 
-    None where that is not known: for a GPU or a precision that is not listed.
+    None for a GPU or a precision that is not listed.
     """
     if case.device == "cpu":
-        # Ranks on other machines have as many each.
+        # Ranks on other machines have as many threads each.
         return bound_ops_per_s(case.precision, machine.cpu, _threads(case, machine) * ranks)
     name = next((gpu.name for gpu in machine.gpus if gpu.device == case.device), None)
     sheet = datasheets.load().get(name or "")
@@ -120,9 +125,9 @@ def most_ops_per_s(case: Case, machine: Machine, ranks: int = 1) -> float | None
 def impossible_rate(
     case: Case, ops_per_s: float, machine: Machine, ranks: int = 1, *, convolves: bool = False
 ) -> Reason | None:
-    """A rate beyond what the device can do: the workload, or a clock, is wrong.
+    """Why a rate cannot be right: it is more than the device can do.
 
-    `convolves`: as in `Workload`.
+    `convolves` as in `Workload`: algorithms for convolutions may save operations.
     """
     bound = most_ops_per_s(case, machine, ranks)
     if bound is None:
@@ -136,8 +141,8 @@ def impossible_rate(
     return Reason(
         "impossible_rate",
         f"{rate} is beyond the {most} that {cores if on_cpu else case.device} can reach in "
-        f"{case.precision}{'' if on_cpu else ', by the datasheet and a quarter'}",
-        "the workload does less than it says, or the clock is wrong: do not trust it",
+        f"{case.precision}{'' if on_cpu else ' (datasheet peak plus 25%)'}",
+        "do not trust it: the workload does less work than it declares, or the clock is wrong",
     )
 
 

@@ -33,17 +33,18 @@ MOST_ROWS = 512
 MOST_CASES = 64  # of one row
 
 
-class Entries(Protocol):
-    """Who finds further candidates while their row is raced, and makes ready what each needs."""
+class CandidateSource(Protocol):
+    """Proposes further candidates while their row races, and provides the files each one needs."""
 
     def files(self, case: Case) -> Mapping[str, str]:
-        """What `Setup.files` shall say."""
+        """The files that `case` gets as `Setup.files`."""
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
-        """Candidates that enter now, after a round of these; `left_s` is the row's time."""
+        """Cases that join after this round; `candidates` are all of the row so far, and `left_s`
+        is the row's remaining time in seconds."""
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
-        """The id of the case that stays though it is beaten: by it the gain of all is told."""
+        """The id of the case that keeps racing although it is slower: gains are stated over it."""
 
 
 @dataclass
@@ -57,9 +58,9 @@ class RowPlan:
     point: Mapping[str, ParameterValue] = field(
         default_factory=dict
     )  # where several were asked for
-    entries: Entries | None = None
+    source: CandidateSource | None = None  # proposes candidates that join during the race
     of: str | None = None  # the scenario whose crossover this row is a point of
-    spared: frozenset[str] = frozenset()  # cases that one slow block does not send away
+    protected: frozenset[str] = frozenset()  # ids of cases that a slow block does not eliminate
     what_if: list[WhatIf] = field(default_factory=list)  # what is recorded of devices elsewhere
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as they were given
     refused: Reason | None = None  # why none of its cases can be prepared
@@ -293,7 +294,7 @@ def cases_on(
     """The candidates a row has on `machine`, on these of its GPUs."""
     scenario = row.scenario
     found: list[Case] = []
-    wanted = [*scenario.precisions, *scenario.apart]
+    wanted = [*scenario.precisions, *scenario.reference_only]
     for variant in row.workload.variants:
         if variant.precision not in wanted:
             continue
@@ -352,7 +353,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         question=scenario.question,
         textbook=scenario.textbook,
         objective=scenario.objective,
-        apart=list(scenario.apart),
+        apart=list(scenario.reference_only),
         reproduce=_reproduce(row, request),
         cases=list(row.cases),  # of those who join later another event tells
         work={case.id: row.workload.work(case) for case in row.cases},

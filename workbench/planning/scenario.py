@@ -57,7 +57,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     precisions: tuple[str, ...]
     params: dict[str, int | float | str] = {}
     batch: Count | None = None
-    apart: tuple[str, ...] = ()
+    # precisions that race among themselves and are never picked; `apart` in the file
+    reference_only: tuple[str, ...] = msgspec.field(name="apart", default=())
     modes: tuple[str, ...] | None = ()  # None: all
     max_error: Share | None = None
     threads: tuple[Threads, ...] = ("all",)

@@ -68,7 +68,7 @@ def _at_odds(row: Scenario) -> Iterator[Fault]:
     """Fields that contradict each other, whatever the workload."""
     if not row.precisions:
         yield ("precisions",), "precisions: it is empty, so nothing could be picked"
-    for precision in row.apart:
+    for precision in row.reference_only:
         if precision in row.precisions:
             yield ("apart",), f"apart: {precision} is in precisions too: admissible, or apart"
     if not row.threads:
@@ -94,8 +94,8 @@ def _not_offered(row: Scenario, workload: Workload) -> Iterator[Fault]:
             yield ("modes",), _unknown("mode", workload, mode, modes)
     usual = [v for v in workload.variants if v.mode in (None, *(row.modes or ()))]
     offered = list(dict.fromkeys(v.precision for v in usual))
-    for name in ("precisions", "apart"):
-        for precision in getattr(row, name):
+    for name, listed in (("precisions", row.precisions), ("apart", row.reference_only)):
+        for precision in listed:
             if precision not in offered:
                 yield (name,), _unknown("precision", workload, precision, offered)
 

@@ -118,4 +118,4 @@ def _check_names(
 
 
 def _fields(kind: type) -> list[str]:
-    return [field.name for field in msgspec.structs.fields(kind)]
+    return [field.encode_name for field in msgspec.structs.fields(kind)]

@@ -1,4 +1,4 @@
-"""What a scenario counts: one number per block, smaller is better."""
+"""The objectives of a scenario: each gives a block one number, and smaller is better."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Objective = Literal[
 ]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
 HOUR_S = 3600.0
-# Standard deviation of the logarithm of a start-up from process to process; torch's import spread
-# by 0.087 within runs on two cores of a cloud machine (16 starts).
+# Standard deviation of the logarithm of a start-up time from process to process; torch's import
+# had 0.087 within runs on two cores of a cloud machine (16 starts).
 START_UP_SPREAD = 0.1
-OF_A_STEP = ("throughput", "latency", "latency_p99")  # whose values are seconds of one step
-SECONDS = (*OF_A_STEP, "time_to_result")  # whose values are times
-SINGLE_STEPS = ("latency", "latency_p99")  # whose samples are one step each
+OF_A_STEP = ("throughput", "latency", "latency_p99")  # their values are seconds of one step
+SECONDS = (*OF_A_STEP, "time_to_result")  # their values are seconds
+SINGLE_STEPS = ("latency", "latency_p99")  # their samples are one step each
 
 
 def fixed_parts_s(
     setup: SetupTimes, first_s: float | None, samples_s: Sequence[float]
 ) -> tuple[float, ...]:
-    """What comes once, in seconds: import, build, transfer, compilation, and what the first call
-    took beyond a steady one.
+    """The one-time costs in seconds: import, build, transfer, compilation, and the first call's
+    excess over a steady one.
 
-    Each was observed a single time, and whoever imports a library first finds it on a cold disk.
+    Each was measured a single time, and the first import of a library may read a cold disk.
     """
     beyond = 0.0 if first_s is None or not samples_s else max(0.0, first_s - median(samples_s))
     parts = (setup.import_s, setup.build_s, setup.transfer_s, setup.compile_s, beyond)
@@ -43,11 +43,11 @@ def block_value(
     energy_j: float | None = None,
     price_per_hour: float | None = None,
 ) -> float | None:
-    """What stands for one block under `objective`: seconds, bytes, joules, or the price of a step;
-    None: not known.
+    """The value of one block under `objective`: seconds, bytes, joules, or the price of a step.
 
-    `latency_p99` needs samples of single steps, and enough of them: below a hundred the
-    quantile is in effect the largest.  `time_to_result` adds what comes once (`fixed_s`).
+    None if it is not known.  `latency_p99` needs at least a hundred samples of single steps: with
+    fewer, the quantile is practically the largest.  `time_to_result` adds the one-time costs
+    (`fixed_s`).
     """
     if objective == "memory":
         return memory_bytes

@@ -1,7 +1,7 @@
 """Medians, intervals and paired ratios.  Pure functions of raw samples; standard library only.
 
-What decides is the paired ratio: two candidates measured in the same rounds share the
-machine's drift, so the ratio within a round is far steadier than either time.
+Decisions rest on the paired ratio: two candidates measured in the same rounds share the machine's
+drift, so their ratio within a round is far steadier than either time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from statistics import NormalDist
 MIN_SAMPLES_FOR_INTERVAL = 6  # below, no pair of order statistics covers the median at 95 %
 MIN_SAMPLES_FOR_P99 = 100
 MIN_PAIRS = 3  # below, Student's t says next to nothing
-TRIM = 0.2  # share of pairs set aside at each end
-MOST_AUTOCORRELATION = 0.9  # estimates from a few rounds beyond it would only be noise
-OUTLYING = 3.5  # modified z-score (Iglewicz and Hoaglin 1993)
-MIN_FOR_TREND = 6  # below, no order of the values is a trend at TREND_ALPHA
+TRIM = 0.2  # share of pairs cut off at each end
+MOST_AUTOCORRELATION = 0.9  # higher estimates from a few rounds are noise
+OUTLYING = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
+MIN_FOR_TREND = 6  # values; below, no order of them is significant at TREND_ALPHA
 TREND_ALPHA = 0.01
 SAME, FASTER, SLOWER, AMBIGUOUS = "same", "faster", "slower", "ambiguous"
 
@@ -39,7 +39,7 @@ def quantile(values: Sequence[float], q: float) -> float:
     position = q * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    # min and max keep rounding from leaving the two neighbours.
+    # Rounding must not leave the range of the two neighbours.
     between = ordered[below] + (ordered[above] - ordered[below]) * (position - below)
     return min(max(between, ordered[below]), ordered[above])
 
@@ -68,7 +68,7 @@ def _median_rank(n: int, confidence: float) -> int | None:
 def median_interval(
     values: Sequence[float], confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """A distribution-free interval of the median; None where the samples are too few for one."""
+    """A distribution-free interval of the median; None if there are too few samples for one."""
     n = len(values)
     if n < MIN_SAMPLES_FOR_INTERVAL:
         return None
@@ -80,10 +80,10 @@ def median_interval(
 
 
 def blocked_interval(blocks: Sequence[Sequence[float]]) -> tuple[float, float] | None:
-    """An interval of the median of all samples that does not take a block for a crowd.
+    """An interval of the median of all samples that allows for blocks.
 
-    Samples of one block share the machine's mood and prove less than their number says, so the
-    interval also holds that of the blocks' medians, once there are enough of them.
+    Samples of one block share the state of the machine and prove less than as many independent
+    ones.  The interval therefore includes that of the blocks' medians, once there are enough.
     """
     plain = median_interval([sample for block in blocks for sample in block])
     between = median_interval([median(block) for block in blocks])
@@ -95,8 +95,10 @@ def blocked_interval(blocks: Sequence[Sequence[float]]) -> tuple[float, float] |
 def tail_interval(
     blocks: Sequence[Sequence[float]], q: float, confidence: float = 0.95
 ) -> tuple[float, float] | None:
-    """A distribution-free interval of the `q` quantile of all samples, from two of their order
-    statistics, that also holds the interval of the blocks' own quantiles; None without either."""
+    """A distribution-free interval of the `q` quantile of all samples, from two order statistics.
+
+    It includes the interval of the blocks' own quantiles; None if either cannot be had.
+    """
     samples = sorted((sample for block in blocks for sample in block), reverse=True)
     between = median_interval([quantile(block, q) for block in blocks], confidence)
     ranks = _tail_ranks(len(samples), q, confidence)
@@ -109,9 +111,9 @@ def tail_interval(
 def _tail_ranks(n: int, q: float, confidence: float) -> tuple[int, int] | None:
     """Ranks from the top, 0 the largest, of the order statistics around the `q` quantile.
 
-    Y, how many lie above it, is binomial: with P(Y <= i) <= (1 - confidence) / 2 the value of rank
-    i is an upper bound, with P(Y <= j) >= (1 + confidence) / 2 that of rank j a lower one (David
-    and Nagaraja 2003, 7.1).
+    The number Y of samples above it is binomial.  With P(Y <= i) <= (1 - confidence) / 2 the value
+    of rank i is an upper bound, with P(Y <= j) >= (1 + confidence) / 2 that of rank j a lower one
+    (David and Nagaraja 2003, 7.1).
     """
     below, upper = 0.0, None
     for y in range(n):
@@ -154,7 +156,7 @@ def student_t_cdf(t: float, df: int) -> float:
 def student_t_quantile(p: float, df: int) -> float:
     """The `p` quantile (0.5 <= p < 1) of Student's t, by bisection of its distribution."""
     if not 0.5 <= p < 1:
-        raise ValueError(f"p lies in [0.5, 1), not at {p}")
+        raise ValueError(f"p must lie in [0.5, 1), not {p}")
     low, high = 0.0, 1.0
     while student_t_cdf(high, df) < p:
         high *= 2
@@ -169,10 +171,10 @@ def student_t_quantile(p: float, df: int) -> float:
 
 
 def outliers(values: Sequence[float]) -> list[int]:
-    """Positions of values whose modified z-score exceeds 3.5; they are told, never left out.
+    """Positions of values whose modified z-score exceeds 3.5; they are reported, never removed.
 
-    Where more than half of the values are equal, the mean absolute deviation stands in for the
-    median one (Iglewicz and Hoaglin 1993, How to Detect and Handle Outliers).
+    If more than half of the values are equal, the mean absolute deviation replaces the median one
+    (Iglewicz and Hoaglin 1993, How to Detect and Handle Outliers).
     """
     if len(values) < MIN_SAMPLES_FOR_INTERVAL:
         return []
@@ -183,26 +185,26 @@ def outliers(values: Sequence[float]) -> list[int]:
 
 
 def autocorrelation(values: Sequence[float]) -> float:
-    """Lag-1 autocorrelation, between 0 and 0.9, free of bias where there is none.
+    """Lag-1 autocorrelation, between 0 and 0.9, without bias for uncorrelated values.
 
-    Its bias is -(1 + 4 rho) / n (Kendall 1954), of which 1/n is put right: with all of it, paired
-    intervals of six uncorrelated rounds would be 1.6 times as wide, of ten 1.2 times, to cover the
-    ratio of correlated ones 3 to 4 times more in a hundred.
+    The usual estimate has a bias of -(1 + 4 rho) / n (Kendall 1954), of which 1/n is corrected.
+    Correcting all of it would widen paired intervals of six uncorrelated rounds by a factor of 1.6
+    and of ten by 1.2, and raise the coverage for correlated rounds by only 3 to 4 points.
     """
     n = len(values)
     mean = math.fsum(values) / n
     from_mean = [value - mean for value in values]
     power = math.fsum(x * x for x in from_mean)
     if power <= n * (1e-12 * max(map(abs, values))) ** 2:
-        return 0.0  # all alike, up to the rounding of their mean
+        return 0.0  # all equal, up to the rounding of their mean
     lagged = math.fsum(x * y for x, y in pairwise(from_mean))
     return min(max(lagged / power + 1 / n, 0.0), MOST_AUTOCORRELATION)
 
 
 def trend(values: Sequence[float]) -> float:
-    """Relative change from the first third to the last, where values rise or fall throughout.
+    """Relative change from the first third of the values to the last.
 
-    0 unless Kendall's rank test against time rejects at 1 % (Mann 1945), normal approximation.
+    0 unless Kendall's rank test against time rejects at 1 % (Mann 1945; normal approximation).
     """
     n = len(values)
     if n < MIN_FOR_TREND:
@@ -218,9 +220,10 @@ def trend(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Ratio:
-    """`value` = time of the first over time of the second, with the bounds of its interval.
+    """Time of the first over time of the second (`value`), with the bounds of its interval.
 
-    `spread`: the part of it that more pairs do not narrow, a standard deviation of the logarithm.
+    `spread` is the part of its uncertainty that more pairs do not narrow, as a standard deviation
+    of the logarithm.
     """
 
     value: float
@@ -237,7 +240,8 @@ class Ratio:
         return replace(self, value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
     def widened(self, log_sd: float, confidence: float = 0.95) -> Ratio:
-        """With an independent error of this standard deviation (of the logarithm) taken in."""
+        """The same ratio with an independent error of this standard deviation (of its logarithm)
+        added to the interval."""
         further = NormalDist().inv_cdf(0.5 + confidence / 2) * log_sd
         down = math.hypot(math.log(self.value / self.low), further)
         up = math.hypot(math.log(self.high / self.value), further)
@@ -246,8 +250,8 @@ class Ratio:
     def word(self, tolerance: float) -> str:
         """The first against the second: same, faster, slower or ambiguous.
 
-        Same is an interval wholly within the `tolerance`, ambiguous one that holds 1 and
-        reaches beyond it; the words are those of NVIDIA's nvbench_compare.
+        It is the same if the interval lies wholly within the `tolerance`, ambiguous if the
+        interval holds 1 and reaches beyond it; the words are those of NVIDIA's nvbench_compare.
         """
         if self.low >= 1 / (1 + tolerance) and self.high <= 1 + tolerance:
             return SAME
@@ -262,13 +266,13 @@ def paired_ratio(
     """Ratio of two candidates measured in the same rounds; None below three rounds.
 
     The 20 % trimmed mean of the log ratios with Student's t on their winsorised deviation
-    (Tukey and McLaughlin 1963; Yuen 1974).  Trimming keeps a burst that hit one block from
-    deciding; with fewer than five rounds it is the ordinary t interval.  From five on, rounds
-    that resemble their neighbours count for less: the interval widens by what their lag-1
-    autocorrelation says (Bayley and Hammersley 1946, for a first-order process).
+    (Tukey and McLaughlin 1963; Yuen 1974).  Trimming keeps a burst in one block from deciding;
+    with fewer than five rounds it is the ordinary t interval.  From five on, correlated rounds
+    count for less: the interval widens by their lag-1 autocorrelation (Bayley and Hammersley 1946,
+    for a first-order process).
     """
     if len(first) != len(second):
-        raise ValueError(f"{len(first)} rounds against {len(second)}: pairs are needed")
+        raise ValueError(f"{len(first)} rounds and {len(second)} cannot be paired")
     require_finite(first)
     require_finite(second)
     n = len(first)
@@ -285,6 +289,6 @@ def paired_ratio(
     alike = autocorrelation(winsorised) if cut else 0.0
     error *= math.sqrt((1 + alike) / (1 - alike))
     reach = student_t_quantile((1 + confidence) / 2, len(kept) - 1) * error
-    # A clock tick is the least doubt there is: identical samples do not prove a ratio exactly.
+    # Identical samples do not prove a ratio exactly: a clock tick always remains in doubt.
     reach = min(max(reach, 1e-9), 700.0)
     return Ratio(math.exp(center), math.exp(center - reach), math.exp(center + reach), n)

@@ -1,114 +1,147 @@
-"""Who leaves, and when it is over."""
+"""Which candidates leave a race, and when it is over."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from builders import block, case, machine, report, scenario, steady
+from fakes import CPU_A, CPU_B, CPU_C, standings
 
 from workbench.advisor import elimination
+from workbench.advisor.crossover import MOST_POINTS
 from workbench.records.document import SetupTimes, WarmUp
 from workbench.records.machine import Isa
 
 ROW = scenario()
-A, B, C = case("cpu-a"), case("cpu-b"), case("cpu-c")
 GPU = case("cuda:0-a")
 
 
 def field(blocks, **options):
+    """The candidates of a report with these blocks."""
     return list(report(blocks, **options).candidates.values())
 
 
-def leaving(found) -> list[str]:
-    return [left.candidate.case.id for left in found]
+def leaving(eliminated) -> list[str]:
+    """Ids of the cases that a rule eliminates."""
+    return [left.candidate.case.id for left in eliminated]
 
 
-def test_cpu_and_gpu_do_not_drop_each_other() -> None:
-    candidates = field({A: steady(1.0), B: steady(3.0), GPU: steady(0.01)}, gpus=["cuda:0"])
-    (left,) = elimination.beaten(candidates, ROW, rounds=8, entrants=3)
-    assert left.candidate.case == B
+def due(race) -> list[str]:
+    """Names of the rules that apply."""
+    return [rule.find.__name__ for rule in elimination.RULES if rule.applies(race)]
+
+
+def test_a_plain_run_eliminates_only_after_its_first_round() -> None:
+    candidates, plain = field({CPU_A: steady(1.0)}), scenario(textbook=None)
+    assert due(standings(candidates, plain)) == ["slower_precisions", "too_slow_for_budget"]
+    assert due(standings(candidates, plain, rounds=2)) == []
+
+
+def test_where_there_is_a_pick_the_inadmissible_leave_first() -> None:
+    race = standings(field({CPU_A: steady(1.0)}))
+    assert due(race)[0] == "inadmissible"
+    assert due(replace(race, rounds=2)) == ["inadmissible", "far_slower", "proven_slower"]
+
+
+def test_a_point_of_a_crossover_shares_its_error_with_the_other_points() -> None:
+    race = standings(field({CPU_A: steady(1.0), CPU_B: steady(2.0)}))
+    assert race.pairs == 1
+    assert replace(race, plan=replace(race.plan, of="row")).pairs >= MOST_POINTS
+
+
+def test_cpu_and_gpu_do_not_eliminate_each_other() -> None:
+    candidates = field({CPU_A: steady(1.0), CPU_B: steady(3.0), GPU: steady(0.01)}, gpus=["cuda:0"])
+    (left,) = elimination.proven_slower(standings(candidates, rounds=8))
+    assert left.candidate.case == CPU_B
     assert left.reason.message == "3x slower than cpu torch fp32 t8"
 
 
-def test_precisions_apart_race_apart() -> None:
+def test_reference_only_precisions_race_among_themselves() -> None:
     fp64 = case("cpu-a", "fp64")
-    candidates = field({A: steady(1.0), fp64: steady(9.0)})
-    assert leaving(elimination.beaten(candidates, ROW, rounds=8, entrants=2)) == []
+    candidates = field({CPU_A: steady(1.0), fp64: steady(9.0)})
+    assert leaving(elimination.proven_slower(standings(candidates, rounds=8))) == []
 
 
-def test_nobody_leaves_before_the_third_round() -> None:
-    candidates = field({A: steady(1.0, 2), B: steady(9.0, 2)})
-    assert leaving(elimination.beaten(candidates, ROW, rounds=2, entrants=2)) == []
+def test_no_candidate_is_proven_slower_before_the_third_round() -> None:
+    candidates = field({CPU_A: steady(1.0, 2), CPU_B: steady(9.0, 2)})
+    assert leaving(elimination.proven_slower(standings(candidates, rounds=2))) == []
 
 
 def test_an_error_above_the_limit_ends_it() -> None:
-    candidates = field({A: steady(1.0), B: steady(1.0)}, errors={B: 0.02})
-    assert leaving(elimination.inadmissible(candidates, ROW)) == [B.id]
-    left, *_ = elimination.inadmissible(candidates, scenario(max_error=1e-12))
+    candidates = field({CPU_A: steady(1.0), CPU_B: steady(1.0)}, errors={CPU_B: 0.02})
+    assert leaving(elimination.inadmissible(standings(candidates))) == [CPU_B.id]
+    left, *_ = elimination.inadmissible(standings(candidates, scenario(max_error=1e-12)))
     assert left.reason.message == "its error is above the limit of 1e-12"
 
 
 def test_the_far_slower_go_only_where_the_budget_is_tight() -> None:
-    candidates = field({A: [[1.0]], B: [[2.0]], C: [[8.0]]})
-    turn_s = {A.id: 1.0, B.id: 2.0, C.id: 8.0}
-    loose = elimination.hopeless(candidates, ROW, turn_s=turn_s, left_s=100)
-    tight = elimination.hopeless(candidates, ROW, turn_s=turn_s, left_s=7)
+    candidates = field({CPU_A: [[1.0]], CPU_B: [[2.0]], CPU_C: [[8.0]]})
+    turn_s = {CPU_A.id: 1.0, CPU_B.id: 2.0, CPU_C.id: 8.0}
+    loose = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=100))
+    tight = elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=7))
     assert leaving(loose) == []
-    assert leaving(tight) == [C.id]
+    assert leaving(tight) == [CPU_C.id]
 
 
-def test_whose_short_set_up_makes_up_for_slow_steps_is_not_hopeless() -> None:
-    candidates = field({A: steady(0.1), B: steady(1.0)})
+def test_a_short_set_up_can_make_up_for_slow_steps() -> None:
+    candidates = field({CPU_A: steady(0.1), CPU_B: steady(1.0)})
     for each, import_s in zip(candidates, (3.0, 0.5), strict=True):
         each.objective, each.setup = "time_to_result", SetupTimes(import_s=import_s)
     turn_s = {candidate.case.id: 1.0 for candidate in candidates}
-    assert leaving(elimination.hopeless(candidates, ROW, turn_s=turn_s, left_s=1)) == []
+    assert (
+        leaving(elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=1)))
+        == []
+    )
 
 
 def test_a_race_is_decided_by_ties_or_by_one_left() -> None:
-    assert elimination.is_decided(field({A: steady(1.0)}), ROW)
-    assert elimination.is_decided(field({A: steady(1.0), B: steady(1.001)}), ROW)
-    assert not elimination.is_decided(field({A: steady(1.0, 3), B: steady(1.5, 3)}), ROW)
+    assert elimination.is_decided(field({CPU_A: steady(1.0)}), ROW)
+    assert elimination.is_decided(field({CPU_A: steady(1.0), CPU_B: steady(1.001)}), ROW)
+    assert not elimination.is_decided(field({CPU_A: steady(1.0, 3), CPU_B: steady(1.5, 3)}), ROW)
 
 
-def test_once_nobody_can_be_ahead_by_more_than_the_tolerance_it_is_decided() -> None:
+def test_a_race_is_decided_once_no_rival_can_lead_by_more_than_the_tolerance() -> None:
     slower, level = steady(1.06, 6, spread=0.02), steady(1.01, 6, spread=0.2)[::-1]
-    assert elimination.is_decided(field({A: steady(1.0, 6), B: slower}), ROW)
-    assert not elimination.is_decided(field({A: steady(1.0, 4), B: slower[:4]}), ROW)
-    assert not elimination.is_decided(field({A: steady(1.0, 6), B: level}), ROW)
+    assert elimination.is_decided(field({CPU_A: steady(1.0, 6), CPU_B: slower}), ROW)
+    assert not elimination.is_decided(field({CPU_A: steady(1.0, 4), CPU_B: slower[:4]}), ROW)
+    assert not elimination.is_decided(field({CPU_A: steady(1.0, 6), CPU_B: level}), ROW)
 
 
-def test_those_apart_are_decided_among_themselves_and_nobody_decides_nothing() -> None:
+def test_reference_only_precisions_are_decided_among_themselves() -> None:
     assert elimination.is_decided(field({case("cpu-a", "fp64"): steady(1.0)}), ROW)
     assert not elimination.is_decided([], ROW)
 
 
-def test_a_tie_of_devices_need_not_be_known_better_for_ever() -> None:
+def test_a_tie_of_devices_is_settled_after_enough_rounds() -> None:
     # Five percent apart, give or take as much: the words are `either` now and hardly another later.
-    level = {A: steady(1.0, 20, spread=0.2), GPU: steady(1.03, 20, spread=0.2)[::-1]}
+    level = {CPU_A: steady(1.0, 20, spread=0.2), GPU: steady(1.03, 20, spread=0.2)[::-1]}
     assert elimination.is_decided(field(level, gpus=["cuda:0"]), ROW)
     short = {name: blocks[:10] for name, blocks in level.items()}
     assert not elimination.is_decided(field(short, gpus=["cuda:0"]), ROW)
 
 
-def test_pick_and_runner_up_are_the_two_that_are_best_by_what_is_known() -> None:
-    blocks = {A: [[3.0]], B: [[1.0]], C: [[2.0]], case("cpu-a", "fp64"): [[0.1]]}
-    candidates = field(blocks, errors={B: 0.5})
-    assert elimination.front(candidates, ROW) == [C.id, A.id]
+def test_the_best_two_so_far_are_protected() -> None:
+    blocks = {CPU_A: [[3.0]], CPU_B: [[1.0]], CPU_C: [[2.0]], case("cpu-a", "fp64"): [[0.1]]}
+    candidates = field(blocks, errors={CPU_B: 0.5})
+    assert elimination.protected(standings(candidates)) == {CPU_C.id, CPU_A.id}
 
 
-def test_the_devices_must_be_told_apart_too() -> None:
-    apart = field({A: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
-    level = field({A: steady(1.0, spread=0.4), GPU: steady(1.0, spread=0.5)[::-1]}, gpus=["cuda:0"])
-    assert elimination.is_decided(apart, ROW)
+def test_the_devices_must_be_distinguished_too() -> None:
+    distinct = field({CPU_A: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
+    level = field(
+        {CPU_A: steady(1.0, spread=0.4), GPU: steady(1.0, spread=0.5)[::-1]}, gpus=["cuda:0"]
+    )
+    assert elimination.is_decided(distinct, ROW)
     assert not elimination.is_decided(level, ROW)
 
 
 def test_steady_is_narrow_or_as_narrow_as_it_gets() -> None:
-    (narrow,) = field({A: steady(1.0, 4, spread=0.001)})
-    (few,) = field({A: [[1.0], [1.0]]})
-    (wild_but_short,) = field({A: [[1.0, 2.0, 3.0, 9.0]] * 4})
+    (narrow,) = field({CPU_A: steady(1.0, 4, spread=0.001)})
+    (few,) = field({CPU_A: [[1.0], [1.0]]})
+    (wild_but_short,) = field({CPU_A: [[1.0, 2.0, 3.0, 9.0]] * 4})
     # Alternating levels stay as wide as they are, however long one measures.
-    (plateau,) = field({A: [[1.0] * 5, [2.0] * 5] * 10})
+    (plateau,) = field({CPU_A: [[1.0] * 5, [2.0] * 5] * 10})
     assert elimination.is_steady(narrow)
     assert not elimination.is_steady(few)
     assert not elimination.is_steady(wild_but_short)
@@ -116,63 +149,72 @@ def test_steady_is_narrow_or_as_narrow_as_it_gets() -> None:
 
 
 def test_a_figure_repeats_when_both_halves_of_the_time_agree_on_it() -> None:
-    (level,) = field({A: steady(1.0, 10)})
-    (wandering,) = field({A: [[1.0] * 5] * 5 + [[1.03] * 5] * 5})
-    (single,) = field({A: [[1.0] * 5]})
+    (level,) = field({CPU_A: steady(1.0, 10)})
+    (wandering,) = field({CPU_A: [[1.0] * 5] * 5 + [[1.03] * 5] * 5})
+    (single,) = field({CPU_A: [[1.0] * 5]})
     assert elimination.repeats(level)
     assert not elimination.repeats(wandering)
     assert not elimination.repeats(single)
 
 
-def test_a_single_long_step_condemns_only_what_the_processor_lacks() -> None:
+def test_a_single_long_step_eliminates_only_emulated_precisions() -> None:
     reduced = case("cpu-a", "fp16")
-    candidates = field({A: [[1.0]], reduced: [[200.0]]})
+    candidates = field({CPU_A: [[1.0]], reduced: [[200.0]]})
     here = machine().cpu
     lacking = msgspec.structs.replace(here, isa=Isa(avx512_fp16=False))
-    assert leaving(elimination.slower_precisions(candidates, here)) == []
-    assert leaving(elimination.slower_precisions(candidates, lacking)) == [reduced.id]
+    assert leaving(elimination.slower_precisions(standings(candidates, cpu=here))) == []
+    assert leaving(elimination.slower_precisions(standings(candidates, cpu=lacking))) == [
+        reduced.id
+    ]
 
 
 def test_a_reduced_precision_far_behind_fp32_goes_after_one_block() -> None:
     emulated, native = case("cpu-a", "fp16"), case("cpu-a", "bf16")
-    candidates = field({A: [[1.0]], emulated: [[200.0] * 3], native: [[0.5]]})
-    (left,) = elimination.slower_precisions(candidates, machine().cpu)
+    candidates = field({CPU_A: [[1.0]], emulated: [[200.0] * 3], native: [[0.5]]})
+    (left,) = elimination.slower_precisions(standings(candidates, cpu=machine().cpu))
     assert left.candidate.case == emulated
     assert left.reason.code == "slower_precision"
     assert "200x slower than fp32 in its first block" in left.reason.message
 
 
-def test_who_has_no_sample_yet_is_compared_with_nobody() -> None:
+def test_a_candidate_without_samples_is_not_compared() -> None:
     emulated = case("cpu-a", "fp16")
-    for blocks in ({A: [], emulated: [[200.0] * 3]}, {A: [[1.0] * 3], emulated: []}):
+    for blocks in ({CPU_A: [], emulated: [[200.0] * 3]}, {CPU_A: [[1.0] * 3], emulated: []}):
         candidates = field({**blocks, GPU: [[1.0] * 3]}, gpus=["cuda:0"])
         turn_s = {c.case.id: 9.0 for c in candidates}
-        assert leaving(elimination.slower_precisions(candidates, machine().cpu)) == []
-        assert leaving(elimination.far_slower(candidates, ROW)) == []
-        assert leaving(elimination.hopeless(candidates, ROW, turn_s=turn_s, left_s=1)) == []
-        assert leaving(elimination.beaten(candidates, ROW, rounds=8, entrants=3)) == []
-        assert len(elimination.front(candidates, ROW)) == 2
+        assert (
+            leaving(elimination.slower_precisions(standings(candidates, cpu=machine().cpu))) == []
+        )
+        assert leaving(elimination.far_slower(standings(candidates))) == []
+        assert (
+            leaving(elimination.too_slow_for_budget(standings(candidates, turn_s=turn_s, left_s=1)))
+            == []
+        )
+        assert leaving(elimination.proven_slower(standings(candidates, rounds=8))) == []
+        assert len(elimination.protected(standings(candidates))) == 2
 
 
-def test_without_fp32_beside_it_no_precision_is_called_slow() -> None:
-    candidates = field({B: [[1.0]], case("cpu-a", "fp16"): [[200.0]]})
-    assert leaving(elimination.slower_precisions(candidates[1:], machine().cpu)) == []
+def test_without_an_fp32_counterpart_no_precision_is_called_slow() -> None:
+    candidates = field({CPU_B: [[1.0]], case("cpu-a", "fp16"): [[200.0]]})
+    assert (
+        leaving(elimination.slower_precisions(standings(candidates[1:], cpu=machine().cpu))) == []
+    )
 
 
 # ---------------------------------------------------------- the far slower
 
 
 def test_the_far_slower_go_after_their_first_block() -> None:
-    candidates = field({A: [[1.0] * 3], B: [[1.9] * 3], C: [[2.1] * 3]})
-    (left,) = elimination.far_slower(candidates, ROW)
-    assert left.candidate.case == C
+    candidates = field({CPU_A: [[1.0] * 3], CPU_B: [[1.9] * 3], CPU_C: [[2.1] * 3]})
+    (left,) = elimination.far_slower(standings(candidates))
+    assert left.candidate.case == CPU_C
     assert left.reason.code == "far_slower"
     assert left.reason.message.startswith("2.1x slower than cpu torch fp32 t8")
 
 
-def test_few_samples_or_one_fast_one_condemn_nobody() -> None:
-    candidates = field({A: [[1.0] * 3], B: [[9.0] * 2], C: [[9.0, 9.0, 1.5]]})
-    assert leaving(elimination.far_slower(candidates, ROW)) == []
+def test_few_samples_or_a_fast_one_among_them_prove_nothing() -> None:
+    candidates = field({CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 2], CPU_C: [[9.0, 9.0, 1.5]]})
+    assert leaving(elimination.far_slower(standings(candidates))) == []
 
 
 def test_a_first_block_that_its_warm_up_contradicts_is_not_believed() -> None:
@@ -180,50 +222,52 @@ def test_a_first_block_that_its_warm_up_contradicts_is_not_believed() -> None:
     like = case("cpu-b")
     candidates = field({like: [[1.0] * 3], slow: [[50.0] * 3]})
     candidates[1].warmup = WarmUp(step_s=1.1)
-    assert leaving(elimination.far_slower(candidates, ROW)) == []
-    assert leaving(elimination.slower_precisions(candidates, None)) == []
+    assert leaving(elimination.far_slower(standings(candidates))) == []
+    assert leaving(elimination.slower_precisions(standings(candidates))) == []
     candidates[1].warmup = WarmUp(step_s=40.0)
-    assert leaving(elimination.far_slower(candidates, ROW)) == [slow.id]
-    assert leaving(elimination.slower_precisions(candidates, None)) == [slow.id]
+    assert leaving(elimination.far_slower(standings(candidates))) == [slow.id]
+    assert leaving(elimination.slower_precisions(standings(candidates))) == [slow.id]
     again = field({like: [[1.0] * 3] * 2, slow: [[50.0] * 3, [49.0] * 3]})
     again[1].warmup = WarmUp(step_s=1.1)
-    (left,) = elimination.far_slower(again, ROW)
+    (left,) = elimination.far_slower(standings(again))
     assert left.reason.message.endswith("in its best of two blocks")
 
 
 def test_with_two_blocks_the_rounds_decide() -> None:
-    candidates = field({A: [[1.0] * 3] * 2, B: [[9.0] * 3] * 2})
-    assert leaving(elimination.far_slower(candidates, ROW)) == []
+    candidates = field({CPU_A: [[1.0] * 3] * 2, CPU_B: [[9.0] * 3] * 2})
+    assert leaving(elimination.far_slower(standings(candidates))) == []
 
 
 def test_a_newcomer_is_compared_with_the_round_it_joined_in() -> None:
-    candidates = field({A: [[1.0] * 3, [1.0] * 3, [5.0] * 3], B: [[6.0] * 3]})
-    candidates[1].blocks = [block(B, 2, [6.0] * 3)]  # when everything was slow
-    assert leaving(elimination.far_slower(candidates, ROW)) == []
-    candidates[1].blocks = [block(B, 1, [6.0] * 3)]
-    assert leaving(elimination.far_slower(candidates, ROW)) == [B.id]
+    candidates = field({CPU_A: [[1.0] * 3, [1.0] * 3, [5.0] * 3], CPU_B: [[6.0] * 3]})
+    candidates[1].blocks = [block(CPU_B, 2, [6.0] * 3)]  # when everything was slow
+    assert leaving(elimination.far_slower(standings(candidates))) == []
+    candidates[1].blocks = [block(CPU_B, 1, [6.0] * 3)]
+    assert leaving(elimination.far_slower(standings(candidates))) == [CPU_B.id]
 
 
-def test_a_newcomer_whom_nobody_ran_beside_stays() -> None:
-    candidates = field({A: [[1.0] * 3], B: [[9.0] * 3]})
-    candidates[1].blocks = [block(B, 5, [9.0] * 3)]
-    assert leaving(elimination.far_slower(candidates, ROW)) == []
+def test_a_newcomer_that_ran_alone_stays() -> None:
+    candidates = field({CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 3]})
+    candidates[1].blocks = [block(CPU_B, 5, [9.0] * 3)]
+    assert leaving(elimination.far_slower(standings(candidates))) == []
 
 
-def test_far_slower_is_judged_among_its_like() -> None:
+def test_far_slower_compares_within_a_group() -> None:
     fp64 = case("cpu-a", "fp64")
-    candidates = field({A: [[1.0] * 3], fp64: [[9.0] * 3], GPU: [[0.01] * 3]}, gpus=["cuda:0"])
-    assert leaving(elimination.far_slower(candidates, ROW)) == []
+    candidates = field({CPU_A: [[1.0] * 3], fp64: [[9.0] * 3], GPU: [[0.01] * 3]}, gpus=["cuda:0"])
+    assert leaving(elimination.far_slower(standings(candidates))) == []
 
 
 def test_memory_and_energy_are_no_reason_to_go_early() -> None:
     for objective in ("memory", "energy", "time_to_result"):
-        candidates = field({A: [[1.0] * 3], B: [[9.0] * 3]}, row=scenario(objective=objective))
-        assert leaving(elimination.far_slower(candidates, ROW)) == []
+        candidates = field(
+            {CPU_A: [[1.0] * 3], CPU_B: [[9.0] * 3]}, row=scenario(objective=objective)
+        )
+        assert leaving(elimination.far_slower(standings(candidates))) == []
 
 
-def test_where_nothing_that_counts_is_known_nothing_is_decided() -> None:
-    candidates = field({A: steady(1.0), B: steady(2.0)}, row=scenario(objective="memory"))
+def test_without_a_value_of_the_objective_nothing_is_decided() -> None:
+    candidates = field({CPU_A: steady(1.0), CPU_B: steady(2.0)}, row=scenario(objective="memory"))
     assert not elimination.is_decided(candidates, scenario(objective="memory"))
     candidates[0].memory_peak_bytes = candidates[1].memory_peak_bytes = 1 << 20
     assert elimination.is_decided(candidates, scenario(objective="memory"))

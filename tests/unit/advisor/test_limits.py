@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from builders import case, events, scenario, steady
+from fakes import standings
 
 from workbench.advisor import elimination
 from workbench.advisor.limits import MIB, beyond_limits
@@ -31,7 +32,7 @@ def measured(blocks, row: Scenario, *, peaks=None, **options) -> Report:
 
 
 def leaving(report: Report, row: Scenario) -> dict[str, Reason]:
-    found = elimination.inadmissible(report.candidates.values(), row)
+    found = elimination.inadmissible(standings(report.candidates.values(), row))
     return {left.candidate.case.id: left.reason for left in found}
 
 

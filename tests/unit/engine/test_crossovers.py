@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from builders import context, scenario
-from fakes import Nothing
+from fakes import IdleWorkload
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
@@ -28,7 +28,7 @@ INT8 = Case("work", "cpu", "torch", "int8", threads=8, batch=2, quantization="st
 StepOf = Callable[[Case], float]
 
 
-class Growing(Nothing):
+class Growing(IdleWorkload):
     def work(self, case: Case) -> Work:
         if case.batch == self.refuses:
             raise ValueError("it has no such size")

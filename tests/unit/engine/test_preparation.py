@@ -1,4 +1,4 @@
-"""What a row asks of its workers before its first turn and after its last one."""
+"""Requests of a row to its workers before its first turn and after its last one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from builders import case, context, events, machine, scenario
-from fakes import A, B, Clock, Nothing, Workers
+from fakes import CPU_A, CPU_B, FakePool, IdleWorkload, ManualClock
 
 from workbench.contract import Accuracy, Case, Setup, Task
 from workbench.engine import ceilings
-from workbench.engine.preparation import BUDGET, Preparation, PreparedCase, worker_key
+from workbench.engine.preparation import BUDGET, Preparation, worker_key
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
 from workbench.pool.pool import WorkerFailed
@@ -25,11 +25,11 @@ from workbench.report.report import Report
 from workbench.worker import worker
 from workbench.worker.worker import Worker
 
-RUN_S = 60.0  # of which a second is kept back
+RUN_S = 60.0  # the run's budget; one second of it is kept back
 
 
-class Importing(Workers):
-    """Workers that take `starting_s` to start, and die where they may not."""
+class StartingPool(FakePool):
+    """A pool whose workers take `starting_s` seconds to start, and time out at their deadline."""
 
     starting_s = 0.0
 
@@ -61,62 +61,61 @@ class Importing(Workers):
 
 
 class Row:
-    """A row of `cases` with `end_s` for its rows, in a run of a minute."""
+    """The preparation of a row of `cases`, with `end_s` for all rows, in a run of a minute."""
 
     def __init__(self, *cases: Case, end_s: float = 59.0, **of_row: Any) -> None:
-        self.clock = Clock()
-        self.pool = Importing(self.clock, dict.fromkeys(cases, 1.0), {})
-        self.plan = RowPlan(scenario(**of_row), Nothing(), list(cases))
+        self.clock = ManualClock()
+        self.pool = StartingPool(self.clock, dict.fromkeys(cases, 1.0), {})
+        self.plan = RowPlan(scenario(**of_row), IdleWorkload(), list(cases))
         self.report = Report.of(events({})[:2])
         self.report.apply(planned(self.plan, Request(), 0.0))
         self.context = context(self.pool, self.clock, self.report, budget_s=RUN_S)
         self.preparation = Preparation(self.plan, self.context, until_s=end_s, end_s=end_s)
 
     def prepare(self, *cases: Case) -> list[bool]:
-        runners = [PreparedCase(each, worker_key(each, self.plan.scenario)) for each in cases]
-        return [self.preparation.prepare(runner) for runner in runners]
+        return [self.preparation.prepare(each) is not None for each in cases]
 
 
-def test_all_that_a_worker_holds_is_released_by_one_request() -> None:
-    row = Row(A, B, case("cpu-never"))
-    assert row.prepare(A, B) == [True, True]
+def test_one_request_releases_all_that_a_worker_holds() -> None:
+    row = Row(CPU_A, CPU_B, case("cpu-never"))
+    assert row.prepare(CPU_A, CPU_B) == [True, True]
     row.preparation.release()
     row.preparation.release()  # nothing is left to give back
     (request,) = (asked for _, asked in row.pool.asked if asked["op"] == "release")
-    assert request["cases"] == [A.id, B.id]
+    assert request["cases"] == [CPU_A.id, CPU_B.id]
 
 
-def test_after_the_end_of_the_run_nobody_is_asked_to_release() -> None:
-    row = Row(A)
-    row.prepare(A)
+def test_after_the_end_of_the_run_no_worker_is_asked_to_release() -> None:
+    row = Row(CPU_A)
+    row.prepare(CPU_A)
     row.clock.at_s = RUN_S
     row.preparation.release()
     assert row.pool.operations() == ["prepare"]
 
 
-def test_what_a_dead_worker_had_is_not_asked_of_the_next() -> None:
-    row = Row(A, B)
-    row.prepare(A)
-    row.pool.generation[worker_key(A)] = 1
-    row.prepare(B)
+def test_a_fresh_worker_is_not_asked_to_release_the_cases_of_a_dead_one() -> None:
+    row = Row(CPU_A, CPU_B)
+    row.prepare(CPU_A)
+    row.pool.generation[worker_key(CPU_A)] = 1
+    row.prepare(CPU_B)
     row.preparation.release()
-    assert row.pool.asked[-1][1]["cases"] == [B.id]
+    assert row.pool.asked[-1][1]["cases"] == [CPU_B.id]
 
 
-def test_a_worker_may_start_until_the_run_ends_and_is_then_asked_nothing_too_late() -> None:
-    row = Row(A, end_s=8.0)
+def test_a_worker_may_start_until_the_run_ends_but_gets_no_request_after_the_rows() -> None:
+    row = Row(CPU_A, end_s=8.0)
     row.pool.starting_s = 30.0
-    assert row.prepare(A) == [False]
-    assert row.pool.deadlines[worker_key(A)] > 50.0
-    assert row.report.candidates[A.id].reason == BUDGET
+    assert row.prepare(CPU_A) == [False]
+    assert row.pool.deadlines[worker_key(CPU_A)] > 50.0
+    assert row.report.candidates[CPU_A.id].reason == BUDGET
     assert row.pool.asked == []  # an answer within no time would cost the worker its life
 
 
-def test_scouting_leaves_a_worker_alone_whose_memory_is_to_be_told(
+def test_a_small_probe_does_not_run_in_the_worker_whose_memory_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small = Case("work", "cpu", "torch", "fp16", params={"of": "small"})
-    monkeypatch.setattr(Nothing, "small_probe", lambda _, __: small)
+    monkeypatch.setattr(IdleWorkload, "small_probe", lambda _, __: small)
     fp16 = case("cpu-a", "fp16")
     row = Row(fp16, objective="memory")
     assert row.prepare(fp16) == [True]
@@ -129,23 +128,23 @@ def test_scouting_leaves_a_worker_alone_whose_memory_is_to_be_told(
 @pytest.mark.parametrize(
     ("starting_s", "table", "started"),
     [
-        (5.0, [A], True),
-        (30.0, [A], True),  # the table needs it anyway
+        (5.0, [CPU_A], True),
+        (30.0, [CPU_A], True),  # the table needs it anyway
         (5.0, [], True),
-        (30.0, [], False),  # what only ceilings need gets no more than their share
-        (70.0, [A], False),
+        (30.0, [], False),  # workers that only ceilings need get no more than their share
+        (70.0, [CPU_A], False),
     ],
 )
 def test_ceilings_wait_for_workers_that_the_table_needs_too(
     starting_s: float, table: list[Case], started: bool
 ) -> None:
-    row = Row(A)
+    row = Row(CPU_A)
     row.pool.starting_s = starting_s
     rows = [replace(row.plan, cases=table)]
     assert ceilings.start_workers([row.plan], rows, row.context, 0.12) is started
 
 
-def test_ceilings_start_no_worker_for_what_is_refused() -> None:
+def test_ceilings_start_no_worker_for_a_refused_case() -> None:
     gpu = case("cuda:0-a")
     row = Row(gpu)
     torch = {"torch": Package("2.9", "CPU build")}
@@ -155,7 +154,7 @@ def test_ceilings_start_no_worker_for_what_is_refused() -> None:
     assert row.pool.deadlines == {}
 
 
-def test_a_worker_gives_back_every_case_though_one_of_them_fails_at_it() -> None:
+def test_a_worker_releases_every_case_even_if_one_of_them_fails_to_close() -> None:
     own = Worker("numpy", "cpu")
     fields = {"workload": "matmul", "device": "cpu", "backend": "numpy", "precision": "fp32"}
     for n in (8, 16):
@@ -177,10 +176,10 @@ def test_a_worker_gives_back_every_case_though_one_of_them_fails_at_it() -> None
     assert not own.prepared
 
 
-def test_what_a_process_loads_once_counts_for_every_case_of_a_row_about_its_start(
+def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    built = iter([1.5, 0.5, 0.6, 0.6])  # of each case twice; the first time loads a library
+    built = iter([1.5, 0.5, 0.6, 0.6])  # each case is built twice; the first build loads a library
     first = iter([0.9, 0.2])
 
     class Loading(Task):

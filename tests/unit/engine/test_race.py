@@ -1,4 +1,4 @@
-"""A row raced by workers that answer as told: who joins, who leaves, and when."""
+"""Races on a fake pool: candidates that join, and candidates that leave."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 from builders import case, events, scenario
-from fakes import A, B, C, Latecomers, Nothing, only, race, rounds
+from fakes import CPU_A, CPU_B, CPU_C, IdleWorkload, LateSource, events_of, rounds_of, run_race
 
 from workbench.advisor.verdict import decide
 from workbench.contract import Case, Work
@@ -16,119 +16,137 @@ from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 
 
-def test_who_joins_is_told_prepared_and_raced_from_then_on() -> None:
-    entries = Latecomers(2, C)
-    report, told, pool = race({A: 1.0, B: 1.001, C: 0.99}, starters=[A, B], entries=entries)
-    (joined,) = only(told, ev.CasesJoined)
-    assert (joined.scenario, joined.cases) == ("row", [C])
-    assert joined.work[C.id].item == "steps"
-    assert rounds(report, A)[0] == 0
-    assert rounds(report, C)[0] == 2
-    assert len(rounds(report, C)) >= 3  # a newcomer is not the reason to end at once
+def test_a_newcomer_is_reported_prepared_and_raced_from_then_on() -> None:
+    source = LateSource(2, CPU_C)
+    report, emitted, pool = run_race(
+        {CPU_A: 1.0, CPU_B: 1.001, CPU_C: 0.99}, starters=[CPU_A, CPU_B], source=source
+    )
+    (joined,) = events_of(emitted, ev.CasesJoined)
+    assert (joined.scenario, joined.cases) == ("row", [CPU_C])
+    assert joined.work[CPU_C.id].item == "steps"
+    assert rounds_of(report, CPU_A)[0] == 0
+    assert rounds_of(report, CPU_C)[0] == 2
+    assert len(rounds_of(report, CPU_C)) >= 3  # a newcomer is not the reason to end at once
     prepared = {r["case"].id: r["files"] for _, r in pool.asked if r["op"] == "prepare"}
-    assert prepared[C.id] == {"model": "c.onnx"}
-    assert {event.status for event in only(told, ev.CaseFinished)} == {"ok"}
+    assert prepared[CPU_C.id] == {"model": "c.onnx"}
+    assert {event.status for event in events_of(emitted, ev.CaseFinished)} == {"ok"}
 
 
-def test_entries_are_asked_after_every_round_with_all_candidates() -> None:
-    entries = Latecomers(2, C)
-    race({A: 1.0, B: 9.0, C: 1.0}, starters=[A, B], entries=entries)
-    assert [count for count, _ in entries.seen][:3] == [2, 2, 3]  # who dropped out counts too
-    left = [left_s for _, left_s in entries.seen]
+def test_the_source_is_asked_after_every_round_about_all_candidates() -> None:
+    source = LateSource(2, CPU_C)
+    run_race({CPU_A: 1.0, CPU_B: 9.0, CPU_C: 1.0}, starters=[CPU_A, CPU_B], source=source)
+    assert [count for count, _ in source.seen][:3] == [2, 2, 3]  # eliminated ones count too
+    left = [left_s for _, left_s in source.seen]
     assert left == sorted(left, reverse=True)
 
 
-def test_however_many_join_one_by_one_all_are_raced() -> None:
+def test_all_are_raced_however_many_join_one_by_one() -> None:
     crowd = [case(f"cpu-n{number}") for number in range(60)]
 
-    class OneByOne(Latecomers):
+    class OneByOne(LateSource):
         def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
             return [self.cases.pop(0)] if self.cases else []
 
-    steps_s = {A: 1.0, **dict.fromkeys(crowd, 1.2)}
-    report, _, _ = race(steps_s, starters=[A], entries=OneByOne(0, *crowd), budget_s=1000.0)
+    steps_s = {CPU_A: 1.0, **dict.fromkeys(crowd, 1.2)}
+    report, _, _ = run_race(steps_s, starters=[CPU_A], source=OneByOne(0, *crowd), budget_s=1000.0)
     assert all(candidate.blocks for candidate in report.candidates.values())
-    assert len(rounds(report, A)) <= len(crowd) + MOST_ROUNDS
+    assert len(rounds_of(report, CPU_A)) <= len(crowd) + MOST_ROUNDS
 
 
 def test_a_newcomer_that_cannot_be_prepared_ends_there() -> None:
-    report, _, _ = race({A: 1.0, B: 1.0}, starters=[A, B], entries=Latecomers(1, C))
-    lost = report.candidates[C.id]
+    report, _, _ = run_race(
+        {CPU_A: 1.0, CPU_B: 1.0}, starters=[CPU_A, CPU_B], source=LateSource(1, CPU_C)
+    )
+    lost = report.candidates[CPU_C.id]
     assert (lost.state, lost.blocks) == ("failed", [])
     assert lost.reason is not None and lost.reason.message == "no such kernel"
-    assert report.candidates[A.id].state == "ok"
+    assert report.candidates[CPU_A.id].state == "ok"
 
 
-def test_a_newcomer_far_behind_goes_after_one_block() -> None:
-    report, _, _ = race({A: 1.0, B: 1.0, C: 5.0}, starters=[A, B], entries=Latecomers(2, C))
-    assert rounds(report, C) == [2]
-    reason = report.candidates[C.id].reason
+def test_a_newcomer_far_behind_leaves_after_one_block() -> None:
+    report, _, _ = run_race(
+        {CPU_A: 1.0, CPU_B: 1.0, CPU_C: 5.0}, starters=[CPU_A, CPU_B], source=LateSource(2, CPU_C)
+    )
+    assert rounds_of(report, CPU_C) == [2]
+    reason = report.candidates[CPU_C.id].reason
     assert reason is not None and reason.code == "far_slower"
 
 
-def test_nobody_is_slow_beside_one_that_cannot_be_picked() -> None:
-    report, _, _ = race({A: 1.0, B: 0.1}, errors={B: 0.5})
-    assert rounds(report, B) == [0]
-    reason = report.candidates[B.id].reason
+def test_no_candidate_is_slow_against_one_that_cannot_be_picked() -> None:
+    report, _, _ = run_race({CPU_A: 1.0, CPU_B: 0.1}, errors={CPU_B: 0.5})
+    assert rounds_of(report, CPU_B) == [0]
+    reason = report.candidates[CPU_B.id].reason
     assert reason is not None and reason.code == "error_limit"
-    assert len(rounds(report, A)) >= 3
-    assert report.candidates[A.id].reason is None
+    assert len(rounds_of(report, CPU_A)) >= 3
+    assert report.candidates[CPU_A.id].reason is None
 
 
-def test_where_the_budget_is_tight_nobody_goes_for_one_that_cannot_be_picked() -> None:
-    report, _, _ = race({A: 1.0, B: 0.1}, errors={B: 0.5}, budget_s=2.5)
-    assert report.candidates[A.id].reason is None
+def test_even_on_a_tight_budget_no_candidate_leaves_for_one_that_cannot_be_picked() -> None:
+    report, _, _ = run_race({CPU_A: 1.0, CPU_B: 0.1}, errors={CPU_B: 0.5}, budget_s=2.5)
+    assert report.candidates[CPU_A.id].reason is None
 
 
 def test_if_all_are_over_the_limit_the_race_is_over() -> None:
-    report, _, _ = race({A: 1.0, B: 0.1}, errors={A: 0.5, B: 0.5}, entries=Latecomers(9))
-    assert (rounds(report, A), rounds(report, B)) == ([0], [0])
+    report, _, _ = run_race(
+        {CPU_A: 1.0, CPU_B: 0.1}, errors={CPU_A: 0.5, CPU_B: 0.5}, source=LateSource(9)
+    )
+    assert (rounds_of(report, CPU_A), rounds_of(report, CPU_B)) == ([0], [0])
 
 
-def test_with_memory_at_stake_each_has_a_worker_to_itself() -> None:
-    _, _, pool = race({A: 1.0, B: 1.0}, objective="memory")
+def test_with_memory_as_objective_each_case_has_a_worker_to_itself() -> None:
+    _, _, pool = run_race({CPU_A: 1.0, CPU_B: 1.0}, objective="memory")
     keys = {r["case"].id: key for key, r in pool.asked if r["op"] == "prepare"}
-    assert {name: key.alone for name, key in keys.items()} == {A.id: A.id, B.id: B.id}
-    assert keys[A.id].name == f"cpu/torch for {A.id}"
-    _, _, pool = race({A: 1.0, B: 1.0})
+    assert {name: key.alone for name, key in keys.items()} == {
+        CPU_A.id: CPU_A.id,
+        CPU_B.id: CPU_B.id,
+    }
+    assert keys[CPU_A.id].name == f"cpu/torch for {CPU_A.id}"
+    _, _, pool = run_race({CPU_A: 1.0, CPU_B: 1.0})
     assert len({key for key, _ in pool.asked}) == 1
 
 
-def test_a_report_takes_newcomers_in_from_a_journal() -> None:
-    _, told, _ = race({A: 1.0, B: 1.0, C: 1.0}, starters=[A, B], entries=Latecomers(1, C))
-    read = [ev.decode(ev.encode(event)) for event in told]
+def test_a_report_reads_newcomers_from_a_journal() -> None:
+    _, emitted, _ = run_race(
+        {CPU_A: 1.0, CPU_B: 1.0, CPU_C: 1.0}, starters=[CPU_A, CPU_B], source=LateSource(1, CPU_C)
+    )
+    read = [ev.decode(ev.encode(event)) for event in emitted]
     again = Report.of([*events({})[:2], *read])
-    assert list(again.candidates) == [A.id, B.id, C.id]
-    assert [c.case.id for c in again.rows["row"].candidates] == [A.id, B.id, C.id]
+    assert list(again.candidates) == [CPU_A.id, CPU_B.id, CPU_C.id]
+    assert [c.case.id for c in again.rows["row"].candidates] == [CPU_A.id, CPU_B.id, CPU_C.id]
     assert msgspec.json.encode(again.document().measurements)
 
 
-def test_a_yardstick_stays_though_it_is_beaten() -> None:
-    entries = Latecomers(3, C)
-    entries.kept = A.id
-    report, told, _ = race({A: 2e-3, B: 1e-3, C: 0.9e-3}, starters=[A, B], entries=entries)
-    rounds = {name: set(report.candidates[name].rounds()) for name in (A.id, C.id)}
-    assert rounds[C.id] <= rounds[A.id]
-    assert len(rounds[C.id]) >= 3
-    assert A.id not in {event.case for event in only(told, ev.CaseFinished) if event.beaten_by}
-    assert report.candidates[A.id].state == "ok"
-    assert max(rounds[A.id]) < MOST_ROUNDS  # nor does it keep the race from its end
+def test_a_slower_baseline_stays_in_the_race() -> None:
+    source = LateSource(3, CPU_C)
+    source.kept = CPU_A.id
+    report, emitted, _ = run_race(
+        {CPU_A: 2e-3, CPU_B: 1e-3, CPU_C: 0.9e-3}, starters=[CPU_A, CPU_B], source=source
+    )
+    rounds = {name: set(report.candidates[name].rounds()) for name in (CPU_A.id, CPU_C.id)}
+    assert rounds[CPU_C.id] <= rounds[CPU_A.id]
+    assert len(rounds[CPU_C.id]) >= 3
+    eliminated = [event for event in events_of(emitted, ev.CaseFinished) if event.beaten_by]
+    assert CPU_A.id not in {event.case for event in eliminated}
+    assert report.candidates[CPU_A.id].state == "ok"
+    assert max(rounds[CPU_A.id]) < MOST_ROUNDS  # and the race ends before its last round
 
 
-def test_without_a_price_nobody_is_raced_for_cost() -> None:
-    report, _, pool = race({A: 1.0, B: 1.0}, objective="cost")
+def test_without_a_price_no_case_is_raced_for_cost() -> None:
+    report, _, pool = run_race({CPU_A: 1.0, CPU_B: 1.0}, objective="cost")
     assert {c.reason.code for c in report.candidates.values() if c.reason} == {"no_price"}
     assert not any(r["op"] == "prepare" for _, r in pool.asked)
-    told = decide(report, scenario(textbook="", objective="cost")).reasons[0]
-    assert "add --price cpu=" in told
+    reasons = decide(report, scenario(textbook="", objective="cost")).reasons
+    assert "add --price cpu=" in reasons[0]
 
 
-def test_who_left_the_race_still_holds_its_memory(monkeypatch) -> None:
-    work = Work(None, None, 1.0, "steps", memory_bytes=0.4 * 2**33)  # of 2**33 that are free
-    monkeypatch.setattr(Nothing, "work", lambda _, __: work)
-    entries = Latecomers(3, C)
-    report, _, _ = race({A: 1.0, B: 5.0, C: 1.0}, starters=[A, B], entries=entries)
-    assert rounds(report, B) == [0, 1, 2]  # gone when C comes
-    reason = report.candidates[C.id].reason
+def test_an_eliminated_candidate_still_holds_its_memory(monkeypatch) -> None:
+    work = Work(None, None, 1.0, "steps", memory_bytes=0.4 * 2**33)  # 2**33 are free
+    monkeypatch.setattr(IdleWorkload, "work", lambda _, __: work)
+    source = LateSource(3, CPU_C)
+    report, _, _ = run_race(
+        {CPU_A: 1.0, CPU_B: 5.0, CPU_C: 1.0}, starters=[CPU_A, CPU_B], source=source
+    )
+    assert rounds_of(report, CPU_B) == [0, 1, 2]  # eliminated before CPU_C joins
+    reason = report.candidates[CPU_C.id].reason
     assert reason is not None and reason.code == "no_memory"
-    assert "beside the 6.4 GiB" in reason.message
+    assert "hold 6.4 of 8.0 GiB" in reason.message

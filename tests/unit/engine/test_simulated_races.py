@@ -1,4 +1,4 @@
-"""What the verdicts promise, on races whose truth is known: `make campaign` runs 10,000."""
+"""The verdicts keep their promises on races with a known truth: `make campaign` runs 10,000."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_the_row_has_the_model_and_its_variants() -> None:
     assert (scenario.id, scenario.title, scenario.batch) == ("model", "net.onnx", 1)
     assert (scenario.objective, scenario.max_error) == ("latency", 0.02)
     assert scenario.precisions == ("fp32", "fp16", "int8")
-    assert row.entries is bench.run.search and row.refused is None
+    assert row.source is bench.run.search and row.refused is None
     inspected = next(e.facts for e in bench.events if isinstance(e, ev.ModelInspected))
     assert (inspected.multiply_adds, inspected.weights_bytes) == (500, 400)
     assert {built.recipe for built in bench.built()} == set(bench.child.recipes())

@@ -1,4 +1,4 @@
-"""What is not raced, and why: bounds and gaps of an instruction set, precisions that lose."""
+"""Reasons not to race a case: bounds and gaps of instruction sets, slow precisions."""
 
 from __future__ import annotations
 
@@ -53,15 +53,16 @@ def test_the_bound_of_an_instruction_set_worked_by_hand() -> None:
     # 16 lanes, two units, two operations per multiply-add, 7 GHz, 4 cores.
     assert bound_ops_per_s("fp32", cpu(mhz=7000, avx512f=True), 4) == 16 * 2 * 2 * 7e9 * 4
     assert bound_ops_per_s("fp64", cpu(mhz=7000), 1) == 4 * 2 * 2 * 7e9
-    assert bound_ops_per_s("fp32", cpu(mhz=7000), 999) == 8 * 2 * 2 * 7e9 * 8  # of 8 cores
+    assert bound_ops_per_s("fp32", cpu(mhz=7000), 999) == 8 * 2 * 2 * 7e9 * 8  # it has 8 cores
     assert bound_ops_per_s("fp32", cpu("arm64"), 4) is None
     assert bound_ops_per_s("fp32", cpu(avx2=None), 4) is None
 
 
-def test_a_clock_told_without_its_boost_proves_nothing() -> None:
-    # EPYC 7451 under acpi-cpufreq: 2300 MHz are told, 2894 and more are run at.
-    told, untold = cpu(mhz=2250), cpu()
-    assert bound_ops_per_s("fp32", told, 1) == bound_ops_per_s("fp32", untold, 1) > 98e9
+def test_a_clock_reported_without_its_boost_does_not_lower_the_bound() -> None:
+    # An EPYC 7451 under acpi-cpufreq reports 2300 MHz and runs at 2894 and more.
+    reported, unknown = cpu(mhz=2250), cpu()
+    bounds = [bound_ops_per_s("fp32", each, 1) for each in (reported, unknown)]
+    assert bounds[0] == bounds[1] > 98e9
 
 
 @given(st.sampled_from(PRECISIONS), st.integers(1, 64))
@@ -93,22 +94,19 @@ def test_a_listed_gpu_cannot_exceed_its_datasheet_by_more_than_a_quarter() -> No
     assert admission.impossible_rate(bf16, 1.08 * 989e12, here) is None  # at its highest clock
     found = admission.impossible_rate(bf16, 50e15, here)
     assert found.code == "impossible_rate"
-    assert found.message == (
-        "50.0 PFLOP/s is beyond the 1.24 PFLOP/s that cuda:0 can reach in bf16, by the datasheet "
-        "and a quarter"
-    )
+    assert found.message.startswith("50.0 PFLOP/s is beyond the 1.24 PFLOP/s that cuda:0 can reach")
     assert admission.impossible_rate(bf16, 8 * 989e12, here, ranks=8) is None
     assert admission.impossible_rate(bf16, 2 * 989e12, here, convolves=True) is None
     assert admission.impossible_rate(bf16, 50e15, here, convolves=True) is not None
 
 
-def test_of_a_gpu_or_precision_that_is_not_listed_no_bound_is_known() -> None:
+def test_a_gpu_or_precision_that_is_not_listed_has_no_bound() -> None:
     bf16, fp8 = case("cuda:0-a", "bf16"), case("cuda:0-a", "fp8")
     assert admission.impossible_rate(bf16, 1e30, with_card("NVIDIA Unheard-of")) is None
     assert admission.impossible_rate(fp8, 1e30, with_card("NVIDIA H200")) is None
 
 
-def test_a_reduced_precision_that_loses_is_told_with_the_missing_extension() -> None:
+def test_a_slow_reduced_precision_is_reported_with_the_missing_extension() -> None:
     fp16 = case("cpu-a", "fp16")
     found = admission.slower_precision(fp16, 212.4, "in matmul[n=256]", cpu())
     assert found.code == "slower_precision"
@@ -120,7 +118,7 @@ def test_a_reduced_precision_that_loses_is_told_with_the_missing_extension() -> 
     assert admission.slower_precision(fp16, 2.9, "here", cpu()) is None
 
 
-def test_scouting_is_for_reduced_precisions_on_a_cpu() -> None:
+def test_small_probes_are_for_reduced_precisions_on_a_cpu() -> None:
     matmul = catalog.load("matmul")
     large = Case("matmul", "cpu", "torch", "fp16", threads=2, params=matmul.values({"n": 4096}))
     small, like = admission.small_probe_of(large, matmul, None)

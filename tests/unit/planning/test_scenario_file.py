@@ -207,7 +207,7 @@ def test_a_message_is_one_short_line_whatever_it_quotes() -> None:
     assert len(shown("x" * 10**6)) < 400
 
 
-fields = [*Scenario.__struct_fields__, "params.width", "quick.batch", "size.low", "x"]
+fields = [*Scenario.__struct_encode_fields__, "params.width", "quick.batch", "size.low", "x"]
 numbers = st.one_of(st.integers().map(str), st.floats().map(str))
 texts = st.text(max_size=12).map(lambda text: f"'{text}'")
 words = st.sampled_from(["'cpu'", "'fp32'", "'int8'", "'infer_mlp'", "'batch'", "'all'", "true"])

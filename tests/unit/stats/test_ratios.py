@@ -1,4 +1,4 @@
-"""A race drops the slower, keeps the ties, and is wrong no more often than it says."""
+"""Races eliminate slower candidates, keep ties, and err no more often than stated."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def bimodal(rng) -> float:
     return calm(rng) * (1.08 if rng.random() < 0.4 else 1.0)
 
 
-def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[ratios.Beaten]:
-    """Run a whole race on synthetic blocks under a common drift; returns who was dropped."""
+def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[ratios.ProvenSlower]:
+    """Run a whole race on synthetic blocks under a common drift; returns the eliminations."""
     true = {f"c{i}": time for i, time in enumerate(true_times)}
     measured: dict[str, dict[int, float]] = {name: {} for name in true}
     pairs = ratios.pair_count(len(true))
-    out: dict[str, ratios.Beaten] = {}
+    out: dict[str, ratios.ProvenSlower] = {}
     for number in range(rounds):
         drift = float(np.exp(rng.normal(0, 0.1)))
         alive = [name for name in true if name not in out]
@@ -36,51 +36,51 @@ def simulate(rng, true_times: list[float], rounds: int, noise=calm) -> list[rati
             measured[name][number] = true[name] * drift * noise(rng)
         if number >= 2 and len(alive) > 1:
             seen = {name: measured[name] for name in alive}
-            out |= {b.case: b for b in ratios.beaten(seen, look=number - 1, pairs=pairs)}
+            out |= {b.case: b for b in ratios.proven_slower(seen, look=number - 1, pairs=pairs)}
     return list(out.values())
 
 
 def share_of_wrong_races(true_times: list[float], *, races: int, rounds: int, noise) -> float:
-    """Share of races in which anybody was dropped by one that is truly no faster."""
+    """Share of races in which a candidate that is truly no faster eliminates another."""
     rng = np.random.default_rng(7)
     wrong = 0
     for _ in range(races):
-        dropped = simulate(rng, true_times, rounds, noise)
-        wrong += any(true_times[int(b.case[1])] <= true_times[int(b.by[1])] for b in dropped)
+        eliminated = simulate(rng, true_times, rounds, noise)
+        wrong += any(true_times[int(b.case[1])] <= true_times[int(b.by[1])] for b in eliminated)
     return wrong / races
 
 
 @pytest.mark.parametrize("noise", [calm, bursty, bimodal], ids=lambda f: f.__name__)
-def test_of_two_equals_one_is_dropped_in_at_most_5_percent_of_races(noise) -> None:
+def test_one_of_two_equals_is_eliminated_in_at_most_5_percent_of_races(noise) -> None:
     assert 0 < share_of_wrong_races([1.0, 1.0], races=2000, rounds=20, noise=noise) <= 0.05
 
 
 @pytest.mark.parametrize("noise", [calm, bursty, bimodal], ids=lambda f: f.__name__)
-def test_of_four_equals_any_is_dropped_in_at_most_5_percent_of_races(noise) -> None:
+def test_one_of_four_equals_is_eliminated_in_at_most_5_percent_of_races(noise) -> None:
     assert 0 < share_of_wrong_races([1.0] * 4, races=1000, rounds=8, noise=noise) <= 0.05
 
 
 @pytest.mark.parametrize("noise", [calm, bursty, bimodal], ids=lambda f: f.__name__)
-def test_a_faster_one_is_not_dropped_by_a_slower_among_near_ties_and_clear_losers(noise) -> None:
+def test_a_faster_one_is_rarely_eliminated_among_near_ties_and_clear_losers(noise) -> None:
     true_times = [1.0, 1.01, 1.01, 1.5, 3.0]
     assert share_of_wrong_races(true_times, races=500, rounds=10, noise=noise) <= 0.05
 
 
-def test_clear_losers_go_within_a_few_rounds() -> None:
+def test_clearly_slower_candidates_leave_within_a_few_rounds() -> None:
     rng = np.random.default_rng(8)
-    dropped = [{b.case for b in simulate(rng, [1.0, 2.0, 3.0], 5)} for _ in range(100)]
-    assert sum(out == {"c1", "c2"} for out in dropped) >= 97
+    eliminated = [{b.case for b in simulate(rng, [1.0, 2.0, 3.0], 5)} for _ in range(100)]
+    assert sum(out == {"c1", "c2"} for out in eliminated) >= 97
 
 
 def test_a_small_true_difference_is_found_by_a_long_race() -> None:
     rng = np.random.default_rng(9)
-    dropped = [simulate(rng, [1.0, 1.06], 40) for _ in range(100)]
-    assert sum([b.case for b in out] == ["c1"] for out in dropped) >= 90
+    eliminated = [simulate(rng, [1.0, 1.06], 40) for _ in range(100)]
+    assert sum([b.case for b in out] == ["c1"] for out in eliminated) >= 90
 
 
-def test_nobody_is_dropped_before_three_rounds() -> None:
+def test_no_candidate_is_proven_slower_before_three_rounds() -> None:
     two = {"a": {0: 1.0, 1: 1.0}, "b": {0: 9.0, 1: 9.0}}
-    assert ratios.beaten(two, look=1, pairs=1) == []
+    assert ratios.proven_slower(two, look=1, pairs=1) == []
 
 
 def test_errors_over_all_looks_and_pairs_sum_to_alpha() -> None:
@@ -98,26 +98,26 @@ def test_each_look_and_each_further_pair_asks_for_more_confidence() -> None:
     assert [ratios.pair_count(n) for n in (1, 2, 5)] == [0, 1, 10]
 
 
-def test_a_later_look_may_acquit_whom_an_earlier_one_would_have_dropped() -> None:
+def test_a_later_look_needs_more_evidence_than_an_earlier_one() -> None:
     two = {"a": {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}, "b": {0: 1.1, 1: 1.12, 2: 1.08, 3: 1.15}}
-    assert [b.case for b in ratios.beaten(two, look=1, pairs=1)] == ["b"]
-    assert ratios.beaten(two, look=20, pairs=10) == []
+    assert [b.case for b in ratios.proven_slower(two, look=1, pairs=1)] == ["b"]
+    assert ratios.proven_slower(two, look=20, pairs=10) == []
 
 
 def test_only_rounds_in_common_are_compared() -> None:
     gone = {"a": {0: 1.0, 1: 1.0, 2: 1.0}, "b": {3: 9.0, 4: 9.0, 5: 9.0}}
     assert ratios.ratio_between(gone["a"], gone["b"]) is None
-    assert ratios.beaten(gone, look=4, pairs=1) == []
+    assert ratios.proven_slower(gone, look=4, pairs=1) == []
     partial = {"a": {0: 1.0, 1: 1.0, 2: 1.0, 9: 77.0}, "b": {0: 2.0, 1: 2.0, 2: 2.0, 8: 0.1}}
     ratio = ratios.ratio_between(partial["b"], partial["a"])
     assert (ratio.value, ratio.pairs) == (pytest.approx(2.0), 3)
 
 
 @given(st.permutations(["fast", "middle", "slow"]))
-def test_beaten_names_the_rival_that_shows_it_best(order: list[str]) -> None:
+def test_the_named_rival_is_the_one_with_the_largest_ratio(order: list[str]) -> None:
     times = {"fast": 1.0, "middle": 2.0, "slow": 4.0}
     rounds = {name: {r: times[name] * (1 + 0.001 * r) for r in range(6)} for name in order}
-    found = {b.case: b for b in ratios.beaten(rounds, look=4, pairs=3)}
+    found = {b.case: b for b in ratios.proven_slower(rounds, look=4, pairs=3)}
     assert set(found) == {"middle", "slow"}
     assert found["slow"].by == "fast"
     assert found["slow"].ratio.value == pytest.approx(4.0)
@@ -132,7 +132,7 @@ def test_ranking_compares_in_common_rounds_not_across_drift() -> None:
     assert ratios.ranking(rounds) == ["late", "early"]
 
 
-def test_one_that_left_early_does_not_decide_between_those_that_stayed() -> None:
+def test_an_early_elimination_does_not_decide_between_those_that_stayed() -> None:
     # While `gone` was there, a burst hit `good`; over all rounds `good` is the fastest.
     rounds = {
         "gone": dict.fromkeys(range(3), 3.0),
@@ -146,7 +146,7 @@ def test_ranking_of_nothing_is_empty() -> None:
     assert ratios.ranking({"a": {}}) == []
 
 
-def test_ranking_leaves_out_who_was_never_measured() -> None:
+def test_ranking_leaves_out_unmeasured_candidates() -> None:
     assert ratios.ranking({"a": {}, "b": {0: 2.0}, "c": {0: 1.0}}) == ["c", "b"]
 
 
@@ -161,7 +161,7 @@ def test_ranking_without_any_common_round_compares_medians() -> None:
 
 
 @given(st.permutations(["a", "b", "c", "d"]), st.floats(1.05, 10))
-def test_ranking_does_not_know_the_order_of_the_plan(order, step: float) -> None:
+def test_ranking_is_independent_of_the_order_of_the_plan(order, step: float) -> None:
     times = {name: step**i for i, name in enumerate("abcd")}
     rounds = {name: {r: times[name] * (1 + r / 10) for r in range(5)} for name in order}
     assert ratios.ranking(rounds) == ["a", "b", "c", "d"]
@@ -183,12 +183,12 @@ def test_ties_and_settled_ratios(low: float, high: float, tie: bool, settled: bo
     assert ratios.settled(ratio) is settled
 
 
-def test_no_ratio_settles_nothing() -> None:
+def test_without_a_ratio_nothing_is_settled() -> None:
     assert not ratios.settled(None)
 
 
-def test_who_was_beaten_never_ranks_above_who_beat_it() -> None:
-    """Seen in a run: a common rival's disturbed first round made a beaten one look best."""
+def test_a_slower_candidate_never_ranks_above_the_one_that_beat_it() -> None:
+    """Seen in a run: a common rival's disturbed first round made a slower candidate look best."""
     rounds = {
         "fp32": {0: 0.0098, 1: 0.00514, 2: 0.00515, 3: 0.00514, 4: 0.00513},
         "bf16": {0: 0.00290, 1: 0.00289, 2: 0.00289},
@@ -198,7 +198,9 @@ def test_who_was_beaten_never_ranks_above_who_beat_it() -> None:
 
 
 @given(st.permutations(["a", "b", "c", "d"]))
-def test_the_ranking_does_not_hang_on_the_order_of_the_candidates(order: list[str]) -> None:
+def test_ranking_with_few_rounds_is_independent_of_the_order_of_candidates(
+    order: list[str],
+) -> None:
     speed = {"a": 1.0, "b": 1.1, "c": 1.3, "d": 2.0}
     drift = [1.0, 1.4, 0.9, 1.2, 1.1]
     rounds = {
@@ -214,7 +216,7 @@ def started(values: list[float], spread: float) -> ratios.Rounds:
     return rounds
 
 
-def test_what_was_seen_once_bounds_what_rounds_can_tell() -> None:
+def test_one_time_costs_limit_what_rounds_can_show() -> None:
     one, other = started([1.2, 1.21, 1.19, 1.2], 0.1), started([1.0] * 4, 0.1)
     ratio = ratios.ratio_between(one, other)
     assert ratio.low < 1 < ratio.high < 2
@@ -231,7 +233,7 @@ def test_what_was_seen_once_bounds_what_rounds_can_tell() -> None:
     assert not ratios.is_exhausted(plain)
 
 
-def test_looking_again_does_not_widen_what_was_seen_once() -> None:
+def test_looking_again_does_not_widen_the_spread_of_one_time_costs() -> None:
     one, other = started([1.01, 1.0, 1.02, 1.01] * 5, 0.1), started([1.0] * 20, 0.1)
     late = ratios.decisive_ratio(one, other)
     assert ratios.is_exhausted(late)

@@ -48,7 +48,7 @@ def test_the_median_interval_holds_the_median_and_ends_on_samples(values) -> Non
 
 
 @given(samples)
-def test_the_median_interval_does_not_know_the_order_of_measuring(values) -> None:
+def test_the_median_interval_is_independent_of_the_order_of_samples(values) -> None:
     assert stats.median_interval(values) == stats.median_interval(values[::-1])
 
 
@@ -140,7 +140,7 @@ pairs = st.lists(st.tuples(times, times), min_size=3, max_size=30)
 
 
 @given(pairs, st.floats(1e-3, 1e3))
-def test_the_paired_ratio_does_not_know_the_unit(values, factor: float) -> None:
+def test_the_paired_ratio_is_independent_of_the_unit(values, factor: float) -> None:
     first, second = zip(*values, strict=True)
     plain = stats.paired_ratio(first, second)
     scaled = stats.paired_ratio([a * factor for a in first], [b * factor for b in second])
@@ -149,7 +149,7 @@ def test_the_paired_ratio_does_not_know_the_unit(values, factor: float) -> None:
 
 
 @given(pairs)
-def test_the_paired_ratio_turned_round_is_its_inverse(values) -> None:
+def test_the_paired_ratio_of_swapped_candidates_is_the_inverse(values) -> None:
     first, second = zip(*values, strict=True)
     there, back = stats.paired_ratio(first, second), stats.paired_ratio(second, first)
     assert back.value == pytest.approx(1 / there.value, rel=1e-6)
@@ -186,7 +186,7 @@ def test_from_five_rounds_a_fifth_is_trimmed_at_each_end() -> None:
     assert math.log(ratio.high) - 2 == pytest.approx(4.302652729749462 / (0.6 * math.sqrt(5)))
 
 
-def test_common_drift_leaves_the_paired_ratio_alone() -> None:
+def test_common_drift_does_not_change_the_paired_ratio() -> None:
     drift = np.linspace(1, 3, 12)
     ratio = stats.paired_ratio((2 * drift).tolist(), drift.tolist())
     assert ratio.value == pytest.approx(2.0)
@@ -200,7 +200,7 @@ def test_one_burst_does_not_decide() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0])
-def test_what_is_no_time_is_refused_by_name(bad: float) -> None:
+def test_invalid_times_are_refused_by_position(bad: float) -> None:
     with pytest.raises(ValueError, match="sample 1"):
         stats.paired_ratio([1.0, bad, 1.0], [1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match="sample 1"):
@@ -210,7 +210,7 @@ def test_what_is_no_time_is_refused_by_name(bad: float) -> None:
 
 
 def test_pairs_must_be_pairs() -> None:
-    with pytest.raises(ValueError, match="pairs"):
+    with pytest.raises(ValueError, match="cannot be paired"):
         stats.paired_ratio([1.0, 2.0, 3.0], [1.0])
     assert stats.paired_ratio([1.0, 2.0], [1.0, 2.0]) is None
 
@@ -279,7 +279,7 @@ def test_a_drift_of_its_own_widens_the_interval(n: int, least: float) -> None:
 
 
 @given(st.lists(times, min_size=2, max_size=40), st.floats(1e-3, 1e3))
-def test_autocorrelation_is_a_share_and_knows_no_unit(values, factor: float) -> None:
+def test_autocorrelation_is_a_share_independent_of_the_unit(values, factor: float) -> None:
     found = stats.autocorrelation(values)
     assert 0 <= found <= stats.MOST_AUTOCORRELATION
     scaled = stats.autocorrelation([value * factor for value in values])
@@ -306,7 +306,7 @@ def test_outliers_are_never_the_bulk(values, factor: float) -> None:
     assert len(stats.outliers(values)) <= len(values) / 2
 
 
-def test_a_trend_is_told_and_noise_is_none() -> None:
+def test_a_trend_is_found_and_noise_has_none() -> None:
     assert stats.trend([1 + 0.01 * i for i in range(9)]) == pytest.approx(1.07 / 1.01 - 1)
     assert stats.trend([2 - 0.01 * i for i in range(9)]) < -0.02
     assert stats.trend([1.0, 1.1] * 8) == 0
@@ -320,7 +320,7 @@ def test_a_trend_is_told_and_noise_is_none() -> None:
     ("low", "high", "word"),
     [
         (0.97, 1.04, "same"),
-        (1.01, 1.04, "same"),  # told apart, and not worth a thought
+        (1.01, 1.04, "same"),  # distinguished, but not worth a thought
         (0.5, 0.9, "faster"),
         (1.01, 1.2, "slower"),
         (0.9, 1.2, "ambiguous"),
@@ -334,7 +334,7 @@ def test_the_word_for_a_ratio(low: float, high: float, word: str) -> None:
     assert ratio.inverse().word(0.05) == turned
 
 
-def test_samples_of_one_block_do_not_pass_for_many() -> None:
+def test_samples_of_one_block_count_for_less_than_independent_ones() -> None:
     """Blocks of 40 samples, each with a level of its own: the number of blocks is what counts."""
     rng = np.random.default_rng(11)
     trusting = honest = 0
@@ -379,13 +379,13 @@ def test_an_error_from_run_to_run_is_covered_only_by_the_widened_interval() -> N
         ratio = stats.paired_ratio(list(run * times[0]), list(times[1]))
         assert ratio is not None
         for wide in held:
-            told = ratio.widened(0.01) if wide else ratio
-            held[wide] += told.low <= 1 <= told.high
+            stated = ratio.widened(0.01) if wide else ratio
+            held[wide] += stated.low <= 1 <= stated.high
     assert held[False] < 700
     assert 920 <= held[True] <= 980
 
 
-def test_the_interval_of_a_tail_holds_what_it_says() -> None:
+def test_the_interval_of_a_tail_has_the_stated_coverage() -> None:
     rng, hits = np.random.default_rng(1), 0
     truth = -math.log(0.01)  # the 99th percentile of an exponential distribution
     for _ in range(200):

@@ -1,0 +1,53 @@
+"""When the cases of a row enter its race."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from ..contract import Case
+from ..planning.admission import small_probe_of
+from ..planning.plan import RowPlan
+from ..records.machine import Cpu
+
+
+@dataclass(frozen=True)
+class EntryOrder:
+    """The cases of a row by the time at which they enter its race."""
+
+    first: list[Case]
+    # Precisions that this CPU only emulates enter once the others are decided: preparing one can
+    # take a hundred times as long, and a timeout kills the worker that it shares with them.
+    late: list[Case]
+    # Reference-only precisions race last, among themselves, in the time that the decision leaves.
+    reference_only: list[Case]
+
+
+def entry_order(plan: RowPlan, cpu: Cpu | None) -> EntryOrder:
+    """Compiled cases come last in each group: if compiling takes too long, the others are ready.
+
+    A row that ends without a pick races all its cases at once, and so does one that would have
+    none left to begin with.
+    """
+    cases = sorted(plan.cases, key=lambda case: case.is_compiled)
+    if not plan.decides:
+        return EntryOrder(cases, [], [])
+    reference_only = [c for c in cases if c.precision in plan.scenario.reference_only]
+    if len(reference_only) == len(cases):
+        reference_only = []
+    deciding = [case for case in cases if case not in reference_only]
+    late = [case for case in deciding if small_probe_of(case, plan.workload, cpu)]
+    if len(late) == len(deciding):
+        late = []
+    return EntryOrder([case for case in deciding if case not in late], late, reference_only)
+
+
+def in_turns(cases: Iterable[Case]) -> list[Case]:
+    """One case of each kind of device in turn, compiled ones last.  If time runs out while they
+    are prepared, each kind of device has some that are ready."""
+    of_kind: dict[str, list[Case]] = {}
+    for case in cases:
+        of_kind.setdefault(case.device_kind, []).append(case)
+    mixed = [case for rank in zip_longest(*of_kind.values()) for case in rank if case is not None]
+    return sorted(mixed, key=lambda case: case.is_compiled)
