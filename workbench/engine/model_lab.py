@@ -1,8 +1,8 @@
-"""A user's model as the source of a row: read, searched for candidates, and concluded."""
+"""A user's model as the source of a row, from its file to the recommendation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..contract import is_cuda
 from ..machine.host.readings import package_energy_j
+from ..planning.model_question import ModelQuestion
 from ..planning.plan import RowPlan, gpu_devices
 from ..planning.request import Request
 from ..planning.threads import useful_thread_counts
@@ -19,6 +20,7 @@ from ..pool.pool import Pool, WorkerFailed
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.model import ModelFacts, PreparationStep
+from ..records.reason import Reason
 from ..report.report import Report
 from ..report.row import Row
 from ..worker.recipe import ORIGINAL
@@ -28,95 +30,73 @@ from .model_conclusion import ModelRun, conclude
 from .model_search import CandidateSearch, case_of
 from .profiling import Profiling
 
-CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving, at most
+CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds, and share of the budget; the less counts
 
 
 class ModelLab:
-    """One model, from its file to the recommendation."""
+    """The row of `advise --model`: a row source, as the engine asks one for rows."""
 
-    profiled_steps = 20  # most steps of each candidate in the profiles that explain the race
+    profiled_steps = 20  # most steps of a candidate in the profiles that explain the race
 
     def __init__(
         self,
+        question: ModelQuestion,
         request: Request,
-        row: RowPlan,
+        plan: RowPlan,
         *,
-        pool: Pool,
-        machine: Machine,
         control: Control,
         emit: Callable[[ev.AnyEvent], None],
     ) -> None:
-        assert request.model is not None  # noqa: S101 - the caller has a model to open
-        self._question = request.model
+        self._question = question
         self._request = request
-        self._row = row  # as planned before anything was known about the model
-        self._machine = machine
+        self._plan = plan  # planned before anything is known about the model
         self._control = control
         self._emit = emit
-        self._child = Child(self._question, request, pool=pool, control=control)
         self._run: ModelRun | None = None  # once the model was read
+        self.refusal: Reason | None = None  # why it cannot be raced: its worker died
 
     @property
     def reserved_s(self) -> float:
-        """Seconds of the budget to keep for `conclude`."""
+        """Seconds of the budget that the race leaves for `conclude`."""
         return min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
 
-    def open(self) -> RowPlan:
-        """Inspect and prepare the model; the row with the candidates that start.
+    def rows(self, machine: Machine, pool: Pool) -> list[RowPlan]:
+        """The row with the candidates that start, or with a single one and a `refusal`.
 
-        Where the worker died while it read the model, the row has one case and the reason
-        (`refused`).  UsageError where the model or an option cannot be used.
+        UsageError where the model or an option cannot be used.
         """
         if self._question.objective == "energy":
             _require_energy()
+        child = Child(self._question, self._request, pool=pool, control=self._control)
         try:
-            facts = self._child.inspect()
+            facts = child.inspect()
         except Refused as refused:
-            proposal = Proposal(ORIGINAL, threads=self._machine.cpu.effective_cores)
-            cases = [case_of(proposal, self._row.scenario)]
-            return replace(self._row, cases=cases, refused=refused.reason)
+            self.refusal = refused.reason
+            proposal = Proposal(ORIGINAL, threads=machine.cpu.effective_cores)
+            return [replace(self._plan, cases=[case_of(proposal, self._plan.scenario)])]
         left_out: dict[str, str] = {}
-        facts, products = self._prepared(facts, left_out)
+        facts, products = _prepared(child, facts, left_out)
         self._emit(ev.ModelInspected(at_s=self._control.now(), facts=facts))
-        providers = self._providers(left_out)
-        space = SearchSpace(
-            facts=facts,
-            products=products,
-            cpu=self._machine.cpu,
-            threads=useful_thread_counts(self._machine.cpu, self._request.threads),
-            gpus=tuple(self._gpus(providers, left_out)),
-            on_cpu=not self._request.devices or "cpu" in self._request.devices,
-            providers=tuple(word for word in providers if word != "cuda"),
-            precisions=self._request.precisions,
-            thorough=self._request.thorough,
-            step_s=facts.step_s,
-        )
-        proposals, not_promising = first(space)
+        providers = _providers(child, left_out)
+        gpus = tuple(self._gpus(machine, providers, left_out))
+        space = _space(self._request, machine, facts, products, providers, gpus)
+        proposals, unpromising = first(space)
+        left_out = {**unpromising, **left_out}
         scenario = msgspec.structs.replace(
-            self._row.scenario,
+            self._plan.scenario,
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
             batch=facts.batch,
         )
-        builder = VariantBuilder(
-            self._child,
-            facts,
-            {**not_promising, **left_out},
-            control=self._control,
-            emit=self._emit,
-        )
+        control, request = self._control, self._request
+        builder = VariantBuilder(child, facts, left_out, control=control, emit=self._emit)
         search = CandidateSearch(
-            proposals,
-            space,
-            scenario,
-            builder,
-            request=self._request,
-            control=self._control,
+            proposals, space, scenario, builder, request=request, control=control
         )
-        self._run = ModelRun(self._question, facts, providers, self._child, builder, search)
+        self._run = ModelRun(self._question, facts, providers, child, builder, search)
         cases = search.start()
         if not cases:
             raise UsageError("no variant of the model is left with these filters")
-        return replace(self._row, scenario=scenario, cases=cases, entries=search)
+        return [replace(self._plan, scenario=scenario, cases=cases, entries=search)]
 
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Explain the race and save the best variant; nothing where nothing was picked."""
@@ -128,28 +108,10 @@ class ModelLab:
         left_out = run.builder.left_out
         self._emit(ev.ModelAdvised(at_s=self._control.now(), advice=advice, left_out=left_out))
 
-    def _prepared(
-        self, facts: ModelFacts, left_out: dict[str, str]
-    ) -> tuple[ModelFacts, dict[str, int]]:
-        """The facts after preparation, and the nodes that can be quantised, by type."""
-        try:
-            return self._child.prepare(facts)
-        except WorkerFailed as failure:
-            left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
-            failed = PreparationStep("prepared", None, None, failure.reason)
-            return msgspec.structs.replace(facts, steps=[*facts.steps, failed]), {}
-
-    def _providers(self, left_out: dict[str, str]) -> dict[str, str]:
-        """Execution providers other than the CPU's: the word of a mode to ONNX Runtime's name."""
-        try:
-            return self._child.providers()
-        except WorkerFailed as failure:
-            left_out["other providers"] = failure.reason.message
-            return {}
-
-    def _gpus(self, providers: dict[str, str], left_out: dict[str, str]) -> list[str]:
-        gpus = []
-        for gpu in gpu_devices(self._request, self._machine):
+    def _gpus(
+        self, machine: Machine, providers: Mapping[str, str], left_out: dict[str, str]
+    ) -> Iterator[str]:
+        for gpu in gpu_devices(self._request, machine):
             if self._question.objective == "energy":
                 left_out[gpu] = "only the energy of processors is measured for each candidate"
             elif is_cuda(gpu) and "cuda" not in providers:
@@ -158,8 +120,50 @@ class ModelLab:
                     "uninstall onnxruntime"
                 )
             else:
-                gpus.append(gpu)
-        return gpus
+                yield gpu
+
+
+def _prepared(
+    child: Child, facts: ModelFacts, left_out: dict[str, str]
+) -> tuple[ModelFacts, dict[str, int]]:
+    """The facts after preparation, and the number of nodes that can be quantised, by type."""
+    try:
+        return child.prepare(facts)
+    except WorkerFailed as failure:
+        left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
+        failed = PreparationStep("prepared", None, None, failure.reason)
+        return msgspec.structs.replace(facts, steps=[*facts.steps, failed]), {}
+
+
+def _providers(child: Child, left_out: dict[str, str]) -> dict[str, str]:
+    """Execution providers other than the CPU's: the word of a mode to ONNX Runtime's name."""
+    try:
+        return child.providers()
+    except WorkerFailed as failure:
+        left_out["other providers"] = failure.reason.message
+        return {}
+
+
+def _space(
+    request: Request,
+    machine: Machine,
+    facts: ModelFacts,
+    products: Mapping[str, int],
+    providers: Mapping[str, str],
+    gpus: tuple[str, ...],
+) -> SearchSpace:
+    return SearchSpace(
+        facts=facts,
+        products=products,
+        cpu=machine.cpu,
+        threads=useful_thread_counts(machine.cpu, request.threads),
+        gpus=gpus,
+        on_cpu=not request.devices or "cpu" in request.devices,
+        providers=tuple(word for word in providers if word != "cuda"),
+        precisions=request.precisions,
+        thorough=request.thorough,
+        step_s=facts.step_s,
+    )
 
 
 def _require_energy() -> None:
