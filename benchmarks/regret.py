@@ -91,7 +91,7 @@ class Exhaustive:
         yield from dict.fromkeys(found)
 
     def open(self, proposal: Proposal) -> tuple[Any, bool]:
-        """A function that runs one step (None where the variant cannot be made), and whether it keeps
+        """A function that runs one step, None without the variant, and whether the variant keeps
         the error limit."""
         try:
             if proposal.recipe not in self.files:

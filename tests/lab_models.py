@@ -43,7 +43,7 @@ class Graph:
     def model(
         self, shape: Sequence[int | str], result: str, opset: int = 17, *, as_nodes: bool = False
     ) -> Any:
-        """A model from `x` to `result`; `as_nodes` puts weights into Constant nodes, like Paddle."""
+        """A model from `x` to `result`; with `as_nodes`, weights are in Constant nodes."""
         constants = [
             helper.make_node("Constant", [], [weight.name], value=weight) for weight in self.weights
         ]
