@@ -92,8 +92,6 @@ def _why_none(found: Sequence[products.Product]) -> str:
 
 def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
     """`model` (not changed) by `recipe`, serialised."""
-    if recipe.precision == "fp32" and recipe.method is None:
-        return bytes(model.SerializeToString())
     if recipe.precision == "fp16":
         return _halved(model)
     if recipe.method == "dynamic":
