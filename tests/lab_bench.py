@@ -113,18 +113,18 @@ class Bench:
         machine = builders.machine(*gpus)
 
         given = Request(model=asked, **request)
-        self.machine = msgspec.structs.replace(machine, cpu=cpu(cores=4))
         self.lab = ModelLab(
-            asked,
             given,
             resolve(given, {})[0],
+            pool=self.child,  # type: ignore[arg-type]
+            machine=msgspec.structs.replace(machine, cpu=cpu(cores=4)),
             control=self.clock,  # type: ignore[arg-type]
             emit=self.events.append,
         )
 
     def open_row(self) -> list[Case]:
         """The cases that the row starts with."""
-        (self.row,) = self.lab.rows(self.machine, self.child)  # type: ignore[arg-type]
+        (self.row,) = self.lab.rows()
         self.cases = list(self.row.cases)
         return self.cases
 

@@ -16,7 +16,6 @@ from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..contract import is_cuda
 from ..machine import hardware_warnings
-from ..planning.model_question import ModelQuestion
 from ..planning.plan import RowPlan, fill_cases, planned
 from ..planning.prices import unused_prices
 from ..planning.request import Request
@@ -76,7 +75,6 @@ class Engine:
         self._context: RunContext | None = None  # once the devices in use are known
         self._latest: Race | None = None  # whose cases the workers hold
         self._lab: ModelLab | None = None  # of `advise --model`
-        self._unreadable: Reason | None = None  # why its model could not be read
         self._overhead = OverheadMeter(control.front_end)
         self._trace = TraceFile()
         self.report = report
@@ -166,7 +164,7 @@ class Engine:
         if self._request.every:
             self._warn_of_broken()
         if self._request.model is not None:
-            self._rows = [self._open_model(self._request.model, self._rows[0], machine)]
+            self._rows = [self._open_model(self._rows[0], machine)]
         mark = ceilings.fingerprint(machine, software)
         self._rows = [row for row in self._rows if row.cases]
         for row in self._rows:
@@ -191,8 +189,7 @@ class Engine:
         if not self._request.ceilings:
             aside = partial(self._race_aside, context)
             self._know(ceiling_runs.known(self._request, mark, machine, aside))
-        if self._unreadable is not None:
-            self._tell_unreadable(self._unreadable)
+        if self._refuse(self._rows):
             return
         self._race(self._rows, context, end_s=self._rows_end_s(context.end_s))
         self._look_for_crossovers(context)
@@ -301,27 +298,36 @@ class Engine:
 
         CrossoverSearch(context, race_row=race_row, warn=self._warn).run(self._rows)
 
-    def _open_model(self, question: ModelQuestion, row: RowPlan, machine: Machine) -> RowPlan:
-        """The row of a user's model; one with a single, failing candidate if it cannot be read."""
+    def _open_model(self, row: RowPlan, machine: Machine) -> RowPlan:
+        """The row of a user's model."""
         assert self._pool is not None  # noqa: S101 - made just before
-        self._lab = ModelLab(question, self._request, row, control=self._control, emit=self._emit)
-        (row,) = self._lab.rows(machine, self._pool)
-        self._unreadable = self._lab.refusal
+        self._lab = ModelLab(
+            self._request,
+            row,
+            pool=self._pool,
+            machine=machine,
+            control=self._control,
+            emit=self._emit,
+        )
+        (row,) = self._lab.rows()
         return row
 
-    def _tell_unreadable(self, reason: Reason) -> None:
-        (row,) = self._rows
-        for case in row.cases:
-            self._emit(
-                ev.CaseFinished(
-                    at_s=self._control.now(),
-                    case=case.id,
-                    scenario=row.scenario.id,
-                    status="failed",
-                    reason=reason,
+    def _refuse(self, rows: list[RowPlan]) -> bool:
+        """End the cases of rows that cannot be raced, with the reason; whether there are any."""
+        refused = [row for row in rows if row.refused is not None]
+        for row in refused:
+            for case in row.cases:
+                self._emit(
+                    ev.CaseFinished(
+                        at_s=self._control.now(),
+                        case=case.id,
+                        scenario=row.scenario.id,
+                        status="failed",
+                        reason=row.refused,
+                    )
                 )
-            )
-        self._decide(row)
+            self._decide(row)
+        return bool(refused)
 
     def _decide(self, row: RowPlan) -> None:
         if row.scenario.textbook is None:

@@ -10,7 +10,6 @@ import msgspec
 from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..contract import is_cuda
 from ..machine.host.readings import package_energy_j
-from ..planning.model_question import ModelQuestion
 from ..planning.plan import RowPlan, gpu_devices
 from ..planning.request import Request
 from ..planning.threads import useful_thread_counts
@@ -20,7 +19,6 @@ from ..pool.pool import Pool, WorkerFailed
 from ..records import events as ev
 from ..records.machine import Machine
 from ..records.model import ModelFacts, PreparationStep
-from ..records.reason import Reason
 from ..report.report import Report
 from ..report.row import Row
 from ..worker.recipe import ORIGINAL
@@ -40,46 +38,50 @@ class ModelLab:
 
     def __init__(
         self,
-        question: ModelQuestion,
         request: Request,
         plan: RowPlan,
         *,
+        pool: Pool,
+        machine: Machine,
         control: Control,
         emit: Callable[[ev.AnyEvent], None],
     ) -> None:
-        self._question = question
+        assert request.model is not None  # noqa: S101 - the caller has a model to race
+        self._question = request.model
         self._request = request
         self._plan = plan  # planned before anything is known about the model
+        self._machine = machine
         self._control = control
         self._emit = emit
+        self._child = Child(self._question, request, pool=pool, control=control)
         self._run: ModelRun | None = None  # once the model was read
-        self.refusal: Reason | None = None  # why it cannot be raced: its worker died
 
     @property
     def reserved_s(self) -> float:
         """Seconds of the budget that the race leaves for `conclude`."""
         return min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
 
-    def rows(self, machine: Machine, pool: Pool) -> list[RowPlan]:
-        """The row with the candidates that start, or with a single one and a `refusal`.
+    def rows(self) -> list[RowPlan]:
+        """Inspect and prepare the model; the row with the candidates that start.
 
-        UsageError where the model or an option cannot be used.
+        Where the worker died while it read the model, the row has one case and the reason
+        (`refused`).  UsageError where the model or an option cannot be used.
         """
         if self._question.objective == "energy":
             _require_energy()
-        child = Child(self._question, self._request, pool=pool, control=self._control)
+        child, control, request = self._child, self._control, self._request
         try:
             facts = child.inspect()
         except Refused as refused:
-            self.refusal = refused.reason
-            proposal = Proposal(ORIGINAL, threads=machine.cpu.effective_cores)
-            return [replace(self._plan, cases=[case_of(proposal, self._plan.scenario)])]
+            proposal = Proposal(ORIGINAL, threads=self._machine.cpu.effective_cores)
+            cases = [case_of(proposal, self._plan.scenario)]
+            return [replace(self._plan, cases=cases, refused=refused.reason)]
         left_out: dict[str, str] = {}
         facts, products = _prepared(child, facts, left_out)
-        self._emit(ev.ModelInspected(at_s=self._control.now(), facts=facts))
+        self._emit(ev.ModelInspected(at_s=control.now(), facts=facts))
         providers = _providers(child, left_out)
-        gpus = tuple(self._gpus(machine, providers, left_out))
-        space = _space(self._request, machine, facts, products, providers, gpus)
+        gpus = tuple(self._gpus(providers, left_out))
+        space = _space(request, self._machine, facts, products, providers, gpus)
         proposals, unpromising = first(space)
         left_out = {**unpromising, **left_out}
         scenario = msgspec.structs.replace(
@@ -87,7 +89,6 @@ class ModelLab:
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
             batch=facts.batch,
         )
-        control, request = self._control, self._request
         builder = VariantBuilder(child, facts, left_out, control=control, emit=self._emit)
         search = CandidateSearch(
             proposals, space, scenario, builder, request=request, control=control
@@ -108,10 +109,8 @@ class ModelLab:
         left_out = run.builder.left_out
         self._emit(ev.ModelAdvised(at_s=self._control.now(), advice=advice, left_out=left_out))
 
-    def _gpus(
-        self, machine: Machine, providers: Mapping[str, str], left_out: dict[str, str]
-    ) -> Iterator[str]:
-        for gpu in gpu_devices(self._request, machine):
+    def _gpus(self, providers: Mapping[str, str], left_out: dict[str, str]) -> Iterator[str]:
+        for gpu in gpu_devices(self._request, self._machine):
             if self._question.objective == "energy":
                 left_out[gpu] = "only the energy of processors is measured for each candidate"
             elif is_cuda(gpu) and "cuda" not in providers:

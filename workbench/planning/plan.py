@@ -18,6 +18,7 @@ from .. import catalog
 from ..contract import Case, Host, ParameterValue, Workload
 from ..records import events as ev
 from ..records.machine import Machine
+from ..records.reason import Reason
 from ..records.verdict import WhatIf
 from ..report.candidate import Candidate
 from . import number_lists
@@ -61,6 +62,7 @@ class RowPlan:
     spared: frozenset[str] = frozenset()  # cases that one slow block does not send away
     what_if: list[WhatIf] = field(default_factory=list)  # what is recorded of devices elsewhere
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as they were given
+    refused: Reason | None = None  # why none of its cases can be prepared
 
     @property
     def decides(self) -> bool:

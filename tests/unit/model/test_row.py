@@ -33,7 +33,7 @@ def test_the_row_has_the_model_and_its_variants() -> None:
     assert (scenario.id, scenario.title, scenario.batch) == ("model", "net.onnx", 1)
     assert (scenario.objective, scenario.max_error) == ("latency", 0.02)
     assert scenario.precisions == ("fp32", "fp16", "int8")
-    assert row.entries is bench.run.search and bench.lab.refusal is None
+    assert row.entries is bench.run.search and row.refused is None
     inspected = next(e.facts for e in bench.events if isinstance(e, ev.ModelInspected))
     assert (inspected.multiply_adds, inspected.weights_bytes) == (500, 400)
     assert {built.recipe for built in bench.built()} == set(bench.child.recipes())
@@ -120,7 +120,7 @@ def test_a_worker_that_dies_of_the_model_refuses_the_row(code: str) -> None:
     bench = Bench({"inspect": failure(code, "killed by SIGKILL")})
     (case,) = bench.open_row()
     assert label(case) == "fp32/t4"
-    assert bench.lab.refusal is not None and bench.lab.refusal.code == code
+    assert bench.row.refused is not None and bench.row.refused.code == code
 
 
 def test_a_preparation_that_fails_costs_the_variants_only() -> None:
