@@ -23,7 +23,7 @@ from ..report.report import Report
 from ..report.row import Row
 from ..worker.recipe import ORIGINAL
 from .model_builder import VariantBuilder
-from .model_child import Child, Refused
+from .model_child import Child
 from .model_conclusion import ModelRun, conclude
 from .model_search import CandidateSearch, case_of
 from .profiling import Profiling
@@ -72,10 +72,10 @@ class ModelLab:
         child, control, request = self._child, self._control, self._request
         try:
             facts = child.inspect()
-        except Refused as refused:
+        except WorkerFailed as failure:  # it crashed, hung, or ran out of memory
             proposal = Proposal(ORIGINAL, threads=self._machine.cpu.effective_cores)
             cases = [case_of(proposal, self._plan.scenario)]
-            return [replace(self._plan, cases=cases, refused=refused.reason)]
+            return [replace(self._plan, cases=cases, refused=failure.reason)]
         left_out: dict[str, str] = {}
         facts, products = _prepared(child, facts, left_out)
         self._emit(ev.ModelInspected(at_s=control.now(), facts=facts))
