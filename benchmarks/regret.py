@@ -233,8 +233,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
     share = sum(r["advised_s"] for r in rows) / sum(r["exhaustive_s"] for r in rows)
     return (
         f"{len(rows)} cases: geometric mean of pick / best {geometric(known):.3f}, worst "
-        f"{max(known, default=math.nan):.3f}; {len(rows) - len(known)} picks over the error limit; "
-        f"FP32 on all cores {geometric(plain):.2f}; advice took {share:.0%} of the exhaustive "
+        f"{max(known, default=math.nan):.3f}; {len(rows) - len(known)} picks over the error limit. "
+        f"FP32 on all cores: {geometric(plain):.2f}. Advice took {share:.0%} of the exhaustive "
         f"time, {max(row['advised_s'] for row in rows):.1f} s at most."
     )
 
