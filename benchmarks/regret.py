@@ -1,4 +1,4 @@
-"""How good is `advise --model`?  Its pick against an exhaustive measurement of every candidate.
+"""Compares the pick of `advise --model` with an exhaustive measurement of every candidate.
 
 `python benchmarks/regret.py [MODEL...]` (make regret) asks for advice on each model of the corpus
 at each batch, then builds every form itself, opens it with every thread count and option, and
@@ -44,7 +44,7 @@ from workloads.lab.child import Lab  # noqa: E402
 
 KEPT = corpus.FOLDER / "regret.jsonl"
 BLOCK_S, FIRST_ROUNDS, FINAL_ROUNDS = 0.1, 10, 20
-CLOSE = 1.15  # of the best first median: who is timed again
+CLOSE = 1.15  # times the best first median: candidates to time again
 
 
 def advice(file: Path, source: corpus.Source, batch: int) -> tuple[dict[str, Any], float]:
@@ -62,7 +62,7 @@ def advice(file: Path, source: corpus.Source, batch: int) -> tuple[dict[str, Any
 
 
 class Exhaustive:
-    """Every form of one model at one batch."""
+    """Every variant of one model at one batch."""
 
     def __init__(self, file: Path, source: corpus.Source, batch: int, folder: str) -> None:
         self.model, self.folder, self.lab = str(file), folder, Lab()
@@ -71,15 +71,15 @@ class Exhaustive:
             for name, text in source.shapes.items()
         }
         wanted = batch if batch > 1 else None
-        told = self.lab.inspect(self.model, folder, shapes, None, wanted, 0)
-        self.facts = msgspec.convert(told, ModelFacts)
+        fields = self.lab.inspect(self.model, folder, shapes, None, wanted, 0)
+        self.facts = msgspec.convert(fields, ModelFacts)
         self.products = self.lab.prepare(self.model, folder)["products"]
         self.files = {ORIGINAL: self.model}
         self.inputs = samples.read(Path(folder, samples.INPUTS)) or [[]]
         self.references = samples.read(Path(folder, samples.REFERENCE))
 
     def proposals(self, mixed: Sequence[Recipe]) -> Iterator[Proposal]:
-        """All of --thorough, the mixed forms that the advice found, and sleeping threads."""
+        """The proposals of --thorough, mixed variants of the advice, and sleeping threads."""
         cpu = detect()[0].cpu
         threads = useful_thread_counts(cpu)
         space = SearchSpace(self.facts, self.products, cpu, threads, thorough=True)
@@ -91,7 +91,8 @@ class Exhaustive:
         yield from dict.fromkeys(found)
 
     def open(self, proposal: Proposal) -> tuple[Any, bool]:
-        """A runner of one step, None where the form cannot be made; whether it keeps the limit."""
+        """A function that runs one step, None without the variant, and whether the variant keeps
+        the error limit."""
         try:
             if proposal.recipe not in self.files:
                 fields = proposal.recipe.as_fields()
@@ -114,7 +115,7 @@ class Exhaustive:
 
 
 def times(runners: dict[str, Any], rounds: int) -> dict[str, float]:
-    """Median over rounds of each one's median in a block, taking turns."""
+    """Seconds of each candidate: the median over rounds of its medians in a block."""
     found: dict[str, list[float]] = {name: [] for name in runners}
     for number in range(rounds):
         names = list(runners) if number % 2 == 0 else list(reversed(runners))
@@ -131,20 +132,20 @@ def times(runners: dict[str, Any], rounds: int) -> dict[str, float]:
 
 
 def name_of(proposal: Proposal, facts: ModelFacts) -> str:
-    form = facts.precision if proposal.recipe == ORIGINAL else proposal.recipe.label
-    return "/".join(filter(None, (form, proposal.mode, f"t{proposal.threads}")))
+    variant = facts.precision if proposal.recipe == ORIGINAL else proposal.recipe.label
+    return "/".join(filter(None, (variant, proposal.mode, f"t{proposal.threads}")))
 
 
 def picked(document: dict[str, Any]) -> str:
-    """The pick's name, as `name_of` would say it."""
+    """The pick's name in the format of `name_of`."""
     pick = document["verdicts"][0]["pick"]
     case = next(m["case"] for m in document["measurements"] if m["id"] == pick)
-    form = "-".join(filter(None, (case["precision"], case["quantization"])))
-    return "/".join(filter(None, (form, case["mode"], f"t{case['threads']}")))
+    variant = "-".join(filter(None, (case["precision"], case["quantization"])))
+    return "/".join(filter(None, (variant, case["mode"], f"t{case['threads']}")))
 
 
 def mixed_recipes(document: dict[str, Any]) -> list[Recipe]:
-    """The recipes of the advice's mixed forms, told by their names."""
+    """The recipes of the advice's mixed variants, found by their names."""
     found = []
     for built in document["model"]["built"]:
         both = (False, True)
@@ -222,8 +223,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
                 f"{row['advised_s'] / row['exhaustive_s']:.0%}",
             )
         )
-    told = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{told}\n\n{summary(rows)}"
+    rows_text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{rows_text}\n\n{summary(rows)}"
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
@@ -232,8 +233,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
     share = sum(r["advised_s"] for r in rows) / sum(r["exhaustive_s"] for r in rows)
     return (
         f"{len(rows)} cases: geometric mean of pick / best {geometric(known):.3f}, worst "
-        f"{max(known, default=math.nan):.3f}; {len(rows) - len(known)} picks over the error limit; "
-        f"FP32 on all cores {geometric(plain):.2f}; advice took {share:.0%} of the exhaustive "
+        f"{max(known, default=math.nan):.3f}; {len(rows) - len(known)} picks over the error limit. "
+        f"FP32 on all cores: {geometric(plain):.2f}. Advice took {share:.0%} of the exhaustive "
         f"time, {max(row['advised_s'] for row in rows):.1f} s at most."
     )
 

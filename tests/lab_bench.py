@@ -124,7 +124,7 @@ class Bench:
 
     def open_row(self) -> list[Case]:
         """The cases that the row starts with."""
-        self.row = self.lab.open()
+        (self.row,) = self.lab.rows()
         self.cases = list(self.row.cases)
         return self.cases
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+from onnx_models import model, port
 
 from workloads._shared.session import cpu_session
 from workloads.lab import agreement, samples
@@ -42,19 +43,13 @@ class Graph:
     def model(
         self, shape: Sequence[int | str], result: str, opset: int = 17, *, as_nodes: bool = False
     ) -> Any:
-        """From input `x` to `result`; `as_nodes`: weights in Constant nodes, as Paddle has them."""
+        """A model from `x` to `result`; with `as_nodes`, weights are in Constant nodes."""
         constants = [
             helper.make_node("Constant", [], [weight.name], value=weight) for weight in self.weights
         ]
-        single = TensorProto.FLOAT
-        body = helper.make_graph(
-            [*constants, *self.nodes] if as_nodes else self.nodes,
-            "network",
-            [helper.make_tensor_value_info("x", single, shape)],
-            [helper.make_tensor_value_info(result, single, None)],
-            [] if as_nodes else self.weights,
-        )
-        return helper.make_model(body, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+        nodes = [*constants, *self.nodes] if as_nodes else self.nodes
+        weights = [] if as_nodes else self.weights
+        return model(nodes, [port("x", shape=shape)], [port(result)], weights, opset=opset)
 
 
 def convolutional(opset: int = 17, *, as_nodes: bool = False) -> Any:
@@ -92,15 +87,14 @@ def recurrent() -> Any:
 
 
 def branching() -> Any:
-    """All its work lies inside an If, where no quantiser enters."""
+    """A model with all its work inside an If, where static quantisation does not work."""
     graph = Graph()
     weight = graph.weight(16, 8)
     branches = []
     for name in ("then", "else"):
         product = helper.make_node("MatMul", ["x", weight], [name], f"MatMul_{name}")
-        told = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-        branches.append(helper.make_graph([product], name, [], [told]))
-    # Of the data, so that it is not folded away.
+        branches.append(helper.make_graph([product], name, [], [port(name)]))
+    # The condition depends on the data, or it would be folded away.
     positive = graph.add(
         "Greater", graph.add("ReduceMax", "x", keepdims=0), graph.constant(np.float32(0))
     )

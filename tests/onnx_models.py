@@ -104,7 +104,7 @@ def quantised() -> Any:
 
 
 def tokens(rows: int = 50) -> Any:
-    """Ids index a table; a mask multiplies what they found."""
+    """Ids index a table; a mask multiplies the rows."""
     nodes = [
         helper.make_node("Cast", ["ids"], ["cast"], to=INT64),
         helper.make_node("Gather", ["table", "cast"], ["found"]),
@@ -117,7 +117,7 @@ def tokens(rows: int = 50) -> Any:
 
 
 def shaping() -> Any:
-    """Sizes stand in constants, where they can be spoilt."""
+    """A model with sizes in constants, where mutations can reach them."""
     nodes = [
         helper.make_node("Expand", ["x", "wide"], ["e"]),
         helper.make_node("ConstantOfShape", ["made"], ["ones"]),
@@ -130,7 +130,7 @@ def shaping() -> Any:
 
 
 def external(path: Path) -> None:
-    """Write the MLP to `path` and its weights to `weights.bin` beside it."""
+    """Write the MLP to `path` and its weights to `weights.bin` in the same folder."""
     made = mlp()
     onnx.save(
         made,

@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 class Bench:
-    """A command line whose temporary files lie in a folder of its own, and where models lie."""
+    """A command line with a folder of its own for models and temporary files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,18 +73,18 @@ def run_snippet(text: str, folder: Path) -> None:
     )
 
 
-def test_a_classifier_in_all_its_forms(bench: Bench) -> None:
-    model = onnx_models.saved(bench.folder, onnx_models.conv_net(), "net.onnx")
-    done = bench.advise(model, "--json", "--budget", "9", "--threads", "1,2")
+def test_a_classifier_in_all_its_variants(bench: Bench) -> None:
+    file = onnx_models.saved(bench.folder, onnx_models.conv_net(), "net.onnx")
+    done = bench.advise(file, "--json", "--budget", "15", "--threads", "1,2")
     assert done.returncode == 0, done.stderr
     found = document(done)
-    told, facts = found["model"], found["model"]["facts"]
+    model, facts = found["model"], found["model"]["facts"]
     assert (facts["file"], facts["precision"], facts["batch"]) == ("net.onnx", "fp32", 1)
     assert facts["inputs"][0]["run_shape"] == [1, 3, 8, 8]
     assert facts["forms"][0]["step"] == "as given"
     assert facts["multiply_adds"] > 0
 
-    built = {each["recipe"]: each for each in told["built"]}
+    built = {each["recipe"]: each for each in model["built"]}
     assert {"int8-static-u8s8", "int8-dynamic-products"} & set(built)
     assert all(each["reason"] is None and each["size_bytes"] > 0 for each in built.values())
     measured = by_id(found)
@@ -104,21 +104,21 @@ def test_a_classifier_in_all_its_forms(bench: Bench) -> None:
         beyond = each["accuracy"] is not None and each["accuracy"]["value"] > 0.02
         assert (each["reason"] or {}).get("code") == "error_limit" or not beyond
 
-    advice = told["advice"]
+    advice = model["advice"]
     assert "--inputs" in advice["weak_evidence"]
     assert advice["saved"] is None
     assert [e["case"] for e in advice["explanations"] if e["won"]] == [verdict["pick"]]
     assert all(each["sentences"] for each in advice["explanations"])
     explained = {each["case"] for each in advice["explanations"]}
     assert any("int8" in case for case in explained)
-    if pick["case"]["precision"] == "fp32":  # of another form there is no file without --save-best
+    if pick["case"]["precision"] == "fp32":  # other variants have no file without --save-best
         run_snippet(advice["snippet"], bench.folder)
     assert verdict["reproduce"].startswith("workbench advise --model")
     assert bench.left() == []
 
 
 @pytest.mark.campaign  # six seconds
-def test_real_inputs_agreement_and_the_saved_form(bench: Bench) -> None:
+def test_real_inputs_agreement_and_the_saved_variant(bench: Bench) -> None:
     made = onnx_models.mlp()
     model = onnx_models.saved(bench.folder, made, "mlp.onnx")
     inputs = np.random.default_rng(1).standard_normal((40, 6)).astype(np.float32)
@@ -194,7 +194,7 @@ def test_a_simulated_gpu_is_called_simulated(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "words"),
     [
         (None, "model.onnx does not exist"),
         (b"hello, world" * 9, "model.onnx"),
@@ -202,7 +202,7 @@ def test_a_simulated_gpu_is_called_simulated(bench: Bench) -> None:
     ],
     ids=["missing", "text", "custom operator"],
 )
-def test_a_file_that_cannot_be_used_is_one_line(bench: Bench, content, told: str) -> None:
+def test_a_file_that_cannot_be_used_is_one_line(bench: Bench, content, words: str) -> None:
     model = bench.folder / "model.onnx"
     if content == "custom":
         opsets = [helper.make_opsetid("com.example", 1)]
@@ -215,7 +215,7 @@ def test_a_file_that_cannot_be_used_is_one_line(bench: Bench, content, told: str
     assert "Traceback" not in done.stderr
     *_, line = done.stderr.strip().splitlines()
     assert line.startswith("workbench: ")
-    assert told in line
+    assert words in line
     assert line.count("model.onnx") <= 1
     assert bench.left() == []
     assert not list((bench.folder / "state").rglob("*.jsonl"))

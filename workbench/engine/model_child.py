@@ -31,16 +31,8 @@ NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
 NOT_HERE = ("missing_package", "no_memory")
 
 
-class Refused(Exception):  # noqa: N818 - an outcome, not an error of this program
-    """The model could not be read: the worker crashed, hung, or ran out of memory."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(reason.message)
-        self.reason = reason
-
-
 class Child:
-    """One model in the lab's worker; every method but `inspect` may raise WorkerFailed."""
+    """One model in the lab's worker; every method may raise WorkerFailed."""
 
     def __init__(
         self, question: ModelQuestion, request: Request, *, pool: Pool, control: Control
@@ -64,7 +56,7 @@ class Child:
         return answer.result
 
     def inspect(self) -> ModelFacts:
-        """UsageError where the model or an option cannot be used, Refused where the worker died."""
+        """The facts about the model; UsageError where it or an option cannot be used."""
         question, request = self._question, self._request
         try:
             fields = self._ask(
@@ -76,10 +68,9 @@ class Child:
                 seed=request.seed,
             )
         except WorkerFailed as failure:
-            reason = failure.reason
-            if reason.code in (*NOT_USABLE, *NOT_HERE):
-                raise UsageError(self._refusal(reason)) from None
-            raise Refused(reason) from failure
+            if failure.reason.code in (*NOT_USABLE, *NOT_HERE):
+                raise UsageError(self._refusal(failure.reason)) from None
+            raise
         facts = msgspec.convert(fields, ModelFacts)
         return msgspec.structs.replace(facts, max_error=question.limit)
 

@@ -1,8 +1,8 @@
-"""A user's model as the source of a row: read, searched for candidates, and concluded."""
+"""A user's model as the source of a row, from its file to the recommendation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -23,33 +23,33 @@ from ..report.report import Report
 from ..report.row import Row
 from ..worker.recipe import ORIGINAL
 from .model_builder import VariantBuilder
-from .model_child import Child, Refused
+from .model_child import Child
 from .model_conclusion import ModelRun, conclude
 from .model_search import CandidateSearch, case_of
 from .profiling import Profiling
 
-CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # for profiling and saving, at most
+CONCLUSION_S, CONCLUSION_SHARE = 6.0, 0.2  # seconds, and share of the budget; the less counts
 
 
 class ModelLab:
-    """One model, from its file to the recommendation."""
+    """The row of `advise --model`: a row source, as the engine asks one for rows."""
 
-    profiled_steps = 20  # most steps of each candidate in the profiles that explain the race
+    profiled_steps = 20  # most steps of a candidate in the profiles that explain the race
 
     def __init__(
         self,
         request: Request,
-        row: RowPlan,
+        plan: RowPlan,
         *,
         pool: Pool,
         machine: Machine,
         control: Control,
         emit: Callable[[ev.AnyEvent], None],
     ) -> None:
-        assert request.model is not None  # noqa: S101 - the caller has a model to open
+        assert request.model is not None  # noqa: S101 - the caller has a model to race
         self._question = request.model
         self._request = request
-        self._row = row  # as planned before anything was known about the model
+        self._plan = plan  # planned before anything is known about the model
         self._machine = machine
         self._control = control
         self._emit = emit
@@ -58,14 +58,10 @@ class ModelLab:
 
     @property
     def reserved_s(self) -> float:
-        """Seconds of the budget to keep for `conclude`."""
+        """Seconds of the budget that the race leaves for `conclude`."""
         return min(CONCLUSION_S, CONCLUSION_SHARE * self._request.budget)
 
     def rows(self) -> list[RowPlan]:
-        """The one row of the model."""
-        return [self.open()]
-
-    def open(self) -> RowPlan:
         """Inspect and prepare the model; the row with the candidates that start.
 
         Where the worker died while it read the model, the row has one case and the reason
@@ -73,54 +69,35 @@ class ModelLab:
         """
         if self._question.objective == "energy":
             _require_energy()
+        child, control, request = self._child, self._control, self._request
         try:
-            facts = self._child.inspect()
-        except Refused as refused:
+            facts = child.inspect()
+        except WorkerFailed as failure:  # it crashed, hung, or ran out of memory
             proposal = Proposal(ORIGINAL, threads=self._machine.cpu.effective_cores)
-            cases = [case_of(proposal, self._row.scenario)]
-            return replace(self._row, cases=cases, refused=refused.reason)
+            cases = [case_of(proposal, self._plan.scenario)]
+            return [replace(self._plan, cases=cases, refused=failure.reason)]
         left_out: dict[str, str] = {}
-        facts, products = self._prepared(facts, left_out)
-        self._emit(ev.ModelInspected(at_s=self._control.now(), facts=facts))
-        providers = self._providers(left_out)
-        space = SearchSpace(
-            facts=facts,
-            products=products,
-            cpu=self._machine.cpu,
-            threads=useful_thread_counts(self._machine.cpu, self._request.threads),
-            gpus=tuple(self._gpus(providers, left_out)),
-            on_cpu=not self._request.devices or "cpu" in self._request.devices,
-            providers=tuple(word for word in providers if word != "cuda"),
-            precisions=self._request.precisions,
-            thorough=self._request.thorough,
-            step_s=facts.step_s,
-        )
-        proposals, not_promising = first(space)
+        facts, products = _prepared(child, facts, left_out)
+        self._emit(ev.ModelInspected(at_s=control.now(), facts=facts))
+        providers = _providers(child, left_out)
+        gpus = tuple(self._gpus(providers, left_out))
+        space = _space(request, self._machine, facts, products, providers, gpus)
+        proposals, unpromising = first(space)
+        left_out = {**unpromising, **left_out}
         scenario = msgspec.structs.replace(
-            self._row.scenario,
+            self._plan.scenario,
             precisions=tuple(dict.fromkeys((facts.precision, "fp16", "int8"))),
             batch=facts.batch,
         )
-        builder = VariantBuilder(
-            self._child,
-            facts,
-            {**not_promising, **left_out},
-            control=self._control,
-            emit=self._emit,
-        )
+        builder = VariantBuilder(child, facts, left_out, control=control, emit=self._emit)
         search = CandidateSearch(
-            proposals,
-            space,
-            scenario,
-            builder,
-            request=self._request,
-            control=self._control,
+            proposals, space, scenario, builder, request=request, control=control
         )
-        self._run = ModelRun(self._question, facts, providers, self._child, builder, search)
+        self._run = ModelRun(self._question, facts, providers, child, builder, search)
         cases = search.start()
         if not cases:
             raise UsageError("no variant of the model is left with these filters")
-        return replace(self._row, scenario=scenario, cases=cases, source=search)
+        return [replace(self._plan, scenario=scenario, cases=cases, source=search)]
 
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Explain the race and save the best variant; nothing where nothing was picked."""
@@ -132,27 +109,7 @@ class ModelLab:
         left_out = run.builder.left_out
         self._emit(ev.ModelAdvised(at_s=self._control.now(), advice=advice, left_out=left_out))
 
-    def _prepared(
-        self, facts: ModelFacts, left_out: dict[str, str]
-    ) -> tuple[ModelFacts, dict[str, int]]:
-        """The facts after preparation, and the nodes that can be quantised, by type."""
-        try:
-            return self._child.prepare(facts)
-        except WorkerFailed as failure:
-            left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
-            failed = PreparationStep("prepared", None, None, failure.reason)
-            return msgspec.structs.replace(facts, steps=[*facts.steps, failed]), {}
-
-    def _providers(self, left_out: dict[str, str]) -> dict[str, str]:
-        """Execution providers other than the CPU's: the word of a mode to ONNX Runtime's name."""
-        try:
-            return self._child.providers()
-        except WorkerFailed as failure:
-            left_out["other providers"] = failure.reason.message
-            return {}
-
-    def _gpus(self, providers: dict[str, str], left_out: dict[str, str]) -> list[str]:
-        gpus = []
+    def _gpus(self, providers: Mapping[str, str], left_out: dict[str, str]) -> Iterator[str]:
         for gpu in gpu_devices(self._request, self._machine):
             if self._question.objective == "energy":
                 left_out[gpu] = "only the energy of processors is measured for each candidate"
@@ -162,8 +119,50 @@ class ModelLab:
                     "uninstall onnxruntime"
                 )
             else:
-                gpus.append(gpu)
-        return gpus
+                yield gpu
+
+
+def _prepared(
+    child: Child, facts: ModelFacts, left_out: dict[str, str]
+) -> tuple[ModelFacts, dict[str, int]]:
+    """The facts after preparation, and the number of nodes that can be quantised, by type."""
+    try:
+        return child.prepare(facts)
+    except WorkerFailed as failure:
+        left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
+        failed = PreparationStep("prepared", None, None, failure.reason)
+        return msgspec.structs.replace(facts, steps=[*facts.steps, failed]), {}
+
+
+def _providers(child: Child, left_out: dict[str, str]) -> dict[str, str]:
+    """Execution providers other than the CPU's: the word of a mode to ONNX Runtime's name."""
+    try:
+        return child.providers()
+    except WorkerFailed as failure:
+        left_out["other providers"] = failure.reason.message
+        return {}
+
+
+def _space(
+    request: Request,
+    machine: Machine,
+    facts: ModelFacts,
+    products: Mapping[str, int],
+    providers: Mapping[str, str],
+    gpus: tuple[str, ...],
+) -> SearchSpace:
+    return SearchSpace(
+        facts=facts,
+        products=products,
+        cpu=machine.cpu,
+        threads=useful_thread_counts(machine.cpu, request.threads),
+        gpus=gpus,
+        on_cpu=not request.devices or "cpu" in request.devices,
+        providers=tuple(word for word in providers if word != "cuda"),
+        precisions=request.precisions,
+        thorough=request.thorough,
+        step_s=facts.step_s,
+    )
 
 
 def _require_energy() -> None:

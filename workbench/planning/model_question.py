@@ -78,7 +78,7 @@ class ModelQuestion:
             ("--max-error", self.max_error),
             ("--min-agreement", self.min_agreement),
         ):
-            if share is not None and not 0 < share <= 1:  # this form of the test refuses NaN
+            if share is not None and not 0 < share <= 1:  # NaN fails this comparison
                 raise ValueError(f"{option} must be above 0, and 1 at most")
         self.run_shapes()
 

@@ -16,7 +16,7 @@ SCOPES = ("all", "products")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a variant is made from the user's model; the default is that file, unchanged.
+    """Makes a variant from the user's model; the default keeps that file unchanged.
 
     With `scope` "products" only convolutions and products with constant weights are quantised,
     with "all" the operators between them too (dynamic: convolutions as well).  `excluded` names

@@ -83,8 +83,8 @@ def activation_ranges(
 ) -> Ranges:
     """The range of each tensor by its name, over `samples` of arrays in the order of the inputs.
 
-    `types`: operators whose tensors count, all without.  Tensors that hold infinity or nothing at
-    all have no range and stay in FP32.
+    `types` are the operators whose tensors count, by default all.  Tensors that are empty or not
+    finite have no range and stay in FP32.
     """
     import numpy as np
     from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
@@ -118,7 +118,7 @@ def activation_ranges(
 
 
 class _Reader:
-    """Feeds one sample, as `onnxruntime.quantization` asks for it."""
+    """Feeds one sample through the interface of `onnxruntime.quantization`."""
 
     def __init__(self, feeds: Mapping[str, Array]) -> None:
         self._left: Iterator[Mapping[str, Array]] = iter([feeds])
@@ -149,8 +149,8 @@ def static(
         name: TensorData(lowest=np.array(low, kind), highest=np.array(high, kind))
         for name, (low, high, kind) in found.items()
     }
-    # quantize_static would read the file and infer shapes anew for every variant; older versions
-    # of it do not accept known ranges either.
+    # quantize_static would read the file and infer shapes anew for every variant, and its older
+    # versions do not accept known ranges.
     quantiser = QDQQuantizer(
         copied(model),
         recipe.per_channel,
@@ -170,7 +170,7 @@ def static(
 def dynamic(file: Path, recipe: Recipe, types: Sequence[str] = (), **options: Any) -> bytes:
     """The model in `file` with weights in INT8 and activations quantised as they come.
 
-    `types` are the operators to quantise, all that the tool knows without.
+    `types` are the operators to quantise, by default all that the tool knows.
     """
     from onnxruntime import quantization
 

@@ -37,6 +37,11 @@ def bad_input(message: str, hint: str) -> WorkloadError:
     return WorkloadError(one_line(message), code="bad_input", hint=one_line(hint))
 
 
+def no_memory(message: str) -> WorkloadError:
+    hint = "choose smaller inputs with --shape or --batch, or free memory"
+    return WorkloadError(one_line(message), code="no_memory", hint=hint)
+
+
 def one_line(text: str, longest: int = LONGEST) -> str:
     """`text` without line breaks, control characters and lone surrogates, cut where it is long."""
     whole = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
@@ -75,11 +80,7 @@ def clear_errors(what: str, code: str = "bad_model", hint: str = AGAIN) -> Itera
         raise WorkloadError(one_line(str(error)), code=error.code, hint=hint) from error
     except Exception as error:
         if is_out_of_memory(error):
-            raise WorkloadError(
-                f"{what}: not enough memory",
-                code="no_memory",
-                hint="choose smaller inputs with --shape or --batch, or free memory",
-            ) from error
+            raise no_memory(f"{what}: not enough memory") from error
         raise WorkloadError(one_line(f"{what}: {said(error)}"), code=code, hint=hint) from error
 
 

@@ -98,8 +98,7 @@ def _costs(
 
     A product without known seconds is rated by its work, at the speed of the others.
     """
-    known = products.total(found)
-    work = {p.name: float((p.multiply_adds if known else p.weights_bytes) or 0) for p in found}
+    work = products.work(found)
     seconds = _seconds(model, work, node_s)
     done = sum(work[name] for name in seconds)
     rate = sum(seconds.values()) / done if done else 1.0

@@ -15,7 +15,7 @@ from workbench.worker.session_options import NO_SPIN, UNOPTIMISED
 
 from .._shared.session import cpu_session
 from . import agreement, graph
-from .errors import bad_model, one_line, said
+from .errors import bad_model, no_memory, said
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,11 +53,7 @@ def does_not_run(name: str, error: Exception, shapes: Mapping[str, Sequence[int]
     """The error of a model that opens but fails to run."""
     tried = ", ".join(f"{port} {list(shape)}" for port, shape in shapes.items()) or "no inputs"
     if is_out_of_memory(error):
-        return WorkloadError(
-            one_line(f"{name} needs more memory than there is, with {tried}"),
-            code="no_memory",
-            hint="choose smaller sizes with --shape or --batch, or free memory",
-        )
+        return no_memory(f"{name} needs more memory than there is, with {tried}")
     message = f"{name} does not run with {tried}: {said(error)}"
     return bad_model(message, SHAPES_HINT) if shapes else bad_model(message)
 
@@ -68,9 +64,7 @@ def _refusal(loaded: Loaded, error: Exception) -> WorkloadError:
 
     name, version = loaded.path.name, f"onnxruntime {onnxruntime.__version__}"
     if is_out_of_memory(error):
-        return WorkloadError(
-            f"{name} does not fit into memory", code="no_memory", hint="free memory"
-        )
+        return no_memory(f"{name} does not fit into memory")
     text = str(error)
     if found := _IR.search(text):
         return bad_model(

@@ -54,7 +54,7 @@ def prepare(model: Path, folder: Path) -> dict[str, Any]:
     return {
         "forms": steps,
         "multiply_adds": products.total(found),
-        "weights_bytes": products.weights_bytes(current),
+        "weights_bytes": products.weights_bytes(found),
         "products": dict(Counter(p.type for p in found if p.quantisable and not p.inside)),
     }
 

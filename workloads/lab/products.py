@@ -35,10 +35,13 @@ class Product:
 
     name: str
     type: str
-    weights: list[str]  # names of its constant operands
-    weights_bytes: int
+    weights: dict[str, int]  # constant operands: name to size in bytes
     multiply_adds: int | None  # None where its shapes were not seen
     inside: bool = False  # in a subgraph of If, Loop or Scan, where only dynamic INT8 works
+
+    @property
+    def weights_bytes(self) -> int:
+        return sum(self.weights.values())
 
     @property
     def quantisable(self) -> bool:
@@ -65,8 +68,7 @@ def find(model: Any, folder: Path, sample: Sequence[Any]) -> list[Product]:
             Product(
                 name=node.name,
                 type=node.op_type,
-                weights=held,
-                weights_bytes=sum(_bytes(weights[name]) for name in held),
+                weights={name: _bytes(weights[name]) for name in held},
                 multiply_adds=sum(count or 0 for count in counts) if known else None,
                 inside=inside,
             )
@@ -86,15 +88,9 @@ def _multiplying(
             yield from _multiplying(inner, weights, True)
 
 
-def weights_bytes(model: Any) -> int:
+def weights_bytes(found: Sequence[Product]) -> int:
     """Size of all weights of products; shared weights count once."""
-    taken = {
-        (name, _bytes(weights[name]))
-        for node, weights, _ in _multiplying(model.graph, {}, False)
-        for name in (node.input[i] for i in WEIGHTS[node.op_type] if i < len(node.input))
-        if name in weights
-    }
-    return sum(size for _, size in taken)
+    return sum({name: size for p in found for name, size in p.weights.items()}.values())
 
 
 def keep(folder: Path, found: Sequence[Product]) -> None:
@@ -111,11 +107,15 @@ def total(found: Sequence[Product]) -> int | None:
     return None if None in counts else sum(count for count in counts if count is not None)
 
 
-def share(found: Sequence[Product], chosen: set[str]) -> float | None:
-    """The share of the nodes named in `chosen`, by multiply-adds, or by weights where those are
-    unknown."""
+def work(found: Sequence[Product]) -> dict[str, int]:
+    """Multiply-adds by name, or sizes of weights where some multiply-adds are unknown."""
     known = total(found) is not None
-    cost = {p.name: (p.multiply_adds if known else p.weights_bytes) or 0 for p in found}
+    return {p.name: (p.multiply_adds if known else p.weights_bytes) or 0 for p in found}
+
+
+def share(found: Sequence[Product], chosen: set[str]) -> float | None:
+    """The share of the nodes named in `chosen` in the work of all."""
+    cost = work(found)
     whole = sum(cost.values())
     return sum(cost[name] for name in cost if name in chosen) / whole if whole else None
 

@@ -51,7 +51,12 @@ def build(folder: Path, recipe: Recipe) -> dict[str, Any]:
 
     model = onnx.load(str(folder / PREPARED))
     with quiet():
-        made = make(model, folder, recipe)
+        if recipe.precision == "fp16":
+            made = _halved(model)
+        elif recipe.method == "dynamic":
+            made = _dynamic(model, folder, recipe)
+        else:
+            made = static(model, ranges(folder, recipe.calibration), recipe)
     return keep(folder, recipe, made)
 
 
@@ -88,17 +93,6 @@ def _why_none(found: Sequence[products.Product]) -> str:
     if all(product.inside for product in quantisable):
         return "they lie inside If, Loop or Scan, where only dynamic quantisation works"
     return "this variant has no integer kernels for them; another may"
-
-
-def make(model: Any, folder: Path, recipe: Recipe) -> bytes:
-    """`model` (not changed) by `recipe`, serialised."""
-    if recipe.precision == "fp32" and recipe.method is None:
-        return bytes(model.SerializeToString())
-    if recipe.precision == "fp16":
-        return _halved(model)
-    if recipe.method == "dynamic":
-        return _dynamic(model, folder, recipe)
-    return static(model, ranges(folder, recipe.calibration), recipe)
 
 
 def static_types(recipe: Recipe) -> tuple[str, ...]:

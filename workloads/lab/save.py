@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -56,30 +55,20 @@ def _require_free(model: Path, destination: Path) -> None:
 
 def _replace(destination: Path, content: bytes) -> None:
     """Write a whole file or none."""
+    part = destination.with_name(f".{destination.name}.{os.getpid()}.part")
     try:
-        handle, name = tempfile.mkstemp(dir=destination.parent, prefix=f".{destination.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                os.fsync(file.fileno())
-            Path(name).chmod(0o666 & ~_umask())
-            Path(name).replace(destination)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with part.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(destination)
     except OSError as error:
+        part.unlink(missing_ok=True)
         raise WorkloadError(
             f"cannot write {destination}: {error.strerror}",
             code="unsupported",
             hint="choose a folder that can be written to and has room for the model",
         ) from error
-
-
-def _umask() -> int:
-    """The umask of this process, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _difference(source: Path, written: Path, folder: Path) -> float:

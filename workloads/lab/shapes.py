@@ -205,11 +205,11 @@ def _batch(
 
 
 def _sizes(
-    inputs: Sequence[Input], told: Mapping[Any, int], batch: int
+    inputs: Sequence[Input], known: Mapping[Any, int], batch: int
 ) -> Iterator[dict[Any, int]]:
     """Values for every dynamic axis: first a guess, then SIZES for axes without a clear name, then
     SIZES anywhere."""
-    guess, open_axes, channels = dict(told), [], []
+    guess, open_axes, channels = dict(known), [], []
     by_name = []
     audio = any(_RATE.search(port.name) for port in inputs)
     for port in inputs:
@@ -218,7 +218,7 @@ def _sizes(
             key = _key(port, place)
             if isinstance(axis, int) or key in guess:
                 continue
-            named = _by_name(axis, told)
+            named = _by_name(axis, known)
             if axis is None and place == 1 and len(axes) == 3 and _STATE.search(port.name):
                 guess[key] = batch
                 continue
@@ -258,11 +258,11 @@ def _variations(
             yield {**guess, key: size}
 
 
-def _by_name(axis: Axis, told: Mapping[Any, int]) -> int | None:
+def _by_name(axis: Axis, known: Mapping[Any, int]) -> int | None:
     if not isinstance(axis, str):
         return None
     if " + " in axis:  # "past_sequence_length + sequence_length"
-        parts = [told.get(part) or _by_name(part, told) for part in axis.split(" + ")[:4]]
+        parts = [known.get(part) or _by_name(part, known) for part in axis.split(" + ")[:4]]
         numbers = [int(p) for p in axis.split(" + ") if p.isdigit()]
         return sum(part for part in parts if part) + sum(numbers)
     return next((size for pattern, size in _BY_NAME if pattern.search(axis)), None)

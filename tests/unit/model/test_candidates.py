@@ -86,9 +86,9 @@ def test_a_slow_model_leaves_conv_integer_out_with_its_reason() -> None:
     assert "int8-dynamic" not in found
     assert "int8-dynamic-products" in found
     assert "ConvInteger" in left_out["int8-dynamic"]
-    thorough, told = started("cnn", step_s=0.2, thorough=True)
+    thorough, left_out = started("cnn", step_s=0.2, thorough=True)
     assert "int8-dynamic" in thorough
-    assert told == {}
+    assert left_out == {}
 
 
 # -------------------------------------------------------------- processors

@@ -46,7 +46,7 @@ def test_conv_integer_has_no_fast_kernel() -> None:
     assert "3.00x" in text and "slower than cpu onnxruntime fp32 t8" in text
     assert "ConvInteger takes 95%" in text
     assert "2.00 ms" in text and "800 us" in text
-    assert "Conv takes" not in text  # said once
+    assert "Conv takes" not in text  # the sentence about ConvInteger says it
 
 
 def test_a_little_conv_integer_explains_nothing() -> None:
@@ -296,9 +296,9 @@ profiles = st.dictionaries(names, st.floats(0, 1e-2), max_size=6)
 def test_the_same_report_gives_the_same_words(mine, other, step_s, error, won) -> None:
     def once():
         given_run = candidate(case(), 1e-3, other)
-        form = candidate(case(STATIC), step_s, mine, error=error)
+        variant = candidate(case(STATIC), step_s, mine, error=error)
         both = (
-            explain(form, given_run, won, context()),
+            explain(variant, given_run, won, context()),
             explain(given_run, given_run, won, context()),
         )
         return msgspec.json.encode(both)

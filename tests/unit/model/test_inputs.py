@@ -25,8 +25,8 @@ class Case:
         self.folder = folder
 
     def inspect(self, net: Any, **more: Any) -> dict[str, Any]:
-        told = {"shapes": {}, "inputs": None, "batch": None, "seed": 0, **more}
-        return Lab().inspect(made.saved(self.folder, net), str(self.folder), **told)
+        options = {"shapes": {}, "inputs": None, "batch": None, "seed": 0, **more}
+        return Lab().inspect(made.saved(self.folder, net), str(self.folder), **options)
 
     def refusal(self, net: Any, **more: Any) -> WorkloadError:
         with pytest.raises(WorkloadError) as caught:
@@ -49,7 +49,7 @@ def case(tmp_path: Path) -> Case:
 
 
 def run_shapes(facts: dict[str, Any]) -> dict[str, list[int]]:
-    return {told["name"]: told["run_shape"] for told in facts["inputs"]}
+    return {port["name"]: port["run_shape"] for port in facts["inputs"]}
 
 
 # ---------------------------------------------------------------------- sizes
@@ -106,7 +106,7 @@ def needs(size: int, axes: Any) -> Any:
 
 
 @pytest.mark.parametrize("axis", [None, "?", "sequence", "height", "whatever"])
-def test_a_trial_finds_what_runs_where_names_tell_nothing_or_lie(
+def test_a_trial_finds_what_runs_where_names_suggest_nothing_or_a_wrong_size(
     axis: str | None, case: Case
 ) -> None:
     assert run_shapes(case.inspect(needs(576, ["n", axis]))) == {"x": [1, 576]}
@@ -134,7 +134,7 @@ def test_a_trial_finds_channels(case: Case) -> None:
     assert run_shapes(case.inspect(net))["x"][1] == 1
 
 
-def test_no_size_that_runs_is_told_with_the_first_guess(case: Case) -> None:
+def test_without_a_size_that_runs_the_first_guess_is_named(case: Case) -> None:
     error = case.refusal(needs(7777, ["n", "sequence"]))
     assert error.code == "bad_model"
     assert "x [1, 128]" in str(error)
@@ -186,8 +186,8 @@ def test_a_sum_in_a_name_is_worked_out() -> None:
 
 
 def test_values_come_from_what_the_graph_does_with_them(case: Case) -> None:
-    told = {port["name"]: port["values"] for port in case.inspect(made.tokens(50))["inputs"]}
-    assert told == {
+    origins = {port["name"]: port["values"] for port in case.inspect(made.tokens(50))["inputs"]}
+    assert origins == {
         "ids": "0..49, the rows of its table",
         "attention_mask": "ones, a mask by its name",
     }

@@ -181,7 +181,7 @@ def test_a_candidate_without_an_answer_is_not_mixed() -> None:
 # ------------------------------------------------------------------- saving
 
 
-def test_the_pick_is_saved_where_the_user_said() -> None:
+def test_the_pick_is_saved_to_the_given_file() -> None:
     saved = {"file": "/x/best.onnx", "size_bytes": 300, "difference": 0.0}
     bench = Bench({"save": saved}, {"save_best": "out/best.onnx"})
     static = next(case for case in bench.open() if label(case) == f"{STATIC}/t4")

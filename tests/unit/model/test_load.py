@@ -24,10 +24,10 @@ from workloads.lab.errors import clear_errors, one_line, said
 
 
 def inspect(path: str, folder: Path, **more: Any) -> dict[str, Any]:
-    told = {"shapes": {}, "inputs": None, "batch": None, "seed": 0, **more}
+    options = {"shapes": {}, "inputs": None, "batch": None, "seed": 0, **more}
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
-    return Lab().inspect(path, str(scratch), **told)
+    return Lab().inspect(path, str(scratch), **options)
 
 
 def refusal(path: str | Path, folder: Path, **more: Any) -> WorkloadError:
@@ -185,13 +185,13 @@ def test_external_data_elsewhere_is_refused(location: str, message: str, tmp_pat
     assert error.hint
 
 
-def test_external_data_is_counted_and_may_not_be_cut_off(tmp_path: Path) -> None:
+def test_external_data_is_counted_and_may_not_be_truncated(tmp_path: Path) -> None:
     made.external(tmp_path / "model.onnx")
-    beside = tmp_path / "weights.bin"
+    weights = tmp_path / "weights.bin"
     facts = inspect(str(tmp_path / "model.onnx"), tmp_path)
-    assert facts["size_bytes"] == (tmp_path / "model.onnx").stat().st_size + beside.stat().st_size
+    assert facts["size_bytes"] == (tmp_path / "model.onnx").stat().st_size + weights.stat().st_size
     assert facts["parameters"] == 6 * 8 + 8 * 3
-    beside.write_bytes(beside.read_bytes()[:-8])
+    weights.write_bytes(weights.read_bytes()[:-8])
     assert "truncated" in str(refusal(tmp_path / "model.onnx", tmp_path).hint)
 
 
@@ -272,9 +272,9 @@ def test_of_a_classifier_maps_are_not_compared_but_labels_are(tmp_path: Path) ->
 
 
 def test_with_maps_alone_nothing_could_be_compared(tmp_path: Path) -> None:
-    told = refusal(made.saved(tmp_path, classifier(MAPS)), tmp_path)
-    assert "maps is seq(map(int64,tensor(float)))" in str(told)
-    assert "zipmap=False" in str(told.hint)
+    error = refusal(made.saved(tmp_path, classifier(MAPS)), tmp_path)
+    assert "maps is seq(map(int64,tensor(float)))" in str(error)
+    assert "zipmap=False" in str(error.hint)
 
 
 @pytest.mark.parametrize("kind", sorted(loading.TYPES))
@@ -313,7 +313,7 @@ def test_weights_among_the_inputs_are_no_inputs(tmp_path: Path) -> None:
     net.graph.input.append(made.port("w0", shape=[6, 8]))
     net.graph.input.append(made.port("w1", shape=[8, 3]))
     facts = inspect(made.saved(tmp_path, net), tmp_path)
-    assert [told["name"] for told in facts["inputs"]] == ["x"]
+    assert [port["name"] for port in facts["inputs"]] == ["x"]
 
 
 def test_a_root_is_taken_of_positive_numbers(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_a_model_that_cannot_run_says_why_and_asks_for_shapes(tmp_path: Path) ->
     assert inspect(made.saved(tmp_path, net), tmp_path, shapes={"x": [21, 3]})["batch"] == 21
 
 
-def test_nothing_is_written_beside_the_model(tmp_path: Path) -> None:
+def test_nothing_is_written_next_to_the_model(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     made.external(home / "model.onnx")
@@ -352,7 +352,7 @@ def test_nothing_is_written_beside_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("std::bad_alloc")])
-def test_too_little_memory_is_told_as_such(error: Exception) -> None:
+def test_too_little_memory_has_a_code_of_its_own(error: Exception) -> None:
     with pytest.raises(WorkloadError) as caught, clear_errors("it"):
         raise error
     assert caught.value.code == "no_memory"

@@ -1,4 +1,4 @@
-"""The lab: which nodes stay in FP32, and the form that is written for the user."""
+"""The lab: the nodes that stay in FP32, and the file that is written for the user."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _unprofiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def uneven(hostile: int = 1) -> Any:
-    """Products in a chain, of which those numbered from 1 to `hostile` lose all but one column of
-    their input to a single large one."""
+    """A chain of products; in those numbered from 1 to `hostile`, one large column of the input
+    costs the others their precision."""
     graph = Graph()
     x = "x"
     for number in range(4):
@@ -64,15 +64,15 @@ def test_only_the_node_that_spoils_the_result_stays_in_fp32(tmp_path: Path) -> N
     full = Lab().build("", str(tmp_path), STATIC.as_fields())
     hostile = products.kept(tmp_path)[1].name
     assert error_of(full["file"], tmp_path) > 0.2
-    told = search(tmp_path, 0.05)
-    assert list(told["recipe"]["excluded"]) == [hostile]
-    assert told["coverage"] == pytest.approx(0.75)
-    assert Path(told["file"]).name == "int8-static-u8s8-products-mixed.onnx"
-    assert told["error"] == pytest.approx(error_of(told["file"], tmp_path)) and told["tried"] > 4
-    assert told["error"] <= mixed.MARGIN * 0.05
+    mix = search(tmp_path, 0.05)
+    assert list(mix["recipe"]["excluded"]) == [hostile]
+    assert mix["coverage"] == pytest.approx(0.75)
+    assert Path(mix["file"]).name == "int8-static-u8s8-products-mixed.onnx"
+    assert mix["error"] == pytest.approx(error_of(mix["file"], tmp_path)) and mix["tried"] > 4
+    assert mix["error"] <= mixed.MARGIN * 0.05
 
 
-def test_a_limit_that_no_mix_keeps_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_a_limit_that_no_mix_keeps_is_an_error(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
     with pytest.raises(WorkloadError) as refused:
         search(tmp_path, 1e-6)
@@ -111,7 +111,7 @@ def test_each_product_has_seconds_of_its_own(
     assert products.seconds(tmp_path / prepare.PREPARED, tmp_path, [[inputs[0][0][:, :3]]]) == {}
 
 
-def test_costs_are_shares_of_the_seconds_where_those_are_told(tmp_path: Path) -> None:
+def test_costs_are_shares_of_the_seconds_where_those_are_known(tmp_path: Path) -> None:
     prepared(convolutional(), tmp_path, (2, 3, 16, 16))
     model, found = onnx.load(str(tmp_path / "prepared.onnx")), products.kept(tmp_path)
     first, second, last = (product.name for product in found)
@@ -120,7 +120,7 @@ def test_costs_are_shares_of_the_seconds_where_those_are_told(tmp_path: Path) ->
     assert mixed._costs(model, found, seconds) == {first: 0.375, second: 0.5, last: 0.125}
 
 
-def test_the_cost_of_what_is_not_told_follows_its_work(tmp_path: Path) -> None:
+def test_the_cost_of_an_untimed_product_follows_its_work(tmp_path: Path) -> None:
     prepared(uneven(), tmp_path)
     model, found = onnx.load(str(tmp_path / "prepared.onnx")), products.kept(tmp_path)
     equal = {product.name: 0.25 for product in found}
@@ -135,9 +135,9 @@ def test_the_expensive_one_of_two_like_errors_is_quantised_again(
     first, _, third, last = (product.name for product in products.kept(tmp_path))
     costs = {product.name: 1.0 for product in products.kept(tmp_path)} | {last: 100.0}
     monkeypatch.setattr(products, "seconds", lambda *_: costs)
-    told = search(tmp_path, 0.015)
-    assert last not in told["recipe"]["excluded"]
-    assert {first, third} & set(told["recipe"]["excluded"])
+    mix = search(tmp_path, 0.015)
+    assert last not in mix["recipe"]["excluded"]
+    assert {first, third} & set(mix["recipe"]["excluded"])
 
 
 def test_units_are_products_with_what_they_absorb(tmp_path: Path) -> None:
@@ -171,17 +171,17 @@ def test_errors_of_the_tools_are_one_line(tmp_path: Path, monkeypatch: pytest.Mo
 # ------------------------------------------------------------- save
 
 
-def saved(folder: Path, destination: Path, form: str = "int8-static-u8s8-products.onnx") -> Any:
+def saved(folder: Path, destination: Path, variant: str = "int8-static-u8s8-products.onnx") -> Any:
     Lab().build("", str(folder), STATIC.as_fields())
-    return Lab().save(str(folder / "model.onnx"), str(folder), form, str(destination))
+    return Lab().save(str(folder / "model.onnx"), str(folder), variant, str(destination))
 
 
-def test_a_form_is_written_whole_and_runs_as_before(tmp_path: Path) -> None:
+def test_a_variant_is_written_whole_and_runs_as_before(tmp_path: Path) -> None:
     prepared(perceptron(), tmp_path, (4, 16))
     (tmp_path / "out").mkdir()
     destination = tmp_path / "out" / "small.onnx"
-    told = saved(tmp_path, destination)
-    assert told == {
+    written = saved(tmp_path, destination)
+    assert written == {
         "file": str(destination),
         "size_bytes": destination.stat().st_size,
         "difference": 0.0,
@@ -238,6 +238,6 @@ def test_external_weights_are_embedded_where_saved(tmp_path: Path) -> None:
     file = prepared(perceptron(), tmp_path, (4, 16))
     onnx.save(perceptron(), str(file), save_as_external_data=True, size_threshold=0)
     (tmp_path / "out").mkdir()
-    told = saved(tmp_path, tmp_path / "out" / "whole.onnx", form=str(file))
-    assert told["difference"] == 0.0
+    written = saved(tmp_path, tmp_path / "out" / "whole.onnx", variant=str(file))
+    assert written["difference"] == 0.0
     assert len(list((tmp_path / "out").iterdir())) == 1

@@ -49,7 +49,7 @@ def test_shapes_by_input() -> None:
     assert found == {"x": [1, 3, 224, 224], "encoder=out": [1], "n": [7]}
 
 
-def test_a_model_has_thirty_seconds_unless_said_otherwise() -> None:
+def test_a_model_has_thirty_seconds_by_default() -> None:
     assert asked().budget == 30.0
     assert Request(model=ModelQuestion("m.onnx"), quick=True).budget == 20.0
     assert Request(model=ModelQuestion("m.onnx"), thorough=True).budget == 300.0

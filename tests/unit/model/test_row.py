@@ -45,9 +45,11 @@ def test_the_row_keeps_the_prices_as_they_were_at_the_start(tmp_path: Path) -> N
     file.write_text("[per_hour]\ncpu = 0.10\n")
     bench = Bench(price_file=str(file))
     file.write_text("half a li")
-    assert bench.lab.open().prices == {"cpu": 0.1}
+    bench.open_row()
+    assert bench.row.prices == {"cpu": 0.1}
     bench.child.answers["inspect"] = failure("worker_died")
-    assert bench.lab.open().prices == {"cpu": 0.1}
+    bench.open_row()
+    assert bench.row.prices == {"cpu": 0.1}
 
 
 def test_the_worker_gets_files_and_options() -> None:

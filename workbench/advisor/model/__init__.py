@@ -1,1 +1,1 @@
-"""The advice for a user's ONNX model: which forms race, and why one of them wins."""
+"""Advice on a user's ONNX model: the variants that race, and why one of them wins."""
