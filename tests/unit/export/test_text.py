@@ -176,7 +176,7 @@ def test_a_plain_run_tells_what_disturbed_it_below_its_candidates() -> None:
 def test_the_log_line_of_a_verdict_is_the_choice_and_its_first_reason() -> None:
     first, second = spoken_of(ev.VerdictReached)
     assert "-> gpu: The GPU looks 3.00x" in first
-    assert "-> unknown: Nothing was measured on the GPU: it needs about 90.0 GiB." in second
+    assert "-> unknown: Nothing on the GPU was measured: it needs about 90.0 GiB." in second
 
 
 def test_a_worker_that_ended_as_asked_is_not_worth_a_line() -> None:
