@@ -56,7 +56,7 @@ class Level(msgspec.Struct, frozen=True):
     depth: int
     name: str
     found: str
-    status: str | None  # as in `Check`; None: absent and not needed
+    status: str | None  # the same as in `Check`; None: absent and not needed
     note: str = ""
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from ..contract import is_simulated
 from ..planning import admission
-from ..planning.plan import RowPlan, gpu_devices
+from ..planning.cases import gpu_devices
+from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..pool.pool import WorkerFailed
 from ..records.document import Ceilings

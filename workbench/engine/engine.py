@@ -16,8 +16,9 @@ from ..advisor import whatif_devices
 from ..advisor.verdict import decide
 from ..contract import is_cuda
 from ..machine import hardware_warnings
+from ..planning.cases import fill_cases
 from ..planning.model_question import ModelQuestion
-from ..planning.plan import RowPlan, fill_cases, planned
+from ..planning.plan import RowPlan, planned
 from ..planning.prices import unused_prices
 from ..planning.request import Request
 from ..planning.threads import fewer_threads

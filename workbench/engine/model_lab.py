@@ -16,8 +16,9 @@ from ..advisor.model.candidates import Entrant, Field, convolves, first, neighbo
 from ..advisor.model.overview import form_of
 from ..contract import Case, is_cuda
 from ..machine.host.readings import package_energy_j
+from ..planning.cases import gpu_devices
 from ..planning.model_question import ModelQuestion
-from ..planning.plan import RowPlan, gpu_devices
+from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import UsageError
 from ..pool.control import Control
