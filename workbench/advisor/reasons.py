@@ -159,7 +159,7 @@ def _decided(found: Evidence, ratio: Ratio) -> Iterator[str]:
         if faster.low > 1 + TOLERANCE and not _doubts(found) and not is_simulated:
             yield f"This contradicts the usual advice ({usual.upper()})."
         else:
-            yield (f"Usual advice: {usual.upper()}; this run cannot confirm or refute it.")
+            yield f"Usual advice: {usual.upper()}; this run cannot confirm or refute it."
     yield from _weak_evidence(found)
 
 

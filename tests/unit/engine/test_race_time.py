@@ -152,9 +152,7 @@ def test_a_verdict_says_who_had_no_turn() -> None:
 
     report, _, _ = race({A: 1.0, B: 1.0, C: 1.0}, budget_s=1.5, end_s=60.0, workers=Late)
     (warning,) = (w for w in decide(report, scenario()).warnings if w.code == "unmeasured")
-    assert (
-        warning.message == "1 of the 3 candidates that may be picked had no turn within the budget"
-    )
+    assert "1 of 3 candidates" in warning.message
 
 
 # ---------------------------------------------------- what is only emulated
