@@ -12,7 +12,8 @@ import msgspec
 from workbench import catalog
 from workbench.contract import PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.planning import scenarios
-from workbench.planning.plan import RowPlan, fill_cases, resolve
+from workbench.planning.cases import fill_cases
+from workbench.planning.plan import RowPlan, resolve
 from workbench.planning.request import Request, fake_devices, whole_numbers, words
 from workbench.planning.scenario import ScenarioError
 from workbench.planning.usage import UsageError

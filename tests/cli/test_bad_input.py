@@ -9,11 +9,11 @@ import pytest
 USAGE = [
     (("run", "spinn"), "did you mean spin?"),
     (("advise", "trainin"), "did you mean training?"),
-    (("advise", "training", "--all"), "--all stands for every scenario"),
+    (("advise", "training", "--all"), "--all means every scenario"),
     (("advise", "--scenarios", "/no/such.toml"), "/no/such.toml cannot be read: No such file"),
     (("run", "spin", "--device", "cuda"), "cuda:0"),
-    (("run", "spin", "--device", "cuda:9"), "there is no cuda:9 here"),
-    (("run", "spin", "--device", "fake:0@-1"), "fake:0 lies between 0.001 and 10000"),
+    (("run", "spin", "--device", "cuda:9"), "no device cuda:9 here"),
+    (("run", "spin", "--device", "fake:0@-1"), "fake:0 must be between 0.001 and 10000"),
     (("run", "spin", "--precision", "fp31"), "fp32"),
     (("run", "spin", "--precision", "int8"), "cpu/numpy/fp32"),
     (("run", "spin", "--backend", "tensorflow"), "torch"),
@@ -32,12 +32,12 @@ USAGE = [
     (("run", "spin", "--python", "/no/such/python"), "--python"),
     (("run", "spin", "--output", "/no/such/folder/x.json"), "--output"),
     (("run",), "name a workload, or --all: bandwidth"),
-    (("run", "spin", "--set", "ms=9..3"), "rises from above 0"),
+    (("run", "spin", "--set", "ms=9..3"), "rising range above 0"),
     (("run", "spin", "--threads", "1,x"), "--threads takes whole numbers"),
     (("run", "spin", "--trace", "/no/such/folder/x.json"), "--trace"),
-    (("run", "spin", "--largest-batch"), "there is no batch in spin"),
-    (("run", "spin", "--all"), "--all stands for every workload"),
-    (("advise", "--price", "cpu=-1"), "a price lies between"),
+    (("run", "spin", "--largest-batch"), "no batch in spin"),
+    (("run", "spin", "--all"), "--all runs every workload"),
+    (("advise", "--price", "cpu=-1"), "a price must be between"),
     (("advise", "--prices", "/no/such/file"), "cannot be read"),
     (("open", "20990101-000000-dead"), "is no file and no run"),
     (("--json", "run", "spin"), "put --json behind the command"),
@@ -64,7 +64,7 @@ def test_a_wrong_scenario_file_is_told_with_its_line(cli, tmp_path: Path) -> Non
     done = cli("advise", "--scenarios", str(file), "--json")
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith(f"workbench: {file}, line 3: objective: it takes throughput, ")
+    assert line.startswith(f"workbench: {file}, line 3: objective: must be throughput, ")
 
 
 def test_an_interpreter_that_cannot_run_is_named_before_the_run(cli, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ async def test_a_wrong_value_is_named_kept_and_corrected_and_then_it_starts() ->
         await choose(pilot, "matmul")
         assert "Dense arithmetic is what a GPU is built for" in text(pilot)
         await press(pilot, "enter", *"64..51x")
-        assert "! n takes whole numbers, as 64 or 64,100 or 64..4096" in text(pilot)
+        assert "! n takes whole numbers such as 64 or 64,100 or 64..4096" in text(pilot)
         await press(pilot, "down", *"fp32", "enter")
         assert isinstance(app.screen, NewRunScreen), "a wrong form starts nothing"
         assert "64..51x" in text(pilot)
@@ -158,7 +158,7 @@ async def test_a_device_that_is_not_here_is_noticed_once_the_machine_is_known() 
         await settle(pilot)
         await choose(pilot, "matmul")
         await press(pilot, "enter", *["down"] * 3, *"cuda:0")
-        assert "there is no cuda:0 here. Choices: cpu" in text(pilot)
+        assert "no device cuda:0 here. Choices: cpu" in text(pilot)
         assert "! device" in text(pilot)
 
 
@@ -229,10 +229,10 @@ def test_every_entry_has_fields_and_can_be_started_as_it_stands(name: str) -> No
     ("key", "value", "error"),
     [
         ("batch", "1..x", "--batch takes whole numbers"),
-        ("batch", "0", "--batch lies between 1 and 1000000, not at 0"),
-        ("threads", "0", "--threads lies between"),
+        ("batch", "0", "--batch must be between 1 and 1000000, not 0"),
+        ("threads", "0", "--threads must be between"),
         ("budget", "soon", "--budget takes seconds, not 'soon'"),
-        ("budget", "nan", "--budget lies between"),
+        ("budget", "nan", "--budget must be between"),
         ("precision", "fp31", "did you mean fp32?"),
         ("backend", "jax", "unknown backend 'jax'"),
         ("device", "gpu0", "unknown device 'gpu0'"),

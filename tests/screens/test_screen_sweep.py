@@ -139,12 +139,12 @@ def test_rows_that_are_no_sweep_are_walked_as_planned() -> None:
 async def test_details_tell_figures_operators_and_the_trace() -> None:
     async with replayed(recorded_runs.profiled()).run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        assert "cpu torch fp32 t16: waiting 12 %" in text(pilot)
+        assert "cpu torch fp32 t16: waiting 12%" in text(pilot)
         await press(pilot, "enter")
         for part in (
-            "waiting 12 %",
-            "52 %  aten::convolution_backward, 12 calls, 40.0 ms",
-            "8.1 %  aten::native_batch_norm, 3 calls",
+            "waiting 12%",
+            "52%  aten::convolution_backward, 12 calls, 40.0 ms",
+            "8.1%  aten::native_batch_norm, 3 calls",
             "run.trace.json, for ui.perfetto.dev",
             "nsys profile -o run",
         ):

@@ -1,4 +1,4 @@
-"""Why the pick won and the other lost: what limits each, as far as the report shows it."""
+"""Why the pick won and the other lost, as far as the report shows what limits each."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def roof_of(found: Evidence, candidate: Candidate) -> Roofline | None:
 
 
 def _roofs(found: Evidence, pick: Candidate) -> Iterator[str]:
-    """What limits the pick, and a rival on another device."""
+    """The limit of the pick, and that of a rival on another device."""
     rival = found.rival
     has_other = rival is not None and rival.case.device != pick.case.device
     candidates = [pick, rival] if rival is not None and has_other else [pick]

@@ -70,7 +70,7 @@ class Comparison:
         return ("", "") if ratio is None else units.ratio_parts(ratio.value, ratio.interval)
 
     def sentence(self) -> str:
-        """How far `one` leads, or that it does not."""
+        """The lead of `one` in words, or that it has none."""
         one, other = short(self.one.case), short(self.other.case)
         factor, ci = self.parts
         if self.ratio is None:

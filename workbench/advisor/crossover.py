@@ -1,8 +1,8 @@
-"""Where the lead changes over a size: what the races at several sizes say together.
+"""The size at which the lead changes, from races at several sizes.
 
 Pure functions of the points measured so far.  The lead changes between the largest size at which
-the one leads beyond doubt and the smallest at which the other does; all sizes hold together with
-95 % (Bonferroni over the most points of a search).  `next_size` brings the two together.
+one leads beyond doubt and the smallest at which the other does.  All sizes hold together with 95%
+(Bonferroni over the most points of a search).  `crossover_search` narrows the two down.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ..stats.objectives import OF_A_STEP
 from ..stats.samples import Ratio, median, student_t_quantile
 
 MOST_POINTS = 12
-NEAR = 2.0  # ratios up to this say where the lead changes
-GAP = 3.0  # sizes further apart have another raced between them; halved, it leaves 1.7 to 3
-LEAST_FOR_A_LINE = 4
+NEAR = 2.0  # largest ratio that helps to locate the change
+GAP = 3.0  # factor between sizes beyond which another one is raced; halved, it leaves 1.7 to 3
+LEAST_FOR_A_LINE = 4  # points
 KINDS = ("cpu", "gpu")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The candidates that could be picked at one size, from a race of their own."""
+    """The candidates that could be picked at one size, each size a race of its own."""
 
     value: float
     candidates: Sequence[Candidate]
 
     def by_name(self, between: str) -> dict[str, Candidate]:
-        """The best of each kind of device by its name, or every candidate by its label; the fastest
+        """The best of each kind of device by its name, or every candidate by its label, fastest
         first."""
         known = {c.case.id: c for c in self.candidates if c.blocks}
         order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
@@ -44,7 +44,7 @@ class Measured:
         return {kind: next(c for c in ranked if c.case.device_kind == kind) for kind in kinds}
 
     def behind(self) -> dict[str, float]:
-        """By label: its time over that of the best of its kind of device."""
+        """Time of each candidate over that of the best on its kind of device, by label."""
         named, best = self.by_name("candidate"), self.by_name("device")
         return {
             label: ratios.relative(c.rounds(), best[c.case.device_kind].rounds())
@@ -54,12 +54,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Change:
-    """From `below` to `above`, somewhere within `bracket`, at whose ends they lead beyond doubt."""
+    """The lead goes from `below` to `above` within `bracket`, whose ends are beyond doubt."""
 
     below: str
     above: str
     bracket: tuple[float, float]
-    back: tuple[float, float] | None  # between these `below` takes the lead again
+    back: tuple[float, float] | None  # sizes between which `below` takes the lead again
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,18 @@ class Duel:
     between: str  # "device" or "candidate"
     one: str
     two: str
-    ratios: Mapping[float, Ratio]  # time of `one` over that of `two`, by size, ascending
+    by_size: Mapping[float, Ratio]  # time of `one` over that of `two`, sizes ascending
 
     @property
     def leads(self) -> dict[float, str]:
-        """Who leads beyond doubt, at the sizes where one does."""
-        found = {v: self.one for v, ratio in self.ratios.items() if ratio.high < 1}
-        found |= {v: self.two for v, ratio in self.ratios.items() if ratio.low > 1}
+        """The one that leads beyond doubt, by size; sizes without one are missing."""
+        found = {v: self.one for v, ratio in self.by_size.items() if ratio.high < 1}
+        found |= {v: self.two for v, ratio in self.by_size.items() if ratio.low > 1}
         return dict(sorted(found.items()))
 
     def change(self) -> Change | None:
-        """The first change going up.  Sizes that contradict one another widen the bracket, unless
-        the lead changes back for good."""
+        """The first change from small to large sizes.  Sizes that contradict one another widen the
+        bracket, unless the lead changes back for good."""
         leads = self.leads
         pairs = (pair for pair in pairwise(leads) if leads[pair[0]] != leads[pair[1]])
         if (pair := next(pairs, None)) is None:
@@ -98,23 +98,22 @@ class Duel:
     def over(self, below: str) -> dict[float, float]:
         """Time of `below` over that of the other, by size."""
         sign = 1 if below == self.one else -1
-        return {value: ratio.value**sign for value, ratio in self.ratios.items()}
+        return {value: ratio.value**sign for value, ratio in self.by_size.items()}
 
     def crossing(self, change: Change) -> tuple[float, tuple[float, float]]:
-        """The size at which the lead changes, and its interval: the bracket, and what the scatter
-        from size to size leaves open.
+        """The size at which the lead changes, and its interval.
 
-        Each size is raced by candidates prepared anew, whose speed differs a little from those
-        before; so where several sizes lie near the crossing, a line is put through them
-        (logarithms of ratio over size) and its zero takes part, as inverse regression has it
-        (Draper and Smith 1998, 3.2, by the delta method).
+        The interval covers the bracket and the scatter from size to size: candidates are prepared
+        anew for each size, and their speed differs a little.  Where several sizes lie near the
+        crossing, a line through them (logarithms of ratio over size) is solved for zero by inverse
+        regression (Draper and Smith 1998, 3.2, delta method).
         """
         lower, upper = change.bracket
         end = math.inf if change.back is None else change.back[0]
-        ratios = {v: r for v, r in self.over(change.below).items() if v <= end}
-        inside = {v: r for v, r in ratios.items() if lower <= v <= upper}
+        known = {v: r for v, r in self.over(change.below).items() if v <= end}
+        inside = {v: r for v, r in known.items() if lower <= v <= upper}
         value = _zero(inside) or upper
-        near = {v: r for v, r in ratios.items() if 1 / NEAR <= r <= NEAR}
+        near = {v: r for v, r in known.items() if 1 / NEAR <= r <= NEAR}
         line = _line(near)
         if line is not None:
             value, (low, high) = line
@@ -123,8 +122,8 @@ class Duel:
 
 
 def find_duel(points: Sequence[Measured]) -> Duel | None:
-    """The two that are to be compared over the sizes; None where one leads everywhere, as far as
-    is known, or there are no two."""
+    """The two to compare over the sizes; None where one leads at every measured size or is the only
+    one."""
     named = _named(points)
     if not named:
         return None
@@ -151,7 +150,7 @@ def kinds_of(points: Sequence[Measured]) -> set[str]:
 
 
 def leaders(points: Sequence[Measured]) -> set[str]:
-    """The labels of those that are the fastest of their kind of device, or of all, somewhere."""
+    """Labels of the candidates that are fastest at some size, of all or of their kind of device."""
     found = set()
     for point in points:
         if point.candidates:
@@ -161,7 +160,7 @@ def leaders(points: Sequence[Measured]) -> set[str]:
 
 
 def _named(points: Sequence[Measured]) -> dict[float, dict[str, Candidate]]:
-    """By size: who was measured there, fastest first."""
+    """The measured ones by size, fastest first."""
     between = "device" if kinds_of(points) == set(KINDS) else "candidate"
     ordered = sorted((p for p in points if p.candidates), key=lambda point: point.value)
     return {p.value: found for p in ordered if (found := p.by_name(between))}
@@ -181,7 +180,7 @@ def _ratios(
 
 
 def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Crossover | None:
-    """What the points say; None where fewer than two sizes were measured."""
+    """The crossover that the points show; None where fewer than two sizes were measured."""
     if len(_named(points)) < 2:
         return None
     duel, change = find_duel(points), find_change(points)
@@ -190,7 +189,7 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
     value, (lower, upper) = duel.crossing(change)
     told = _told(points, duel.between, change.below, change.above)
     carried = _zero({p.value: p.ratio_with_transfers for p in told if p.ratio_with_transfers})
-    if whole:  # the first size at which the other one leads
+    if whole:  # the first whole size at which the other leads
         value, carried = math.ceil(value), carried and math.ceil(carried)
         lower, upper = math.floor(lower), math.ceil(upper)
     return Crossover(
@@ -210,8 +209,8 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
 
 
 def _successor(points: Sequence[Measured], kind: str, change: Change) -> tuple[float, str] | None:
-    """The first size beyond a change at which whoever took over has lost the lead beyond doubt, or
-    cannot be picked, and who leads there."""
+    """The first size beyond a change at which `above` no longer leads or cannot be picked, and the
+    one that leads there."""
     for value, found in _named(points).items():
         first = next(iter(found))
         if value <= change.bracket[1] or first == change.above:
@@ -223,7 +222,7 @@ def _successor(points: Sequence[Measured], kind: str, change: Change) -> tuple[f
 
 
 def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
-    """One leads at some sizes, or all; beyond doubt only where the points prove it."""
+    """The lead never changes: one leads at some sizes or all, where the points prove it."""
     named = _named(points)
     by_device = kinds_of(points) == set(KINDS)
     proven: dict[float, str] = {}
@@ -254,7 +253,7 @@ def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
 
 
 def _longest_run(values: Sequence[float], proven: Mapping[float, str]) -> list[float]:
-    """The most sizes in a row at which the same one is proven to lead."""
+    """The longest run of sizes at which the same one is proven to lead."""
     best: list[float] = []
     for _, group in groupby(values, key=proven.get):
         run = list(group)
@@ -278,8 +277,8 @@ def _told(points: Sequence[Measured], kind: str, below: str, above: str) -> list
 
 
 def _with_transfers(ratio: float, one: Candidate, two: Candidate) -> float | None:
-    """The ratio had each step brought its operands and taken its result; None: not known, or
-    steps are not what counts, or no GPU takes part."""
+    """The ratio if every step included the copies to and from the device.  None if that is unknown,
+    if the row does not compare steps, or without a GPU."""
     kinds = {one.case.device_kind, two.case.device_kind}
     if one.objective not in OF_A_STEP or kinds == {"cpu"}:
         return None
@@ -296,10 +295,9 @@ def _with_transfers(ratio: float, one: Candidate, two: Candidate) -> float | Non
     return ratio * longer[0] / longer[1]
 
 
-def _zero(ratios: Mapping[float, float]) -> float | None:
-    """Where the ratio passes 1, by interpolation between the sizes on either side, both axes
-    logarithmic; None where it does not."""
-    for (low, before), (high, after) in pairwise(sorted(ratios.items())):
+def _zero(by_size: Mapping[float, float]) -> float | None:
+    """The size at which the ratio passes 1, interpolated on logarithmic axes; None without one."""
+    for (low, before), (high, after) in pairwise(sorted(by_size.items())):
         if before <= 1 < after:
             start, end = math.log(before), math.log(after)
             share = -start / (end - start)
@@ -307,12 +305,12 @@ def _zero(ratios: Mapping[float, float]) -> float | None:
     return None
 
 
-def _line(ratios: Mapping[float, float]) -> tuple[float, tuple[float, float]] | None:
-    """Where a line through the logarithms is zero, and its 95 % interval; None where the points
-    are too few, or do not rise beyond doubt."""
-    if len(ratios) < LEAST_FOR_A_LINE:
+def _line(by_size: Mapping[float, float]) -> tuple[float, tuple[float, float]] | None:
+    """The zero of a line through the logarithms and its 95% interval; None where the points are too
+    few or do not rise beyond doubt."""
+    if len(by_size) < LEAST_FOR_A_LINE:
         return None
-    xs, ys = [math.log(v) for v in ratios], [math.log(r) for r in ratios.values()]
+    xs, ys = [math.log(v) for v in by_size], [math.log(r) for r in by_size.values()]
     n, x_mean, y_mean = len(xs), sum(xs) / len(xs), sum(ys) / len(ys)
     spread = sum((x - x_mean) ** 2 for x in xs)
     slope = sum((x - x_mean) * (y - y_mean) for x, y in zip(xs, ys, strict=True)) / spread

@@ -1,7 +1,7 @@
-"""The search for a crossover: which size to race next, and who races there.
+"""The search for a crossover: the next size to race, and the candidates that race there.
 
 Pure functions of the points measured so far: bisection on a logarithmic scale where the lead
-changes, and then the gaps in which another change may hide.
+changes, then in the gaps where another change may hide.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from ..planning.scenario import Size
 from ..report.candidate import Candidate
 from .crossover import GAP, MOST_POINTS, Measured, find_change, leaders
 
-CLOSE = 1.2  # sizes nearer than this are one as far as a reader is concerned
+CLOSE = 1.2  # factor between sizes that makes no difference to a reader
 
 
 def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float | None:
-    """The size to race now: both ends, then between two who lead at different sizes, then within
-    the widest gap; None when all is known well enough.
+    """The next size to race: both ends, then where the lead changes, then the widest gap.
 
-    A point without candidates was tried, and nothing could be measured there.
+    None when enough is known.  A point without candidates was tried but could not be measured.
     """
     tried = sorted({point.value for point in points})
     for end in (size.low, size.high):
@@ -39,7 +38,7 @@ def next_value(points: Sequence[Measured], size: Size, *, whole: bool) -> float 
 def _halved(
     tried: Sequence[float], within: tuple[float, float], least: float, *, whole: bool
 ) -> float | None:
-    """The middle of the widest gap `within`; None where none is wider than `least`."""
+    """The middle of the widest gap `within`; None if no gap is wider than `least`."""
     inside = [value for value in tried if within[0] <= value <= within[1]]
     low, high = max(pairwise(inside), key=lambda pair: pair[1] / pair[0], default=(1.0, 1.0))
     middle = between(low, high, whole=whole)
@@ -55,18 +54,18 @@ def between(low: float, high: float, *, whole: bool) -> float:
 def entrants(
     points: Sequence[Measured], field: Sequence[Candidate], value: float
 ) -> list[Candidate]:
-    """Who of `field` races at the size `value`: all but those too far behind on both sides of it
-    to lead in between.  The best of each kind of device at the nearest size come first, then
-    those who lead anywhere, so that any first few of them are worth a race.
+    """The candidates of `field` that race at the size `value`, the most promising first.
 
-    Too far: by more than the sizes on either side lie apart.  For curves that are straight lines
-    on logarithmic scales, nobody is missed whose slope differs by no more than 2.
+    Left out are those that are behind on both sides of it by more than the factor between these
+    sizes.  For straight lines on logarithmic scales that loses no leader whose slope differs by at
+    most 2.  The best of each kind of device at the nearest size come first, then those that lead at
+    any size, so that any first few are worth a race.
     """
     ahead = {point.value: point.behind() for point in points}
     nearest = min(points, key=lambda p: (not p.candidates, abs(math.log(p.value / value))))
     near, leading = leaders([nearest]), leaders(points)
 
-    def standing(label: str) -> int:
+    def rank(label: str) -> int:
         return (label not in near) + (label not in leading)
 
     def may_lead(label: str) -> bool:
@@ -78,6 +77,6 @@ def entrants(
 
     kinds = dict.fromkeys(candidate.case.device_kind for candidate in field)
     racing = [candidate for candidate in field if may_lead(candidate.case.label)]
-    racing.sort(key=lambda candidate: standing(candidate.case.label))
+    racing.sort(key=lambda candidate: rank(candidate.case.label))
     of_kind = [[c for c in racing if c.case.device_kind == kind] for kind in kinds]
-    return [c for rank in zip_longest(*of_kind) for c in rank if c is not None]
+    return [c for tier in zip_longest(*of_kind) for c in tier if c is not None]

@@ -1,7 +1,7 @@
-"""Is everything in order?  The stack level by level, and checks, each with the remedy to paste.
+"""Is the machine in order?  The software stack level by level, and checks with a remedy to paste.
 
-Pure functions of what was detected and tried: `examine` decides, `scrub` makes the result safe
-to show to others.
+Pure functions of a detection and of trials: `examine` decides, `scrub` makes the result safe to
+show to others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..report.report import Report
 from ..text import units
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-LEAST_FREE = 0.10  # of memory, on the host and on each GPU
+LEAST_FREE = 0.10  # share of memory that should be free, on the host and on each GPU
 _ORT = "onnxruntime"
 _ORT_CUDA = "CUDAExecutionProvider"
-# Warnings of a detection that mean: what is here cannot be used as it is.
+# Detection warnings after which something installed cannot be used as it is.
 _FATAL = frozenset(
     {
         "torch_without_cuda",
@@ -42,7 +42,7 @@ _SLOWING = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_pow
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing looked at; `name` is stable, for scripts."""
+    """One thing that was examined; `name` is stable, for scripts."""
 
     name: str
     status: str  # "ok", "warn", "fail"
@@ -51,26 +51,28 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Level(msgspec.Struct, frozen=True):
-    """One line of the stack as it is drawn: from python down to the GPU."""
+    """One line of the stack as it is drawn, from python down to the GPU."""
 
     depth: int
     name: str
     found: str
-    status: str | None  # None: not there, and nothing misses it
+    status: str | None  # the same as in `Check`; None: absent and not needed
     note: str = ""
 
 
 class Examination(msgspec.Struct, frozen=True):
+    """The result of `workbench doctor`."""
+
     stack: list[Level]
     checks: list[Check]
-    links: Links | None = None  # between GPUs, where that was asked
+    links: Links | None = None  # between GPUs; only with --all-gpus
 
     @property
     def failed(self) -> bool:
         return any(check.status == FAIL for check in self.checks)
 
     def with_all_gpus(self, report: Report, links: Links) -> Examination:
-        """And what a product on every GPU showed."""
+        """The same with the results of a matrix product on every GPU."""
         return Examination(self.stack, [*self.checks, *stragglers(report)], links)
 
 
@@ -80,21 +82,23 @@ def examine(
     trials: Mapping[str, Trial],
     ceilings: Ceilings | None = None,
 ) -> Examination:
-    """Everything that can be said without a measurement; `trials` by package, `ceilings` as they
-    were measured before."""
-    told = hardware_warnings(machine, software)
+    """Everything that can be said without a measurement.
+
+    `trials` is by package; `ceilings` are those measured earlier.
+    """
+    warnings = hardware_warnings(machine, software)
     checks = [
-        *_host(machine, software, told),
-        *_packages(machine, software, trials, told),
-        *_driver(machine, told),
-        *(check for gpu in machine.gpus if not gpu.simulated for check in _gpu(gpu, told)),
+        *_host(machine, software, warnings),
+        *_packages(machine, software, trials, warnings),
+        *_driver(machine, warnings),
+        *(check for gpu in machine.gpus if not gpu.simulated for check in _gpu(gpu, warnings)),
         *_reached(ceilings),
     ]
     return Examination(stack(machine, software, trials), checks)
 
 
 def is_installed(name: str, software: Software) -> bool:
-    """Whether an import of `name` would find something: onnxruntime has several packages."""
+    """Whether `import name` would find a package; several packages provide onnxruntime."""
     packages = software.packages
     return any(
         package.version is not None
@@ -104,12 +108,12 @@ def is_installed(name: str, software: Software) -> bool:
 
 
 def _from(
-    told: Sequence[Warning], *codes: str, name: str, subject: str | None = None
+    warnings: Sequence[Warning], *codes: str, name: str, subject: str | None = None
 ) -> list[Check]:
     """The warnings with these codes as checks of that name."""
     return [
         Check(name, FAIL if w.code in _FATAL else WARN, w.message, w.remedy)
-        for w in told
+        for w in warnings
         if w.code in codes and (subject is None or w.subject == subject)
     ]
 
@@ -117,19 +121,19 @@ def _from(
 # --------------------------------------------------------------------- host
 
 
-def _host(machine: Machine, software: Software, told: Sequence[Warning]) -> Iterator[Check]:
+def _host(machine: Machine, software: Software, warnings: Sequence[Warning]) -> Iterator[Check]:
     cpu, memory = machine.cpu, machine.memory
-    yield from _from(told, "fewer_cores", name="cores") or [
-        Check("cores", OK, f"{cpu.effective_cores} cores, all there are")
+    yield from _from(warnings, "fewer_cores", name="cores") or [
+        Check("cores", OK, f"{cpu.effective_cores} of {cpu.logical_cores} cores")
     ]
     free = f"{units.size(memory.available_bytes)} of {units.size(memory.total_bytes)} free"
     if memory.available_bytes < LEAST_FREE * memory.total_bytes:
-        yield Check("memory", WARN, f"only {free}", "stop other programs, or measure small sizes")
+        yield Check("memory", WARN, f"only {free}", "close other programs or measure small sizes")
     else:
         yield Check("memory", OK, free)
     codes = ("thread_variable", "isa_variable", "precision_variable", "debug_variable")
-    yield from _from(told, *codes, name="environment") or [
-        Check("environment", OK, "no variable is set that changes speed or results")
+    yield from _from(warnings, *codes, name="environment") or [
+        Check("environment", OK, "no environment variables affect results")
     ]
 
 
@@ -140,16 +144,16 @@ def _packages(
     machine: Machine,
     software: Software,
     trials: Mapping[str, Trial],
-    told: Sequence[Warning],
+    warnings: Sequence[Warning],
 ) -> Iterator[Check]:
-    silent = _from(told, "python_silent", name="python")
+    silent = _from(warnings, "python_silent", name="python")
     yield from silent or [Check("python", OK, f"Python {software.python}")]
-    yield from _from(told, "debug_build", "two_onnxruntimes", name="packages")
+    yield from _from(warnings, "debug_build", "two_onnxruntimes", name="packages")
     for name in ("torch", _ORT):
         if not silent:
             yield _works(name, software, trials.get(name))
     if _has_gpu(machine) and not silent:
-        yield from _torch_gpu(trials.get("torch"), told)
+        yield from _torch_gpu(trials.get("torch"), warnings)
         yield from _ort_gpu(software, trials.get(_ORT))
 
 
@@ -165,22 +169,22 @@ def _works(name: str, software: Software, trial: Trial | None) -> Check:
     why = trial.failure or trial.devices.get(cpu, f"{cpu} is missing")
     if why is not None:
         remedy = f"{software.executable} -m pip install --force-reinstall {name}"
-        return Check(name, FAIL, f"it does not work: {why}", remedy)
-    return Check(name, OK, f"{trial.version} computes right on the CPU")
+        return Check(name, FAIL, f"does not work: {why}", remedy)
+    return Check(name, OK, f"{trial.version} gives correct results on the CPU")
 
 
-def _torch_gpu(trial: Trial | None, told: Sequence[Warning]) -> Iterator[Check]:
+def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = "torch on the GPU"
-    if known := _from(told, "torch_without_cuda", "driver_too_old", name=name):
+    if known := _from(warnings, "torch_without_cuda", "driver_too_old", name=name):
         yield from known
         return
     devices = {d: why for d, why in (trial.devices if trial else {}).items() if d != "cpu"}
     for device, why in devices.items():
         if why is not None:
-            yield Check(name, FAIL, f"{device}: {why}", "look at the driver's checks below")
+            yield Check(name, FAIL, f"{device}: {why}", "see the driver checks below")
     working = [device for device, why in devices.items() if why is None]
     if working:
-        yield Check(name, OK, f"computes right on {', '.join(working)}")
+        yield Check(name, OK, f"gives correct results on {', '.join(working)}")
 
 
 def _ort_gpu(software: Software, trial: Trial | None) -> Iterator[Check]:
@@ -190,57 +194,57 @@ def _ort_gpu(software: Software, trial: Trial | None) -> Iterator[Check]:
     if _ORT_CUDA not in trial.devices:
         pip = f"{software.executable} -m pip"
         remedy = f"{pip} uninstall -y onnxruntime; {pip} install onnxruntime-gpu"
-        yield Check(name, WARN, "this build computes on the CPU only", remedy)
+        yield Check(name, WARN, "this build runs on the CPU only", remedy)
     elif why := trial.devices[_ORT_CUDA]:
-        remedy = "give it the CUDA and cuDNN it was built for: onnxruntime-gpu[cuda,cudnn]"
-        yield Check(name, FAIL, f"compiled in but not usable: {why}", remedy)
+        remedy = "install the CUDA and cuDNN it was built for: onnxruntime-gpu[cuda,cudnn]"
+        yield Check(name, FAIL, f"built in but not usable: {why}", remedy)
     else:
-        yield Check(name, OK, "computes right")
+        yield Check(name, OK, "gives correct results")
 
 
 # ------------------------------------------------------------ driver, cards
 
 
-def _driver(machine: Machine, told: Sequence[Warning]) -> Iterator[Check]:
+def _driver(machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     reason = machine.nvml.reason
     codes = ["cuda_without_nvml", "nvml_without_cuda"]
     if reason is not None and reason.code not in ABSENT:
         codes.append(reason.code)
-    if found := _from(told, *codes, name="driver"):
+    if found := _from(warnings, *codes, name="driver"):
         yield from found
     elif reason is not None and reason.code == "gpu_without_driver":
         yield Check("driver", FAIL, reason.message, reason.hint)
     elif machine.nvml.available:
         yield Check("driver", OK, f"{machine.nvml.driver_version}, CUDA {_api(machine)}")
     else:
-        yield Check("driver", OK, "no NVIDIA driver, and no NVIDIA GPU to need one")
+        yield Check("driver", OK, "no NVIDIA driver and no NVIDIA GPU")
 
 
 def _api(machine: Machine) -> str:
     return machine.cuda.api_version or "unknown"
 
 
-def _gpu(gpu: Gpu, told: Sequence[Warning]) -> Iterator[Check]:
+def _gpu(gpu: Gpu, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = gpu.device or f"gpu {gpu.index}"
     subject = gpu.uuid or gpu.pci_bus_id or f"gpu {gpu.index}"
     codes = ("gpu_hidden", "gpu_unreadable", "busy_gpu")
-    found = [*_from(told, *codes, name=name, subject=subject), *_health(gpu, name)]
-    yield from found or [Check(name, OK, f"{gpu.name or 'GPU'}, nothing to complain of")]
+    found = [*_from(warnings, *codes, name=name, subject=subject), *_health(gpu, name)]
+    yield from found or [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found")]
 
 
 def _health(gpu: Gpu, name: str) -> Iterator[Check]:
-    """Readings that a healthy card does not show; what could not be read says nothing."""
+    """Readings that a healthy card does not show; those that could not be read are skipped."""
     total, used = gpu.memory_total_bytes, gpu.memory_used_bytes
     if total and used is not None and total - used < LEAST_FREE * total:
-        message = f"only {units.size(total - used)} of {units.size(total)} are free"
-        yield Check(name, WARN, message, "see who holds it with `nvidia-smi`")
+        message = f"only {units.size(total - used)} of {units.size(total)} free"
+        yield Check(name, WARN, message, "find the processes that hold it: `nvidia-smi`")
     limit, default = gpu.power_limit_w, gpu.power_default_w
     if limit and default and limit < default:
-        message = f"its power limit is {limit:.0f} W, by default {default:.0f} W"
-        remedy = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}, if it is not meant so"
+        message = f"power limit {limit:.0f} W, default {default:.0f} W"
+        remedy = f"sudo nvidia-smi -i {gpu.index} -pl {default:.0f}, unless this is intended"
         yield Check(name, WARN, message, remedy)
     if slowed := [event for event in gpu.clock_event_reasons or () if event in _SLOWING]:
-        message = f"its clock is held back: {', '.join(slowed).replace('_', ' ')}"
+        message = f"clock held back: {', '.join(slowed).replace('_', ' ')}"
         yield Check(name, WARN, message, "check cooling and power: `nvidia-smi -q -d PERFORMANCE`")
     if gpu.ecc_uncorrected:
         message = f"{gpu.ecc_uncorrected} uncorrected memory errors since the driver was loaded"
@@ -250,38 +254,38 @@ def _health(gpu: Gpu, name: str) -> Iterator[Check]:
         yield Check(name, WARN, message, "sudo nvidia-smi -pm 1, or run nvidia-persistenced")
     link = gpu.pcie
     if link.width and link.max_width and link.width < link.max_width:
-        message = f"its PCIe link has {link.width} of {link.max_width} lanes"
-        yield Check(name, WARN, message, "reseat the card, or use another slot")
+        message = f"PCIe link uses {link.width} of {link.max_width} lanes"
+        yield Check(name, WARN, message, "reseat the card or use another slot")
     slot, card = link.max_generation, link.gpu_max_generation
     if slot and card and slot < card:
-        message = f"its slot is PCIe {slot}.0, the card could do {card}.0"
-        yield Check(name, WARN, message, "use a faster slot, or look at the BIOS settings")
+        message = f"slot is PCIe {slot}.0, card supports {card}.0"
+        yield Check(name, WARN, message, "use a faster slot or check the BIOS settings")
 
 
 def _reached(ceilings: Ceilings | None) -> Iterator[Check]:
-    """Whether the cards reach what their kind does, where that was measured and is known."""
+    """Cards whose measured ceilings are far below those of their model."""
     if ceilings is None:
         return
-    for device, what in shortfalls(ceilings):
-        remedy = "look for other work, heat and power limits, then: workbench ceilings --again"
-        yield Check(f"{device} ceilings", WARN, what, remedy)
+    for device, shortfall in shortfalls(ceilings):
+        remedy = "check other processes, heat and power limits; then: workbench ceilings --again"
+        yield Check(f"{device} ceilings", WARN, shortfall, remedy)
 
 
 def stragglers(report: Report) -> Iterator[Check]:
-    """Of GPUs alike that did the same product in turns: who is slower, beyond doubt."""
+    """GPUs that are slower than others of the same model at the same matrix product."""
     names = {gpu.device: gpu.name for gpu in report.machine.gpus} if report.machine else {}
     for measured in report.measurements:
-        device, beside = measured.case.device, measured.against
+        device, against = measured.case.device, measured.against
         if measured.median_s is None:
             why = measured.reason.message if measured.reason else "no reason given"
             hint = measured.reason.hint if measured.reason else None
             yield Check(f"{device} product", FAIL, f"not measured: {why}", hint)
             continue
-        fastest = beside.id.split("/")[1] if beside else device
-        text = f"{units.duration(measured.median_s)} for the product that all do"
-        if beside and beside.word == "slower" and names.get(fastest) == names.get(device):
-            text += f", {units.ratio(beside.ratio)} slower than {fastest}"
-            remedy = "compare its clocks, heat and power with the others': workbench watch"
+        fastest = against.id.split("/")[1] if against else device
+        text = f"{units.duration(measured.median_s)} per matrix product"
+        if against and against.word == "slower" and names.get(fastest) == names.get(device):
+            text += f", {units.ratio(against.ratio)} slower than {fastest}"
+            remedy = "compare clocks, heat and power with the other GPUs: workbench watch"
             yield Check(f"{device} product", WARN, text, remedy)
         else:
             yield Check(f"{device} product", OK, text)
@@ -291,7 +295,7 @@ def stragglers(report: Report) -> Iterator[Check]:
 
 
 def stack(machine: Machine, software: Software, trials: Mapping[str, Trial]) -> list[Level]:
-    """From the interpreter down to the cards, with the version found at each level."""
+    """The stack from the interpreter down to the cards, with the version of each level."""
     levels = [Level(0, "python", software.python or "unknown", OK if software.python else FAIL)]
     for name in ("torch", _ORT):
         levels += _package_levels(
@@ -310,7 +314,7 @@ def _package_levels(
     broken = [d for d, why in trial.devices.items() if why is not None]
     working = [d for d, why in trial.devices.items() if why is None]
     status = FAIL if trial.failure or not working else WARN if broken else OK
-    note = trial.failure or ("computes on " + ", ".join(working) if working else "")
+    note = trial.failure or ("runs on " + ", ".join(working) if working else "")
     if broken:
         note += f"{'; ' if note else ''}not on {', '.join(broken)}"
     if has_gpu and working and not broken and len(trial.devices) == 1:
@@ -345,7 +349,7 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
 
 
 def nameless(machine: Machine) -> Machine:
-    """The machine without what only its users know: whose processes are on the GPUs."""
+    """The machine without the names and users of the processes on its GPUs."""
     gpus = [
         msgspec.structs.replace(
             gpu,
@@ -361,9 +365,11 @@ _UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
 
 
 def scrub(text: str, *, private: Mapping[str, str]) -> str:
-    """`text` without what names a person or a machine: each key of `private` gives way to its
-    value, and the serial part of a GPU's UUID to dots."""
+    """`text` without names of persons and machines.
+
+    Each key of `private` is replaced by its value, and the serial part of a GPU's UUID by dots.
+    """
     for secret in sorted(filter(None, private), key=len, reverse=True):
-        alone = rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])"
-        text = re.sub(alone, private[secret], text)
+        whole_word = rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])"
+        text = re.sub(whole_word, private[secret], text)
     return _UUID.sub(r"\1-...", text)

@@ -1,4 +1,4 @@
-"""What the verdict of a row rests on: every fact that its sentences need, from the report alone."""
+"""The facts that the verdict of a row and its sentences rest on, all derived from the report."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Evidence:
 
     @cached_property
     def warnings(self) -> list[Warning]:
-        """Of the row, and of the candidates that the verdict names."""
+        """Warnings about the row, and about the candidates that the verdict names."""
         named = [c for c in (self.pick, self.runner_up, self.best_cpu, self.best_gpu) if c]
         unique = {c.case.id: c for c in named}.values()
         return [

@@ -14,27 +14,35 @@ from .limits import beyond_limits, uncounted
 from .race_summary import BY_FIRST_BLOCK
 
 
-def listed(phrases: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+def listed(phrases: Sequence[str], most: int | None = None) -> str:
+    """`a`, `a and b`, `a, b and c`; beyond `most` of them `a, b and 4 more`."""
+    if most is not None and len(phrases) > most:
+        phrases = [*phrases[:most], f"{len(phrases) - most} more"]
     *others, last = phrases
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def excluded(found: Evidence) -> list[str]:
-    """`cpu torch bf16 t8 (error 5.0%, limit 1.0%)` for each candidate that could not be picked,
-    though its device has others that could."""
+def excluded(found: Evidence) -> dict[str, list[str]]:
+    """Names of candidates that could not be picked though their device has others, by the reason:
+    `{"error 5.0%, limit 1.0%": ["cpu torch bf16 t8"]}`."""
+    by_reason: dict[str, list[str]] = {}
+
+    def exclude(candidate: Candidate, why: str) -> None:
+        by_reason.setdefault(why, []).append(short(candidate.case))
+
     here = [c for c in found.for_the_pick if c.case.device_kind in found.kinds]
-    phrases = [f"{short(c.case)} ({_error(c, found.scenario)})" for c in found.over_limit]
+    for candidate in found.over_limit:
+        exclude(candidate, _error(candidate, found.scenario))
     for candidate in here:
         why = beyond_limits(candidate, found.scenario) or uncounted(candidate)
         if why and candidate.state != "failed" and candidate not in found.over_limit:
-            phrases.append(f"{short(candidate.case)} ({why})")
+            exclude(candidate, why)
     for state in ("failed", "skipped"):
         for candidate in (c for c in here if c.state == state):
             reason = candidate.reason
             if reason is not None and reason.code not in BY_FIRST_BLOCK:
-                phrases.append(f"{short(candidate.case)} ({state}: {reason.message.rstrip('.')})")
-    return phrases
+                exclude(candidate, f"{state}: {reason.message.rstrip('.')}")
+    return by_reason
 
 
 def why_lost(lost: Sequence[Candidate], found: Evidence) -> list[str]:

@@ -1,4 +1,4 @@
-"""What to try next, in a sentence or two: never what this report has tried already."""
+"""The next thing to try, in a sentence or two; never one that this report has tried already."""
 
 from __future__ import annotations
 

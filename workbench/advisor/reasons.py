@@ -31,6 +31,7 @@ COUNTED = {  # the quantity that a row compares, by objective
     "memory": "peak memory",
 }
 MOST = 3  # reasons of a verdict
+MOST_NAMED = 2  # candidates named for one reason, and reasons named
 # Warnings that a ratio of paired rounds does not show in its own interval, as it does a wide median
 WEAK = ("few_samples", "drifting")
 NOTABLE_COPY = 1.0  # steps: a copy that takes longer is mentioned
@@ -158,7 +159,7 @@ def _decided(found: Evidence, ratio: Ratio) -> Iterator[str]:
         if faster.low > 1 + TOLERANCE and not _doubts(found) and not is_simulated:
             yield f"This contradicts the usual advice ({usual.upper()})."
         else:
-            yield (f"Usual advice: {usual.upper()}; this run cannot confirm or refute it.")
+            yield f"Usual advice: {usual.upper()}; this run cannot confirm or refute it."
     yield from _weak_evidence(found)
 
 
@@ -225,11 +226,12 @@ def _not_picked(found: Evidence) -> Iterator[str]:
     """The candidates that might have been picked, and why they could not be."""
     if not found.eligible:
         return  # the outcome says it all
-    names = excluded(found)
-    if len(names) > 2:
-        yield f"{len(names)} candidates could not be picked, such as {listed(names[:2])}."
-    elif names:
-        yield f"Not picked: {listed(names)}."
+    groups = [(why, names) for why, names in excluded(found).items()]
+    named = [f"{listed(names, MOST_NAMED)} ({why})" for why, names in groups[:MOST_NAMED]]
+    if named:
+        yield f"Not picked: {'; '.join(named)}."
+    if more := sum(len(names) for _, names in groups[MOST_NAMED:]):
+        yield f"{more} more could not be picked."
 
 
 def _copying(found: Evidence) -> Iterator[str]:

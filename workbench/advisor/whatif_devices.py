@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..contract import Case, ParameterValue, Work, WorkloadError
-from ..planning.plan import RowPlan, cases_on
+from ..planning.cases import cases_on
+from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.usage import MOST_BATCH
 from ..records.document import Measurement

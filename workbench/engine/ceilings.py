@@ -13,7 +13,8 @@ import msgspec
 from .. import catalog
 from ..contract import Case, ParameterValue, kind_of
 from ..planning.admission import beforehand, most_ops_per_s
-from ..planning.plan import RowPlan, gpu_devices
+from ..planning.cases import gpu_devices
+from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.scenario import Scenario
 from ..pool.pool import WorkerFailed

@@ -10,7 +10,8 @@ import msgspec
 from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..contract import kind_of
 from ..machine.host.readings import package_energy_j
-from ..planning.plan import RowPlan, gpu_devices
+from ..planning.cases import gpu_devices
+from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..planning.threads import useful_thread_counts
 from ..planning.usage import UsageError

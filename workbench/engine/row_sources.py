@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..planning.plan import RowPlan, fill_cases
+from ..planning.cases import fill_cases
+from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..pool.control import Control
 from ..pool.pool import Pool

@@ -1,4 +1,4 @@
-"""Several values in one word: `64,100`, and `64..4096` for each doubling between the two."""
+"""Several values in one word: `64,100`, or `64..4096` for the doublings from one to the other."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from ..contract import Parameter, ParameterValue
 
-MOST_VALUES = 64  # of one word
+MOST_VALUES = 64  # in one word
 
 V = TypeVar("V")
 
 
 def numbers(text: str, kind: type[int] | type[float]) -> list[ParameterValue]:
-    """The numbers that `text` spells, in its order, each once; ValueError says what is wrong."""
+    """The numbers in `text`, in its order and without repeats; ValueError says what is wrong."""
     noun = "whole numbers" if kind is int else "numbers"
     found: list[ParameterValue] = []
     for part in text.split(","):
@@ -23,12 +23,13 @@ def numbers(text: str, kind: type[int] | type[float]) -> list[ParameterValue]:
             low = kind(low_text)
             high = kind(high_text) if dots else low
         except (ValueError, OverflowError):
-            raise ValueError(f"takes {noun}, as 64 or 64,100 or 64..4096, not {text!r}") from None
+            example = "64 or 64,100 or 64..4096"
+            raise ValueError(f"takes {noun} such as {example}, not {text!r}") from None
         if not (dots == "" or 0 < low < high < float("inf")):
-            raise ValueError(f"takes a range that rises from above 0, as 64..4096, not {part!r}")
+            raise ValueError(f"takes a rising range above 0 such as 64..4096, not {part!r}")
         found += itertools.islice(_doublings(low, high) if dots else [low], MOST_VALUES + 1)
     if len(found) > MOST_VALUES:
-        raise ValueError(f"takes {MOST_VALUES} values at most")
+        raise ValueError(f"takes at most {MOST_VALUES} values")
     return list(dict.fromkeys(found))
 
 
@@ -41,9 +42,9 @@ def _doublings(low: int | float, high: int | float) -> Iterable[int | float]:
 
 
 def parse(parameter: Parameter, text: str) -> list[ParameterValue]:
-    """The values of `parameter` that `text` spells, each within its range.
+    """The values of `parameter` in `text`, each within its range.
 
-    A free text, such as a path, is one value, whatever it contains.
+    Free text such as a path is one value, whatever it contains.
     """
     if isinstance(parameter.default, str):
         parts = text.split(",") if parameter.choices else [text]
@@ -58,9 +59,9 @@ def parse(parameter: Parameter, text: str) -> list[ParameterValue]:
 
 
 def coarse_to_fine(axes: Mapping[str, Sequence[V]]) -> list[dict[str, V]]:
-    """Every combination of the values, the outline first: a grid cut short still spans its range.
+    """Every combination of the values, coarse first: a grid cut short still spans its range.
 
-    Of each axis the ends come first, then the middle, then the middles of what is between.
+    On each axis the ends come first, then the middle, then the middles of the remaining gaps.
     """
     ranks = [{index: rank for rank, index in enumerate(_spread(len(v)))} for v in axes.values()]
     places = itertools.product(*(range(len(values)) for values in axes.values()))
@@ -76,7 +77,7 @@ def coarse_to_fine(axes: Mapping[str, Sequence[V]]) -> list[dict[str, V]]:
 
 
 def _spread(count: int) -> list[int]:
-    """0 .. count - 1, each as far as can be from those before it."""
+    """0 .. count - 1, each as far as possible from those before it."""
     found, gaps = list(dict.fromkeys([0, count - 1]))[:count], [(0, count - 1)]
     while gaps:
         low, high = gaps.pop(0)

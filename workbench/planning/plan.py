@@ -1,11 +1,11 @@
-"""A checked request into rows of candidates.
+"""From a request to the rows of a run.
 
-What a request names wrongly is found here, before anything is measured.
+Wrong names and values are found here, before anything is measured.  The candidates of a row follow
+once the machine is known, see `cases`.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
@@ -15,9 +15,8 @@ from typing import Protocol
 import msgspec
 
 from .. import catalog
-from ..contract import Case, Host, ParameterValue, Workload
+from ..contract import Case, ParameterValue, Workload
 from ..records import events as ev
-from ..records.machine import Machine
 from ..records.reason import Reason
 from ..records.verdict import WhatIf
 from ..report.candidate import Candidate
@@ -26,11 +25,9 @@ from .defaults import by_default, check_countable
 from .prices import given_prices
 from .request import Request, check, check_batches
 from .scenario import Scenario
-from .threads import thread_counts
 from .usage import UsageError, unknown
 
-MOST_ROWS = 512
-MOST_CASES = 64  # of one row
+MOST_ROWS = 512  # in one run
 
 
 class CandidateSource(Protocol):
@@ -49,56 +46,40 @@ class CandidateSource(Protocol):
 
 @dataclass
 class RowPlan:
-    """One row to race: its scenario, and its candidates."""
+    """One row of a run: its scenario and its candidates."""
 
     scenario: Scenario
     workload: Workload
     cases: list[Case] = field(default_factory=list)
-    tuning: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)  # asked for
-    point: Mapping[str, ParameterValue] = field(
-        default_factory=dict
-    )  # where several were asked for
+    tuning: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)  # if requested
+    # The row's own values of the parameters for which several were requested.
+    point: Mapping[str, ParameterValue] = field(default_factory=dict)
     source: CandidateSource | None = None  # proposes candidates that join during the race
     of: str | None = None  # the scenario whose crossover this row is a point of
     protected: frozenset[str] = frozenset()  # ids of cases that a slow block does not eliminate
-    what_if: list[WhatIf] = field(default_factory=list)  # what is recorded of devices elsewhere
-    prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as they were given
+    what_if: list[WhatIf] = field(default_factory=list)  # recorded results of other devices
+    prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as given by the user
     refused: Reason | None = None  # why none of its cases can be prepared
 
     @property
     def decides(self) -> bool:
-        """Whether it is raced until somebody can be picked; otherwise until all are well known."""
+        """Whether it races until one can be picked; otherwise until all are well known."""
         return self.scenario.textbook is not None or self.of is not None
-
-
-def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
-    """The rows in which a largest batch can be looked for."""
-    found = [row for row in rows if row.scenario.batch is not None]
-    if not found:
-        names = ", ".join(row.workload.name for row in rows)
-        raise UsageError(f"--largest-batch: there is no batch in {names}")
-    return found
-
-
-def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
-    offered = dict.fromkeys(v.mode or "plain" for row in rows for v in row.workload.variants)
-    for mode in request.modes:
-        if mode not in offered:
-            raise unknown("mode", mode, offered)
 
 
 def resolve(
     request: Request, scenarios: Mapping[str, Scenario], own: Collection[str] = ()
 ) -> list[RowPlan]:
-    """The rows a request names, with parameters checked; cases come once the machine is known.
+    """The rows that a request names, with their parameters checked but without candidates.
 
     `own` are the ids of the user's file: without names only these race.
     """
     check(request)
-    prices = given_prices(request.prices, request.price_file)  # once: the file may be edited later
+    # Read once: the file of prices may change during the run.
+    prices = given_prices(request.prices, request.price_file)
     if request.ceilings:
-        return []  # they depend on the machine
-    if request.model is not None:  # the cases once it was read
+        return []  # the rows of ceilings depend on the machine
+    if request.model is not None:  # its candidates follow once the file was read
         return [RowPlan(request.model.scenario(), catalog.load("model"), prices=prices)]
     return [replace(row, prices=prices) for row in _rows(request, scenarios, own)]
 
@@ -108,8 +89,8 @@ def _rows(
 ) -> list[RowPlan]:
     if request.every:
         if request.workloads or request.settings or request.batch:
-            raise UsageError("--all stands for every workload as it is: no names, --set or --batch")
-        usable, _ = catalog.load_all()  # the engine warns of the others
+            raise UsageError("--all runs every workload as it is: no names, --set or --batch")
+        usable, _ = catalog.load_all()  # the engine warns about the others
         rows = [_ad_hoc(name, request) for name in usable]
         _check_modes(rows, request)
         return _with_batch(rows) if request.largest_batch else rows
@@ -127,8 +108,24 @@ def _rows(
     _check_modes(rows, request)
     spread = [_spread(row, request) for row in rows]
     if any(len(several) > 1 for several in spread):
-        raise UsageError("a scenario takes one value of each; several are for workbench run")
+        raise UsageError("a scenario takes one value per parameter; workbench run takes several")
     return [row for (row,) in spread]
+
+
+def _with_batch(rows: list[RowPlan]) -> list[RowPlan]:
+    """The rows whose workload has a batch."""
+    batched = [row for row in rows if row.scenario.batch is not None]
+    if not batched:
+        names = ", ".join(row.workload.name for row in rows)
+        raise UsageError(f"--largest-batch: no batch in {names}")
+    return batched
+
+
+def _check_modes(rows: Sequence[RowPlan], request: Request) -> None:
+    offered = dict.fromkeys(v.mode or "plain" for row in rows for v in row.workload.variants)
+    for mode in request.modes:
+        if mode not in offered:
+            raise unknown("mode", mode, offered)
 
 
 def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowPlan:
@@ -147,7 +144,7 @@ def _row(name: str, request: Request, scenarios: Mapping[str, Scenario]) -> RowP
 
 
 def _ad_hoc(name: str, request: Request) -> RowPlan:
-    """A plain `run`: every variant, nothing to decide."""
+    """The row of a plain `run`: every variant, nothing to decide."""
     workload = _workload(name)
     quick = workload.quick if request.quick else {}
     batch = workload.default_batch
@@ -174,18 +171,18 @@ def _workload(name: str) -> Workload:
 
 
 def _spread(row: RowPlan, request: Request) -> list[RowPlan]:
-    """The row as it was asked for: one for each combination of several sizes or batches."""
+    """The rows of a request: one for each combination of several sizes or batches."""
     given = parse_settings(row.workload, request.settings)
     tuning = {
         p.name: given.pop(p.name) for p in row.workload.parameters if p.tuning and p.name in given
     }
     if batches := _batches(row, request.batch):
         given = {"batch": batches, **given}
-    several = [name for name, found in given.items() if len(found) > 1]
+    several = [name for name, values in given.items() if len(values) > 1]
     if (count := math.prod(map(len, given.values()))) > MOST_ROWS:
         raise UsageError(f"that makes {count:,} rows; {MOST_ROWS} at most")
     if request.largest_batch and "batch" in several:
-        raise UsageError("--largest-batch begins at one --batch, not at several")
+        raise UsageError("--largest-batch starts from one --batch, not several")
     rows = []
     for place in number_lists.coarse_to_fine(given):
         point = {name: place[name] for name in several}
@@ -216,7 +213,7 @@ def _batches(row: RowPlan, batches: Sequence[int]) -> list[ParameterValue]:
 def parse_settings(
     workload: Workload, settings: Sequence[str]
 ) -> dict[str, Sequence[ParameterValue]]:
-    """`name=value` texts as typed values of the parameters of `workload`."""
+    """`name=value` texts as typed values of the workload's parameters."""
     known = {parameter.name: parameter for parameter in workload.parameters}
     found: dict[str, Sequence[ParameterValue]] = {}
     for setting in settings:
@@ -228,7 +225,7 @@ def parse_settings(
                 raise UsageError(f"{workload.name} has no parameters to set")
             raise unknown(f"parameter of {workload.name}:", name, known)
         if name in found:
-            raise UsageError(f"{name} is given twice; several values are {name}=64,128")
+            raise UsageError(f"{name} is given twice; write several values as {name}=64,128")
         try:
             found[name] = number_lists.parse(known[name], text)
         except ValueError as error:
@@ -236,115 +233,8 @@ def parse_settings(
     return found
 
 
-def gpu_devices(request: Request, machine: Machine) -> list[str]:
-    """The GPUs to race: those asked for, otherwise one of each kind."""
-    available = [gpu for gpu in machine.gpus if gpu.device is not None]
-    explicit = list(dict.fromkeys(d.partition("@")[0] for d in request.devices if ":" in d))
-    if explicit:
-        names = [gpu.device for gpu in available if gpu.device]
-        for device in explicit:
-            if device not in names:
-                choices = ["cpu", *names]
-                raise UsageError(f"there is no {device} here. Choices: {', '.join(choices)}")
-    if request.devices and "gpu" not in request.devices:
-        return explicit
-    one_of_each: dict[str | None, str | None] = {}
-    for gpu in sorted(available, key=lambda gpu: bool(gpu.processes)):  # one that nobody works on
-        one_of_each.setdefault(gpu.name, gpu.device)
-    if "gpu" in request.devices and not one_of_each:
-        raise UsageError("there is no GPU here that CUDA can use; see workbench detect")
-    chosen = [gpu.device for gpu in available if gpu.device in one_of_each.values() and gpu.device]
-    return list(dict.fromkeys([*explicit, *chosen]))
-
-
-def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> None:
-    """Give each row its candidates; UsageError if the filters leave a row without any."""
-    gpus = gpu_devices(request, machine)
-    with_cpu = not request.devices or "cpu" in request.devices
-    for row in rows:
-        row.cases = cases_on(row, request, machine, gpus, with_cpu=with_cpu)
-        if len(row.cases) > MOST_CASES:
-            raise UsageError(
-                f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
-                "narrow it with --device, --precision, --threads or --set"
-            )
-        if not row.cases and not request.every:
-            if not gpus and all(v.device_kind == "gpu" for v in row.workload.variants):
-                raise UsageError(
-                    f"{row.scenario.id} needs a GPU, and there is none here that can be used;"
-                    " see workbench detect"
-                )
-            offered = sorted(
-                {
-                    "/".join((v.device_kind, v.backend, v.precision, *filter(None, [v.mode])))
-                    for v in row.workload.variants
-                }
-            )
-            raise UsageError(
-                f"{row.scenario.id} has no candidate left with these filters. "
-                f"It offers: {', '.join(offered)}"
-            )
-    if rows and not any(row.cases for row in rows):
-        raise UsageError("no workload has a candidate left with these filters")
-
-
-def cases_on(
-    row: RowPlan, request: Request, machine: Machine, gpus: Sequence[str], *, with_cpu: bool
-) -> list[Case]:
-    """The candidates a row has on `machine`, on these of its GPUs."""
-    scenario = row.scenario
-    found: list[Case] = []
-    wanted = [*scenario.precisions, *scenario.reference_only]
-    for variant in row.workload.variants:
-        if variant.precision not in wanted:
-            continue
-        if scenario.modes is not None and variant.mode not in (None, *scenario.modes):
-            continue
-        if request.precisions and variant.precision not in request.precisions:
-            continue
-        if request.modes and (variant.mode or "plain") not in request.modes:
-            continue
-        if request.backends and variant.backend not in request.backends:
-            continue
-        template = Case(
-            workload=row.workload.name,
-            device="cpu",
-            backend=variant.backend,
-            precision=variant.precision,
-            quantization=variant.quantization,
-            mode=variant.mode,
-            batch=scenario.batch,
-            params=scenario.params,
-        )
-        placed: list[Case] = []
-        if variant.device_kind == "gpu":
-            placed = [replace(template, device=gpu) for gpu in gpus]
-        elif with_cpu:
-            counts = thread_counts(scenario, request, machine)
-            if variant.threads is not None:
-                counts = list(dict.fromkeys(min(variant.threads, count) for count in counts))
-            placed = [replace(template, threads=count) for count in counts]
-        for tuning in _tunings(row, machine, variant.device_kind):
-            found += [replace(case, tuning=tuning) for case in placed]
-    return found
-
-
-def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str, ParameterValue]]:
-    """The settings to race: those asked for, otherwise what the workload proposes here."""
-    host = Host(
-        cores=machine.cpu.effective_cores,
-        gpus=sum(gpu.device is not None for gpu in machine.gpus),
-    )
-    axes = {
-        p.name: row.tuning.get(p.name) or row.workload.tuning_values(p.name, host, device_kind)
-        for p in row.workload.parameters
-        if p.tuning
-    }
-    return [dict(zip(axes, found, strict=True)) for found in itertools.product(*axes.values())]
-
-
 def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
-    """What a run tells of a row before it is raced."""
+    """The event that announces a row before it races."""
     scenario = row.scenario
     return ev.RacePlanned(
         at_s=at_s,
@@ -355,7 +245,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         objective=scenario.objective,
         apart=list(scenario.reference_only),
         reproduce=_reproduce(row, request),
-        cases=list(row.cases),  # of those who join later another event tells
+        cases=list(row.cases),  # `CasesJoined` adds those that join later
         work={case.id: row.workload.work(case) for case in row.cases},
         workload=row.workload.name,
         point=dict(row.point),

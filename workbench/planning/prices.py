@@ -1,4 +1,4 @@
-"""What an hour of a device costs, as the user gives it; none is shipped."""
+"""Prices of devices per hour, as the user gives them; none are shipped."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..text.toml_file import TomlError, read
 from .request import check_device
 from .usage import UsageError, unknown
 
-LEAST, MOST = 1e-6, 1e9  # per hour; beyond them it is a slip, and products leave the floats
+LEAST, MOST = 1e-6, 1e9  # price per hour; outside it is a typo, and products may overflow
 TABLE = "per_hour"
 
 
 def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:
-    """`--price` texts such as `gpu=2.99` and the table [per_hour] of a `--prices` file.
+    """Prices from `--price` texts such as `gpu=2.99` and the table [per_hour] of a `--prices` file.
 
-    Keys are `cpu`, `gpu` or a device (`cuda:1`, `fake:0`); a text goes before the file.
-    UsageError, in one line, names what is wrong.
+    Keys are `cpu`, `gpu` or a device (`cuda:1`, `fake:0`); a text overrides the file.  UsageError
+    says in one line what is wrong.
     """
-    found = {} if file is None else read_prices(file)
+    from_file = {} if file is None else read_prices(file)
     own: dict[str, float] = {}
     for text in texts:
         device, equals, value = (part.strip() for part in text.partition("="))
@@ -37,22 +37,22 @@ def given_prices(texts: Sequence[str], file: str | None) -> dict[str, float]:
                 f"--price {device}: {value!r} is not a number; write gpu=2.99"
             ) from None
         own[device] = _checked("--price", device, number)
-    return {**found, **own}
+    return {**from_file, **own}
 
 
 def unused_prices(texts: Sequence[str], devices: Iterable[str]) -> list[Warning]:
-    """A warning of those `--price` texts that name a device on which no candidate is; `devices`
-    are those that have some.  Nobody is told of `cpu` and `gpu`, nor of a file: those are shared
-    between machines.
+    """A warning about `--price` texts for a device without candidates; `devices` have some.
+
+    Prices of `cpu` and `gpu`, and those of a file, are shared between machines and not checked.
     """
-    there = sorted(set(devices))
+    used = sorted(set(devices))
     keys = (text.partition("=")[0].strip() for text in texts)
-    unused = [key for key in keys if ":" in key and key not in there]
+    unused = [key for key in keys if ":" in key and key not in used]
     if not unused:
         return []
     named = " and ".join(f"--price {key}" for key in unused)
-    remedy = f"name one of {', '.join(there)}" if there else "leave it out"
-    return [Warning("price_unused", f"{named}: this run has no candidate there", remedy)]
+    remedy = f"name one of {', '.join(used)}" if used else "leave it out"
+    return [Warning("price_unused", f"{named}: no candidate of this run uses it", remedy)]
 
 
 def read_prices(file: str) -> dict[str, float]:
@@ -64,7 +64,7 @@ def read_prices(file: str) -> dict[str, float]:
         raise UsageError(f"--prices {error}") from None
     prices = tables.pop(TABLE, None)
     if not isinstance(prices, dict) or tables:
-        problem = f"{next(iter(tables))!r} does not belong there" if tables else "it has none"
+        problem = f"unexpected {next(iter(tables))!r}" if tables else "it has none"
         raise UsageError(f"{where} takes one table [{TABLE}], such as cpu = 0.10: {problem}")
     for device in prices:
         _check_key(where, device)
@@ -83,8 +83,8 @@ def _check_key(where: str, device: str) -> None:
 
 def _checked(where: str, device: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UsageError(f'{where}: the price of {device} is a number; a device is "cuda:1" = 2.99')
-    if not LEAST <= value <= MOST:  # so written that NaN is refused
-        problem = f"{device} at {value!r:.24}"
-        raise UsageError(f"{where}: a price lies between {LEAST:g} and {MOST:g}, not {problem}")
+        raise UsageError(f'{where}: the price of {device} must be a number: "cuda:1" = 2.99')
+    if not LEAST <= value <= MOST:  # also true for NaN
+        problem = f"{device}={value!r:.24}"
+        raise UsageError(f"{where}: a price must be between {LEAST:g} and {MOST:g}, not {problem}")
     return float(value)

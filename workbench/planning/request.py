@@ -1,4 +1,4 @@
-"""What a user asked for: the options of one run, checked."""
+"""The options of one run, checked."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ QUICK_BUDGET_S = 20.0
 THOROUGH_BUDGET_S = 300.0
 MODEL_BUDGET_S = 30.0
 LONGEST_BUDGET_S = 86_400.0
-ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # of `run --all`
-ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # of `advise --all`
+ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # for `run --all`
+ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # for `advise --all`
 NAME_PYTHON = "name the Python interpreter of an environment, such as .venv/bin/python"
-SLOWEST, FASTEST = 1e-3, 1e4  # of simulated GPUs, as times this CPU: beyond, no step is one
+SLOWEST, FASTEST = 1e-3, 1e4  # limits for a simulated GPU, in multiples of this CPU's speed
 
 
 @dataclass(frozen=True)
 class Request:
     """The options of one run, the same for TUI, `--json` and `--jsonl`."""
 
-    scenarios: tuple[str, ...] = ()  # of `advise`; both empty: all scenarios
-    workloads: tuple[str, ...] = ()  # of `run`
-    every: bool = False  # of `run --all`
+    scenarios: tuple[str, ...] = ()  # for `advise`; all if neither these nor workloads are named
+    workloads: tuple[str, ...] = ()  # for `run`
+    every: bool = False  # `run --all`
     budget_s: float | None = None
     quick: bool = False
     thorough: bool = False
     devices: tuple[str, ...] = ()  # "cpu", "gpu", "cuda:0", "fake:0@8"
     backends: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ()  # "plain" for none
+    modes: tuple[str, ...] = ()  # "plain" is the mode without a name
     threads: tuple[int, ...] = ()
     batch: tuple[int, ...] = ()
     settings: tuple[str, ...] = ()  # "name=value", "name=64,100" or "name=64..4096"
     python: str | None = None
     seed: int = 0
     largest_batch: bool = False
-    force: bool = False  # with it: even beside other people's processes
-    trace: str | None = None  # the file to write
+    force: bool = False  # search the largest batch even on a GPU that other processes use
+    trace: str | None = None  # file to write
     strict: bool = False
-    ceilings: bool = False  # of `ceilings`: measure what the machine can reach
-    model: ModelQuestion | None = None  # of `advise --model`
-    scenario_file: str | None = None  # of `advise`, here and below
-    all_scenarios: bool = False  # those on request, too
+    ceilings: bool = False  # `ceilings`: measure what the machine can reach
+    model: ModelQuestion | None = None  # `advise --model`
+    scenario_file: str | None = None  # this and the options below belong to `advise`
+    all_scenarios: bool = False  # includes the optional ones
     crossover: bool = False
     prices: tuple[str, ...] = ()  # "cpu=0.10", per hour
     price_file: str | None = None
-    what_if: tuple[str, ...] = ()  # devices that are not here
+    what_if: tuple[str, ...] = ()  # devices to compare with that this machine does not have
 
     @property
     def budget(self) -> float:
@@ -71,23 +71,23 @@ class Request:
 
     @property
     def _has_advice(self) -> bool:
-        """Whether an option is given that `advise` alone has."""
+        """Whether an option is set that only `advise` has."""
         given = (self.scenario_file, self.price_file, self.prices, self.what_if)
         return any(given) or self.all_scenarios or self.crossover
 
     def arguments(self) -> list[str]:
-        """The command line that says the same, without the ways of showing it."""
-        found: list[str] = []
+        """The command line with the same meaning, without options of display."""
+        command: list[str] = []
         if self.every:
-            found = ["run", "--all"]
+            command = ["run", "--all"]
         elif self.workloads:
-            found = ["run", *self.workloads]
+            command = ["run", *self.workloads]
         elif self.ceilings:
-            found = ["ceilings", "--again"]
+            command = ["ceilings", "--again"]
         elif self.model is not None:
-            found = ["advise", *self.model.arguments()]
+            command = ["advise", *self.model.arguments()]
         elif self.scenarios or self._has_advice:
-            found = ["advise", *self.scenarios]
+            command = ["advise", *self.scenarios]
         flags = {
             "--quick": self.quick,
             "--thorough": self.thorough,
@@ -97,7 +97,7 @@ class Request:
             "--all": self.all_scenarios,
             "--crossover": self.crossover,
         }
-        found += [name for name, is_set in flags.items() if is_set]
+        command += [name for name, is_set in flags.items() if is_set]
         budget = [] if self.budget_s is None else [str(self.budget_s).removesuffix(".0")]
         given: dict[str, Iterable[str | None]] = {
             "--budget": budget,
@@ -118,12 +118,12 @@ class Request:
         }
         for name, texts in given.items():
             for text in texts:
-                found += [] if text is None else [name, text]
-        return found
+                command += [] if text is None else [name, text]
+        return command
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """One or several, `8`, `1,8,64` or `1..256`; UsageError names the option."""
+    """One number or several: `8`, `1,8,64` or `1..256`; UsageError names the option."""
     try:
         return tuple(int(number) for number in numbers(text, int))
     except ValueError as error:
@@ -131,7 +131,7 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def words(texts: Iterable[str]) -> tuple[str, ...]:
-    """What is given again and again, between commas, or both ways."""
+    """The values of an option that is repeated or takes a list with commas, or both."""
     parts = (part.strip() for text in texts for part in text.split(","))
     return tuple(part for part in parts if part)
 
@@ -147,27 +147,27 @@ def check(request: Request) -> None:
     for device in request.devices:
         check_device(device)
     fake_devices(request)
-    if not 1 <= request.budget <= LONGEST_BUDGET_S:  # so written that NaN is refused
-        raise UsageError(f"--budget lies between 1 and {LONGEST_BUDGET_S:g} s")
+    if not 1 <= request.budget <= LONGEST_BUDGET_S:  # also true for NaN
+        raise UsageError(f"--budget must be between 1 and {LONGEST_BUDGET_S:g} s")
     if request.thorough and (request.quick or request.every):
-        beside = "--quick" if request.quick else "--all"
-        raise UsageError(f"{beside} and --thorough exclude each other")
+        other = "--quick" if request.quick else "--all"
+        raise UsageError(f"{other} and --thorough exclude each other")
     _check_largest_batch(request)
     if request.all_scenarios and request.scenarios:
         names = " ".join(request.scenarios)
-        raise UsageError(f"--all stands for every scenario: leave it out, or {names}")
+        raise UsageError(f"--all means every scenario: leave out --all or {names}")
     if request.model is not None:
         _check_model(request, request.model)
     for threads in request.threads:
         if not 1 <= threads <= MOST_THREADS:
-            raise UsageError(f"--threads lies between 1 and {MOST_THREADS}, not at {threads}")
+            raise UsageError(f"--threads must be between 1 and {MOST_THREADS}, not {threads}")
 
 
 def _check_largest_batch(request: Request) -> None:
     if request.force and not request.largest_batch:
         raise UsageError("--force belongs to --largest-batch")
     if request.trace is not None and request.largest_batch:
-        raise UsageError("--trace profiles a race, and --largest-batch runs none")
+        raise UsageError("--trace profiles a race, but --largest-batch runs none")
 
 
 def _check_model(request: Request, model: ModelQuestion) -> None:
@@ -176,7 +176,9 @@ def _check_model(request: Request, model: ModelQuestion) -> None:
     except ValueError as error:
         raise UsageError(str(error)) from None
     if request.scenarios:
-        raise UsageError(f"--model stands instead of {' '.join(request.scenarios)}: one of them")
+        raise UsageError(
+            f"--model replaces scenarios: leave out --model or {' '.join(request.scenarios)}"
+        )
     given = {
         "--scenarios": request.scenario_file,
         "--all": request.all_scenarios,
@@ -191,19 +193,19 @@ def _check_model(request: Request, model: ModelQuestion) -> None:
     if request.modes or request.settings:
         raise UsageError("--mode and --set belong to workloads, not to --model")
     if len(request.batch) > 1:
-        raise UsageError("--model takes one --batch at a time")
+        raise UsageError("--model takes one --batch")
     check_batches(request.batch)
 
 
 def check_batches(batches: Iterable[int]) -> None:
-    """Raise UsageError for a batch that no workload and no model could have."""
+    """Raise UsageError for a batch that no workload or model can have."""
     for batch in batches:
         if not 1 <= batch <= MOST_BATCH:
-            raise UsageError(f"--batch lies between 1 and {MOST_BATCH}, not at {batch}")
+            raise UsageError(f"--batch must be between 1 and {MOST_BATCH}, not {batch}")
 
 
 def check_device(device: str) -> None:
-    """Raise UsageError unless `device` has a form this program knows."""
+    """Raise UsageError unless `device` is a device name, whether or not it exists here."""
     name, _, rest = device.partition(":")
     if device in COLUMNS:
         return
@@ -218,14 +220,14 @@ def check_device(device: str) -> None:
             pass
         else:
             raise UsageError(
-                f"the speed of {name}:{number} lies between {SLOWEST:g} and {FASTEST:g}, "
-                f"not at {speed}"
+                f"the speed of {name}:{number} must be between {SLOWEST:g} and {FASTEST:g}, "
+                f"not {speed}"
             )
     raise unknown("device", device, ["cpu", "gpu", "cuda:0", "fake:0", "fake:0@8"])
 
 
 def fake_devices(request: Request) -> dict[str, float]:
-    """The simulated GPUs asked for, with their speed relative to this CPU."""
+    """The requested simulated GPUs, with their speed relative to this CPU."""
     found = {}
     for device in request.devices:
         if kind_of(device).simulated:

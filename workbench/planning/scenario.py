@@ -1,4 +1,4 @@
-"""A scenario: one row of the table, with its question, its limits and its sizes."""
+"""A scenario: one row of the advisor's table with its question, limits and sizes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ import msgspec
 from ..stats.objectives import Objective
 
 Share = Annotated[float, msgspec.Meta(gt=0)]
-
-
 Count = Annotated[int, msgspec.Meta(ge=1)]
-
-
 Threads = Count | Literal["all"]
-
-
 MOST_WEIGHT = 1000.0
 
 
@@ -25,14 +19,14 @@ class ScenarioError(Exception):
 
 
 class Quick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What --quick replaces."""
+    """Parameters and batch that apply under --quick."""
 
     params: dict[str, int | float | str] = {}
     batch: Count | None = None
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The natural size of a scenario, over which its crossover is looked for."""
+    """The natural size of a scenario, over which its crossover is searched."""
 
     name: str  # "batch", or a parameter of the workload
     low: Share
@@ -40,18 +34,20 @@ class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a pick must keep; None: no limit."""
+    """Limits that a pick must meet; None: no limit."""
 
-    latency_ms: Share | None = None  # of one step, median or p99 as counts
-    memory_mib: Share | None = None  # peak
+    latency_ms: Share | None = None  # one step: its p99 if that is the objective, else its median
+    memory_mib: Share | None = None  # peak memory
     threads: Count | None = None
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row as `assets/scenarios.toml` documents it, field by field."""
+
     id: str
     title: str
     question: str
-    textbook: Literal["cpu", "gpu", ""] | None  # "": no textbook has an answer; None: no question
+    textbook: Literal["cpu", "gpu", ""] | None  # the usual advice; "": none; None: a plain run
     workload: str
     objective: Objective
     precisions: tuple[str, ...]
@@ -63,24 +59,24 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_error: Share | None = None
     threads: tuple[Threads, ...] = ("all",)
     weight: Annotated[float, msgspec.Meta(gt=0, le=MOST_WEIGHT)] = 1.0
-    source: str = ""  # of the textbook's answer
-    on_request: bool = False  # raced by name or with --all only
+    source: str = ""  # where the usual advice comes from
+    on_request: bool = False  # races only by name or with --all
     limits: Limits = Limits()
     size: Size | None = None
     quick: Quick = Quick()
 
     @property
     def weighs_memory(self) -> bool:
-        """Whether each candidate needs a worker of its own, since libraries keep what they had."""
+        """Whether each candidate needs a worker of its own: libraries keep the memory they used."""
         return self.objective == "memory" or self.limits.memory_mib is not None
 
     @property
     def counts_start_up(self) -> bool:
-        """Whether the row needs workers of its own, in which nothing is loaded yet."""
+        """Whether the row needs fresh workers, in which nothing is loaded yet."""
         return self.objective == "time_to_result"
 
     def quickened(self) -> Scenario:
-        """The same question at the smaller size of --quick."""
+        """The same scenario at the smaller size of --quick."""
         return msgspec.structs.replace(
             self,
             params={**self.params, **self.quick.params},

@@ -1,4 +1,4 @@
-"""What a scenario's fields say about each other and about its workload, checked before a race."""
+"""Checks of a scenario's fields against each other and against its workload."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from ..text.toml_file import Key, TomlFile, shown
 from .scenario import Scenario, Size
 from .usage import MOST_BATCH, MOST_THREADS, unknown
 
-ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")  # no bracket: ids of points are `id[batch=4]`
+ID = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}"
+)  # no brackets: points of a sweep are called `id[batch=4]`
 LONGEST = {"title": 60, "question": 200, "source": 200}
 
-Fault = tuple[tuple[Key, ...], str]  # where, and why
+Fault = tuple[tuple[Key, ...], str]  # the keys that lead to the field, and the reason
 
 
 def sound(file: TomlFile, place: int, row: Scenario) -> Scenario:
-    """`row` with its parameters of the workload's types; TomlError names the first fault."""
+    """`row` with its parameters in the workload's types; TomlError names the first fault."""
     for keys, reason in _faults(row):
         raise file.error(reason, ("scenario", place, *keys))
     known = {p.name: p for p in catalog.load(row.workload).parameters}
@@ -45,49 +47,49 @@ def _faults(row: Scenario) -> Iterator[Fault]:
 
 
 def _unreadable(row: Scenario) -> Iterator[Fault]:
-    """What could not be told apart, or would harm the terminal that shows it."""
+    """Texts that are empty, too long or unsafe to print."""
     if not ID.fullmatch(row.id):
-        told = shown(repr(row.id), 60)
-        yield ("id",), f"id {told}: letters, digits, _ . and - (40 at most), no dash first"
+        name = shown(repr(row.id), 60)
+        yield ("id",), f"id {name}: use at most 40 letters, digits, _ . and -, not a dash first"
     for name, most in LONGEST.items():
         text = getattr(row, name)
         if not text.isprintable():
-            yield (name,), f"{name}: it holds a control character or a line break"
+            yield (name,), f"{name}: contains a control character or a line break"
         if len(text) > most:
-            yield (name,), f"{name}: it has {len(text)} characters, {most} at most"
+            yield (name,), f"{name}: {len(text)} characters, at most {most} allowed"
     for at, params in ((("params",), row.params), (("quick", "params"), row.quick.params)):
         for name, value in params.items():
             if not str(value).isprintable():
-                yield (*at, name), f"{name}: it holds a control character or a line break"
+                yield (*at, name), f"{name}: contains a control character or a line break"
     for name in ("title", "question"):
         if not getattr(row, name).strip():
-            yield (name,), f"{name}: it is empty"
+            yield (name,), f"{name}: must not be empty"
 
 
 def _at_odds(row: Scenario) -> Iterator[Fault]:
     """Fields that contradict each other, whatever the workload."""
     if not row.precisions:
-        yield ("precisions",), "precisions: it is empty, so nothing could be picked"
+        yield ("precisions",), "precisions: must not be empty, or nothing could be picked"
     for precision in row.reference_only:
         if precision in row.precisions:
-            yield ("apart",), f"apart: {precision} is in precisions too: admissible, or apart"
+            yield ("apart",), f"apart: {precision} is also in precisions; list it only once"
     if not row.threads:
-        yield ("threads",), 'threads: it is empty; threads = ["all"] takes all usable cores'
+        yield ("threads",), 'threads: must not be empty; threads = ["all"] takes all usable cores'
     counts = [count for count in row.threads if count != "all"]
     for count in counts:
         if count > MOST_THREADS:
-            yield ("threads",), f"threads lies between 1 and {MOST_THREADS}, not at {count}"
+            yield ("threads",), f"threads must be between 1 and {MOST_THREADS}, not {count}"
     limit = row.limits.threads
     if limit is not None and len(counts) == len(row.threads) and counts and min(counts) > limit:
-        text = f"limits.threads = {limit} is below every entry of threads, {min(counts)} or more"
+        text = f"limits.threads = {limit} is below every entry of threads (least: {min(counts)})"
         yield ("limits", "threads"), text
     if row.size is not None and row.size.low >= row.size.high:
-        text = f"size: low = {row.size.low:g} is not below high = {row.size.high:g}"
+        text = f"size: low = {row.size.low:g} must be below high = {row.size.high:g}"
         yield ("size", "low"), text
 
 
 def _not_offered(row: Scenario, workload: Workload) -> Iterator[Fault]:
-    """Precisions and modes that the workload has no variant of."""
+    """Precisions and modes for which the workload has no variant."""
     modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
     for mode in row.modes or ():
         if mode not in modes:
@@ -101,7 +103,7 @@ def _not_offered(row: Scenario, workload: Workload) -> Iterator[Fault]:
 
 
 def _wrong_values(row: Scenario, workload: Workload) -> Iterator[Fault]:
-    """Parameters, batches and sizes that the workload has not, or not in this range."""
+    """Parameters, batches and sizes that the workload lacks, or that are out of range."""
     known = {p.name: p for p in workload.parameters}
     for at, params in ((("params",), row.params), (("quick", "params"), row.quick.params)):
         for name, value in params.items():
@@ -111,7 +113,7 @@ def _wrong_values(row: Scenario, workload: Workload) -> Iterator[Fault]:
         if batch is not None and workload.default_batch is None:
             yield keys, f"batch: {workload.name} has no batch; leave it out"
         elif batch is not None and batch > MOST_BATCH:
-            yield keys, f"batch lies between 1 and {MOST_BATCH}, not at {batch}"
+            yield keys, f"batch must be between 1 and {MOST_BATCH}, not {batch}"
     if row.size is not None:
         yield from _wrong_size(row.size, workload, known)
 
@@ -136,7 +138,7 @@ def _wrong(
     if name not in known:
         return _unknown("parameter", workload, name, known)
     if known[name].tuning:
-        return f"{name} is tuned: its values race against each other; --set {name}= narrows them"
+        return f"{name} is a tuning parameter: its values race each other; narrow them with --set"
     if isinstance(value, str) != isinstance(known[name].default, str):
         noun = "text in quotes" if isinstance(known[name].default, str) else "a number"
         return f"{name} takes {noun}, not {shown(repr(value), 60)}"

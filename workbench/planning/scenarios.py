@@ -1,4 +1,4 @@
-"""The rows of the table, read from `assets/scenarios.toml`; that file documents each field."""
+"""The scenarios of `assets/scenarios.toml`, which documents each field, and of a user's file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .scenario import Limits, Quick, Scenario, ScenarioError, Size
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}
 _ABSENT = re.compile("Object missing required field `(.*)`")
-_STEP = re.compile(r"\.(\w+)")  # of a path such as `$.quick.params[...]`
+_STEP = re.compile(r"\.(\w+)")  # a name in a path such as `$.quick.params[...]`
 ENUMS = {
-    "textbook": '"cpu", "gpu" or "" where none has an answer',
+    "textbook": '"cpu", "gpu" or "" for no usual advice',
     "objective": f"{', '.join(OBJECTIVES[:-1])} or {OBJECTIVES[-1]}",
     "threads": '"all" or whole numbers from 1',
 }
@@ -29,10 +29,10 @@ ENUMS = {
 def load(path: Path | None = None) -> dict[str, Scenario]:
     """The shipped scenarios by id, or those of a file, in its order.
 
-    ScenarioError names the file, the line and what is wrong there; of a user's file also what
-    contradicts itself or names what no workload has.
+    ScenarioError names the file, the line and the fault.  A user's file is also checked for
+    contradictions and for names that no workload has.
     """
-    from .scenario_checks import sound  # it needs the types of this module
+    from .scenario_checks import sound  # it needs types of this module
 
     try:
         file = read(path or asset("scenarios.toml"))
@@ -40,7 +40,7 @@ def load(path: Path | None = None) -> dict[str, Scenario]:
         found: dict[str, Scenario] = {}
         for place, row in enumerate(rows):
             if row.id in found:
-                text = f"scenario {row.id!r} is there twice"
+                text = f"two scenarios have the id {row.id!r}"
                 raise file.error(text, ("scenario", place, "id"))
             found[row.id] = row if path is None else sound(file, place, row)
     except TomlError as error:
@@ -49,7 +49,7 @@ def load(path: Path | None = None) -> dict[str, Scenario]:
 
 
 def load_with(path: str | None) -> tuple[dict[str, Scenario], list[str]]:
-    """The shipped scenarios beside those of a user's file, which replace those of the same id;
+    """The shipped scenarios and those of a user's file, which replace shipped ones of the same id;
     and the ids of that file."""
     shipped = load()
     own = {} if path is None else load(Path(path))
@@ -60,46 +60,45 @@ def _tables(file: TomlFile) -> list[dict[str, Any]]:
     for name in file.tables:
         if name != "scenario":
             hint = "; is a [[scenario]] above it missing?" if name in _fields(Scenario) else ""
-            told = shown(repr(name), 60)
-            raise file.error(f"only [[scenario]] may stand here, not {told}{hint}", (name,))
+            raise file.error(f"expected [[scenario]], not {shown(repr(name), 60)}{hint}", (name,))
     tables = file.tables.get("scenario")
     if isinstance(tables, dict):
-        raise file.error("a scenario begins with [[scenario]], in two brackets", ("scenario",))
+        raise file.error("a scenario starts with [[scenario]] in double brackets", ("scenario",))
     if not isinstance(tables, list) or not tables:
-        raise file.error("there is no [[scenario]] in it", ("scenario",))
+        raise file.error("the file has no [[scenario]]", ("scenario",))
     for place, table in enumerate(tables):
         if not isinstance(table, dict):
-            raise file.error("a scenario is a table of fields", ("scenario", place))
+            raise file.error("a scenario must be a table of fields", ("scenario", place))
     return tables
 
 
 def _row(file: TomlFile, place: int, table: dict[str, Any]) -> Scenario:
-    """One scenario as its type, or TomlError with the line of the field that is wrong."""
+    """One scenario as its type; TomlError names the line of a wrong field."""
     at: tuple[Key, ...] = ("scenario", place)
     _check_names(file, at, table, Scenario, "a scenario")
     for name, kind in NESTED.items():
         if isinstance(table.get(name), dict):
             _check_names(file, (*at, name), table[name], kind, name)
-    dates = (datetime.datetime, datetime.date, datetime.time)  # told as what they are
+    dates = (datetime.datetime, datetime.date, datetime.time)  # kept, for the message
     try:
         whole = {"textbook": "", **table}
         return msgspec.convert(whole, Scenario, builtin_types=dates, str_keys=True)
     except (msgspec.ValidationError, OverflowError) as error:
-        told, _, where = str(error).partition(" - at `")
-        if absent := _ABSENT.fullmatch(told):
-            told = f"the field {absent[1]} is missing"
+        message, _, where = str(error).partition(" - at `")
+        if absent := _ABSENT.fullmatch(message):
+            message = f"the field {absent[1]} is missing"
         names = _STEP.findall(where)
-        if where.endswith("[...]`"):  # of which key of a table, is left out
+        if where.endswith("[...]`"):  # msgspec does not say which key of the table
             names.append(_wrong_key(table, names))
         field = names[0] if names else ""
         if field in ENUMS:
-            told = f"it takes {ENUMS[field]}"
+            message = f"must be {ENUMS[field]}"
         prefix = ".".join(names) or "scenario"
-        raise file.error(f"{prefix}: {told}", (*at, *names)) from None
+        raise file.error(f"{prefix}: {message}", (*at, *names)) from None
 
 
 def _wrong_key(table: dict[str, Any], names: list[str]) -> str:
-    """The first key of the table that `names` lead to whose value no parameter could have."""
+    """The first key, in the table that `names` lead to, whose value no parameter could have."""
     for name in names:
         table = table[name]
     values = ((key, value) for key, value in table.items())

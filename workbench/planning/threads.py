@@ -12,15 +12,14 @@ from .usage import UsageError
 
 
 def thread_counts(scenario: Scenario, request: Request, machine: Machine) -> list[int]:
-    """The CPU thread counts to race, never more than the effective cores unless asked for, nor
-    than the scenario's limit."""
+    """The CPU thread counts to race, within the scenario's limit and, by default, the cores."""
     cores = machine.cpu.effective_cores
     most = scenario.limits.threads
     if request.threads:
         counts = [n for n in request.threads if most is None or n <= most]
         if not counts:
             raise UsageError(
-                f"--threads: {scenario.id} keeps to {most} at most (limits.threads), "
+                f"--threads: {scenario.id} allows at most {most} (limits.threads), "
                 f"not {', '.join(map(str, request.threads))}"
             )
         return list(dict.fromkeys(counts))
@@ -43,13 +42,13 @@ def useful_thread_counts(cpu: Cpu, requested: Sequence[int] = ()) -> tuple[int, 
 def fewer_threads(
     scenarios: Sequence[Scenario], request: Request, machine: Machine
 ) -> Iterator[Warning]:
-    """A warning for each scenario whose own thread counts are more than the cores there are."""
+    """A warning for each scenario that asks for more threads than there are cores."""
     cores = machine.cpu.effective_cores
     for scenario in scenarios if not request.threads else ():
         most = scenario.limits.threads
         own = [n for n in scenario.threads if n != "all" and (most is None or n <= most)]
         if beyond := [n for n in own if n > cores]:
             asked = ", ".join(map(str, beyond))
-            text = f"{scenario.id} asks for {asked} threads, and only {cores} cores are usable"
+            text = f"{scenario.id} asks for {asked} threads but only {cores} cores are usable"
             remedy = f"it runs on {cores}; --threads {beyond[0]} runs more threads than cores"
             yield Warning("fewer_threads", text, remedy)

@@ -1,4 +1,4 @@
-"""Requests that cannot be met, and the limits of what can be asked for."""
+"""The error for a request that cannot be met, and upper limits for options."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import difflib
 from collections.abc import Iterable
 
 MOST_THREADS = 4096
-
-
 MOST_BATCH = 1_000_000
 
 
 class UsageError(Exception):
-    """The request cannot be met as it stands; one line that names the valid choices."""
+    """The request cannot be met; the message is one line that names the valid choices."""
 
 
 def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:

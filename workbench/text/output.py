@@ -1,4 +1,4 @@
-"""Where results and the log go: files, and streams that may be closed, full, or read by nobody."""
+"""Output of results and log lines to files, and to streams that may be closed or full."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 def say(line: str) -> None:
-    """A line on stderr, as long as that takes any: no run fails for want of its log."""
+    """Write a line to stderr; a run does not fail because its log cannot be written."""
     try:
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
@@ -21,10 +21,10 @@ def say(line: str) -> None:
 
 
 def beside_of(path: Path) -> Path:
-    """The temporary file that becomes `path` in one step."""
+    """The temporary file that is renamed to `path` once it is complete."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 def let_go(stream: TextIO) -> None:
-    """Lead a stream that failed nowhere: what is left in its buffer would fail again at exit."""
+    """Redirect a failed stream to /dev/null, since flushing its buffer at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

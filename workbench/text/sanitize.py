@@ -1,14 +1,14 @@
-"""JSON that others wrote, made fit for a terminal before anything of it is read."""
+"""Foreign JSON made safe for a terminal before it is parsed."""
 
 from __future__ import annotations
 
 import re
 from unicodedata import category
 
-KEPT = "\n\t"  # in the Python that runs a model
+KEPT = "\n\t"  # needed in the code that runs a model
 SHORT = {"b": "\b", "f": "\f", "r": "\r"}
 
-# Escapes of JSON, two backslashes among them, and what may stand in a string as it is.
+# JSON escapes (two backslashes included) and unescaped characters that steer a terminal.
 _SUSPECT = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])"
     r"|[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
@@ -16,12 +16,12 @@ _SUSPECT = re.compile(
 
 
 def printable_json(raw: bytes) -> str:
-    """`raw` with whatever in its strings would steer a terminal (control characters, C1, bidi
-    overrides, line separators) told as its escape; UnicodeDecodeError if it is no UTF-8."""
-    return _SUSPECT.sub(_told, raw.decode())
+    """`raw` with an escape for each character in its strings that would steer a terminal: control
+    characters, C1, bidi overrides, line separators.  UnicodeDecodeError unless it is UTF-8."""
+    return _SUSPECT.sub(_escaped, raw.decode())
 
 
-def _told(match: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     text = match.group()
     if text[0] != "\\":
         character = text

@@ -1,6 +1,6 @@
-"""A user's TOML file as tables, and where in its text each of them stands.
+"""A user's TOML file as tables, with the line of each of them.
 
-The file is not trusted: what is huge, no text, or no file at all is refused with one line.
+The file is not trusted: one that is huge, not text or not a file is refused with one line.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 1 << 18  # hundreds of scenarios
-MOST_DOTS = 32  # in a line: tomllib takes memory in the square of a key's depth
+MOST_DOTS = 32  # in a line: the memory of tomllib grows with the square of a key's depth
 Key = str | int
 
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-# Strings and comments; what looks like a header inside of them is none.
+# Strings and comments, in which nothing is a header.
 _QUOTED = re.compile(
     r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
 )
 
 
 class TomlError(Exception):
-    """The file cannot be used; the message names it, the line where known, and the reason."""
+    """The file cannot be used; the message names the file, the line if known, and the reason."""
 
 
 @dataclass(frozen=True)
 class TomlFile:
-    """The tables of a file, and its text to find them in."""
+    """The tables of a file, and its text to find their lines."""
 
     path: Path
     text: str
     tables: dict[str, Any]
 
     def error(self, reason: str, keys: Sequence[Key] = ()) -> TomlError:
-        """`reason`, with the line of what `keys` lead to, as ("scenario", 2, "size", "low")."""
+        """`reason` with the line that `keys` lead to, such as ("scenario", 2, "size", "low")."""
         line = self.line(keys)
         where = f"{self.path}, line {line}" if line else f"{self.path}"
         return TomlError(f"{shown(where)}: {shown(reason, 600)}")
@@ -65,7 +65,7 @@ class TomlFile:
 
 
 def _steps(keys: Sequence[Key]) -> Iterator[tuple[str, int | None]]:
-    """Each name with the number behind it, if one is."""
+    """Each name with the index that follows it, if any."""
     for place, key in enumerate(keys):
         if isinstance(key, str):
             after = keys[place + 1] if place + 1 < len(keys) else None
@@ -75,7 +75,7 @@ def _steps(keys: Sequence[Key]) -> Iterator[tuple[str, int | None]]:
 def _area(
     plain: str, begin: int, end: int, path: Sequence[str], index: int | None
 ) -> tuple[int, int] | None:
-    """Where in `begin`..`end` the last of `path` stands, and where it ends."""
+    """The start and end of the last name of `path` within `begin`..`end`."""
     spelled = [rf"""["']?{re.escape(part)}["']?""" for part in path]
     dotted = r"[ \t]*\.[ \t]*".join(spelled)
     header = re.compile(rf"^[ \t]*\[\[[ \t]*{dotted}[ \t]*\]\]", re.M)
@@ -99,7 +99,7 @@ def _line_end(plain: str, start: int, end: int) -> int:
 
 
 def _blanked(match: re.Match[str]) -> str:
-    """Quoted keys stay; all else that is quoted goes, but for its line breaks."""
+    """Blanks for a string or comment, with its line breaks; quoted keys stay."""
     text = match.group()
     if re.fullmatch(r"""(["'])[\w-]+\1""", text):
         return text
@@ -107,42 +107,42 @@ def _blanked(match: re.Match[str]) -> str:
 
 
 def read(path: Path) -> TomlFile:
-    """The tables of `path`; TomlError says why there are none."""
+    """The tables of `path`; TomlError says why it cannot be read."""
     name = shown(str(path))
     raw = _bytes(path, name)
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise TomlError(f"{name}, line {line}: this is no text in UTF-8") from None
+        raise TomlError(f"{name}, line {line}: this is not UTF-8 text") from None
     for place, written in enumerate(_QUOTED.sub(_blanked, text).split("\n"), start=1):
         if written.count(".") > MOST_DOTS:
-            raise TomlError(f"{name}, line {place}: its keys are nested too deeply")
+            raise TomlError(f"{name}, line {place}: keys are nested too deeply")
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TomlError(_syntax(name, text, str(error))) from None
     except ValueError:
-        raise TomlError(f"{name}: a number or date in it is none that can be read") from None
+        raise TomlError(f"{name}: it contains an invalid number or date") from None
     except RecursionError:
-        raise TomlError(f"{name}: its tables or lists are nested too deeply") from None
+        raise TomlError(f"{name}: tables or lists are nested too deeply") from None
     file = TomlFile(path, text, tables)
     for keys, number in _numbers(tables):
         if isinstance(number, int) and abs(number) >= 1 << 63:  # TOML 1.0: integers have 64 bits
-            raise file.error(f"{_last_name(keys)}: this number has more than 64 bits", keys)
+            raise file.error(f"{_last_name(keys)}: the number has more than 64 bits", keys)
         if not math.isfinite(number):
-            raise file.error(f"{_last_name(keys)} = {number} is no finite number", keys)
+            raise file.error(f"{_last_name(keys)} = {number} is not finite", keys)
     return file
 
 
 def _bytes(path: Path, name: str) -> bytes:
     try:
-        # Without waiting: nobody may ever write into a pipe.
+        # O_NONBLOCK: opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             mode = os.fstat(descriptor).st_mode
             if not stat.S_ISREG(mode):
-                kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+                kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
                 raise TomlError(f"{name} cannot be read: it is {kind}")
             with os.fdopen(descriptor, "rb", closefd=False) as opened:
                 raw = opened.read(MOST_BYTES + 1)
@@ -157,15 +157,15 @@ def _bytes(path: Path, name: str) -> bytes:
     return raw
 
 
-def _syntax(name: str, text: str, told: str) -> str:
-    """tomllib's message with its line in front."""
-    at = _AT.search(told)
+def _syntax(name: str, text: str, message: str) -> str:
+    """tomllib's message with its line first."""
+    at = _AT.search(message)
     if at is None:
-        return f"{name}: {shown(told)}"
+        return f"{name}: {shown(message)}"
     line, column = at.groups()
     if line is None:
-        return f"{name}, line {text.count(chr(10)) + 1}: {shown(told[: at.start()])} at its end"
-    return f"{name}, line {line}: {shown(told[: at.start()])} (column {column})"
+        return f"{name}, line {text.count(chr(10)) + 1}: {shown(message[: at.start()])} at its end"
+    return f"{name}, line {line}: {shown(message[: at.start()])} (column {column})"
 
 
 def _numbers(tables: dict[str, Any]) -> Iterator[tuple[tuple[Key, ...], float]]:
@@ -174,7 +174,7 @@ def _numbers(tables: dict[str, Any]) -> Iterator[tuple[tuple[Key, ...], float]]:
     while waiting:
         keys, value = waiting.pop()
         if len(keys) > 16:
-            continue  # deeper than anything that is looked at
+            continue  # deeper than anything that is read
         if isinstance(value, (int, float)):
             yield keys, value
         elif isinstance(value, dict):
@@ -188,6 +188,6 @@ def _last_name(keys: Sequence[Key]) -> str:
 
 
 def shown(text: str, most: int = 300) -> str:
-    """`text` on one line, fit for a terminal: what cannot be printed is told as its escape."""
+    """`text` on one line, safe for a terminal: an escape for each unprintable character."""
     clean = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: most + 1])
     return clean if len(clean) <= most else f"{clean[:most]}..."

@@ -1,6 +1,6 @@
 """Numbers as people read them, in logs, tables, sentences and on screens.  Pure functions.
 
-Times are written `us`, never with the Greek letter: it survives every font and log.
+Microseconds are written `us`: the Greek letter does not survive every font and log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def significant(value: float) -> str:
 
 
 def figure(value: float) -> str:
-    """An error or its limit, two digits: `0.97`, `0.05`, and below a thousandth `2e-6`."""
+    """An error or its limit with two digits: `0.97`, `0.05`, and below a thousandth `2e-6`."""
     if value == 0 or abs(value) >= 1e-3:
         return f"{value:.2g}"
     mantissa, exponent = f"{value:.1e}".split("e")
@@ -90,7 +90,7 @@ def size(count: float | None) -> str:
 
 
 def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[str, str]:
-    """`("38.2x", "37.1-39.0")`: both to the same number of decimals, so that they compare."""
+    """`("38.2x", "37.1-39.0")`, both with the same number of decimals."""
     if value is None:
         return "", ""
     decimals = _decimals(value)
@@ -101,7 +101,7 @@ def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[
 
 
 def _decimals(value: float) -> int:
-    """0.48 and 3.15 with two decimals, 38.2 with one, 412 with none, small ones with more."""
+    """Two decimals for 0.48 and 3.15, one for 38.2, none for 412, more for small ratios."""
     if value >= 99.5:
         return 0
     if value >= 9.95:
@@ -117,7 +117,7 @@ def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:
 
 
 def share(value: float) -> str:
-    """An error: `1.0%`; below a thousandth as a figure, `2e-6`."""
+    """An error as `1.0%`, or below a thousandth as `2e-6`."""
     return f"{value:.1%}" if value >= 1e-3 else figure(value)
 
 
@@ -138,7 +138,7 @@ _ENDINGS = ("_fraction", "_bytes_per_s", "_bytes", "_s")
 
 
 def named(name: str, value: float) -> str:
-    """A figure whose name ends in its unit: `waiting 12%`, `allreduce 1.20 GB/s`, `epochs 3`."""
+    """A metric whose name ends in its unit: `waiting 12%`, `allreduce 1.20 GB/s`, `epochs 3`."""
     return " ".join(named_parts(name, value))
 
 

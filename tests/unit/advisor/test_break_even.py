@@ -201,7 +201,7 @@ def test_int8_is_set_against_fp32_of_its_device_and_backend() -> None:
     assert pairs == [(GPU.id, int8.id), (int8.id, CPU.id)]
 
 
-def test_who_may_not_be_picked_pays_nothing_off() -> None:
+def test_a_candidate_that_may_not_be_picked_has_no_break_even_point() -> None:
     double = case("cpu-a", "fp64")
     found = verdict({CPU: steady(0.01), double: steady(0.001)}, setups={CPU: SOON, double: LATE})
     assert found.payoffs == []

@@ -1,4 +1,4 @@
-"""What the doctor says of a machine and its stack, from good to broken."""
+"""Checks of a machine and its stack, from good to broken."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def with_gpu(gpu: Gpu = HEALTHY, **changes: Any) -> Machine:
 
 
 def bad(found: Examination) -> dict[str, Check]:
-    """By name, the checks that did not pass."""
+    """The checks that did not pass, by name."""
     return {check.name: check for check in found.checks if check.status != doctor.OK}
 
 
@@ -102,7 +102,7 @@ def test_a_machine_with_a_gpu_can_be_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "name", "told"),
+    ("trials", "name", "message"),
     [
         ({"torch": Trial(failure="died of SIGILL")}, "torch", "SIGILL"),
         ({"torch": Trial("2.13", {}, {"cpu": "it computes wrong results"})}, "torch", "wrong"),
@@ -110,11 +110,11 @@ def test_a_machine_with_a_gpu_can_be_in_order() -> None:
     ],
 )
 def test_a_package_that_does_not_work_fails_with_a_command_to_paste(
-    trials: dict[str, Trial], name: str, told: str
+    trials: dict[str, Trial], name: str, message: str
 ) -> None:
     found = examine(build_machine(), software(), {**WORKING, **trials})
     check = bad(found)[name]
-    assert found.failed and told in check.message
+    assert found.failed and message in check.message
     assert check.remedy == f"~/v/bin/python -m pip install --force-reinstall {name}"
 
 
@@ -124,19 +124,19 @@ def test_a_package_that_is_not_there_fails_and_stands_in_the_stack() -> None:
     assert next(level for level in found.stack if level.name == "torch").status == "fail"
 
 
-def test_a_cpu_build_beside_a_gpu_is_where_the_chain_breaks() -> None:
+def test_a_cpu_build_on_a_machine_with_a_gpu_fails() -> None:
     found = examine(with_gpu(), software(), WORKING)
     assert found.failed
     assert "CPU build" in bad(found)["torch on the GPU"].message
     assert "onnxruntime-gpu" in (bad(found)["onnxruntime on the GPU"].remedy or "")
 
 
-def test_a_gpu_that_torch_cannot_start_is_told_with_torchs_own_words() -> None:
+def test_a_gpu_that_torch_cannot_start_is_reported_in_torchs_own_words() -> None:
     trial = Trial("2.13.0", {"CUDA": "13.0"}, {"cpu": None, "cuda": "CUDA unknown error"})
     found = examine(with_gpu(), software("CUDA 13.0"), {**ON_GPU, "torch": trial})
     assert bad(found)["torch on the GPU"].message == "cuda: CUDA unknown error"
     level = next(level for level in found.stack if level.name == "torch")
-    assert (level.status, level.note) == ("warn", "computes on cpu; not on cuda")
+    assert (level.status, level.note) == ("warn", "runs on cpu; not on cuda")
 
 
 def test_a_provider_that_is_compiled_in_but_falls_back_fails() -> None:
@@ -146,26 +146,26 @@ def test_a_provider_that_is_compiled_in_but_falls_back_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "told"),
+    ("changes", "status", "message"),
     [
-        ({"memory_used_bytes": 95}, "warn", "5 B of 100 B are free"),
-        ({"power_limit_w": 500.0}, "warn", "500 W, by default 700 W"),
+        ({"memory_used_bytes": 95}, "warn", "5 B of 100 B free"),
+        ({"power_limit_w": 500.0}, "warn", "500 W, default 700 W"),
         ({"clock_event_reasons": ["hw_thermal_slowdown"]}, "warn", "hw thermal slowdown"),
         ({"ecc_uncorrected": 3}, "fail", "3 uncorrected"),
         ({"persistence": False}, "warn", "persistence"),
         ({"pcie": Pcie(4, 8, 4, 16, 4)}, "warn", "8 of 16 lanes"),
-        ({"pcie": Pcie(4, 16, 4, 16, 5)}, "warn", "PCIe 4.0, the card could do 5.0"),
+        ({"pcie": Pcie(4, 16, 4, 16, 5)}, "warn", "PCIe 4.0, card supports 5.0"),
         ({"processes": [GpuProcess(1, None)]}, "warn", "another process"),
         ({"device": None, "visible": False}, "warn", "not used"),
     ],
 )
 def test_each_sign_of_a_card_that_is_not_as_it_should_be(
-    changes: dict[str, Any], status: str, told: str
+    changes: dict[str, Any], status: str, message: str
 ) -> None:
     card = msgspec.structs.replace(HEALTHY, **changes)
     found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
     check = bad(found)[card.device or "gpu 0"]
-    assert check.status == status and told in check.message and check.remedy
+    assert check.status == status and message in check.message and check.remedy
 
 
 def test_readings_that_are_missing_are_no_complaint() -> None:
@@ -202,7 +202,7 @@ def test_a_silent_interpreter_is_one_failure_not_four() -> None:
 def test_the_text_shows_stack_checks_and_remedies() -> None:
     text = doctor_text(examine(with_gpu(), software(), WORKING))
     assert re.search(r"^  python +3\.11\.7 +ok", text, re.MULTILINE)
-    broken = r"^    torch +2\.13\.0, CPU build +WARN +computes on cpu; not on the GPU$"
+    broken = r"^    torch +2\.13\.0, CPU build +WARN +runs on cpu; not on the GPU$"
     assert re.search(broken, text, re.MULTILINE)
     assert re.search(r"^  FAIL  torch on the GPU", text, re.MULTILINE)
     assert "-> ~/v/bin/python -m pip install" in text
@@ -220,7 +220,7 @@ def two_gpus(second_s: float, *, alike: bool = True) -> Report:
     return found
 
 
-def test_of_gpus_alike_the_slower_is_named_and_one_as_fast_is_not() -> None:
+def test_of_equal_gpus_only_the_slower_one_is_named() -> None:
     slow = {check.name: check for check in doctor.stragglers(two_gpus(1.4))}
     assert slow["cuda:0 product"].status == "ok"
     assert slow["cuda:1 product"].status == "warn"
@@ -248,6 +248,6 @@ def test_no_private_word_survives(text: list[str], user: str, host: str) -> None
     assert user not in scrubbed.split() and host not in scrubbed.split()
 
 
-def test_what_scrubbing_leaves_alone() -> None:
+def test_scrubbing_replaces_whole_words_only() -> None:
     text = "GPU-12345678-1111-2222-3333-444444444444 on box, toolbox; ~ann"
     assert scrub(text, private={"box": "host", "": "never"}) == "GPU-... on host, toolbox; ~ann"

@@ -17,13 +17,15 @@ from workbench.export import costs
 from workbench.records.verdict import Verdict
 
 GOLDEN = Path(__file__).parent / "golden" / "sentences.txt"
+OWN = ("pick_unsettled", "unmeasured")  # warnings whose words are the advisor's
 
 
 def sentences(verdict: Verdict) -> Iterator[str]:
     """Everything that a verdict says, a labelled line each."""
     yield f"choice: {verdict.choice}"
     yield from (f"reason: {text}" for text in verdict.reasons)
-    yield from (f"warning: {w.message} -> {w.remedy}" for w in verdict.warnings)
+    own = (warning for warning in verdict.warnings if warning.code in OWN)
+    yield from (f"warning: {warning.message} -> {warning.remedy}" for warning in own)
     if verdict.next_best:
         yield f"next: {verdict.next_best}"
     yield from (f"break-even: {text}" for text in break_even_text.sentences(verdict))

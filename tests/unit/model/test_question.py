@@ -149,14 +149,14 @@ WRONG = [
     (asked(shapes=("x=1", "x=2")), "--shape: x is given twice"),
     (
         Request(model=ModelQuestion("m.onnx"), scenarios=("realtime",)),
-        "--model stands instead of realtime",
+        "leave out --model or realtime",
     ),
     (Request(model=ModelQuestion("m.onnx"), backends=("torch",)), "runs on onnxruntime"),
     (Request(model=ModelQuestion("m.onnx"), settings=("n=1",)), "--mode and --set belong to"),
     (Request(model=ModelQuestion("m.onnx"), modes=("nhwc",)), "--mode and --set belong to"),
-    (Request(model=ModelQuestion("m.onnx"), batch=(1, 2)), "one --batch at a time"),
-    (Request(model=ModelQuestion("m.onnx"), batch=(0,)), "--batch lies between 1 and 1000000"),
-    (Request(model=ModelQuestion("m.onnx"), batch=(10**30,)), "--batch lies between"),
+    (Request(model=ModelQuestion("m.onnx"), batch=(1, 2)), "--model takes one --batch"),
+    (Request(model=ModelQuestion("m.onnx"), batch=(0,)), "--batch must be between 1 and"),
+    (Request(model=ModelQuestion("m.onnx"), batch=(10**30,)), "--batch must be between"),
     (Request(model=ModelQuestion("m.onnx"), budget_s=NAN), "--budget"),
 ]
 

@@ -37,9 +37,9 @@ def test_words_that_are_none(text: str) -> None:
 
 
 def test_too_many_values_are_refused_without_making_them() -> None:
-    with pytest.raises(ValueError, match="64 values at most"):
+    with pytest.raises(ValueError, match="at most 64 values"):
         numbers(",".join(map(str, range(65))), int)
-    with pytest.raises(ValueError, match="64 values at most"):
+    with pytest.raises(ValueError, match="at most 64 values"):
         numbers(f"1..{10**400}", int)
 
 

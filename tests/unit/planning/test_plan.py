@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from workbench import catalog
 from workbench.contract import Variant
 from workbench.planning import scenarios
-from workbench.planning.plan import fill_cases, parse_settings, planned, resolve
+from workbench.planning.cases import fill_cases
+from workbench.planning.plan import parse_settings, planned, resolve
 from workbench.planning.request import Request
 from workbench.planning.scenario import Limits
 from workbench.planning.threads import fewer_threads
@@ -54,7 +55,7 @@ def test_without_names_only_the_users_own_scenarios_race() -> None:
     assert names("branching", "tiny_models") == ["branching"]
     assert names("branching", "tiny_models", all_scenarios=True) == ["branching", "tiny_models"]
     assert names("branching", scenarios=("realtime", "branching")) == ["realtime", "branching"]
-    with pytest.raises(UsageError, match="all scenarios are on request: --all, or name some of"):
+    with pytest.raises(UsageError, match="all scenarios are optional: add --all or name some of"):
         names("tiny_models", "streaming")
 
 
@@ -85,13 +86,13 @@ def test_more_threads_than_the_limit_are_not_even_started() -> None:
     assert limited((1, 4, "all"), 2, Request()) == {1, 2}
     assert limited(("all",), 64, Request()) == {8}
     assert limited((1,), 2, Request(threads=(1, 2, 4))) == {1, 2}
-    with pytest.raises(UsageError, match="branching keeps to 2 at most"):
+    with pytest.raises(UsageError, match="branching allows at most 2"):
         limited((1,), 2, Request(threads=(4, 8)))
 
 
 def test_cost_needs_prices(monkeypatch: pytest.MonkeyPatch) -> None:
     row = msgspec.structs.replace(SHIPPED["branching"], objective="cost")
-    with pytest.raises(UsageError, match="branching counts cost: give --price"):
+    with pytest.raises(UsageError, match="branching compares cost: add --price"):
         resolve(Request(), {"branching": row})
     assert resolve(Request(prices=("cpu=1", "gpu=2")), {"branching": row})
 
@@ -100,7 +101,7 @@ def test_energy_needs_a_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     row = msgspec.structs.replace(SHIPPED["branching"], objective="energy")
     counter = "workbench.planning.defaults.package_energy_j"
     monkeypatch.setattr(counter, lambda: (None, "there is no counter"))
-    with pytest.raises(UsageError, match="branching counts energy: there is no counter"):
+    with pytest.raises(UsageError, match="branching compares energy: there is no counter"):
         resolve(Request(), {"branching": row})
     monkeypatch.setattr(counter, lambda: (1.0, ""))
     assert resolve(Request(), {"branching": row})
@@ -142,9 +143,9 @@ def test_thread_counts_never_exceed_the_effective_cores() -> None:
 def test_a_scenario_with_more_threads_than_cores_says_what_it_runs_on() -> None:
     row = SHIPPED["prototyping"]
     rows = [msgspec.structs.replace(row, threads=n) for n in ((64, 2), (8, "all"))]
-    (told,) = fewer_threads(rows, Request(), machine())
-    assert told.message == "prototyping asks for 64 threads, and only 8 cores are usable"
-    assert "--threads 64" in told.remedy
+    (warning,) = fewer_threads(rows, Request(), machine())
+    assert warning.message == "prototyping asks for 64 threads but only 8 cores are usable"
+    assert "--threads 64" in warning.remedy
     assert not list(fewer_threads(rows, Request(threads=(64,)), machine()))
 
 
@@ -183,7 +184,7 @@ def test_any_setting_is_parsed_or_refused_in_one_line(name: str, value: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "message"),
     [
         (Request(scenarios=("trainig",)), "unknown scenario 'trainig'; did you mean training?"),
         (Request(workloads=("matmull",)), "unknown workload 'matmull'; did you mean matmul?"),
@@ -201,62 +202,68 @@ def test_any_setting_is_parsed_or_refused_in_one_line(name: str, value: str) -> 
         (Request(workloads=("spin",), settings=("ms=nan",)), "ms must be between 0.001 and 60000"),
         (Request(workloads=("spin",), settings=("trouble=big",)), "trouble is one of none, die"),
         (Request(workloads=("matmul",), settings=("n=2.5",)), "n takes a whole number, not '2.5'"),
-        (Request(workloads=("matmul",), settings=(f"n={10**400}",)), "n must be between 1"),
-        (Request(workloads=("matmul",), settings=("n=0",)), "n must be between 1"),
+        (
+            Request(workloads=("matmul",), settings=(f"n={10**400}",)),
+            "n must be between 1 and 65536",
+        ),
+        (Request(workloads=("matmul",), settings=("n=0",)), "n must be between 1 and 65536"),
         (Request(workloads=("matmul",), batch=(4,)), "matmul has no batch; leave out --batch"),
         (
             Request(workloads=("digits",), batch=(0,)),
-            "--batch lies between 1 and 1000000, not at 0",
+            "--batch must be between 1 and 1000000, not 0",
         ),
-        (Request(workloads=("digits",), batch=(1_000_001,)), "--batch lies between 1 and 1000000"),
-        (Request(workloads=("matmul",), settings=("n=9..3",)), "n takes a range that rises"),
-        (Request(workloads=("matmul",), settings=("n=1,x",)), "n takes whole numbers, as 64 or"),
-        (Request(workloads=("matmul",), settings=("n=64..99999",)), "n must be between 1"),
-        (Request(scenarios=("branching",), batch=(1, 8)), "a scenario takes one value of each"),
+        (Request(workloads=("digits",), batch=(1_000_001,)), "--batch must be between 1 and"),
+        (Request(workloads=("matmul",), settings=("n=9..3",)), "n takes a rising range"),
+        (Request(workloads=("matmul",), settings=("n=1,x",)), "n takes whole numbers such as"),
+        (
+            Request(workloads=("matmul",), settings=("n=64..99999",)),
+            "n must be between 1 and 65536",
+        ),
+        (Request(scenarios=("branching",), batch=(1, 8)), "one value per parameter"),
         (Request(every=True, modes=("nhcw",)), "unknown mode 'nhcw'; did you mean nhwc?"),
         (Request(every=True, thorough=True), "--all and --thorough exclude each other"),
         (Request(workloads=("digits",), force=True), "--force belongs to --largest-batch"),
         (
             Request(workloads=("digits",), largest_batch=True, batch=(1, 2)),
-            "--largest-batch begins at one --batch",
+            "--largest-batch starts from one --batch",
         ),
         (
             Request(workloads=("gemm",), settings=("m=1..65536", "n=1..65536", "k=1..65536")),
             "that makes 4,913 rows; 512 at most",
         ),
-        (Request(every=True, batch=(1,)), "--all stands for every workload as it is"),
-        (Request(budget_s=0.5), "--budget lies between 1 and 86400 s"),
-        (Request(budget_s=float("nan")), "--budget lies between 1 and 86400 s"),
-        (Request(budget_s=float("inf")), "--budget lies between 1 and 86400 s"),
+        (Request(every=True, batch=(1,)), "--all runs every workload as it is"),
+        (Request(budget_s=0.5), "--budget must be between 1 and 86400 s"),
+        (Request(budget_s=float("nan")), "--budget must be between 1 and 86400 s"),
+        (Request(budget_s=float("inf")), "--budget must be between 1 and 86400 s"),
     ],
     ids=lambda value: "" if isinstance(value, Request) else value[:40],
 )
 def test_what_cannot_be_met_is_refused_in_one_line_with_the_choices(
-    request_: Request, told: str, monkeypatch: pytest.MonkeyPatch
+    request_: Request, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(catalog.ENV, str(FIXTURES))
     with pytest.raises(UsageError) as caught:
         resolve(request_, SHIPPED)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "message"),
     [
-        (Request(devices=("cuda:1",)), "there is no cuda:1 here. Choices: cpu, cuda:0"),
-        (Request(threads=(0,)), "--threads lies between 1 and 4096, not at 0"),
-        (Request(threads=(4097,)), "--threads lies between 1 and 4096, not at 4097"),
+        (Request(devices=("cuda:1",)), "no device cuda:1 here. Choices: cpu, cuda:0"),
+        (Request(threads=(0,)), "--threads must be between 1 and 4096, not 0"),
+        (Request(threads=(4097,)), "--threads must be between 1 and 4096, not 4097"),
         (
             Request(backends=("numpy",), precisions=("fp16",)),
             "floating_point has no candidate left with these filters. It offers: cpu/numpy/",
         ),
     ],
 )
-def test_what_this_machine_cannot_meet_is_refused_too(request_: Request, told: str) -> None:
+def test_what_this_machine_cannot_meet_is_refused_too(request_: Request, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         plan(replace(request_, scenarios=("floating_point",)), "cuda:0")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_gpu_without_one_is_refused() -> None:
@@ -264,7 +271,7 @@ def test_gpu_without_one_is_refused() -> None:
         plan(Request(scenarios=("floating_point",), devices=("gpu",)))
 
 
-def test_of_several_alike_the_one_that_nobody_works_on_is_raced() -> None:
+def test_of_several_equal_gpus_an_idle_one_races() -> None:
     rows = resolve(Request(scenarios=("floating_point",)), SHIPPED)
     found = machine("cuda:0", "cuda:1")
     busy = msgspec.structs.replace(found.gpus[0], processes=[GpuProcess(1, None)])
@@ -360,7 +367,7 @@ def test_a_plain_run_offers_every_variant_and_has_no_textbook(
 
 
 def test_a_setting_given_twice_is_refused_with_the_way_to_say_it() -> None:
-    with pytest.raises(UsageError, match="n is given twice; several values are n=64,128"):
+    with pytest.raises(UsageError, match="n is given twice; write several values as n=64,128"):
         parse_settings(catalog.load("matmul"), ["n=3", "n=4"])
 
 

@@ -215,9 +215,9 @@ def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
-        (Request(all_scenarios=True, scenarios=("a", "b")), "leave it out, or a b"),
+        (Request(all_scenarios=True, scenarios=("a", "b")), "leave out --all or a b"),
         (Request(model=MODEL, all_scenarios=True), "--all belongs to scenarios, not to --model"),
         (
             Request(model=MODEL, scenario_file="x", crossover=True, what_if=("H100",)),
@@ -225,8 +225,8 @@ def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> 
         ),
     ],
 )
-def test_options_that_exclude_each_other_are_told(given: Request, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_options_that_exclude_each_other_are_refused(given: Request, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         check(given)
 
 

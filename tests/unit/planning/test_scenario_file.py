@@ -32,10 +32,10 @@ def refused(tmp_path: Path, text: str | bytes) -> str:
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ScenarioError) as caught:
         scenarios.load(file)
-    told = str(caught.value)
-    assert told.startswith(str(file))
-    assert told.isprintable()
-    return told.removeprefix(str(file))
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    assert message.isprintable()
+    return message.removeprefix(str(file))
 
 
 def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
@@ -49,23 +49,23 @@ def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ('textbook = "tpu"', 'textbook: it takes "cpu", "gpu" or ""'),
-        ('objective = "speed"', "objective: it takes throughput, latency,"),
+        ('textbook = "tpu"', 'textbook: must be "cpu", "gpu" or "" for'),
+        ('objective = "speed"', "objective: must be throughput, latency,"),
         ("id = 3", "id: Expected `str`, got `int`"),
         ("threads = [0]", "threads"),
-        ('threads = ["some"]', 'threads: it takes "all" or whole numbers'),
-        ("threads = []", "threads: it is empty"),
+        ('threads = ["some"]', 'threads: must be "all" or whole numbers'),
+        ("threads = []", "threads: must not be empty"),
         ("threads = [5000]", "between 1 and 4096"),
         ("weight = 0", "weight"),
-        ("weight = inf", "weight = inf is no finite number"),
+        ("weight = inf", "weight = inf is not finite"),
         ("weight = 1e9", "weight: Expected `float` <= 1000"),
         ("max_error = -1", "max_error"),
         ("max_error = nan", "max_error = nan"),
         ("batch = 0", "batch"),
-        ("batch = 10000000000", "batch lies between 1 and 1000000"),
-        ("batch = 99999999999999999999", "batch: this number has more than 64 bits"),
+        ("batch = 10000000000", "batch must be between 1 and 1000000"),
+        ("batch = 99999999999999999999", "batch: the number has more than 64 bits"),
         ("quick = { size = 3 }", "quick has no field 'size'"),
         ("quick = { batch = 0 }", "quick.batch"),
         ("params = { n = [1] }", "params.n: Expected"),
@@ -77,44 +77,44 @@ def test_a_scenario_needs_few_fields(tmp_path: Path) -> None:
         ("params = { width = '8' }", "width takes a number, not '8'"),
         ("params = 1979-05-27", "params"),
         ("precisions = 3", "precisions"),
-        ("precisions = []", "precisions: it is empty"),
+        ("precisions = []", "precisions: must not be empty"),
         ('precisions = ["fp31"]', "unknown precision of infer_mlp: 'fp31'; did you mean fp32?"),
         ('precisions = ["tf32"]', "Choices: fp32, int8, fp16"),
-        ('apart = ["fp32"]', "fp32 is in precisions too"),
+        ('apart = ["fp32"]', "fp32 is also in precisions"),
         ('modes = ["compiled"]', "unknown mode of infer_mlp: 'compiled'; did you mean compile?"),
         (f'workload = "{"x" * 5000}"', "unknown workload 'xxx"),
-        (f'id = "{"x" * 5000}"', "x...: letters, digits"),
+        (f'id = "{"x" * 5000}"', "x...: use at most 40 letters"),
         ('workload = "infer_mpl"', "unknown workload 'infer_mpl'; did you mean infer_mlp?"),
         ("colour = 'red'", "a scenario has no field 'colour'. Choices: id, title"),
         ("max_eror = 0.1", "did you mean max_error?"),
         ("limits = { thread = 2 }", "limits has no field 'thread'; did you mean threads?"),
         ("limits = { latency_ms = 0 }", "limits.latency_ms"),
         ("size = { name = 'batch', low = 8 }", "size: the field high is missing"),
-        ("size = { name = 'batch', low = 8, high = 8 }", "low = 8 is not below high = 8"),
+        ("size = { name = 'batch', low = 8, high = 8 }", "low = 8 must be below high = 8"),
         ("size = { name = 'width', low = 4, high = 8 }", "size.low: width must be between"),
         ("size = { name = 'batch', low = 1.5, high = 8 }", "batch takes a whole number"),
         ("size = { name = 'n', low = 1, high = 8 }", "Choices: width, batch"),
-        ('title = "\\u001b[31mred"', "title: it holds a control character"),
-        ('title = "\\u202egpu"', "title: it holds a control character"),
-        ('title = " "', "title: it is empty"),
-        ('question = "a\\nb"', "question: it holds a control character or a line break"),
-        (f'source = "{"x" * 500}"', "source: it has 500 characters, 200 at most"),
+        ('title = "\\u001b[31mred"', "title: contains a control character"),
+        ('title = "\\u202egpu"', "title: contains a control character"),
+        ('title = " "', "title: must not be empty"),
+        ('question = "a\\nb"', "question: contains a control character or a line break"),
+        (f'source = "{"x" * 500}"', "source: 500 characters, at most 200 allowed"),
         ('id = "row[batch=4]"', "letters, digits, _ . and -"),
         ('id = "a/b"', "letters, digits, _ . and -"),
-        ('id = "--all"', "no dash first"),
+        ('id = "--all"', "not a dash first"),
         ('id = "\\u001b[2J"', "letters, digits, _ . and -"),
     ],
 )
-def test_a_wrong_field_is_told_with_its_line(tmp_path: Path, change: str, told: str) -> None:
+def test_a_wrong_field_is_refused_with_its_line(tmp_path: Path, change: str, message: str) -> None:
     name = change.partition(" ")[0]
     kept = [text for text in MINIMAL.splitlines() if not text.startswith(f"{name} ")]
     found = refused(tmp_path, "\n".join([*kept, change]))
     assert found.startswith(f", line {len(kept) + 1}: ")
-    assert told in found
+    assert message in found
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             MINIMAL.replace("infer_mlp", "forest") + 'modes = ["nhwc"]\n',
@@ -128,36 +128,41 @@ def test_a_wrong_field_is_told_with_its_line(tmp_path: Path, change: str, told: 
         (MINIMAL + "[scenario.quick.params]\nwidth = 1", ", line 10: width must be between"),
         (MINIMAL + "'limits'.latency_ms = 'fast'", ", line 9: limits.latency_ms: Expected"),
         (MINIMAL.replace("infer_mlp", "matmul") + "batch = 4", ", line 9: batch: matmul has no"),
-        (MINIMAL.replace("infer_mlp", "data_loading") + "params.loaders = 2", "loaders is tuned"),
-        (MINIMAL * 2, f", line {8 + FIRST}: scenario 'one' is there twice"),
+        (
+            MINIMAL.replace("infer_mlp", "data_loading") + "params.loaders = 2",
+            "is a tuning parameter",
+        ),
+        (MINIMAL * 2, f", line {8 + FIRST}: two scenarios have the id 'one'"),
         (MINIMAL + MINIMAL.replace('"one"', "2"), f", line {8 + FIRST}: id: Expected `str`"),
         (MINIMAL.replace("title", "#"), ", line 2: scenario: the field title is missing"),
         ("scenario = [{ id = 'x', colour = 1 }]", ", line 1: a scenario has no field 'colour'"),
-        ('a = """\n[[scenario]]\n"""\n[[scenario]]\nid = 1', ", line 1: only [[scenario]] may"),
+        ('a = """\n[[scenario]]\n"""\n[[scenario]]\nid = 1', ", line 1: expected [[scenario]]"),
         ('[[scenario]]\nquestion = """\n[[scenario]]"""\nid = 3', ", line 4: id: Expected"),
         ("# [[scenario]]\n\n[[scenario]]\nid = 3", ", line 4: id"),
-        ("[scenario]\nid = 'x'", ", line 1: a scenario begins with [[scenario]], in two brackets"),
-        ("id = 'x'", ", line 1: only [[scenario]] may stand here, not 'id'; is a [[scenario]]"),
-        ("scenario = 3", "there is no [[scenario]]"),
-        ("scenario = []", "there is no [[scenario]]"),
-        ("scenario = [3]", "a scenario is a table"),
-        ("", ": there is no [[scenario]] in it"),
+        ("[scenario]\nid = 'x'", ", line 1: a scenario starts with [[scenario]]"),
+        ("id = 'x'", ", line 1: expected [[scenario]], not 'id'; is a [[scenario]]"),
+        ("scenario = 3", "the file has no [[scenario]]"),
+        ("scenario = []", "the file has no [[scenario]]"),
+        ("scenario = [3]", "a scenario must be a table"),
+        ("", ": the file has no [[scenario]]"),
         ("[[scenario]\n", ", line 1: "),
         ("[[scenario]]\nid = 'x'\nid = 'y'", ", line 3: "),
         ("[[scenario]]\nid = 'x", ", line 2: "),
         ('[[scenario]]\nid = """x\n\n', ", line 4: "),
-        ("x = " + "9" * 5000, ": a number or date in it is none"),
-        ("x = 0x" + "f" * 5000, ", line 1: x: this number has more than 64 bits"),
-        ("x = " + "[" * 5000, ": its tables or lists are nested too deeply"),
-        (b"\xff\xfe", ", line 1: this is no text in UTF-8"),
-        (b"[[scenario]]\nid = '\xe9'", ", line 2: this is no text in UTF-8"),
+        ("x = " + "9" * 5000, ": it contains an invalid number or date"),
+        ("x = 0x" + "f" * 5000, ", line 1: x: the number has more than 64 bits"),
+        ("x = " + "[" * 5000, ": tables or lists are nested too deeply"),
+        (b"\xff\xfe", ", line 1: this is not UTF-8 text"),
+        (b"[[scenario]]\nid = '\xe9'", ", line 2: this is not UTF-8 text"),
         (b"\x00", ", line 1: "),
-        ("x" + ".x" * 100 + " = 1", ", line 1: its keys are nested too deeply"),
+        ("x" + ".x" * 100 + " = 1", ", line 1: keys are nested too deeply"),
         (b"#" * (MOST_BYTES + 1), " cannot be read: it is larger than 256 KiB"),
     ],
 )
-def test_a_broken_file_is_told_with_its_line(tmp_path: Path, text: str | bytes, told: str) -> None:
-    assert told in refused(tmp_path, text)
+def test_a_broken_file_is_refused_with_its_line(
+    tmp_path: Path, text: str | bytes, message: str
+) -> None:
+    assert message in refused(tmp_path, text)
 
 
 def test_a_limit_on_threads_may_leave_some_of_them(tmp_path: Path) -> None:
@@ -175,24 +180,30 @@ def test_numbers_take_the_type_of_their_parameter(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")  # nobody will ever write into it
-    for name, told in (("pipe", "no ordinary file"), ("", "is a folder"), ("gone", "No such file")):
-        with pytest.raises(ScenarioError, match=told):
+    os.mkfifo(tmp_path / "pipe")  # without a writer
+    for name, why in (
+        ("pipe", "not a regular file"),
+        ("", "is a folder"),
+        ("gone", "No such file"),
+    ):
+        with pytest.raises(ScenarioError, match=why):
             scenarios.load(tmp_path / name)
-    with pytest.raises(ScenarioError, match="no ordinary file"):
+    with pytest.raises(ScenarioError, match="not a regular file"):
         scenarios.load(Path(os.devnull))
     with pytest.raises(ScenarioError, match="cannot be read"):
         scenarios.load(Path("a\0b"))
 
 
-def test_a_broken_workload_of_the_users_own_is_told(tmp_path: Path, monkeypatch) -> None:
+def test_a_broken_workload_of_the_users_own_is_refused(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "mine.py").write_text("import nothing_of_that_name\n")
     monkeypatch.setenv("WORKBENCH_WORKLOADS", str(tmp_path))
     found = refused(tmp_path, MINIMAL.replace("infer_mlp", "mine"))
     assert found.startswith(", line 6: mine.py cannot be used: ModuleNotFoundError")
 
 
-def test_ones_own_stand_beside_the_shipped_and_replace_those_of_the_same_id(tmp_path: Path) -> None:
+def test_own_scenarios_replace_shipped_ones_of_the_same_id(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(MINIMAL + MINIMAL.replace('"one"', '"branching"'))
     everything, own = scenarios.load_with(str(file))
@@ -245,16 +256,16 @@ def test_any_file_gives_scenarios_or_one_line(tmp_path_factory, content: bytes) 
     try:
         rows = scenarios.load(file)
     except ScenarioError as error:
-        told = str(error)
-        assert told.startswith(str(file))
-        assert told.isprintable()
+        message = str(error)
+        assert message.startswith(str(file))
+        assert message.isprintable()
     else:
         assert rows
         assert all(row.id == name for name, row in rows.items())
 
 
 @given(files)
-def test_a_line_that_is_told_is_one_of_the_file(tmp_path_factory, content: bytes) -> None:
+def test_the_line_in_a_message_is_one_of_the_file(tmp_path_factory, content: bytes) -> None:
     file = tmp_path_factory.getbasetemp() / "lines.toml"
     file.write_bytes(content)
     try:

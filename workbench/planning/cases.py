@@ -1,0 +1,123 @@
+"""The candidates of each row, once the machine is known."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..contract import Case, Host, ParameterValue, Variant
+from ..records.machine import Machine
+from .plan import RowPlan
+from .request import Request
+from .scenario import Scenario
+from .threads import thread_counts
+from .usage import UsageError
+
+MOST_CASES = 64  # in one row
+
+
+def gpu_devices(request: Request, machine: Machine) -> list[str]:
+    """The GPUs to race: those requested, otherwise one of each model."""
+    available = [gpu for gpu in machine.gpus if gpu.device is not None]
+    explicit = list(dict.fromkeys(d.partition("@")[0] for d in request.devices if ":" in d))
+    if explicit:
+        names = [gpu.device for gpu in available if gpu.device]
+        for device in explicit:
+            if device not in names:
+                choices = ["cpu", *names]
+                raise UsageError(f"no device {device} here. Choices: {', '.join(choices)}")
+    if request.devices and "gpu" not in request.devices:
+        return explicit
+    one_of_each: dict[str | None, str | None] = {}
+    for gpu in sorted(available, key=lambda gpu: bool(gpu.processes)):  # idle ones first
+        one_of_each.setdefault(gpu.name, gpu.device)
+    if "gpu" in request.devices and not one_of_each:
+        raise UsageError("no GPU here that CUDA can use; see workbench detect")
+    chosen = [gpu.device for gpu in available if gpu.device in one_of_each.values() and gpu.device]
+    return list(dict.fromkeys([*explicit, *chosen]))
+
+
+def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> None:
+    """Fill in the candidates of each row; UsageError if the filters leave a row without any."""
+    gpus = gpu_devices(request, machine)
+    with_cpu = not request.devices or "cpu" in request.devices
+    for row in rows:
+        row.cases = cases_on(row, request, machine, gpus, with_cpu=with_cpu)
+        if len(row.cases) > MOST_CASES:
+            raise UsageError(
+                f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
+                "narrow it with --device, --precision, --threads or --set"
+            )
+        if not row.cases and not request.every:
+            raise _no_candidate(row, gpus)
+    if rows and not any(row.cases for row in rows):
+        raise UsageError("no workload has a candidate left with these filters")
+
+
+def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:
+    name, variants = row.scenario.id, row.workload.variants
+    if not gpus and all(variant.device_kind == "gpu" for variant in variants):
+        return UsageError(f"{name} needs a GPU, and none here can be used; see workbench detect")
+    offered = {
+        "/".join(filter(None, (v.device_kind, v.backend, v.precision, v.mode))) for v in variants
+    }
+    return UsageError(
+        f"{name} has no candidate left with these filters. It offers: {', '.join(sorted(offered))}"
+    )
+
+
+def cases_on(
+    row: RowPlan, request: Request, machine: Machine, gpus: Sequence[str], *, with_cpu: bool
+) -> list[Case]:
+    """The candidates of a row on `machine`: on its CPU if `with_cpu`, and on these of its GPUs."""
+    found: list[Case] = []
+    for variant in row.workload.variants:
+        if not _is_wanted(variant, row.scenario, request):
+            continue
+        template = Case(
+            workload=row.workload.name,
+            device="cpu",
+            backend=variant.backend,
+            precision=variant.precision,
+            quantization=variant.quantization,
+            mode=variant.mode,
+            batch=row.scenario.batch,
+            params=row.scenario.params,
+        )
+        placed: list[Case] = []
+        if variant.device_kind == "gpu":
+            placed = [replace(template, device=gpu) for gpu in gpus]
+        elif with_cpu:
+            counts = thread_counts(row.scenario, request, machine)
+            if variant.threads is not None:
+                counts = list(dict.fromkeys(min(variant.threads, count) for count in counts))
+            placed = [replace(template, threads=count) for count in counts]
+        for tuning in _tunings(row, machine, variant.device_kind):
+            found += [replace(case, tuning=tuning) for case in placed]
+    return found
+
+
+def _is_wanted(variant: Variant, scenario: Scenario, request: Request) -> bool:
+    """Whether a variant is admissible in its scenario and passes the filters of the request."""
+    return (
+        variant.precision in (*scenario.precisions, *scenario.reference_only)
+        and (scenario.modes is None or variant.mode in (None, *scenario.modes))
+        and (not request.precisions or variant.precision in request.precisions)
+        and (not request.modes or (variant.mode or "plain") in request.modes)
+        and (not request.backends or variant.backend in request.backends)
+    )
+
+
+def _tunings(row: RowPlan, machine: Machine, device_kind: str) -> list[dict[str, ParameterValue]]:
+    """Every combination of the tuning parameters, as requested or as the workload proposes."""
+    host = Host(
+        cores=machine.cpu.effective_cores,
+        gpus=sum(gpu.device is not None for gpu in machine.gpus),
+    )
+    axes = {
+        p.name: row.tuning.get(p.name) or row.workload.tuning_values(p.name, host, device_kind)
+        for p in row.workload.parameters
+        if p.tuning
+    }
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
