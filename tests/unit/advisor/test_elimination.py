@@ -127,6 +127,12 @@ def test_the_best_two_so_far_are_protected() -> None:
     assert elimination.protected(standings(candidates)) == {CPU_C.id, CPU_A.id}
 
 
+def test_cases_that_the_plan_protects_are_protected_too() -> None:
+    race = standings(field({CPU_A: [[1.0]], CPU_B: [[2.0]], CPU_C: [[3.0]]}))
+    plan = replace(race.plan, protected=frozenset({CPU_C.id}))
+    assert elimination.protected(replace(race, plan=plan)) == {CPU_A.id, CPU_B.id, CPU_C.id}
+
+
 def test_the_devices_must_be_distinguished_too() -> None:
     distinct = field({CPU_A: steady(1.0), GPU: steady(0.5)}, gpus=["cuda:0"])
     level = field(
