@@ -178,7 +178,7 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
         found.append(
             EqualPrecision(
                 precision=precision,
-                apart=precision in scenario.apart,
+                reference_only=precision in scenario.apart,
                 best_cpu=_id(cpu),
                 best_gpu=_id(gpu),
                 device_ratio=ratio.value if ratio else None,

@@ -350,7 +350,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         question=scenario.question,
         textbook=scenario.textbook,
         objective=scenario.objective,
-        apart=list(scenario.apart),
+        reference_only=list(scenario.apart),
         reproduce=_reproduce(row, request),
         cases=list(row.cases),  # of those who join later another event tells
         work={case.id: row.workload.work(case) for case in row.cases},
