@@ -188,7 +188,7 @@ def events(
             question=row.question,
             textbook=row.textbook,
             objective=row.objective,
-            apart=list(row.reference_only),
+            reference_only=list(row.reference_only),
             reproduce="workbench advise row",
             cases=cases,
             work={c.id: Work(1e9, 1e6, 64.0, "samples", 1e7) for c in cases},

@@ -189,7 +189,7 @@ def done(machine: Machine, software: Software) -> list[ev.AnyEvent]:
             question=SCENARIO.question,
             textbook="",
             objective="latency",
-            apart=[],
+            reference_only=[],
             reproduce=f"workbench advise --model {FILE} --save-best best.onnx",
             workload="model",
             cases=FIRST,

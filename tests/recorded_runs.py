@@ -138,7 +138,7 @@ def _telling(event: ev.AnyEvent) -> ev.AnyEvent:
     if not isinstance(event, ev.BlockMeasured):
         return event
     fields = {name: getattr(event, name) for name in event.__struct_fields__}
-    return ev.BlockMeasured(**{**fields, "figures": {"waiting_fraction": 0.12}})
+    return ev.BlockMeasured(**{**fields, "metrics": {"waiting_fraction": 0.12}})
 
 
 def largest_batch() -> list[ev.AnyEvent]:

@@ -74,7 +74,7 @@ class Recorder:
                 question=scenario.question,
                 textbook=scenario.textbook,
                 objective=scenario.objective,
-                apart=["fp64"] if scenario.id == "floating_point" else [],
+                reference_only=["fp64"] if scenario.id == "floating_point" else [],
                 reproduce=scenario.command,
                 workload=scenario.workload,
                 point=dict(scenario.point),

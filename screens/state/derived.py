@@ -49,7 +49,9 @@ class Figures:
     def best(self, row: Row, *, apart: bool = False) -> Candidate | None:
         """The pick; without one, and of what races apart, the first in the race's own ranking."""
         pick = row.verdict.pick if row.verdict is not None and not apart else None
-        group = [c for c in row.candidates if row.is_apart(c) == apart and c.state != "failed"]
+        group = [
+            c for c in row.candidates if row.is_reference_only(c) == apart and c.state != "failed"
+        ]
         by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}  # as for a verdict
         if pick in by_id:
             return by_id[pick]
@@ -73,7 +75,7 @@ class Figures:
             for candidate in row.candidates if fastest else ():
                 rounds = candidate.rounds()
                 enough = candidate.ended or len(fastest.keys() & rounds.keys()) >= MIN_PAIRS
-                if rounds and enough and row.is_apart(candidate) == apart:
+                if rounds and enough and row.is_reference_only(candidate) == apart:
                     found[candidate.case.id] = ratios.relative(fastest, rounds)
         return found
 

@@ -31,6 +31,6 @@ def test_a_recorded_run_answers_for_the_same_job(cli) -> None:
 def test_a_device_nobody_recorded_ends_it_before_anything_is_measured(cli) -> None:
     done = cli("advise", "branching", "--what-if", "no such device", "--json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no recording of it" in done.stderr.splitlines()[-1]
+    assert "no recording. Recorded: " in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
     assert not list(cli.runs.glob("*.jsonl"))

@@ -39,7 +39,9 @@ def exceeds_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
 def only_within(row: Row, scenario: Scenario) -> str | None:
     """The kind of device that meets the limits where every candidate of the other exceeds one."""
     able = {c.case.device_kind for c in row.candidates if c.blocks and is_admissible(c, scenario)}
-    others = [c for c in row.candidates if c.case.device_kind not in able and not row.is_apart(c)]
+    others = [
+        c for c in row.candidates if c.case.device_kind not in able and not row.is_reference_only(c)
+    ]
     if len(able) != 1 or not others:
         return None
     known = all(candidate.blocks and candidate.state != "failed" for candidate in others)

@@ -85,7 +85,7 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
         found.append(
             EqualPrecision(
                 precision=precision,
-                apart=precision in scenario.reference_only,
+                reference_only=precision in scenario.reference_only,
                 best_cpu=_id(cpu),
                 best_gpu=_id(gpu),
                 device_ratio=_value(ratio),

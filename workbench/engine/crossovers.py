@@ -144,7 +144,10 @@ class CrossoverSearch:
         known = {
             c.case.id: c
             for c in found.candidates
-            if c.blocks and c.state != "failed" and not found.is_apart(c) and uncounted(c) is None
+            if c.blocks
+            and c.state != "failed"
+            and not found.is_reference_only(c)
+            and uncounted(c) is None
         }
         order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
         room: dict[tuple[str, bool], int] = {}

@@ -243,7 +243,7 @@ def planned(row: RowPlan, request: Request, at_s: float) -> ev.RacePlanned:
         question=scenario.question,
         textbook=scenario.textbook,
         objective=scenario.objective,
-        apart=list(scenario.reference_only),
+        reference_only=list(scenario.reference_only),
         reproduce=_reproduce(row, request),
         cases=list(row.cases),  # `CasesJoined` adds those that join later
         work={case.id: row.workload.work(case) for case in row.cases},

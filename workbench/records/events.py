@@ -72,7 +72,8 @@ class RacePlanned(Event, frozen=True, kw_only=True, tag=True):
     question: str
     textbook: str | None  # usual advice, "cpu" or "gpu"; None for a row without a verdict
     objective: str
-    apart: list[str]  # reference-only precisions: they race among themselves and are never picked
+    # Precisions that race among themselves and are never picked.
+    reference_only: list[str] = msgspec.field(name="apart")
     reproduce: str  # command that measures this row again
     cases: list[Case]
     work: dict[str, Work]  # case id to the work of one step

@@ -15,7 +15,8 @@ class EqualPrecision(msgspec.Struct, frozen=True):
     """The best candidate of each device at one precision."""
 
     precision: str
-    apart: bool  # True if reference-only: it races among itself and is never picked
+    # True if the precision races among itself and is never picked.
+    reference_only: bool = msgspec.field(name="apart")
     best_cpu: str | None
     best_gpu: str | None
     device_ratio: float | None  # see `Verdict`

@@ -101,7 +101,9 @@ def _plan(
         question=verdict.question if verdict else "",
         textbook=owed.textbook if owed else None,
         objective=verdict.objective if verdict else "throughput",
-        apart=[e.precision for e in verdict.equal_precision if e.apart] if verdict else [],
+        reference_only=[e.precision for e in verdict.equal_precision if e.reference_only]
+        if verdict
+        else [],
         reproduce=owed.reproduce if owed else "",
         cases=[measured.case for measured in first],
         work={measured.id: measured.work for measured in first},

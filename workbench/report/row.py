@@ -26,9 +26,9 @@ class Row:
         """The sweep with this point: a workload, or a scenario whose crossover is searched."""
         return (self.plan.of or self.plan.workload) if self.plan.point else None
 
-    def is_apart(self, candidate: Candidate) -> bool:
+    def is_reference_only(self, candidate: Candidate) -> bool:
         """Whether the candidate is reference-only, such as FP64, and never picked."""
-        return candidate.case.precision in self.plan.apart
+        return candidate.case.precision in self.plan.reference_only
 
     @property
     def finished(self) -> bool:

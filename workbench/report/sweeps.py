@@ -93,7 +93,7 @@ def _sweep(rows: Sequence[Row], point: PointOf) -> Sweep:
 def _is_barred(row: Row, candidate: Candidate) -> bool:
     """Whether the row may not pick the candidate, however fast it is."""
     reason = candidate.reason
-    return row.is_apart(candidate) or (reason is not None and reason.code in BARRED)
+    return row.is_reference_only(candidate) or (reason is not None and reason.code in BARRED)
 
 
 def place_of(row: Row, names: Sequence[str]) -> dict[str, ParameterValue]:

@@ -268,7 +268,10 @@ def test_an_error_above_the_limit_still_shows_at_equal_precision() -> None:
 
 def test_reference_only_precisions_are_marked_as_such() -> None:
     found = verdict({CPU: steady(1.0), case("cpu-a", "fp64"): steady(2.0)})
-    assert {e.precision: e.apart for e in found.equal_precision} == {"fp32": False, "fp64": True}
+    assert {e.precision: e.reference_only for e in found.equal_precision} == {
+        "fp32": False,
+        "fp64": True,
+    }
 
 
 def test_a_warning_about_another_row_or_the_whole_run_stays_where_it_is() -> None:

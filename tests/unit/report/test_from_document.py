@@ -118,7 +118,8 @@ def test_a_point_of_a_crossover_counts_what_its_scenario_counts(objective: str) 
         msgspec.structs.replace(document, run=again.document().run)  # it was not over
     )
     one, other = live.rows["row[n=64]"].plan, again.rows["row[n=64]"].plan
-    for field in ("title", "question", "textbook", "objective", "apart", "prices", "of", "point"):
+    fields = ("title", "question", "textbook", "objective", "reference_only", "prices", "point")
+    for field in (*fields, "of"):
         assert getattr(other, field) == getattr(one, field)
 
 

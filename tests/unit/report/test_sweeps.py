@@ -47,7 +47,7 @@ def run_over(
                 question="?",
                 textbook=None,
                 objective="throughput",
-                apart=[],
+                reference_only=[],
                 reproduce="",
                 cases=list(cases.values()),
                 work={c.id: Work(flops, None, items, "things", 1.0) for c in cases.values()},
