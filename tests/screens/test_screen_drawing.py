@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from screens.text import glyphs, machine
+from workbench.export.view import glyphs, machine
 from workbench.records.reason import Warning
 
 

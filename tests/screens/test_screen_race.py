@@ -6,9 +6,9 @@ import recorded
 import recorded_machines
 import recorded_model
 
-from screens.state.derived import Figures
-from screens.state.log_entries import LogLine, narrate
 from screens.text.log import log_lines
+from workbench.export.view.derived import DerivedValues
+from workbench.export.view.events import LogLine, narrate
 from workbench.records import events as ev
 from workbench.report.replay import events_of
 from workbench.report.report import Report
@@ -16,23 +16,23 @@ from workbench.report.report import Report
 
 def told(events: list[ev.AnyEvent]) -> list[LogLine]:
     report = Report()
-    figures, found = Figures(report), []
+    derived, found = DerivedValues(report), []
     for event in events:
         report.apply(event)
-        found.append(narrate(event, figures))
+        found.append(narrate(event, derived))
     return [line for line in found if line is not None]
 
 
 def narrated(events: list[ev.AnyEvent]) -> list[LogLine]:
-    return [line for line in told(events) if line.word in ("joined", "dropped", "ended")]
+    return [line for line in told(events) if line.word in ("joined", "eliminated", "ended")]
 
 
 def test_a_document_tells_who_fell_and_why_as_the_journal_did() -> None:
     live = recorded_model.done(*recorded_machines.cpu_server())
     there = narrated(live)
     again = narrated(list(events_of(Report.of(live).document())))
-    assert [line.text for line in there if line.word == "dropped"] == [
-        line.text for line in again if line.word == "dropped"
+    assert [line.text for line in there if line.word == "eliminated"] == [
+        line.text for line in again if line.word == "eliminated"
     ]
     assert {(line.word, line.text) for line in there} == {(line.word, line.text) for line in again}
     assert again[-1].text == "8 rounds, ended as more rounds tell no more"

@@ -141,12 +141,12 @@ def detect(python: str | None, as_json: bool) -> None:
         head = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, "detect")}
         click.echo(dump({**head, "machine": found, "software": software, "warnings": warnings}))
         return
-    from ..export.log import warning_line
     from ..export.text import machine_text
+    from ..export.view.events import warning_text
 
     click.echo(machine_text(found, software))
     for warning in warnings:
-        click.echo(warning_line(warning), err=True)
+        click.echo(f"warning: {warning_text(warning)}", err=True)
 
 
 @cli.command(
@@ -251,8 +251,8 @@ def ceilings(again: bool, as_json: bool, **options: Any) -> None:
     """
     from .. import machine
     from ..engine import ceilings as kept
-    from ..export.ceilings import ceilings_text
     from ..export.json import dump
+    from ..export.view.ceilings import ceilings_text
     from ..machine.datasheets import load as datasheets
     from ..planning.request import check
     from ..records.document import SCHEMA_VERSION, Tool

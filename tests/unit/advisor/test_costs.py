@@ -14,7 +14,7 @@ from money import told, watts
 
 from workbench.advisor import costs as economics
 from workbench.advisor.verdict import decide
-from workbench.export.advice import advice_text
+from workbench.export.view.details import advice_facts
 from workbench.planning import admission, scenarios
 from workbench.planning.plan import fill_cases, planned, resolve
 from workbench.planning.prices import LEAST, MOST, given_prices, unused_prices
@@ -172,7 +172,7 @@ def test_a_file_of_prices_is_read_once_whatever_becomes_of_it_in_the_run(tmp_pat
 def test_a_plain_verdict_needs_no_more_words() -> None:
     found = verdict()
     assert (found.by_objective, found.costs, found.prices) == ([], [], {})
-    assert advice_text(found) == ""
+    assert advice_facts(found) == []
 
 
 def test_a_million_items_cost_their_hours() -> None:
@@ -219,8 +219,8 @@ def test_without_a_price_for_each_device_the_cheapest_is_unknown() -> None:
     found = verdict(prices={"cpu": 0.1})
     cheapest = best(found, "cheapest")
     assert cheapest.pick is None
-    text = advice_text(found)
-    assert "no price was given for cuda:0 (add --price gpu=...)" in " ".join(text.split())
+    texts = [fact.text.plain for fact in advice_facts(found)]
+    assert "unknown: no price was given for cuda:0 (add --price gpu=...)" in texts
     assert {cost.id: cost.per_million is None for cost in found.costs}[GPU.id]
 
 
@@ -299,7 +299,7 @@ def test_who_left_early_unread_and_readings_beside_a_counter_are_told() -> None:
         "counter; these do not err alike.",
         "most frugal of those read: of cuda:0 torch fp32 no power was.",
     ]
-    assert "these do not err alike" in " ".join(advice_text(found).split())
+    assert set(economics.notes(found)) <= {fact.text.plain for fact in advice_facts(found)}
     alike = verdict(power={c: watts(read=50.0) for c in RACED})
     assert economics.notes(alike) == []
 

@@ -176,5 +176,5 @@ def test_a_cut_race_and_a_failed_one_are_told_again_too() -> None:
 
 def test_a_race_is_traced_in_plain_text() -> None:
     text = " ".join(run_text(Report.of(RACE)).split())
-    assert "race: 8 rounds, decided;" in text
+    assert "race 8 rounds, decided;" in text
     assert "out: cpu torch fp32 t8 after 3 (2.00x slower than cpu torch fp32 t8)" in text

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import recorded_model
 from builders import machine
+from workbench.export.model import facts_lines, forms_lines, model_text, saved_lines
 
 from workbench.advisor.model.overview import (
     brief,
@@ -16,7 +17,6 @@ from workbench.advisor.model.overview import (
     row_of,
 )
 from workbench.export.log import line
-from workbench.export.model import facts_lines, forms_lines, model_text, saved_lines
 from workbench.export.text import run_text
 from workbench.records import events as ev
 from workbench.records.machine import Software

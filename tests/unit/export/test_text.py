@@ -9,11 +9,11 @@ import pytest
 from builders import case, eventful, events, machine, report, steady
 from hypothesis import example, given
 from hypothesis import strategies as st
+from workbench.export.tables import table, wrapped
 
 from workbench.advisor.verdict import decide
 from workbench.export.json import dump
 from workbench.export.log import line, machine_line
-from workbench.export.tables import table, wrapped
 from workbench.export.text import run_text
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
