@@ -11,7 +11,7 @@ from workbench.report.row import Row
 
 from ..state.session import Session
 
-LABEL_WIDTH = 21  # "  41.2 s  eliminated "
+LABEL_WIDTH = 22  # cells of "  41.2 s  eliminated  "
 
 
 def race_log(row: Row, session: Session) -> list[LogLine]:

@@ -27,7 +27,7 @@ def fact(label: str, text: str, tone: str = "", *, label_tone: str = "dim") -> F
 
 def heading(title: str, width: int, tone: str = "strong") -> Text:
     """A title with a rule to the right edge."""
-    name = Text.of((title, tone)).truncate(width)
+    name = Text.of((title, tone)).truncate(width - 1)
     return Text.of(name, " ", ("─" * max(0, width - name.cell_length - 1), "rule"))
 
 

@@ -12,7 +12,7 @@ Span = tuple[str, str]  # text and tone: words such as "dim", "good", "warning",
 ELLIPSIS = "…"
 # Replacements of equal width where there is room for them: a file may be read anywhere.
 ASCII = {"  ±": " +-", "±": "+-", "°": "", ELLIPSIS: "~"} | dict(
-    zip("─━╸█▌░", "-=-##.", strict=True)
+    zip("─━╸█▌░", "-==##.", strict=True)
 )
 
 

@@ -32,7 +32,7 @@ from .words import (
 NARROW = 72
 _ADVISOR_COLUMNS = (
     Column("scenario", "Scenario", minimum=18),
-    Column("textbook", "Usual advice", rank=4),
+    Column("textbook", "Usual", rank=4),
     Column("here", "Here"),
     Column("ratio", "GPU/CPU", rank=1, align="right"),
     Column("interval", "95%", rank=3),
