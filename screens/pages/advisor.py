@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from workbench.export.view.details import answer_lines
+from workbench.export.view.answers import answer_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import advisor_columns, advisor_line, has_gpu
 from workbench.report.row import Row

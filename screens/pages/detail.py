@@ -7,17 +7,14 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from workbench.export.view.derived import row_title
-from workbench.export.view.details import (
-    INDENT,
+from workbench.export.view.answers import (
     answer_facts,
-    candidate_facts,
     costs_lines,
     crossover_lines,
     equal_precision_facts,
-    profile_facts,
-    why_facts,
 )
+from workbench.export.view.derived import row_title
+from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.facts import Fact, facts_lines, heading
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import candidate_line, detail_columns

@@ -35,7 +35,7 @@ class Session:
     """
 
     replay: bool = False
-    model_file: str | None = None  # of `advise --model`, before the run itself tells of it
+    model_file: str | None = None  # the file of `advise --model`, known before the run reads it
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -109,7 +109,7 @@ class Session:
 
     @property
     def exit_code(self) -> int:
-        """What the program returns if it ends now."""
+        """The exit code of the program if it ends now."""
         if self.replay or not self.begun:
             return OK
         if self.report.finished is not None:

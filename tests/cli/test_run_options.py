@@ -42,7 +42,7 @@ def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None
     assert 1 <= found["batch"] <= free + 1
     assert codes >= {None, "no_memory" if free < 32 else "bad_input"}
     assert "batch 2: fits" in done.stderr
-    assert "Largest batch" in cli("open", "last", "--plain").stdout
+    assert "largest     batch" in cli("open", "last", "--plain").stdout
 
 
 @pytest.mark.campaign

@@ -144,7 +144,7 @@ def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> 
 
 def test_of_a_plain_run_the_candidates_stay_and_of_nothing_nothing() -> None:
     assert "overtakes" in summary_text(Report.of(recorded_runs.sweep()), 80)
-    assert "Largest batch" in summary_text(Report.of(recorded_runs.largest_batch()), 120)
+    assert "largest     batch" in summary_text(Report.of(recorded_runs.largest_batch()), 120)
     assert summary_text(Report(), 80) == ""
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..records.machine import Machine
     from ..report.report import Report
 
-ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it
+ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # budget of `doctor --all-gpus`: starting CUDA takes most
 
 
 def start(
@@ -139,7 +139,7 @@ def check_python(path: str | None) -> None:
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """Find out before the run, not after it, that its result cannot be written."""
+    """Refuse, before the run, a file that its result could not be written to."""
     if path is None:
         return
     from ..text.output import beside_of

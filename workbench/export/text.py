@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..advisor.model.overview import recommendation, row_of
 from ..contract import Parameter, Workload, WorkloadError
@@ -11,22 +11,20 @@ from ..records.document import Sweep
 from ..records.machine import Machine, Software
 from ..report.report import Report
 from ..report.row import Row
-from ..text import units
-from .view.curves import HEIGHT, WIDTH, chart_lines, findings, place_text, rate_lines, sweep_title
-from .view.derived import Finished, RunView, is_eliminated
-from .view.details import INDENT, candidate_notes, result_lines, trace_facts
+from .view.answers import notes, result_lines
+from .view.curves import HEIGHT, WIDTH, chart_lines, findings, rate_lines, sweep_title
+from .view.derived import Finished, RunView
+from .view.details import INDENT, largest_facts, trace_facts
 from .view.facts import PROSE, fact, facts_lines, heading
 from .view.machine import accelerator_sections, processor_sections, section_lines
 from .view.model import model_lines
 from .view.spans import Text, plain_lines
 from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import (
-    LARGEST_COLUMNS,
     advisor_columns,
     advisor_line,
     candidate_line,
     has_gpu,
-    largest_line,
     result_columns,
 )
 
@@ -39,7 +37,7 @@ def run_text(report: Report, width: int | None = None) -> str:
     run = Finished(report)
     prose, wide = width or PROSE, width or UNLIMITED
     parts = [model_lines(run, prose, wide)]
-    parts += [_verdicts(run, wide), _largest_batches(run, wide)]
+    parts += [_verdicts(run, wide), _largest_batches(run, prose)]
     for row in _rows(report):
         raced = not report.largest_batches or any(c.blocks for c in row.candidates)
         if raced and not row.plan.point:
@@ -58,7 +56,7 @@ def summary_text(report: Report, width: int | None = None) -> str:
     measured = any(c.blocks for row in report.rows.values() for c in row.candidates)
     ship = recommendation(report) if measured else []
     parts = [facts_lines([fact("", text) for text in ship], prose)]
-    parts += [_verdicts(run, wide), _largest_batches(run, wide)]
+    parts += [_verdicts(run, wide), _largest_batches(run, prose)]
     for row in _rows(report):
         if row.verdict is None and not row.plan.point and any(c.blocks for c in row.candidates):
             found = [candidate_line(candidate, row, run) for candidate in row.candidates]
@@ -89,16 +87,11 @@ def _verdicts(run: RunView, width: int) -> list[Text]:
 
 
 def _largest_batches(run: RunView, width: int) -> list[Text]:
-    """The largest batch of each candidate that fitted, and the memory on the way to it."""
-    found = run.report.largest_batches
-    if not found:
-        return []
-    lines = table_lines(LARGEST_COLUMNS, [largest_line(each, run.derived) for each in found], width)
-    for each in found:
-        peaks = {a.batch: a.memory_peak_bytes for a in each.attempts if a.memory_peak_bytes}
-        listed = ", ".join(f"{units.size(peaks[batch])} ({batch:,})" for batch in sorted(peaks))
-        text = f"{run.derived.case_name(each.case)}, memory by batch: {listed}"
-        lines += facts_lines([fact("", text)], min(width, PROSE)) if listed else []
+    """The largest batch of each candidate, and the attempts to find it."""
+    lines: list[Text] = []
+    for found in run.report.largest_batches:
+        lines.append(heading(run.derived.case_name(found.case), width))
+        lines += facts_lines(largest_facts(found), width, INDENT)
     return lines
 
 
@@ -108,51 +101,13 @@ def _largest_batches(run: RunView, width: int) -> list[Text]:
 def _sweep(sweep: Sweep, run: RunView, prose: int, width: int) -> list[Text]:
     """A sweep: the rates, the findings, the remarks on its candidates, and the chart."""
     rows = [r for r in run.report.rows.values() if r.sweep == (sweep.scenario or sweep.workload)]
-    sentences = [*findings(sweep), *_remarks(rows, run)]
+    facts = [*(fact("", sentence) for sentence in findings(sweep)), *notes(rows, run)]
+    chart = chart_lines(sweep, WIDTH, HEIGHT)
     return [
         heading(sweep_title(sweep), prose),
         *rate_lines(sweep, width),
-        *facts_lines([fact("", sentence) for sentence in sentences], prose),
-        *_chart(sweep),
-    ]
-
-
-def _chart(sweep: Sweep) -> list[Text]:
-    chart = chart_lines(sweep, WIDTH, HEIGHT)
-    return [Text(), *map(Text.of, chart)] if chart else []
-
-
-def _remarks(rows: Sequence[Row], run: RunView) -> Iterator[str]:
-    """The metrics, operators and warnings of each candidate, and its memory where the batch
-    varies; each text once, with its points."""
-    places: dict[str, list[str]] = {}
-    values: dict[str, list[str]] = {}
-    for row in sorted(rows, key=_place_of):
-        place = place_text(row.plan.point)
-        for warning in run.report.disturbances(row):
-            places.setdefault(f"! {warning.message}; {warning.remedy}", []).append(place)
-        for candidate in row.candidates:
-            name = run.derived.case_name(candidate.case.id)
-            metrics = dict(run.derived.numbers(candidate).measurement.figures)
-            if "batch" in row.plan.point and candidate.memory_peak_bytes is not None:
-                metrics["memory_bytes"] = float(candidate.memory_peak_bytes)
-            for label, text in (units.named_parts(*item) for item in metrics.items()):
-                values.setdefault(f"{name}, {label}", []).append(f"{text} ({place})")
-            notes = [n for n in candidate_notes(candidate, run.derived) if n[0] != "metrics"]
-            if candidate.reason is not None:
-                state = "eliminated" if is_eliminated(candidate) else candidate.state
-                notes.append((state, candidate.reason.message))
-            for label, text in notes:
-                places.setdefault(f"{label}: {name}: {text}", []).append(place)
-    yield from (f"{label}: {', '.join(texts)}" for label, texts in values.items())
-    for remark, where in places.items():
-        yield f"{remark} (at {', '.join(where[:3])}{' ...' if where[3:] else ''})"
-
-
-def _place_of(row: Row) -> list[tuple[float, str]]:
-    return [
-        (0.0, value) if isinstance(value, str) else (float(value), "")
-        for value in row.plan.point.values()
+        *facts_lines(facts, prose, INDENT),
+        *([Text(), *map(Text.of, chart)] if chart else []),
     ]
 
 

@@ -14,7 +14,7 @@ from money import told, watts
 
 from workbench.advisor import costs as economics
 from workbench.advisor.verdict import decide
-from workbench.export.view.details import advice_facts
+from workbench.export.view.answers import advice_facts
 from workbench.planning import admission, scenarios
 from workbench.planning.plan import fill_cases, planned, resolve
 from workbench.planning.prices import LEAST, MOST, given_prices, unused_prices

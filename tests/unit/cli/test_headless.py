@@ -1,4 +1,4 @@
-"""A result that cannot be written is told before the run, or after it with where it is kept."""
+"""A result that cannot be written is refused before the run, or kept elsewhere after it."""
 
 from __future__ import annotations
 

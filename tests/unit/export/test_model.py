@@ -16,7 +16,7 @@ from workbench.advisor.model.overview import (
     row_of,
 )
 from workbench.export.text import run_text
-from workbench.export.view.model import facts_lines, forms_lines, saved_lines
+from workbench.export.view.model_facts import facts_lines, forms_lines, saved_lines
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.model import Port, Saved

@@ -1,4 +1,4 @@
-"""What people and programs read: JSON, and the log; test_golden.py keeps the wording of text."""
+"""JSON, and which events have a line in the log; test_golden.py keeps the wording of text."""
 
 from __future__ import annotations
 

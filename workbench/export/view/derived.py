@@ -67,7 +67,7 @@ class DerivedValues:
         race's own ranking."""
         pick = row.verdict.pick if row.verdict is not None and not apart else None
         group = [c for c in row.candidates if row.is_apart(c) == apart and c.state != "failed"]
-        by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}  # as for a verdict
+        by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}
         if pick in by_id:
             return by_id[pick]
         order = ratios.ranking({name: candidate.rounds() for name, candidate in by_id.items()})

@@ -16,7 +16,7 @@ from ...report.row import Row
 from ...stats.samples import median
 from ...text import units
 from .derived import DerivedValues, is_eliminated
-from .model import built_text, facts_lines, saved_lines
+from .model_facts import built_text, facts_lines, saved_lines
 from .tables import rate_text
 from .words import choice_word, reason_text
 

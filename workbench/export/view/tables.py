@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from ...records.document import LargestBatch, SetupTimes
+from ...records.document import SetupTimes
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate
 from ...report.row import Row
@@ -20,10 +20,8 @@ from .words import (
     choice_word,
     device_tone,
     here_text,
-    largest_text,
     marked,
     pick_texts,
-    reason_text,
     state_texts,
 )
 
@@ -274,31 +272,3 @@ def _setup(setup: SetupTimes, *, align: bool = False) -> Iterable[tuple[str, str
         value: float | None = getattr(setup, field)
         if value is not None:
             yield name, units.duration(value, align=align)
-
-
-# --------------------------------------------------------- largest batch
-
-LARGEST_COLUMNS = (
-    _CANDIDATE,
-    Column("batch", "Largest batch", align="right"),
-    Column("step", "Step", rank=2, align="right"),
-    Column("memory", "Memory", rank=1, align="right"),
-    Column("ended", "Ended by", rank=3),
-    Column("reason", "Reason", rank=4, minimum=20, maximum=200, patient=True),
-)
-
-
-def largest_line(found: LargestBatch, derived: DerivedValues) -> Line:
-    """The largest batch of one candidate that fitted, and the reason for the end of the search."""
-    fitted = next((attempt for attempt in found.attempts if attempt.batch == found.batch), None)
-    reason = next((a.reason for a in reversed(found.attempts) if a.reason), None)
-    cells: dict[str, Cell] = {
-        "candidate": case_texts(found.case, derived),
-        "batch": Text.of(largest_text(found)),
-        "ended": Text.of(found.ended_by),
-        "reason": Text.of(reason_text(reason) if reason else ""),
-    }
-    if fitted is not None:
-        cells["step"] = Text.of(units.duration(fitted.step_s, align=True))
-        cells["memory"] = Text.of(units.size(fitted.memory_peak_bytes))
-    return Line(found.case, cells)
