@@ -52,8 +52,8 @@ def start(
         sys.exit(show_live(request, output))
     from .headless import run_headless
 
-    form = export_as or PLAIN
-    sys.exit(run_headless(request, rows, export_as=form, output=output, take_control=control))
+    export_as = export_as or PLAIN
+    sys.exit(run_headless(request, rows, export_as=export_as, output=output, take_control=control))
 
 
 def take_part(request: Request) -> Request:

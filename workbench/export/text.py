@@ -23,9 +23,7 @@ from .view.table import UNLIMITED, plain_table, table_lines
 from .view.tables import (
     advisor_columns,
     advisor_line,
-    candidate_line,
     has_gpu,
-    result_columns,
 )
 
 # ------------------------------------------------------------------- a run
@@ -59,9 +57,7 @@ def summary_text(report: Report, width: int | None = None) -> str:
     parts += [_verdicts(run, wide), _largest_batches(run, prose)]
     for row in _rows(report):
         if row.verdict is None and not row.plan.point and any(c.blocks for c in row.candidates):
-            found = [candidate_line(candidate, row, run) for candidate in row.candidates]
-            title = Text.of(row.plan.title)
-            parts.append([title, *table_lines(result_columns(row), found, wide)])
+            parts.append(result_lines(row, run, prose, wide))
     for sweep in report.sweeps:
         if sweep.scenario is None and (sentences := list(findings(sweep))):
             facts = [fact("", text) for text in (sweep_title(sweep), *sentences)]

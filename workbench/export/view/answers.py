@@ -143,11 +143,14 @@ def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
         for candidate in row.candidates:
             name = run.derived.case_name(candidate.case.id)
             for note in _remarks(candidate, row, run.derived):
-                found.setdefault(note, []).append(f"{name} ({place})" if place else name)
+                where = found.setdefault(note, [])
+                everywhere = not place or note[0] == "simulated"
+                named = name if everywhere else f"{name} ({place})"
+                where += [named] if named not in where else []
     facts, last = [], ""
     for (label, text), where in sorted(found.items(), key=lambda item: item[0][0]):
-        named = f"{', '.join(where)}: {text}" if where else text
-        facts.append(fact(" " if label == last else label, named))
+        remark = f"{', '.join(where)}: {text}" if where else text
+        facts.append(fact(" " if label == last else label, remark))
         last = label
     return facts
 
@@ -176,11 +179,9 @@ def _remarks(candidate: Candidate, row: Row, derived: DerivedValues) -> Iterator
     if row.plan.point and candidate.reason is not None:
         state = "eliminated" if is_eliminated(candidate) else candidate.state
         yield state, candidate.reason.message
-    known = row.verdict.warnings if row.verdict is not None else ()
+    known = [w.message for w in row.verdict.warnings] if row.verdict is not None else []
     for warning in found.warnings:
-        if warning.subject != row.plan.scenario and warning.message not in (
-            w.message for w in known
-        ):
+        if warning.subject != row.plan.scenario and warning.message not in known:
             yield "! warning", warning.message
 
 

@@ -64,9 +64,10 @@ def _of_run(event: ev.AnyEvent, derived: DerivedValues) -> LogLine | None:  # no
             return LogLine(at, "planned", text, "", event.scenario, only="screen")
         case ev.RaceStarted():
             row = derived.report.rows[event.scenario]
-            share = f", {units.clock(event.share_s)}" if event.share_s else ""
-            text = f"{derived.title(event.scenario)}: {_candidates(row.candidates)}{share}"
-            return LogLine(at, "race", text + _left(row, derived.report), "", event.scenario)
+            text = f"{derived.title(event.scenario)}: {_candidates(row.candidates)}"
+            if event.share_s:  # a document does not keep it
+                text += f", {units.clock(event.share_s)}{_left(row, derived.report)}"
+            return LogLine(at, "race", text, "", event.scenario)
         case ev.RaceEnded():
             text = ended_text(event.rounds, event.ended_by)
             return LogLine(at, "ended", text, "", event.scenario, only="screen")

@@ -47,8 +47,11 @@ def has_gpu(rows: Iterable[Row]) -> bool:
 def advisor_columns(
     rows: Collection[Row], width: int = UNLIMITED, *, lead: bool = False
 ) -> list[Column]:
-    """Without a GPU the lead of each pick replaces the ratio, with one `lead` adds a column;
-    models have no usual advice.  In a narrow terminal titles give way to picks."""
+    """The columns for these rows, in a narrow terminal with short titles.
+
+    Without a GPU the lead of each pick replaces the ratio; with one, `lead` adds it.  Models have
+    no usual advice.
+    """
     gpu = has_gpu(rows) or not rows
     absent = [] if lead and gpu else ["lead"]
     absent += ["textbook"] if rows and not any(row.plan.textbook for row in rows) else []
