@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from ...advisor import break_even, costs, crossover, whatif
 from ...advisor.model.overview import recommendation, row_of
 from ...advisor.race_summary import course_text
-from ...records.reason import Warning
 from ...records.verdict import EqualPrecision, Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate
@@ -17,7 +16,7 @@ from ...text import units
 from .curves import curve_lines, curve_marks, place_text
 from .derived import DerivedValues, RunView, is_eliminated, is_over, row_title
 from .details import INDENT, metrics_text
-from .facts import Fact, fact, facts_lines, heading
+from .facts import Fact, fact, facts_lines, heading, listed, warning_facts
 from .spans import Text, join
 from .table import UNLIMITED, Column, Line, table_lines
 from .tables import candidate_line, pending_texts, result_columns, run_columns
@@ -84,8 +83,7 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
     if run.report.model is not None and row is row_of(run.report):
         # The variant of a model counts, not the kind of device.
         ship = recommendation(run.report)
-        found = [fact(" " if number else "answer", text) for number, text in enumerate(ship)]
-        return [*found, *facts[1:]]
+        return [*listed("answer", ship), *facts[1:]]
     return facts
 
 
@@ -100,26 +98,15 @@ def verdict_facts(verdict: Verdict, derived: DerivedValues) -> list[Fact]:
     facts = [Fact("answer", _answer(verdict))]
     if verdict.pick is not None:
         facts.append(Fact("pick", pick_texts(verdict, derived)[0]))
-    facts += _listed("why", verdict.reasons[1:])
+    facts += listed("why", verdict.reasons[1:])
     facts += advice_facts(verdict)
     for warning in verdict.warnings:
-        facts += warning_facts(warning, derived)
+        known = warning.subject in derived.report.candidates
+        subject = case_text(warning.subject, derived) if known else None
+        facts += warning_facts(warning.message, warning.remedy, subject)
     if verdict.next_best:
         facts.append(fact("next", verdict.next_best))
     return facts
-
-
-def warning_facts(warning: Warning, derived: DerivedValues) -> list[Fact]:
-    """A warning, its candidate, if it has one, and the remedy."""
-    facts = [fact("! warning", warning.message, "warning", label_tone="strong warning")]
-    if warning.subject in derived.report.candidates:
-        facts.append(Fact("  for", case_text(warning.subject, derived)))
-    return [*facts, fact("  remedy", warning.remedy)]
-
-
-def _listed(label: str, sentences: list[str]) -> list[Fact]:
-    """A fact for each sentence, the first with the label."""
-    return [fact(" " if number else label, text) for number, text in enumerate(sentences)]
 
 
 def _answer(verdict: Verdict) -> Text:
@@ -193,7 +180,7 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     facts = []
     if verdict.crossover is not None:
         facts.append(fact("crossover", crossover.sentence(verdict.crossover)))
-    facts += _listed("break-even", break_even.sentences(verdict))
+    facts += listed("break-even", break_even.sentences(verdict))
     for number, found in enumerate(verdict.what_if):
         text = whatif.sentence(found, verdict.objective)
         facts.append(fact(" " if number else "what if", text, "dim" if found.missing else ""))

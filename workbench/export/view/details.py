@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from ...advisor.model.overview import brief, error_text
 from ...contract import OutputAccuracy
-from ...records.document import BatchAttempt, LargestBatch, Measurement, Telemetry, Trace
+from ...records.document import (
+    BatchAttempt,
+    LargestBatch,
+    Measurement,
+    OperatorShare,
+    Telemetry,
+    Trace,
+)
 from ...report.candidate import Candidate
 from ...report.report import Report
 from ...text import units
 from .derived import DerivedValues, is_eliminated
-from .facts import Fact, fact
+from .facts import Fact, fact, listed, warning_facts
 from .tables import accuracy_text, setup_text
 from .words import case_text, largest_text, reason_text
 
@@ -41,8 +48,7 @@ def candidate_facts(candidate: Candidate, derived: DerivedValues) -> list[Fact]:
     if candidate.reason is not None and candidate.reason.hint:
         facts.append(fact("  remedy", candidate.reason.hint))
     for warning in found.warnings:
-        facts.append(fact("! warning", warning.message, "warning", label_tone="warning"))
-        facts.append(fact("  remedy", warning.remedy))
+        facts += warning_facts(warning.message, warning.remedy)
     return facts
 
 
@@ -129,12 +135,16 @@ def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
 
 def profile_facts(candidate: Candidate, trace: Trace | None) -> list[Fact]:
     """The operators that took the time of a profiled pass, and the file with all of it."""
-    facts = []
-    for number, found in enumerate(candidate.operators[:TOP_OPERATORS]):
-        times = f"{found.calls} call{'' if found.calls == 1 else 's'}"
-        text = f"{units.percent(found.share):>6}  {found.name}, {times}"
-        facts.append(fact(" " if number else "top", f"{text}, {units.duration(found.self_s)}"))
-    return [*facts, *trace_facts(trace)]
+    return [
+        *listed("top", map(_operator, candidate.operators[:TOP_OPERATORS])),
+        *trace_facts(trace),
+    ]
+
+
+def _operator(found: OperatorShare) -> str:
+    calls = f"{found.calls} call{'' if found.calls == 1 else 's'}"
+    share = f"{units.percent(found.share):>6}"
+    return f"{share}  {found.name}, {calls}, {units.duration(found.self_s)}"
 
 
 def trace_facts(trace: Trace | None) -> list[Fact]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .spans import Text
@@ -23,6 +23,18 @@ class Fact:
 
 def fact(label: str, text: str, tone: str = "", *, label_tone: str = "dim") -> Fact:
     return Fact(label, Text.of((text, tone)), label_tone)
+
+
+def listed(label: str, texts: Iterable[str], tone: str = "") -> list[Fact]:
+    """A fact for each text, the first with the label."""
+    return [fact(" " if number else label, text, tone) for number, text in enumerate(texts)]
+
+
+def warning_facts(message: str, remedy: str, subject: Text | None = None) -> list[Fact]:
+    """A warning, the candidate that it is about, and the remedy."""
+    facts = [fact("! warning", message, "warning", label_tone="strong warning")]
+    facts += [Fact("  for", subject)] if subject is not None else []
+    return [*facts, fact("  remedy", remedy)]
 
 
 def heading(title: str, width: int, tone: str = "strong") -> Text:

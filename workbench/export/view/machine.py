@@ -24,7 +24,7 @@ from ...records.reason import Reason, Warning
 from ...text import units
 from . import glyphs
 from .ceilings import rows as ceiling_rows
-from .facts import Fact, fact, facts_lines, heading, label_width
+from .facts import Fact, fact, facts_lines, heading, label_width, warning_facts
 from .spans import Text
 
 BAR_WIDTH = 12
@@ -54,13 +54,12 @@ def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
     groups: dict[object, list[Warning]] = {}
     for number, warning in enumerate(found):
         groups.setdefault(warning.code if warning.subject in titles else number, []).append(warning)
-    facts = []
+    facts: list[Fact] = []
     for first, *others in groups.values():
         title = titles.get(first.subject or "")
         more = f", and {len(others)} more" if others else ""
         text = first.message if title is None else f"{first.message} ({title}{more})"
-        facts.append(fact("! warning", text, "strong warning", label_tone="strong warning"))
-        facts.append(fact("  remedy", first.remedy))
+        facts += warning_facts(text, first.remedy)
     return facts
 
 

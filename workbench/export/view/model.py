@@ -33,7 +33,7 @@ from ...stats.samples import median
 from ...text import units
 from .derived import RunView, is_over
 from .details import INDENT, output_text
-from .facts import Fact, fact, heading
+from .facts import Fact, fact, heading, listed
 from .facts import facts_lines as wrapped
 from .model_facts import built_text, facts_lines, forms_lines, left_out, saved_lines
 from .spans import Text
@@ -212,8 +212,7 @@ def _advice(found: Sequence[Entry], run: RunView) -> Iterator[Fact]:
     if run.going and (row is None or row.verdict is None):
         yield from _leader(found, report)
         return
-    for number, sentence in enumerate(recommendation(report)):
-        yield fact(" " if number else "ship", sentence.removeprefix("Ship "))
+    yield from listed("ship", (text.removeprefix("Ship ") for text in recommendation(report)))
     advice, verdict = report.model.advice if report.model else None, row.verdict if row else None
     if advice and advice.weak_evidence:
         yield fact("! weak", advice.weak_evidence, "warning", label_tone="strong warning")
