@@ -83,9 +83,9 @@ def cli(context: click.Context, /, **options: Any) -> None:
 @model_options
 @run_options
 def advise(scenarios: tuple[str, ...], **options: Any) -> None:
-    """Recommend CPU or GPU for each scenario, or with --model the variant of a model to ship.
+    """Recommend CPU or GPU for each scenario.
 
-    The variants of a model include INT8.
+    With --model, recommend which variant of your own model to ship, INT8 included.
     """
     question = model_question(options)
     start({**options, "model": question}, scenarios=scenarios)
@@ -129,7 +129,10 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
 @click.argument("run", metavar="RUN")
 @format_options(whole=True)
 def open_(run: str, **options: bool) -> None:
-    """Show an earlier run: a JSON document, a journal, the id of a run, or `last`."""
+    """Show an earlier run.
+
+    RUN is a JSON document, a journal, the id of a run, or `last`.
+    """
     commands.show_run(run, chosen_format(options))
 
 
@@ -156,9 +159,10 @@ def detect(python: str | None, as_json: bool) -> None:
 )
 @json_option
 def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
-    """Check hardware, driver and packages; say what is wrong and how to fix it.
+    """Check hardware, driver and packages.
 
-    Tries torch and ONNX Runtime on every device.  Exits 1 if something cannot work.
+    Says what is wrong and how to fix it, and tries torch and ONNX Runtime on every device.  Exits 1
+    if something cannot work.
     """
     sys.exit(commands.show_examination(python, all_gpus=all_gpus, as_json=as_json))
 
@@ -181,9 +185,9 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--plain", is_flag=True, help="Text, even in a terminal.")
 def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
-    """Watch processor and GPUs: utilisation, clocks, power, temperature, throttling.
+    """Watch processor and GPUs.
 
-    Ends with Ctrl-C or q.
+    Shows utilisation, clocks, power, temperature and throttling.  Ends with Ctrl-C or q.
     """
     sys.exit(commands.watch_machine(every_s, count, as_json=as_json, plain=plain))
 
@@ -202,10 +206,11 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
 @click.option("--python", metavar="PATH", help="Interpreter of the workers.")
 @json_option
 def ceilings(**options: Any) -> None:
-    """Show the limits of this machine: FLOP/s by precision, bandwidth, launch latency.
+    """Show the limits of this machine.
 
-    They are measured once and kept until hardware, driver, packages or environment change.  Every
-    result is then reported as a fraction of its limit.
+    FLOP/s by precision, bandwidth and launch latency are measured once, and kept until hardware,
+    driver, packages or environment change.  Every result is then reported as a fraction of its
+    limit.
     """
     sys.exit(commands.show_ceilings(**options))
 
