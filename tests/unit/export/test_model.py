@@ -212,8 +212,8 @@ def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:
     assert rest == [
         "input x float32 [4]",
         "input sr int64 [], constant 16000",
-        "not compared, because they are no tensors: probabilities",
-        "the static quantiser skips the graphs inside of If",
+        "outputs without tensors, not compared: probabilities",
+        "the static quantiser skips the graphs inside If",
     ]
 
 

@@ -46,7 +46,7 @@ def sweep_title(sweep: Sweep) -> str:
 
 
 def rate_lines(sweep: Sweep, width: int = UNLIMITED) -> list[Text]:
-    """Rates at all points, a column for each curve; the fastest alone where that is too wide."""
+    """The rates at all points, a column for each curve; only the fastest if that is too wide."""
     columns = [
         Column("at", ", ".join(sweep.axes)),
         *(Column(c.candidate, curve_name(c), align="right") for c in sweep.curves),
@@ -159,7 +159,7 @@ def _units(sweep: Sweep) -> set[str]:
 
 
 def _line(curve: Curve) -> list[tuple[float, float]]:
-    """Its points as powers of ten; none where the parameter is no number above zero."""
+    """The points of a curve as powers of ten, without those whose parameter is not positive."""
     found = []
     for point in curve.points:
         (value,) = list(point.at.values())[:1]
@@ -183,7 +183,7 @@ def _drawn(line: Sequence[tuple[float, float]], width: int) -> Iterator[tuple[fl
 
 
 def _axis(sweep: Sweep, left: float, right: float, width: int) -> str:
-    """The first and last values, and those between that have room."""
+    """The first and last values, and as many in between as there is room for."""
     ((_, values),) = sweep.axes.items()
     numbers = [
         value
@@ -278,7 +278,7 @@ def _toned(label: str, drawn: str, tones: Mapping[str, str]) -> Text:
 
 
 def _toned_axis(axis: str, at: Mapping[str, ParameterValue]) -> Text:
-    """The values under the plot; the one of the row on the screen stands out."""
+    """The values under the plot; the value of the row on the screen stands out."""
     (value,) = at.values()
     found = re.search(rf"(?<!\S){re.escape(value_text(value))}(?!\S)", axis)
     start, end = found.span() if found else (len(axis), len(axis))

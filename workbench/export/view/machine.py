@@ -326,7 +326,7 @@ def drivers(machine: Machine) -> list[Fact]:
 
 
 def absent(name: str, reason: Reason | None, machine: Machine) -> list[Fact]:
-    """With the reason, unless the section of the missing GPUs already gives it."""
+    """A missing driver, with its reason unless the section of the GPUs gives it."""
     if reason is None or not machine.gpus:
         return [fact(name, "not available")]
     return because(name, reason)

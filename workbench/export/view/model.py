@@ -82,7 +82,7 @@ _COLUMNS = (
 
 
 def columns(row: Row, *, bars: bool = True) -> list[Column]:
-    """The columns of the variants; one holds what the objective counts, where that is no time."""
+    """The columns of the variants, with one for memory or energy if that is the objective."""
     asked = row.plan.objective.capitalize() if row.plan.objective in LESS else None
     titled = [replace(c, title=asked or "") if c.key == "counted" else c for c in _COLUMNS]
     absent = [*(["counted"] if asked is None else []), *([] if bars else ["bar"])]
@@ -90,7 +90,7 @@ def columns(row: Row, *, bars: bool = True) -> list[Column]:
 
 
 def entry_lines(found: Sequence[Entry], row: Row, run: RunView) -> list[Line]:
-    """A line for each candidate, the bars to one scale."""
+    """A line for each candidate; all bars share one scale."""
     most = max((entry.gain for entry in found if entry.gain is not None), default=1.0)
     model = run.report.model
     return [_entry_line(entry, row, run, model.facts, most) for entry in found if model]
@@ -117,7 +117,7 @@ def _entry_line(entry: Entry, row: Row, run: RunView, facts: ModelFacts, most: f
 
 
 def _error(candidate: Candidate, facts: ModelFacts) -> Text:
-    """Its error; marked beyond the limit."""
+    """The error of a candidate, marked if it exceeds the limit."""
     if candidate.accuracy is None:
         return Text()
     text = error_text(candidate.accuracy.value)
@@ -232,7 +232,7 @@ def _refused(row: Row) -> Iterator[Fact]:
 
 
 def _leader(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
-    """The fastest so far that may be picked."""
+    """The fastest candidate so far that may be picked."""
     model = report.model
     for entry in found:
         if model is None or entry.gain is None:
@@ -258,7 +258,7 @@ def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
 
 
 def code_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
-    """The operators that take the time, and the code."""
+    """The operators that take most of the time, and the code."""
     model = run.report.model
     lines = operator_lines(chosen, run.report, width)
     lines += [Text()] if lines else []
@@ -271,7 +271,7 @@ def code_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
 
 
 def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list[Text]:
-    """The time of each operator, as given and in the variant that is explained."""
+    """The time of each operator in the model as given and in the explained variant."""
     found = compared(report, chosen.case.id if chosen else None)
     row, model = row_of(report), report.model
     title = heading(TIMES, width)
@@ -315,7 +315,7 @@ def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
 
 
 def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
-    """The error of each output, the variants that were built, those that were not, the command."""
+    """The error of each output, the variants built and not tried, the preparation, the command."""
     report = run.report
     model, row = report.model, row_of(report)
     if model is None:
@@ -388,7 +388,7 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
 
 
 def _further_warnings(found: Sequence[Entry], report: Report) -> Iterator[Fact]:
-    """The warnings of other candidates than the pick, each kind once: the table marks them all."""
+    """Warnings about other candidates than the pick, one of each kind: the table marks them all."""
     row = row_of(report)
     known = {warning.code for warning in row.verdict.warnings} if row and row.verdict else set()
     for entry in found:

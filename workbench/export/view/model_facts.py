@@ -1,4 +1,4 @@
-"""A user's model in sentences: its facts, its variants, and what became of each."""
+"""A user's model in sentences: its facts, its variants, and the result of each step."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def facts_lines(facts: ModelFacts) -> Iterator[str]:
     for port in facts.inputs:
         yield f"input {port_text(port)}"
     if facts.uncompared:
-        yield f"not compared, because they are no tensors: {', '.join(facts.uncompared)}"
+        yield f"outputs without tensors, not compared: {', '.join(facts.uncompared)}"
     if facts.control_flow:
         inside = ", ".join(facts.control_flow)
-        yield f"the static quantiser skips the graphs inside of {inside}"
+        yield f"the static quantiser skips the graphs inside {inside}"
 
 
 def count_text(count: int) -> str:

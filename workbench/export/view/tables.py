@@ -164,7 +164,7 @@ def counted_columns(row: Row) -> list[Column]:
 
 
 def run_columns(row: Row, *, marks: bool = False) -> list[Column]:
-    """The columns while a race goes on; `marks` leads each candidate with its curve's symbol."""
+    """The columns of a live race; `marks` adds one for the symbols of the curves."""
     counted = counted_columns(row)
     return [
         *([Column("mark", "")] if marks else []),
@@ -225,7 +225,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
 
 
 def _status(candidate: Candidate, row: Row, derived: DerivedValues, state: Text) -> Text:
-    """One word; the pick is marked."""
+    """The state in one word, "pick" for the pick."""
     if row.verdict is not None and row.verdict.pick == candidate.case.id:
         return marked(Text.of(("pick", "strong good")), candidate, derived)
     return state

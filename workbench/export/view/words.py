@@ -1,4 +1,4 @@
-"""Values of a report as toned words: which word gets which tone is decided here."""
+"""Values of a report in words, and the one place that gives each word its tone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import glyphs
 from .derived import DerivedValues, is_eliminated
 from .spans import Text, join
 
-MARK = Text.of((" !", "strong warning"))  # follows a result that something weakens
+MARK = Text.of((" !", "strong warning"))  # follows a result with a warning
 
 
 def device_tone(case: Case) -> str:
@@ -66,7 +66,7 @@ def pick_texts(verdict: Verdict, derived: DerivedValues, *, mark: bool = True) -
 def state_texts(
     candidate: Candidate, row: Row, derived: DerivedValues, *, racing: bool
 ) -> list[Text]:
-    """A candidate's present state or its end, longest first; a word always leads."""
+    """The state of a candidate, longest text first; every text begins with a word."""
     state = candidate.state
     if is_eliminated(candidate) and state in ("dropped", "ok"):
         why = derived.elimination_text(candidate)
@@ -102,7 +102,7 @@ def largest_text(found: LargestBatch) -> str:
 
 
 def marked(text: Text, candidate: Candidate, derived: DerivedValues) -> Text:
-    """With the mark of a result that something weakens."""
+    """The text, with a mark if a warning weakens the result."""
     weak = derived.numbers(candidate).measurement.warnings
     return Text.of(text, MARK) if weak else text
 
@@ -115,7 +115,7 @@ def basis_text(verdict: Verdict) -> Text:
 
 
 def here_text(verdict: Verdict) -> Text:
-    """The choice with its marks, which no narrow terminal can part from it."""
+    """The choice and its marks in one cell: a narrow terminal cannot separate them."""
     word = choice_text(verdict.choice)
     if verdict.basis == "simulated":
         word = Text.of(word, (" sim", "warning"))
