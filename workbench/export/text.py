@@ -12,7 +12,16 @@ from ..records.machine import Machine, Software
 from ..report.report import Report
 from ..report.row import Row
 from .view.answers import notes, result_lines
-from .view.curves import HEIGHT, WIDTH, chart_lines, findings, rate_lines, sweep_title
+from .view.curves import (
+    AXIS_ROOM,
+    HEIGHT,
+    LABEL,
+    WIDTH,
+    chart_lines,
+    findings,
+    rate_lines,
+    sweep_title,
+)
 from .view.derived import Finished, RunView
 from .view.details import INDENT, largest_facts, trace_facts
 from .view.facts import PROSE, fact, facts_lines, heading
@@ -98,7 +107,7 @@ def _sweep(sweep: Sweep, run: RunView, prose: int, width: int) -> list[Text]:
     """A sweep: the rates, the findings, the remarks on its candidates, and the chart."""
     rows = [r for r in run.report.rows.values() if r.sweep == (sweep.scenario or sweep.workload)]
     facts = [*(fact("", sentence) for sentence in findings(sweep)), *notes(rows, run)]
-    chart = chart_lines(sweep, WIDTH, HEIGHT)
+    chart = chart_lines(sweep, max(LABEL, min(WIDTH, prose - LABEL - AXIS_ROOM)), HEIGHT)
     return [
         heading(sweep_title(sweep), prose),
         *rate_lines(sweep, width),

@@ -46,12 +46,11 @@ def log_of(events: Sequence[AnyEvent]) -> str:
     return "\n".join(filter(None, lines))
 
 
+REPORTS = {name: Report.of(events) for name, events in RUNS.items()}
 OUTPUTS = {
-    **{name: run_text(Report.of(events)) for name, events in RUNS.items()},
-    **{f"{name}_80": run_text(Report.of(RUNS[name]), 80) for name in ("gpu_server", "model")},
-    **{
-        f"{name}_summary": summary_text(Report.of(RUNS[name]), 80) for name in ("cpu_only", "sweep")
-    },
+    **{name: run_text(report) for name, report in REPORTS.items()},
+    **{f"{name}_80": run_text(REPORTS[name], 80) for name in ("gpu_server", "model", "sweep")},
+    **{f"{name}_summary": summary_text(REPORTS[name], 80) for name in ("cpu_only", "sweep")},
     **{f"{name}_log": log_of(RUNS[name]) for name in ("eventful", "cancelled", "model")},
     "detect": machine_text(*recorded_machines.gpu_server()),
     "ceilings": ceilings_text(builders.ceilings("cpu", "cuda:0")),

@@ -19,6 +19,7 @@ from .table import UNLIMITED, Column, Line, fit, table_lines
 MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again
 WIDTH, HEIGHT = 64, 14  # cells of the plot in plain text
 LABEL = 19  # columns before the plot
+AXIS_ROOM = 5  # columns after it, for the last value on the axis
 LEAST_HEIGHT = 6  # lines of the smallest useful plot
 AXIS_LINES = 2
 SHADES = 4  # tones for each kind of device
