@@ -1,6 +1,6 @@
 """Whole outputs of the plain front end, kept as files: the one place that freezes its wording.
 
-After a wanted change: `WORKBENCH_GOLDEN=update pytest tests/unit/export/test_golden.py`, and read
+After a wanted change: `UPDATE_GOLDEN=1 pytest tests/unit/export/test_golden.py`, and read
 the difference.
 """
 
@@ -60,7 +60,7 @@ OUTPUTS = {
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_the_output_is_as_kept(name: str) -> None:
     file = FOLDER / f"{name}.txt"
-    if os.environ.get("WORKBENCH_GOLDEN") == "update":
+    if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(OUTPUTS[name] + "\n")
     assert OUTPUTS[name] + "\n" == file.read_text()
 
