@@ -18,6 +18,8 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from workbench.engine.exit_codes import CUT_SHORT
+from workbench.export.text import summary_text
 from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.report import Report
@@ -30,8 +32,7 @@ from .pages.model import ModelScreen
 from .pages.new_run import NewRunScreen
 from .pages.run import RunScreen
 from .state.event_source import CANCEL_S, EventSource, FeedError
-from .state.session import EXIT_CUT_SHORT, Failure, Session
-from .text.summary import summary
+from .state.session import Failure, Session
 from .theme import apply_theme
 
 REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
@@ -280,7 +281,7 @@ class WorkbenchApp(App[None]):
             self.action_stop()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), CANCEL_S)
-            code = session.exit_code if session.report.finished else EXIT_CUT_SHORT
+            code = session.exit_code if session.report.finished else CUT_SHORT
         if self._feed is not None:
             await self._feed.close()
         self.exit(return_code=code)
@@ -322,7 +323,7 @@ def run_tui(
     app = WorkbenchApp(feed_factory, request, start=start, replay=replay, report=report)
     app.run()
     report = app.session.report
-    if not replay and (told := summary(app.session, shutil.get_terminal_size().columns)):
+    if not replay and (told := summary_text(report, shutil.get_terminal_size().columns)):
         sys.stdout.write(f"{told}\n")
     code = app.return_code or 0
     return code if finish is None or report.started is None else finish(report, code)

@@ -16,13 +16,15 @@ from textual.content import Content
 from textual.widgets import Footer
 from textual.worker import get_current_worker
 
+from workbench.export.view import glyphs
+from workbench.export.view.facts import Fact, facts_lines, heading
+from workbench.export.view.machine import gpu_title, missing
+from workbench.export.view.spans import Text
 from workbench.machine.snapshots import Snapshot, snapshots
 from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
 from workbench.text import units
 
-from .text import glyphs
-from .text.facts import Fact, facts_lines, heading, joined
-from .text.machine import gpu_title, missing
+from .text.styles import joined
 from .theme import apply_theme
 from .widgets.drawn import Drawn
 
@@ -98,30 +100,30 @@ class WatchApp(App[None]):
     def _text(self, width: int) -> Content:
         look, cpu = self._look, self._machine.cpu
         title = f"CPU  {cpu.model or units.NOT_AVAILABLE}  ({cpu.effective_cores} cores)"
-        lines = [heading(title, width, "bold $cpu")]
+        lines = [heading(title, width, "strong cpu")]
         if look is None:
-            return joined([*lines, Content.styled("the first look is on its way", "dim")])
+            return joined([*lines, Text.of(("the first look is on its way", "dim"))])
         lines += facts_lines(self._host_facts(look.host, width), width)
         readings = {reading.index: reading for reading in look.gpus}
         for gpu in self._machine.gpus:
-            lines += [Content(""), heading(gpu_title(gpu), width, "bold $gpu")]
+            lines += [Text(), heading(gpu_title(gpu), width, "strong gpu")]
             reading = readings.get(gpu.index) if gpu.index is not None else None
             if reading is None:
                 why = look.gap.message if look.gap else "no reading yet"
-                lines.append(Content.styled(why, "$warning" if look.gap else "dim"))
+                lines.append(Text.of((why, "warning" if look.gap else "dim")))
             else:
                 lines += facts_lines(self._gpu_facts(gpu, reading, width), width)
         if not self._machine.gpus:
             reason = self._machine.nvml.reason
             why = f": {reason.message}" if reason else ""
-            lines += [Content(""), Content.styled(f"No GPU to watch{why}.", "dim")]
+            lines += [Text(), Text.of((f"No GPU to watch{why}.", "dim"))]
         return joined(lines)
 
     def _host_facts(self, found: HostReading, width: int) -> list[Fact]:
         total = self._machine.memory.total_bytes
         free = found.memory_available_bytes
         memory = None if free is None else f"{units.size(total - free)} of {units.size(total)}"
-        draw = self._drawer("cpu", "$cpu", width)
+        draw = self._drawer("cpu", "cpu", width)
         facts = [
             draw("busy", _text(found.utilization_percent, "%"), 100.0),
             draw("clock", _text(found.frequency_mhz, "MHz"), self._machine.cpu.max_frequency_mhz),
@@ -137,7 +139,7 @@ class WatchApp(App[None]):
         memory = None if held is None else units.size(held)
         if memory is not None and total:
             memory += f" of {units.size(total)}"
-        draw = self._drawer(f"gpu {found.index}", "$gpu", width)
+        draw = self._drawer(f"gpu {found.index}", "gpu", width)
         facts = [
             draw("busy", _text(found.utilization_percent, "%"), 100.0),
             draw("SM clock", _text(found.sm_clock_mhz, "MHz"), gpu.max_sm_clock_mhz),
@@ -148,17 +150,17 @@ class WatchApp(App[None]):
         events = [reason for reason in found.clock_event_reasons or () if reason != "gpu_idle"]
         if events:
             told = ", ".join(events).replace("_", " ")
-            facts.append(Fact("held back", Content.styled(told, "$warning")))
+            facts.append(Fact("held back", Text.of((told, "warning"))))
         return [*facts, *missing(found.unavailable)]
 
     def _drawer(
-        self, device: str, style: str, width: int
+        self, device: str, tone: str, width: int
     ) -> Callable[[str, str | None, float | None], Fact]:
         """Makes the line of one reading: its value now, and its course up to `most`."""
 
         def draw(name: str, text: str | None, most: float | None) -> Fact:
             if text is None:
-                return Fact(name, Content.styled(units.NOT_AVAILABLE, "dim"))
+                return Fact(name, Text.of((units.NOT_AVAILABLE, "dim")))
             course = [value for value in self._series_of(device, name) if value is not None]
             room = max(0, width - 14 - VALUE_WIDTH)
             # One cell a look, the newest at the right edge: the course moves and never stretches.
@@ -166,7 +168,7 @@ class WatchApp(App[None]):
             high = most or max(shown, default=1.0) or 1.0
             line = glyphs.sparkline(shown, len(shown), 0.0, high)
             value = text.ljust(VALUE_WIDTH)
-            return Fact(name, Content.assemble(value, (line.rjust(room), style)))
+            return Fact(name, Text.of(value, (line.rjust(room), tone)))
 
         return draw
 

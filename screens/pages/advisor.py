@@ -8,12 +8,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
+from workbench.export.view.answers import answer_lines
+from workbench.export.view.spans import Text
+from workbench.export.view.tables import advisor_columns, advisor_line, has_gpu
 from workbench.report.row import Row
 
 from ..state.session import Session
-from ..text.details import answer_lines
-from ..text.facts import joined
-from ..text.tables import advisor_columns, advisor_line, has_gpu
+from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
@@ -43,7 +44,7 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        known = [session.report.rows[name] for name in session.figures.walk()]
+        known = [session.report.rows[name] for name in session.derived.walk()]
         rows = [row for row in known if row.plan.of is None]
         gpu = has_gpu(rows)
         lines = [
@@ -55,7 +56,7 @@ class AdvisorScreen(ViewScreen):
         ]
         empty = "nothing matches the filter" if rows else _nothing(session)
         columns = advisor_columns(rows, self.size.width)
-        self.query_one(Table).show(columns, lines, Content.styled(empty, "dim"))
+        self.query_one(Table).show(columns, lines, Text.of((empty, "dim")))
         self._draw_answer()
 
     def _draw_answer(self) -> None:

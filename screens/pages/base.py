@@ -13,8 +13,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
+from workbench.export.view.facts import fact, facts_lines
+from workbench.export.view.spans import Text
+
 from ..state.session import Session
-from ..text.facts import fact, facts_lines, joined
+from ..text.styles import joined
 from ..widgets.bars import TopBars
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar
@@ -111,7 +114,7 @@ def failure_text(session: Session, width: int) -> Content:
         return Content("")
     lines = facts_lines(
         [
-            fact("! failed", failure.message, "bold $error", label_style="bold $error"),
+            fact("! failed", failure.message, "strong error", label_tone="strong error"),
             fact("  remedy", failure.remedy),
         ],
         width,
@@ -119,7 +122,7 @@ def failure_text(session: Session, width: int) -> Content:
     )
     label = "  log"
     for text in failure.log_tail[-FAILURE_LINES:]:
-        line = Content.assemble((label.ljust(10), "dim"), text)
-        lines.append(line.truncate(width, ellipsis=True))
+        line = Text.of((label.ljust(10), "dim"), text)
+        lines.append(line.truncate(width))
         label = ""
     return joined(lines)

@@ -6,25 +6,23 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
 
+from workbench.export.view.answers import (
+    answer_facts,
+    costs_lines,
+    crossover_lines,
+    equal_precision_facts,
+)
+from workbench.export.view.derived import row_title
+from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
+from workbench.export.view.facts import Fact, facts_lines, heading
+from workbench.export.view.spans import Text
+from workbench.export.view.tables import candidate_line, detail_columns
 from workbench.report.row import Row
 
-from ..state.derived import row_title
 from ..state.session import Session
-from ..text.advice import crossover_lines, yardstick_lines
-from ..text.details import (
-    INDENT,
-    answer_facts,
-    candidate_facts,
-    equal_precision_facts,
-    profile_facts,
-    race_log,
-    why_facts,
-)
-from ..text.facts import Fact, facts_lines, heading, joined
-from ..text.log import log_lines
-from ..text.tables import detail_columns, detail_line
+from ..text.log import log_lines, race_log
+from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
@@ -60,12 +58,12 @@ class DetailScreen(ViewScreen):
                 self.app.pop_screen()
             return
         title = self.query_one("#detail-title", Drawn)
-        title.show(lambda width, _: heading(row_title(row), width))
+        title.show(lambda width, _: content(heading(row_title(row), width)))
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
-        lines = [detail_line(candidate, row, session) for candidate in row.candidates]
-        table.show(detail_columns(row), lines, Content.styled("no candidates", "dim"))
+        lines = [candidate_line(candidate, row, session) for candidate in row.candidates]
+        table.show(detail_columns(row), lines, Text.of(("no candidates", "dim")))
         self._draw_detail()
 
     def _draw_detail(self) -> None:
@@ -74,24 +72,24 @@ class DetailScreen(ViewScreen):
             detail = self.query_one("#detail", Drawn)
             detail.show(lambda width, _: joined(self._lines(row, session, width)))
 
-    def _lines(self, row: Row, session: Session, width: int) -> list[Content]:
-        figures = session.figures
+    def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
+        derived = session.derived
         candidate = session.report.candidates.get(self.query_one(Table).cursor or "")
         parts: list[tuple[str, list[Fact]]] = [
-            ("Candidate", candidate_facts(candidate, figures) if candidate else []),
+            ("Candidate", candidate_facts(candidate, derived) if candidate else []),
             ("Answer", answer_facts(row, session)),
             ("Why", why_facts(candidate, session.report) if candidate else []),
             ("Profile", profile_facts(candidate, session.report.trace) if candidate else []),
-            ("Equal precision", equal_precision_facts(row.verdict, figures) if row.verdict else []),
+            ("Equal precision", equal_precision_facts(row.verdict, derived) if row.verdict else []),
         ]
-        lines: list[Content] = []
+        lines: list[Text] = []
         for title, facts in parts:
             if facts:
-                lines += [heading(title, width), *facts_lines(facts, width, INDENT), Content("")]
+                lines += [heading(title, width), *facts_lines(facts, width, INDENT), Text()]
         if row.verdict is not None:
-            lines += _under("Best by each baseline", yardstick_lines(row.verdict, width), width)
+            lines += _under("Best by each baseline", costs_lines(row.verdict, width), width)
             curves = crossover_lines(row, session.report, width)
-            lines += [*curves, Content("")] if curves else []
+            lines += [*curves, Text()] if curves else []
         return [*lines, heading("Race", width), *log_lines(race_log(row, session), width)]
 
     def on_table_moved(self) -> None:
@@ -103,5 +101,5 @@ class DetailScreen(ViewScreen):
         return row.plan.reproduce or None if row is not None else None
 
 
-def _under(title: str, lines: list[Content], width: int) -> list[Content]:
-    return [heading(title, width), *lines, Content("")] if lines else []
+def _under(title: str, lines: list[Text], width: int) -> list[Text]:
+    return [heading(title, width), *lines, Text()] if lines else []

@@ -8,12 +8,11 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
-from workbench.records.document import Ceilings
-from workbench.records.machine import HostReading, Machine, Software
+from workbench.export.view import machine as text
+from workbench.export.view.facts import facts_lines
 
 from ..state.session import Session
-from ..text import machine as text
-from ..text.facts import Fact, facts_lines, heading, joined, label_width
+from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from .base import ViewScreen
@@ -55,12 +54,14 @@ class HardwareScreen(ViewScreen):
         known = report.ceilings
         host = report.host if session.going else None
         left.show(
-            lambda width, _: sections(processor_sections(machine, software, known, host), width)
+            lambda width, _: sections(
+                text.processor_sections(machine, software, known, host), width
+            )
         )
         latest = report.gpus if session.going else {}
         gpus = [text.with_reading(gpu, latest) for gpu in machine.gpus]
         now = msgspec.structs.replace(machine, gpus=gpus)
-        right.show(lambda width, _: sections(accelerator_sections(now, known), width))
+        right.show(lambda width, _: sections(text.accelerator_sections(now, known), width))
 
 
 def _waiting(session: Session) -> str:
@@ -72,38 +73,6 @@ def _waiting(session: Session) -> str:
     return "The run ended before the hardware was detected."
 
 
-Section = tuple[str, str, list[Fact]]  # title, style, facts
-
-
-def processor_sections(
-    machine: Machine, software: Software, known: Ceilings | None, host: HostReading | None
-) -> list[Section]:
-    reached = text.ceilings(known, "cpu")
-    return [
-        ("CPU", "bold $cpu", [*text.cpu(machine.cpu), *text.now(host)]),
-        *([("CPU ceilings", "bold $cpu", reached)] if reached else []),
-        ("Memory", "bold", text.memory(machine.memory)),
-        ("Software", "bold", text.software(software, machine.os)),
-        ("Environment", "bold", text.environment(software)),
-    ]
-
-
-def accelerator_sections(machine: Machine, known: Ceilings | None) -> list[Section]:
-    cards: list[Section] = []
-    for gpu in machine.gpus:
-        cards.append((text.gpu_title(gpu), "bold $gpu", text.gpu(gpu)))
-        if reached := text.ceilings(known, gpu.device):
-            cards.append((f"{gpu.device} ceilings", "bold $gpu", reached))
-    return [
-        *(cards or [("GPU", "bold $gpu", text.no_gpu(machine))]),
-        ("Drivers", "bold", text.drivers(machine)),
-    ]
-
-
-def sections(found: list[Section], width: int) -> Content:
+def sections(found: list[text.Section], width: int) -> Content:
     """Sections under one another, a blank line between."""
-    lines: list[Content] = []
-    indent = max(label_width(facts) for _, _, facts in found)
-    for title, style, facts in found:
-        lines += [heading(title, width, style), *facts_lines(facts, width, indent), Content("")]
-    return joined(lines)
+    return joined(text.section_lines(found, width))

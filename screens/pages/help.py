@@ -9,7 +9,10 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 
-from ..text.facts import fact, facts_lines, heading, joined
+from workbench.export.view.facts import fact, facts_lines, heading
+from workbench.export.view.spans import Text
+
+from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar
 from ..widgets.pane import Pane
@@ -61,8 +64,8 @@ class HelpScreen(ModalScreen[None]):
 
 
 def help_text(width: int) -> Content:
-    lines: list[Content] = []
+    lines: list[Text] = []
     for title, entries in (("Keys", KEYS), ("Words", TERMS)):
-        facts = [fact(name, text, label_style="$primary") for name, text in entries]
-        lines += [heading(title, width), *facts_lines(facts, width, 12), Content("")]
+        facts = [fact(name, text, label_tone="command") for name, text in entries]
+        lines += [heading(title, width), *facts_lines(facts, width, 12), Text()]
     return joined(lines[:-1])

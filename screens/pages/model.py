@@ -7,11 +7,19 @@ from textual.containers import Container
 from textual.content import Content
 
 from workbench.advisor.model.overview import RankedCandidate, ranked_candidates, row_of
+from workbench.export.view.model import (
+    answer_lines,
+    candidate_lines,
+    code_lines,
+    columns,
+    head_lines,
+    rest_lines,
+)
+from workbench.export.view.spans import Text
 from workbench.report.candidate import Candidate
 
 from ..state.session import Session
-from ..text.facts import joined
-from ..text.model import answer_lines, code_lines, columns, entry_lines, head_lines, rest_lines
+from ..text.styles import joined
 from ..widgets.drawn import Drawn
 from ..widgets.pane import Pane
 from ..widgets.table import Table
@@ -46,13 +54,15 @@ class ModelScreen(ViewScreen):
         self._found = ranked_candidates(session.report)
         roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#model-head", Drawn).show(
-            lambda width, _: joined(head_lines(session, width, roomy=roomy))
+            lambda width, _: joined(
+                head_lines(session, width, roomy=roomy, title=session.model_file or "")
+            )
         )
         table = self.query_one(Table)
         table.display = row is not None and bool(self._found)
         if row is not None:
             self._lead(table, row.verdict.pick if row.verdict else None)
-            table.show(columns(row), entry_lines(self._found, row, session), Content(""))
+            table.show(columns(row), candidate_lines(self._found, row, session), Text())
         self._draw_pane()
 
     def _lead(self, table: Table, pick: str | None) -> None:
@@ -70,7 +80,7 @@ class ModelScreen(ViewScreen):
 
         def left(width: int, _height: int) -> Content:
             rest = rest_lines(chosen, session, width) if beside else []
-            return joined([*answer_lines(found, chosen, session, width), Content(""), *rest])
+            return joined([*answer_lines(found, chosen, session, width), Text(), *rest])
 
         def right(width: int, _height: int) -> Content:
             rest = [] if beside else rest_lines(chosen, session, width)

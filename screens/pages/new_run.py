@@ -15,12 +15,14 @@ from textual.widgets import Input, Static
 
 from workbench import catalog
 from workbench.contract import WorkloadError
+from workbench.export.view.facts import heading
+from workbench.export.view.spans import Text
+from workbench.export.view.table import Column, Line, longest_that_fits
 from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
 from ..state.run_form import SCENARIOS, Checked, Field, RunForm
-from ..text.facts import heading, joined
-from ..text.table import Column, Line, longest_that_fits
+from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import KeyBar
 from ..widgets.table import Table
@@ -92,8 +94,10 @@ class FieldLine(Horizontal):
             self.input.value = text
         self.input.placeholder = field.default
         self.mark(wrong=False)
-        forms = [Content.styled(told, "dim") for told in (field.allowed, "")]
-        self.query_one(".allowed", Drawn).show(lambda width, _: longest_that_fits(forms, width))
+        forms = [Text.of((told, "dim")) for told in (field.allowed, "")]
+        self.query_one(".allowed", Drawn).show(
+            lambda width, _: content(longest_that_fits(forms, width))
+        )
 
     def mark(self, *, wrong: bool) -> None:
         if self.field is not None:
@@ -141,22 +145,24 @@ class NewRunScreen(ModalScreen[Request | None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one("#new-title", Drawn).show(lambda width, _: heading("New run", width))
+        self.query_one("#new-title", Drawn).show(
+            lambda width, _: content(heading("New run", width))
+        )
         self.query_one(Tick).on = self._draft.quick
         table = self.query_one(Table)
         table.cursor = self._draft.entry
-        table.show(_COLUMNS, self._lines(), Content(""))
+        table.show(_COLUMNS, self._lines(), Text())
         self._show_entry()
 
     def _lines(self) -> list[Line]:
         titles = {name: workload.title for name, workload in self._workloads.items()}
         titles |= dict.fromkeys(self._broken, "cannot be used")
-        everything = Content.styled("scenarios", "bold")
-        table = Content.styled("The table of scenarios", "dim")
+        everything = Text.of(("scenarios", "strong"))
+        table = Text.of(("The table of scenarios", "dim"))
         return [
             Line(SCENARIOS, {"name": everything, "title": table}),
             *(
-                Line(name, {"name": Content(name), "title": Content.styled(titles[name], "dim")})
+                Line(name, {"name": Text.of(name), "title": Text.of((titles[name], "dim"))})
                 for name in catalog.files()
             ),
         ]

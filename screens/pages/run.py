@@ -9,19 +9,21 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
+from workbench.export.view.curves import curve_lines, curve_marks
+from workbench.export.view.derived import row_title
+from workbench.export.view.details import metrics_text
+from workbench.export.view.facts import heading
+from workbench.export.view.spans import Text
+from workbench.export.view.tables import candidate_line, run_columns
+from workbench.export.view.words import case_text
 from workbench.records.document import Sweep
 from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 
-from ..state.derived import row_title
 from ..state.session import Session
-from ..text.curve import curve_lines, curve_marks
-from ..text.details import figures_text, race_log
-from ..text.facts import heading, joined
-from ..text.log import log_tail
+from ..text.log import log_tail, race_log
 from ..text.loss import loss_lines
-from ..text.styles import case_text
-from ..text.tables import run_columns, run_line
+from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
@@ -59,7 +61,7 @@ class RunScreen(ViewScreen):
     @property
     def row(self) -> Row | None:
         rows = self.session.report.rows
-        name = self._looked_at if self._looked_at in rows else self.session.figures.live_scenario()
+        name = self._looked_at if self._looked_at in rows else self.session.derived.live_scenario()
         return rows.get(name or "")
 
     def draw(self, session: Session) -> None:
@@ -72,33 +74,35 @@ class RunScreen(ViewScreen):
         self._draw_loss(row if sweep is None else None, session)
         at_another = row is not None and self._looked_at == row.plan.scenario
         log = race_log(row, session) if row is not None and at_another else list(session.log)
-        self.query_one("#log", Drawn).show(lambda width, height: log_tail(log, width, height))
+        self.query_one("#log", Drawn).show(
+            lambda width, height: joined(log_tail(log, width, height))
+        )
 
     def _draw_table(self, row: Row | None, session: Session, sweep: Sweep | None) -> None:
         table, bar = self.query_one(Table), self.query_one(FilterBar)
         table.set_class(sweep is not None, "-beside-curve")
         if row is None:
-            table.show((), (), Content.styled(_nothing(session), "dim"))
+            table.show((), (), Text.of((_nothing(session), "dim")))
             return
         marks = curve_marks(sweep) if sweep is not None else {}
         lines = [
-            run_line(candidate, row, session, marks.get(candidate.case.label))
+            candidate_line(candidate, row, session, marks.get(candidate.case.label))
             for candidate in row.candidates
             if bar.accepts(candidate.case.label)
         ]
         columns = run_columns(row, marks=bool(marks))
-        table.show(columns, lines, Content.styled("nothing matches the filter", "dim"))
+        table.show(columns, lines, Text.of(("nothing matches the filter", "dim")))
 
     def _draw_told(self) -> None:
         """What the workload itself tells of the candidate under the cursor."""
         told = self.query_one("#told", Drawn)
         candidate = self._chosen
-        figures = self.session.figures
-        found = figures.numbers(candidate).measurement if candidate is not None else None
+        derived = self.session.derived
+        found = derived.numbers(candidate).measurement if candidate is not None else None
         told.display = found is not None and bool(found.metrics)
         if found is not None and told.display:
-            line = Content.assemble(case_text(found.id, figures), ": ", figures_text(found))
-            told.show(lambda width, _: line.truncate(width, ellipsis=True))
+            line = Text.of(case_text(found.id, derived), ": ", metrics_text(found))
+            told.show(lambda width, _: content(line.truncate(width)))
 
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
         curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)
@@ -113,7 +117,7 @@ class RunScreen(ViewScreen):
 
     def _sweep(self, row: Row | None) -> Sweep | None:
         """The sweep of this row, of the candidates that the filter leaves."""
-        sweep = None if row is None else self.session.figures.sweep(row)
+        sweep = None if row is None else self.session.derived.sweep(row)
         if sweep is None:
             return None
         accepts = self.query_one(FilterBar).accepts
@@ -136,7 +140,7 @@ class RunScreen(ViewScreen):
             most = max(2, self.size.height - len(row.candidates) - LINES_BESIDE_LOSS)
             loss.show(
                 lambda width, _: joined(
-                    [heading("Loss", width), *loss_lines(row, session.figures, width, most)]
+                    [heading("Loss", width), *loss_lines(row, session.derived, width, most)]
                 )
             )
 
@@ -144,7 +148,7 @@ class RunScreen(ViewScreen):
         if row is None:
             return Content("")
         report = self.session.report
-        walk = self.session.figures.walk()
+        walk = self.session.derived.walk()
         place = f"{walk.index(row.plan.scenario) + 1} of {len(walk)}"
         live = row.plan.scenario == report.current_row
         where = "live" if live else "esc: back to the live row" if report.current_row else ""
@@ -160,7 +164,7 @@ class RunScreen(ViewScreen):
         return super().check_action(action, parameters)
 
     def action_step(self, step: int) -> None:
-        names = self.session.figures.walk()
+        names = self.session.derived.walk()
         row = self.row
         if row is not None:
             index = names.index(row.plan.scenario) + step

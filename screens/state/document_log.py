@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from workbench.export.view.derived import DerivedValues
+from workbench.export.view.events import LogLine, narrate
 from workbench.records import events as ev
 from workbench.records.document import SetupTimes
 from workbench.report.candidate import Candidate
 from workbench.report.report import Report
 from workbench.report.row import Row
 
-from .derived import Figures
-from .log_entries import LogLine, narrate
 
-
-def document_log(figures: Figures) -> Iterator[LogLine]:
+def document_log(derived: DerivedValues) -> Iterator[LogLine]:
     """What the log can say of a report; the times within the run are not known."""
-    for event in _events(figures.report):
-        line = narrate(event, figures)
-        if line is not None:
+    for event in _events(derived.report):
+        line = narrate(event, derived)
+        if line is not None and line.only != "text":
             yield line
 
 

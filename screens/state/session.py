@@ -8,16 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from workbench.advisor.model.overview import row_of
+from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
+from workbench.export.view.derived import DerivedValues
+from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
 from workbench.report.report import Report
 
-from .derived import Figures
 from .document_log import document_log
-from .log_entries import LogLine, narrate
 
 LOG_LINES = 500  # more than any terminal shows; the journal keeps everything
-
-EXIT_DONE, EXIT_FAILED, EXIT_CUT_SHORT = 0, 1, 130
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Session:
     """
 
     replay: bool = False
-    model_file: str | None = None  # of `advise --model`, before the run itself tells of it
+    model_file: str | None = None  # the file of `advise --model`, known before the run reads it
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -46,12 +45,12 @@ class Session:
     ended: bool = False  # no more events will come
     cancelling: bool = False
     failure: Failure | None = None
-    figures: Figures = field(init=False)
+    derived: DerivedValues = field(init=False)
     _heard_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self.figures = Figures(self.report)
-        self.log.extend(document_log(self.figures))
+        self.derived = DerivedValues(self.report)
+        self.log.extend(document_log(self.derived))
 
     def begin(self) -> None:
         self.begun = True
@@ -60,8 +59,8 @@ class Session:
     def apply(self, event: AnyEvent) -> None:
         self.report.apply(event)
         self._heard_at = self.monotonic()
-        line = narrate(event, self.figures)
-        if line is not None:
+        line = narrate(event, self.derived)
+        if line is not None and line.only != "text":
             self.log.append(line)
 
     @property
@@ -113,9 +112,9 @@ class Session:
 
     @property
     def exit_code(self) -> int:
-        """What the program returns if it ends now."""
+        """The exit code of the program if it ends now."""
         if self.replay or not self.begun:
-            return EXIT_DONE
+            return OK
         if self.report.finished is not None:
             return self.report.finished.exit_code
-        return EXIT_FAILED if self.failure is not None else EXIT_CUT_SHORT
+        return FAILED if self.failure is not None else CUT_SHORT

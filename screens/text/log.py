@@ -1,34 +1,43 @@
-"""The log, newest at the bottom."""
+"""The log of a run, the newest line at the bottom."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from textual.content import Content
+from workbench.export.view.events import LogLine
+from workbench.export.view.facts import Fact, facts_lines, heading
+from workbench.export.view.spans import Text
+from workbench.report.row import Row
 
-from ..state.log_entries import LogLine
-from .facts import Fact, facts_lines, heading, joined
-from .styles import TONES
+from ..state.session import Session
 
-LABEL_WIDTH = 20  # "  41.2 s  discarded "
+LABEL_WIDTH = 22  # cells of "  41.2 s  eliminated  "
 
 
-def log_lines(entries: Sequence[LogLine], width: int) -> list[Content]:
+def race_log(row: Row, session: Session) -> list[LogLine]:
+    """The events of this row, in their order."""
+    return [
+        line
+        for line in session.log
+        if line.scenario == row.plan.scenario and line.word != "planned"
+    ]
+
+
+def log_lines(entries: Sequence[LogLine], width: int) -> list[Text]:
     facts = [
-        Fact(f"{_at(entry)}  {entry.word}", Content.styled(entry.text, TONES[entry.tone]))
-        for entry in entries
+        Fact(f"{_at(entry)}  {entry.word}", Text.of((entry.text, entry.tone))) for entry in entries
     ]
     return facts_lines(facts, width, LABEL_WIDTH)
 
 
 def _at(entry: LogLine) -> str:
-    """Blank where a document does not tell it."""
+    """Blank for a document, which has no times."""
     return f"{entry.at_s:6.1f} s" if entry.at_s else " " * 8
 
 
-def log_tail(entries: Sequence[LogLine], width: int, height: int) -> Content:
+def log_tail(entries: Sequence[LogLine], width: int, height: int) -> list[Text]:
     """A heading and the last lines that fit under it."""
     room = height - 1
     if room < 1:
-        return Content("")
-    return joined([heading("Log", width), *log_lines(entries[-room:], width)[-room:]])
+        return []
+    return [heading("Log", width), *log_lines(entries[-room:], width)[-room:]]

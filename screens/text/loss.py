@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from textual.content import Content
-
+from workbench.export.view import glyphs
+from workbench.export.view.derived import DerivedValues
+from workbench.export.view.spans import Text
+from workbench.export.view.words import device_tone
 from workbench.report.candidate import Candidate
 from workbench.report.row import Row
 from workbench.text import units
-
-from ..state.derived import Figures
-from . import glyphs
-from .styles import device_style
 
 WIDEST = 60
 STRETCH = 4  # cells per value at most, while the values are few
 
 
-def loss_lines(row: Row, figures: Figures, width: int, most: int) -> list[Content]:
+def loss_lines(row: Row, derived: DerivedValues, width: int, most: int) -> list[Text]:
     """`cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`: first and last loss at the ends of the curve.
 
-    Of more than `most` candidates those still in the race, and those measured longest, are shown.
+    Among more than `most` candidates those still in the race, and those measured longest, are
+    shown.
     """
     training = [candidate for candidate in row.candidates if candidate.loss]
     chosen = sorted(training, key=_interest)[:most]
     shown = [candidate for candidate in training if candidate in chosen]
     if not shown:
         return []
-    names = [figures.case_name(candidate.case.id) for candidate in shown]
+    names = [derived.case_name(candidate.case.id) for candidate in shown]
     name_width = max(len(name) for name in names)
     room = max(1, min(WIDEST, width - name_width - 18))
     longest = max(len(candidate.loss) for candidate in shown)
@@ -38,12 +37,9 @@ def loss_lines(row: Row, figures: Figures, width: int, most: int) -> list[Conten
         first, last = units.significant(candidate.loss[0]), units.significant(candidate.loss[-1])
         cells = max(1, int(len(candidate.loss) * scale))
         curve = glyphs.sparkline(candidate.loss, cells, low, high)
-        style = device_style(candidate.case)
-        lines.append(
-            Content.assemble(
-                (name.ljust(name_width), style), f"  {first:>6} ", (curve, style), f" {last}"
-            )
-        )
+        tone = device_tone(candidate.case)
+        ends = (f"  {first:>6} ", (curve, tone), f" {last}")
+        lines.append(Text.of((name.ljust(name_width), tone), *ends))
     return lines
 
 

@@ -7,10 +7,10 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from workbench.advisor.model.overview import name_of
+from workbench.export.view import glyphs
 from workbench.text import units
 
 from ..state.session import Session
-from ..text import glyphs
 from .drawn import Drawn
 
 MODES = (("hardware", "1 Hardware"), ("run", "2 Run"), ("advisor", "3 Advisor"))
@@ -52,11 +52,11 @@ def tabs(mode: str, session: Session, width: int) -> Content:
             parts.append(Content.assemble(" ", label.stylize("dim"), " "))
     left = Content("").join(parts)
     room = width - left.cell_length - 2
-    figures = session.figures
+    derived = session.derived
     machine = next(
         (
             text
-            for text in (figures.machine_line(), figures.machine_line(brief=True))
+            for text in (derived.machine_line(), derived.machine_line(brief=True))
             if len(text) <= room
         ),
         "",
@@ -90,7 +90,7 @@ def _state(session: Session) -> Content:
 
 
 def _activity(session: Session) -> Content:
-    report, figures = session.report, session.figures
+    report, derived = session.report, session.derived
     match session.phase:
         case "idle":
             return Content("press s to start")
@@ -107,7 +107,7 @@ def _activity(session: Session) -> Content:
             answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
-    case = figures.case_name(report.current_case) if report.current_case else "preparing"
+    case = derived.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
         return Content("reading the model..." if report.model is None else "choosing its forms...")
     if report.current_row is None:
@@ -115,7 +115,7 @@ def _activity(session: Session) -> Content:
     candidate = report.candidates.get(report.current_case or "")
     if session.has_model and candidate is not None:
         return Content(name_of(candidate.case))
-    title = figures.title(report.current_row)
+    title = derived.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
 
 

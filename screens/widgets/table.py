@@ -20,7 +20,10 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ..text.table import Column, Line, table_lines
+from workbench.export.view.spans import Text
+from workbench.export.view.table import Column, Line, table_lines
+
+from ..text.styles import content
 
 MARK = "▌"  # of the chosen line: a change of background alone is easily missed
 
@@ -47,7 +50,7 @@ class TableLine(Static):
 class _Shown:
     columns: Sequence[Column] = ()
     lines: Sequence[Line] = ()
-    empty: Content = field(default_factory=lambda: Content(""))
+    empty: Text = field(default_factory=Text)
 
 
 class Table(Widget, can_focus=True):
@@ -88,7 +91,7 @@ class Table(Widget, can_focus=True):
         yield TableLine(None, classes="table-head")
         yield VerticalScroll(classes="table-body", can_focus=False)
 
-    def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Content) -> None:
+    def show(self, columns: Sequence[Column], lines: Sequence[Line], empty: Text) -> None:
         """Draw these lines; `empty` stands there when there are none."""
         self._shown = _Shown(columns, lines, empty)
         keys = [line.key for line in lines]
@@ -105,12 +108,13 @@ class Table(Widget, can_focus=True):
         widgets = self._as_many(body, max(1, len(shown.lines)))
         if not shown.lines:
             head.draw(Content(""))
-            empty = shown.empty.truncate(width - len(MARK), ellipsis=True)
+            empty = content(shown.empty.truncate(width - len(MARK)))
             widgets[0].draw(empty.pad_left(len(MARK)))
             widgets[0].set_class(False, "-cursor")
             return
         scrolls = len(shown.lines) > self.size.height - 1  # and the bar takes a column
-        titles, *texts = table_lines(shown.columns, shown.lines, width - scrolls - len(MARK))
+        found = table_lines(shown.columns, shown.lines, width - scrolls - len(MARK))
+        titles, *texts = map(content, found)
         head.draw(titles.pad_left(len(MARK)))
         for widget, line, text in zip(widgets, shown.lines, texts, strict=True):
             chosen = line.key == self.cursor

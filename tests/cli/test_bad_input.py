@@ -39,8 +39,8 @@ USAGE = [
     (("run", "spin", "--all"), "--all runs every workload"),
     (("advise", "--price", "cpu=-1"), "a price must be between"),
     (("advise", "--prices", "/no/such/file"), "cannot be read"),
-    (("open", "20990101-000000-dead"), "is no file and no run"),
-    (("--json", "run", "spin"), "put --json behind the command"),
+    (("open", "20990101-000000-dead"), "no such file or run"),
+    (("--json", "run", "spin"), "put --json after the command"),
     (("fly",), "fly"),
     (("run", "spin", "--fast"), "--fast"),
 ]

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from stub_driver import StubDriver, build, compiler
 
-from screens.pages.hardware import accelerator_sections, sections
+from screens.pages.hardware import sections
+from workbench.export.view.machine import accelerator_sections
 from workbench.machine.snapshots import Snapshot
 from workbench.records.machine import Machine, Software
 

@@ -50,7 +50,7 @@ def test_plain_text_ends_with_the_table(cli) -> None:
     assert done.returncode == 0
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert any(line.startswith("cpu numpy bf16") for line in lines)
-    assert any(line.startswith("fastest: cpu numpy bf16") for line in lines)
+    assert any(line.startswith("fastest     cpu numpy bf16") for line in lines)
     assert "worker" not in done.stdout
 
 

@@ -25,7 +25,7 @@ def test_a_recorded_run_answers_for_the_same_job(cli) -> None:
     codes = [warning["code"] for warning in document["warnings"]]
     assert codes.count("recording_unusable") == 1
     assert "--what-if" in verdict["reproduce"]
-    assert "what if: " in cli("open", "last", "--plain").stdout
+    assert "what if" in cli("open", "last", "--plain").stdout
 
 
 def test_a_device_nobody_recorded_ends_it_before_anything_is_measured(cli) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from screens.text import glyphs, machine
+from workbench.export.view import glyphs, machine
 from workbench.records.reason import Warning
 
 
@@ -21,11 +21,11 @@ def test_a_sparkline_averages_many_values_and_joins_few() -> None:
     assert glyphs.sparkline([0.5], 3, 0.5, 0.5) == "▁▁▁"
 
 
-def test_what_befell_several_rows_is_told_once_on_the_hardware_screen() -> None:
+def test_a_warning_about_several_rows_stands_once_on_the_hardware_screen() -> None:
     busy = [Warning("busy_machine", "others ran", "stop them", row) for row in ("a", "b", "c")]
     cold = Warning("clock_low", "slow", "look", "cuda:0")
-    told = machine.warnings([busy[0], cold, *busy[1:]], {"a": "Row A", "b": "B", "c": "C"})
-    assert [fact.text.plain for fact in told] == [
+    facts = machine.warnings([busy[0], cold, *busy[1:]], {"a": "Row A", "b": "B", "c": "C"})
+    assert [fact.text.plain for fact in facts] == [
         "others ran (Row A, and 2 more)",
         "stop them",
         "slow",

@@ -387,12 +387,12 @@ async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
     async with app.run_test(size=(80, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "2")
-        assert "answer    Budget-conscious prototyping" in text(pilot)
+        assert "answer      Budget-conscious prototyping" in text(pilot)
         await press(pilot, "left_square_bracket", "left_square_bracket")
-        assert "answer    Extensive floating-point computation" in text(pilot)
+        assert "answer      Extensive floating-point computation" in text(pilot)
         assert "Budget-conscious" not in text(pilot)
         await press(pilot, "escape")
-        assert "answer    Budget-conscious prototyping" in text(pilot)
+        assert "answer      Budget-conscious prototyping" in text(pilot)
 
 
 async def test_a_case_that_is_being_loaded_says_so() -> None:

@@ -41,10 +41,10 @@ async def test_a_run_of_a_model_opens_on_its_screen() -> None:
     async with replayed(DONE).run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "[4 Model]" in text(pilot)
-        assert "ship      int8-static-u8s8-channel with 2 threads: 1.93x" in text(pilot)
+        assert "ship        int8-static-u8s8-channel with 2 threads: 1.93x" in text(pilot)
         await press(pilot, "3")
         assert "[3 Advisor]" in text(pilot)
-        assert "Textbook" not in text(pilot)
+        assert "Usual" not in text(pilot)
         await press(pilot, "4")
         assert "[4 Model]" in text(pilot)
 
@@ -74,7 +74,7 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        (recorded_model.inspected(*ON), "choosing its forms"),
+        (recorded_model.inspected(*ON), "choosing its variants"),
         (
             [*recorded_model.midway(*ON), ev.ModelBuilding(at_s=20.0, recipe="int8-dynamic")],
             "building int8-dynamic",
@@ -84,7 +84,7 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
             "searching the nodes of int8 to leave in FP32",
         ),
         (recorded_model.midway(*ON), "racing, 3 of 6 candidates left"),
-        (DONE[:-2], "profiling, to tell why"),
+        (DONE[:-2], "profiling, to explain the result"),
         (DONE[:-1], "finishing"),
     ],
 )
@@ -144,7 +144,7 @@ async def test_everything_can_be_read_by_keyboard_in_a_small_terminal() -> None:
         "features  error 0.64%, cosine 0.99998",
         "could not be made",
         "other calibrations",
-        "fused: left out, no such pattern in this graph",
+        "fused: skipped, no such pattern in this graph",
         "$ workbench advise --model mobilenet_v2.onnx",
     ):
         assert wanted in told
@@ -230,5 +230,5 @@ async def test_an_opened_document_shows_the_same(tmp_path: Path) -> None:
 async def test_a_narrow_terminal_keeps_form_gain_error_and_state() -> None:
     async with replayed(DONE).run_test(size=(60, 20)) as pilot:
         await settle(pilot)
-        head = next(line for line in text(pilot).splitlines() if line.startswith(" Form"))
-        assert head.split() == ["Form", "Run", "Gain", "Error", "State"]
+        head = next(line for line in text(pilot).splitlines() if line.startswith(" Variant"))
+        assert head.split() == ["Variant", "Run", "Gain", "Error", "State"]

@@ -9,10 +9,10 @@ import recorded_machines
 import recorded_model
 from builders import eventful
 
-from screens.state.derived import Figures
 from screens.state.document_log import document_log
-from screens.state.log_entries import LogLine, narrate
 from screens.text.log import log_lines
+from workbench.export.view.derived import DerivedValues
+from workbench.export.view.events import LogLine, narrate
 from workbench.records import events as ev
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
@@ -20,27 +20,27 @@ from workbench.report.report import Report
 
 def told(events: list[ev.AnyEvent]) -> list[LogLine]:
     report = Report()
-    figures, found = Figures(report), []
+    derived, found = DerivedValues(report), []
     for event in events:
         report.apply(event)
-        found.append(narrate(event, figures))
+        found.append(narrate(event, derived))
     return [line for line in found if line is not None]
 
 
 def reopened(events: list[ev.AnyEvent]) -> list[LogLine]:
-    return list(document_log(Figures(report_of(Report.of(events).document()))))
+    return list(document_log(DerivedValues(report_of(Report.of(events).document()))))
 
 
 def of_races(lines: Iterable[LogLine]) -> list[LogLine]:
-    return [line for line in lines if line.word in ("joined", "dropped", "ended")]
+    return [line for line in lines if line.word in ("joined", "eliminated", "ended")]
 
 
 def test_a_document_tells_who_fell_and_why_as_the_journal_did() -> None:
     live = recorded_model.done(*recorded_machines.cpu_server())
     there = of_races(told(live))
     again = of_races(reopened(live))
-    assert [line.text for line in there if line.word == "dropped"] == [
-        line.text for line in again if line.word == "dropped"
+    assert [line.text for line in there if line.word == "eliminated"] == [
+        line.text for line in again if line.word == "eliminated"
     ]
     assert {(line.word, line.text) for line in there} == {(line.word, line.text) for line in again}
     assert again[-1].text == "8 rounds, enough rounds"

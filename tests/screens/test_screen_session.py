@@ -7,9 +7,9 @@ import recorded
 import recorded_runs
 from builders import block
 
-from screens.state.derived import Figures, short_cpu
 from screens.state.session import Failure, Session
-from screens.text.summary import summary
+from workbench.export.text import summary_text
+from workbench.export.view.derived import DerivedValues, short_cpu
 from workbench.records import events as ev
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
@@ -77,7 +77,7 @@ def test_the_clock_runs_on_between_events_but_not_while_paused() -> None:
 
 def test_numbers_are_computed_once_until_a_block_arrives() -> None:
     report = Report.of(recorded.midway())
-    figures = Figures(report)
+    figures = DerivedValues(report)
     candidate = next(c for c in report.candidates.values() if c.blocks)
     first = figures.numbers(candidate)
     assert figures.numbers(candidate) is first
@@ -88,7 +88,7 @@ def test_numbers_are_computed_once_until_a_block_arrives() -> None:
 def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> None:
     """The first was measured while the machine was quick, too: its median misleads."""
     report = Report.of(recorded.training_midway())
-    figures, row = Figures(report), report.rows["training"]
+    figures, row = DerivedValues(report), report.rows["training"]
     first, second, third = row.candidates[:3]
     for candidate in row.candidates:
         candidate.blocks, candidate.reason, candidate.state = [], None, "measuring"
@@ -109,7 +109,7 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
     for row in done.rows.values():
         assert row.verdict is not None
         assert row.verdict.pick is not None
-        assert Figures(done).speed(done.candidates[row.verdict.pick], row) == 1.0
+        assert DerivedValues(done).speed(done.candidates[row.verdict.pick], row) == 1.0
 
 
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
@@ -117,8 +117,8 @@ def test_a_document_played_back_has_the_figures_of_the_run() -> None:
     original = Report.of(recorded.h200())
     again = report_of(original.document())
     for case_id, candidate in original.candidates.items():
-        before = Figures(original).numbers(candidate).measurement
-        after = Figures(again).numbers(again.candidates[case_id]).measurement
+        before = DerivedValues(original).numbers(candidate).measurement
+        after = DerivedValues(again).numbers(again.candidates[case_id]).measurement
         assert (before.n, before.median_s) == (after.n, after.median_s)
 
 
@@ -127,15 +127,15 @@ def test_candidates_of_one_row_are_told_apart_by_their_parameters() -> None:
     report = Report.of(events)
     row = report.rows["training"]
     first = row.candidates[0].case
-    assert Figures(report).case_name(first.id) == "cpu torch fp32 t16"
+    assert DerivedValues(report).case_name(first.id) == "cpu torch fp32 t16"
     object.__setattr__(first, "params", {**first.params, "channels_last": 1})
     report.candidates[first.id] = row.candidates[0]
-    assert Figures(report).case_name(first.id).endswith(" channels_last=1")
+    assert DerivedValues(report).case_name(first.id).endswith(" channels_last=1")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> None:
-    told = summary(session_of(recorded.cpu_only(), Clock()), width).splitlines()
+    told = summary_text(Report.of(recorded.cpu_only()), width).splitlines()
     assert all(len(line) <= width for line in told)
     assert told[0].startswith("Scenario")
     verdicts = Report.of(recorded.cpu_only()).verdicts
@@ -145,10 +145,9 @@ def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> 
 
 
 def test_of_a_plain_run_the_candidates_stay_and_of_nothing_nothing() -> None:
-    session = session_of(recorded_runs.sweep(), Clock())
-    assert "overtakes" in summary(session, 80)
-    assert "largest batch" in summary(session_of(recorded_runs.largest_batch(), Clock()), 120)
-    assert summary(Session(), 80) == ""
+    assert "overtakes" in summary_text(Report.of(recorded_runs.sweep()), 80)
+    assert "largest     batch" in summary_text(Report.of(recorded_runs.largest_batch()), 120)
+    assert summary_text(Report(), 80) == ""
 
 
 def test_processor_names_lose_their_filler() -> None:

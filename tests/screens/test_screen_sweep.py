@@ -8,8 +8,8 @@ from recorded import h200
 from recorder import Recorder
 from stage import held, press, replayed, settle, text
 
-from screens.state.derived import Figures
-from screens.text.curve import curve_lines, curve_marks
+from workbench.export.view.curves import curve_lines, curve_marks
+from workbench.export.view.derived import DerivedValues
 from workbench.report.report import Report
 from workbench.report.row import Row
 
@@ -88,7 +88,7 @@ async def test_the_advisor_lists_the_sizes_in_their_order_with_what_was_fastest(
 def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
     report = Report.of(recorded_runs.sweep())
     row = last_of(report)
-    sweep = Figures(report).sweep(row)
+    sweep = DerivedValues(report).sweep(row)
     assert sweep is not None
     marks = curve_marks(sweep)
     assert set(marks) == {candidate.case.label for candidate in row.candidates}
@@ -110,7 +110,7 @@ def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
 def test_a_curve_takes_no_more_room_than_it_is_given(width: int) -> None:
     report = Report.of(recorded_runs.sweep())
     row = last_of(report)
-    sweep = Figures(report).sweep(row)
+    sweep = DerivedValues(report).sweep(row)
     assert sweep is not None
     for height in range(1, 40):
         lines = curve_lines(sweep, row.plan.point, None, width, height)
@@ -121,7 +121,7 @@ def test_a_curve_takes_no_more_room_than_it_is_given(width: int) -> None:
 def test_the_remembered_points_are_those_of_the_report() -> None:
     events = recorded_runs.sweep()
     report, remembered = Report(), None
-    figures = Figures(report)
+    figures = DerivedValues(report)
     for event in events:
         report.apply(event)
         if report.last_row is not None:
@@ -130,10 +130,10 @@ def test_the_remembered_points_are_those_of_the_report() -> None:
 
 
 def test_rows_that_are_no_sweep_are_walked_as_planned() -> None:
-    figures = Figures(Report.of(h200()))
+    figures = DerivedValues(Report.of(h200()))
     assert figures.walk() == list(figures.report.rows)
     assert all(figures.sweep(row) is None for row in figures.report.rows.values())
-    assert Figures(Report.of(Recorder().events)).walk() == []
+    assert DerivedValues(Report.of(Recorder().events)).walk() == []
 
 
 async def test_details_tell_figures_operators_and_the_trace() -> None:
@@ -160,7 +160,7 @@ async def test_a_search_for_the_largest_batch_says_what_it_tried() -> None:
         await press(pilot, "end", "enter")
         for part in (
             "batch 4,096, ended by memory",
-            "batch 64: a step in 2.10 ms, 768 MiB at most",
+            "batch 64: a step in 2.10 ms, peak memory 768 MiB",
             "batch 8,192: CUDA ran out of memory at batch 8,192 - try a smaller --batch",
         ):
             assert part in text(pilot), part

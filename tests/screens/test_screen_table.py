@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from textual.content import Content
-
-from screens.text.table import Column, Line, fit, line_text, table_lines
+from workbench.export.view.spans import Text
+from workbench.export.view.table import Column, Line, fit, line_text, table_lines
 
 COLUMNS = (
     Column("name", "Name", minimum=8),
@@ -17,14 +16,14 @@ LINES = (
     Line(
         "a",
         {
-            "name": Content("a rather long name"),
-            "answer": Content("GPU"),
-            "ratio": Content("38.2x"),
-            "pick": [Content("cuda:0 torch bf16"), Content("cuda:0 bf16")],
-            "note": Content("measured"),
+            "name": Text.of("a rather long name"),
+            "answer": Text.of("GPU"),
+            "ratio": Text.of("38.2x"),
+            "pick": [Text.of("cuda:0 torch bf16"), Text.of("cuda:0 bf16")],
+            "note": Text.of("measured"),
         },
     ),
-    Line("b", {"name": Content("b"), "answer": Content("...")}, ("ratio", [Content("racing")])),
+    Line("b", {"name": Text.of("b"), "answer": Text.of("...")}, ("ratio", [Text.of("racing")])),
 )
 
 
@@ -60,8 +59,8 @@ def test_every_line_fits_at_every_width() -> None:
 
 
 def test_a_span_runs_to_the_right_edge_in_its_longest_form_that_fits() -> None:
-    forms = [Content("racing, 2 of 7 candidates left"), Content("racing, 2 of 7 left")]
-    line = Line("b", {"name": Content("b")}, ("answer", forms))
+    texts = [Text.of("racing, 2 of 7 candidates left"), Text.of("racing, 2 of 7 left")]
+    line = Line("b", {"name": Text.of("b")}, ("answer", texts))
     layout = fit(COLUMNS, [line], 40)
     assert line_text(line, layout, 40).plain.endswith("racing, 2 of 7 candidates left")
     assert line_text(line, layout, 30).plain.endswith("racing, 2 of 7 left")
@@ -69,7 +68,7 @@ def test_a_span_runs_to_the_right_edge_in_its_longest_form_that_fits() -> None:
 
 def test_a_drawing_gets_the_width_that_is_left() -> None:
     column = Column("bar", "Bar", rank=1, minimum=4, maximum=10)
-    line = Line("a", {"bar": lambda width: Content("=" * width)})
+    line = Line("a", {"bar": lambda width: Text.of("=" * width)})
     assert table_lines([column], [line], 30)[1].plain == "=" * 10
     assert table_lines([column], [line], 6)[1].plain == "=" * 6
 
@@ -78,7 +77,7 @@ def test_names_that_are_too_long_lose_their_middle_where_they_stay_apart() -> No
     column = Column("name", "Name", minimum=16, names=True)
     kinds = ("dynamic", "static")
     names = [f"cpu ort int8-{kind}-and-more t{n}" for kind in kinds for n in (1, 2)]
-    lines = [Line(name, {"name": Content(name)}) for name in [*names, "cpu numpy"]]
+    lines = [Line(name, {"name": Text.of(name)}) for name in [*names, "cpu numpy"]]
     for width in (16, 20, 24):
         shown = [line.plain.rstrip() for line in table_lines([column], lines, width)[1:]]
         assert shown[-1] == "cpu numpy"

@@ -1,4 +1,4 @@
-"""A run without a screen: `--json`, `--jsonl` and plain text."""
+"""A run without a screen, written to stdout or a file in one of the export formats."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from ..engine.context import Listener
 from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
+from ..export.formats import DOCUMENT, FORMATS, Exporter
 from ..export.json import dump
 from ..export.log import line
-from ..export.text import run_text
 from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..pool.control import Control
@@ -21,28 +21,33 @@ from ..text.output import beside_of, let_go, say
 
 
 def run_headless(
-    request: Request, rows: list[RowPlan], *, mode: str, output: Path | None, take_control: bool
+    request: Request,
+    rows: list[RowPlan],
+    *,
+    export_as: str,
+    output: Path | None,
+    take_control: bool,
 ) -> int:
-    """Run in this process; `mode` is "json", "jsonl" or "plain".  Returns the exit code.
+    """Run in this process; `export_as` is a key of `FORMATS`.  Returns the exit code.
 
     stdout gets the result and nothing else, stderr the log.
     """
     control = Control(sys.stdin.fileno() if take_control else None)
-    report = Report()
-    events = EventWriter(output) if mode == "jsonl" else None
+    report, exporter = Report(), FORMATS[export_as]
+    events = EventWriter(exporter, output) if exporter.each is not None else None
     with control.signals():
         code = Engine(request, rows, control, report, events or log_writer(report)).run()
     if events is not None:
         return code if events.error is None else unwritten(output, events.error, report, code)
     if output is not None:
         code = save(output, report, code)
-    elif mode == "json":
-        code = _print(dump(report.document()), report, code)
-    return _print(run_text(report), report, code) if mode == "plain" else code
+    if exporter.whole is not None and not (output is not None and export_as == DOCUMENT):
+        code = _print(exporter.whole(report), report, code)
+    return code
 
 
 def save(output: Path, report: Report, code: int) -> int:
-    """Write the document of a run that ended with `code`; the exit code then."""
+    """Write the document of a run that ended with `code`; returns the exit code."""
     try:
         write_atomically(output, dump(report.document()) + "\n")
     except OSError as error:
@@ -62,8 +67,8 @@ def _print(text: str, report: Report, code: int) -> int:
 
 
 def unwritten(output: Path | None, error: OSError, report: Report, code: int) -> int:
-    """Say that `output`, or stdout, did not take the result, and where the run is kept; the exit
-    code then."""
+    """Say that `output`, or stdout, did not take the result, and where the run is kept; returns
+    the exit code."""
     if output is None:
         let_go(sys.stdout)
     run = report.started.id if report.started else ""
@@ -74,7 +79,7 @@ def unwritten(output: Path | None, error: OSError, report: Report, code: int) ->
 
 
 def run_quietly(request: Request, rows: list[RowPlan] | None = None) -> tuple[Report, int]:
-    """A run with its log on stderr and nothing on stdout; its report and exit code."""
+    """A run with its log on stderr and nothing on stdout; returns its report and exit code."""
     control, report = Control(), Report()
     with control.signals():
         code = Engine(request, rows or [], control, report, log_writer(report)).run()
@@ -82,18 +87,19 @@ def run_quietly(request: Request, rows: list[RowPlan] | None = None) -> tuple[Re
 
 
 class EventWriter:
-    """Each event as a line of JSON, at once, to `output` or stdout, until one cannot be written:
-    the run goes on for its journal, and `error` says why."""
+    """Writes each event at once to `output` or stdout, until a write fails: the run goes on for
+    its journal, and `error` holds the reason."""
 
-    def __init__(self, output: Path | None) -> None:
+    def __init__(self, exporter: Exporter, output: Path | None) -> None:
+        self._each = exporter.each
         self._stream = sys.stdout.buffer if output is None else output.open("wb", buffering=0)
         self.error: OSError | None = None
 
     def __call__(self, event: ev.AnyEvent) -> None:
-        if self.error is not None:
+        if self.error is not None or self._each is None:
             return
         try:
-            self._stream.write(ev.encode(event) + b"\n")
+            self._stream.write(self._each(event))
             self._stream.flush()
         except BrokenPipeError:
             raise
@@ -102,7 +108,7 @@ class EventWriter:
 
 
 def log_writer(report: Report) -> Listener:
-    """What happens, in words, on stderr."""
+    """A listener that writes every event in words to stderr."""
 
     def write(event: ev.AnyEvent) -> None:
         text = line(event, report)

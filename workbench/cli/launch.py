@@ -1,4 +1,4 @@
-"""From the command line's options to a run: what is checked first, and who shows it.
+"""From the options of the command line to a run: the checks before it, and its front end.
 
 Imports stay inside functions, so that commands which start nothing stay light.
 """
@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, words
 from ..planning.usage import UsageError
+from .options import chosen_format
 
 if TYPE_CHECKING:
     from ..machine.nvidia.nvml import Links
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ..report.report import Report
     from ..report.run_files import OpenedRun
 
-ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # of `doctor --all-gpus`: starting CUDA takes most of it
+ALL_GPUS_S, EACH_GPU_S = 15.0, 8.0  # budget of `doctor --all-gpus`: starting CUDA takes most
 
 
 def start(
@@ -31,12 +33,10 @@ def start(
     from ..planning import scenarios as rows_of
     from ..planning.plan import resolve
 
-    as_json, as_jsonl = options.pop("as_json"), options.pop("as_jsonl")
-    plain, output, control = options.pop("plain"), options.pop("output"), options.pop("control")
+    export_as = chosen_format(options)
+    output, control = options.pop("output"), options.pop("control")
     for name in ("devices", "backends", "precisions", "modes"):
         options[name] = words(options[name])
-    if as_json and as_jsonl:
-        raise UsageError("--json and --jsonl exclude each other")
     check_python(options["python"])
     request = Request(scenarios=scenarios, workloads=workloads, **options)
     rows = resolve(request, *rows_of.load_with(request.scenario_file))
@@ -48,12 +48,12 @@ def start(
         check_output("--save-best", best)
         if best.resolve() == Path(request.model.file).resolve():
             raise UsageError("--save-best would replace the model itself: name another file")
-    if not (as_json or as_jsonl or plain) and in_terminal():
+    if export_as is None and in_terminal():
         sys.exit(show_live(request, output))
     from .headless import run_headless
 
-    mode = "jsonl" if as_jsonl else "json" if as_json else "plain"
-    sys.exit(run_headless(request, rows, mode=mode, output=output, take_control=control))
+    export_as = export_as or PLAIN
+    sys.exit(run_headless(request, rows, export_as=export_as, output=output, take_control=control))
 
 
 def take_part(request: Request) -> Request:
@@ -141,7 +141,7 @@ def check_python(path: str | None) -> None:
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """Find out before the run, not after it, that its result cannot be written."""
+    """Refuse, before the run, a file that its result could not be written to."""
     if path is None:
         return
     from ..text.output import beside_of

@@ -1,4 +1,4 @@
-"""The command line: options into a request, a request into a run, a run into output.
+"""The command line: the commands, their options, and every error as one line.
 
 stdout carries data only; progress, warnings and errors go to stderr.
 """
@@ -9,33 +9,24 @@ import errno
 import os
 import sys
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from .. import __version__, catalog
 from ..contract import WorkloadError
 from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
-from ..planning.request import Request
 from ..planning.scenario import ScenarioError
 from ..planning.usage import UsageError
-from ..records.events import encode
 from ..report.journal import JournalError
 from ..text.output import let_go, say
-from .launch import (
-    all_gpus_report,
-    check_python,
-    in_terminal,
-    show_replay,
-    show_watch,
-    start,
-    take_part,
-)
+from . import commands
+from .launch import start
 from .options import (
+    chosen_format,
     examples,
+    format_options,
     json_option,
     model_options,
     model_question,
@@ -53,7 +44,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
     epilog=examples(
         "workbench                      the table of scenarios, live",
         "workbench --json --quick       the same in 20 s, as JSON",
-        "workbench advise realtime      one row",
+        "workbench advise realtime      one scenario",
         "workbench run matmul --set n=2048 --precision fp32",
         "workbench open last            look at an earlier run",
     ),
@@ -61,7 +52,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
 @scenario_options
 @model_options
 @run_options
-@click.version_option(__version__, prog_name="workbench")
+@click.version_option(__version__, prog_name="workbench", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(context: click.Context, /, **options: Any) -> None:
     """On this machine, for this job: CPU or GPU - and how sure are we?
@@ -73,7 +64,10 @@ def cli(context: click.Context, /, **options: Any) -> None:
         context.invoke(advise, scenarios=(), **options)
     elif given := [n for n in options if context.get_parameter_source(n) is not DEFAULT]:
         name = next(p.opts[0] for p in context.command.params if p.name == given[0])
-        raise UsageError(f"put {name} behind the command: workbench {context.invoked_subcommand}")
+        raise UsageError(f"put {name} after the command: workbench {context.invoked_subcommand}")
+
+
+# --------------------------------------------------------------------- runs
 
 
 @cli.command(
@@ -89,8 +83,10 @@ def cli(context: click.Context, /, **options: Any) -> None:
 @model_options
 @run_options
 def advise(scenarios: tuple[str, ...], **options: Any) -> None:
-    """Race the candidates of scenarios and recommend CPU or GPU for each; or, with --model, the
-    forms of a model of your own, INT8 among them, and say which to ship."""
+    """Recommend CPU or GPU for each scenario.
+
+    With --model, recommend which variant of your own model to ship, INT8 included.
+    """
     question = model_question(options)
     start({**options, "model": question}, scenarios=scenarios)
 
@@ -106,91 +102,69 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     )
 )
 @click.argument("workloads", nargs=-1, metavar="WORKLOAD...")
-@click.option("--all", "every", is_flag=True, help="Every workload; 900 s, 180 with --quick.")
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Every workload (default budget 900 s, 180 s with --quick).",
+)
 @click.option(
     "--largest-batch",
     is_flag=True,
-    help="Instead of racing, find the largest batch that fits into memory.",
+    help="Find the largest batch that fits into memory, instead of measuring speed.",
 )
-@click.option("--force", is_flag=True, help="Do so on a GPU that others are using, too.")
+@click.option("--force", is_flag=True, help="Proceed even if other processes use the GPU.")
 @run_options
 def run(workloads: tuple[str, ...], **options: Any) -> None:
-    """Measure every way of doing a workload, side by side.
+    """Measure every way of running a workload, side by side.
 
-    Several values of a size or batch make a curve, as 64..4096 for each doubling.
+    Several values of a size or batch make a curve: 64..4096 takes every doubling.
     """
     if not workloads and not options["every"]:
         raise UsageError(f"name a workload, or --all: {', '.join(catalog.files())}")
     start(options, workloads=workloads)
 
 
+@cli.command("open", epilog=examples("workbench open last", "workbench open report.json --plain"))
+@click.argument("run", metavar="RUN")
+@format_options(whole=True)
+def open_(run: str, **options: bool) -> None:
+    """Show an earlier run.
+
+    RUN is a JSON document, a journal, the id of a run, or `last`.
+    """
+    commands.show_run(run, chosen_format(options))
+
+
+# -------------------------------------------------------------- the machine
+
+
 @cli.command(epilog=examples("workbench detect", "workbench detect --json | jq .machine.cpu"))
-@click.option("--python", metavar="PATH", help="Interpreter whose packages are looked up.")
+@click.option("--python", metavar="PATH", help="Interpreter whose packages are listed.")
 @json_option
 def detect(python: str | None, as_json: bool) -> None:
     """Show the hardware and software that a run would use."""
-    from .. import machine
-
-    check_python(python)
-    found, software = machine.detect(python)
-    warnings = machine.hardware_warnings(found, software)
-    if as_json:
-        from ..export.json import dump
-        from ..records.document import SCHEMA_VERSION, Tool
-
-        head = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, "detect")}
-        click.echo(dump({**head, "machine": found, "software": software, "warnings": warnings}))
-        return
-    from ..export.log import warning_line
-    from ..export.text import machine_text
-
-    click.echo(machine_text(found, software))
-    for warning in warnings:
-        click.echo(warning_line(warning), err=True)
+    commands.show_detected(python, as_json=as_json)
 
 
 @cli.command(
     epilog=examples(
         "workbench doctor",
-        "workbench doctor --json > report.json    names nobody: made for a bug report",
+        "workbench doctor --json > report.json    anonymised, for a bug report",
     )
 )
 @click.option("--python", metavar="PATH", help="Interpreter whose packages are tried.")
 @click.option(
-    "--all-gpus", is_flag=True, help="Also race one product on every GPU, and show their links."
+    "--all-gpus", is_flag=True, help="Also run one product on every GPU, and show their links."
 )
 @json_option
 def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
-    """Check hardware, driver and packages; say what is wrong and what helps.
+    """Check hardware, driver and packages.
 
-    Tries torch and ONNX Runtime on every device.  Exits 1 if something cannot work.
+    Says what is wrong and how to fix it, and tries torch and ONNX Runtime on every device.  Exits 1
+    if something cannot work.
     """
-    from .. import machine
-    from ..advisor import doctor as doctors
-    from ..engine import ceiling_store
-    from ..export.doctor import doctor_text, private_words
-    from ..export.json import dump
-    from ..machine.packages.trials import try_packages
-    from ..records.document import SCHEMA_VERSION, Tool
-
-    check_python(python)
-    found, software = machine.detect(python)
-    silent = "python" in software.unavailable
-    installed = [n for n in ("torch", "onnxruntime") if doctors.is_installed(n, software)]
-    trials = try_packages([] if silent else installed, python)
-    known = ceiling_store.load(ceiling_store.fingerprint(found, software))
-    examined = doctors.examine(found, software, trials, known)
-    if all_gpus:
-        report, links = all_gpus_report(found, python)
-        examined = examined.with_all_gpus(report, links)
-    if as_json:
-        head = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, "doctor")}
-        parts = {**head, **msgspec.structs.asdict(examined), "trials": trials}
-        told = dump({**parts, "machine": doctors.nameless(found), "software": software})
-        click.echo(doctors.scrub(told, private=private_words(found)))
-    else:
-        click.echo(doctor_text(examined))
-    sys.exit(FAILED if examined.failed else 0)
+    sys.exit(commands.show_examination(python, all_gpus=all_gpus, as_json=as_json))
 
 
 @cli.command(
@@ -205,29 +179,17 @@ def doctor(python: str | None, all_gpus: bool, as_json: bool) -> None:
     type=click.FloatRange(0.5, 3600),
     default=1.0,
     metavar="SECONDS",
-    help="Between two looks; default 1, at least 0.5.",
+    help="Time between two snapshots; default 1, at least 0.5.",
 )
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N looks.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N snapshots.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--plain", is_flag=True, help="Text, even in a terminal.")
 def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None:
-    """Watch processor and GPUs: use, clocks, power, temperature, what holds them back.
+    """Watch processor and GPUs.
 
-    Ends with Ctrl-C or q.
+    Shows utilisation, clocks, power, temperature and throttling.  Ends with Ctrl-C or q.
     """
-    from .. import machine
-    from ..export.watch import header, line
-    from ..machine.snapshots import snapshots
-
-    found, _ = machine.detect()
-    if not as_json and not plain and count is None and in_terminal():
-        sys.exit(show_watch(found, every_s=every_s))
-    with suppress(KeyboardInterrupt):  # the way to end it
-        if not as_json:
-            click.echo("\n".join(header(found)))
-        for look in islice(snapshots(found, every_s=every_s), count):
-            text = encode(look).decode() if as_json else line(look)
-            click.echo(text)
+    sys.exit(commands.watch_machine(every_s, count, as_json=as_json, plain=plain))
 
 
 @cli.command(
@@ -237,106 +199,40 @@ def watch(every_s: float, count: int | None, as_json: bool, plain: bool) -> None
         "workbench ceilings --json | jq '.ceilings.devices[].peak_ops_per_s'",
     )
 )
-@click.option("--again", is_flag=True, help="Measure, even if there are figures of this machine.")
+@click.option("--again", is_flag=True, help="Measure again, even if this machine's are known.")
 @click.option("--budget", "budget_s", type=float, metavar="SECONDS", help="Wall time; default 60.")
 @click.option("--device", "devices", multiple=True, metavar="DEVICE", help="cpu, gpu, cuda:0 ...")
 @click.option("--threads", type=int, metavar="N", help="CPU threads; default all usable cores.")
 @click.option("--python", metavar="PATH", help="Interpreter of the workers.")
 @json_option
-def ceilings(again: bool, as_json: bool, **options: Any) -> None:
-    """Show what this machine can reach: FLOP/s by precision, bandwidth, launch latency.
+def ceilings(**options: Any) -> None:
+    """Show the limits of this machine.
 
-    Measured once and kept until hardware, driver, packages or environment change; every result
-    is then told as a fraction of it.
+    FLOP/s by precision, bandwidth and launch latency are measured once, and kept until hardware,
+    driver, packages or environment change.  Every result is then reported as a fraction of its
+    limit.
     """
-    from .. import machine
-    from ..engine import ceiling_store
-    from ..export.ceilings import ceilings_text
-    from ..export.json import dump
-    from ..machine.datasheets import load as datasheets
-    from ..planning.request import check
-    from ..records.document import SCHEMA_VERSION, Tool
-    from .headless import run_quietly
+    sys.exit(commands.show_ceilings(**options))
 
-    check_python(options["python"])
-    threads = options.pop("threads")
-    request = Request(ceilings=True, threads=() if threads is None else (threads,), **options)
-    request = take_part(request)
-    check(request)
-    found, software = machine.detect(options["python"])
-    known = (
-        None
-        if again or options["devices"]
-        else ceiling_store.load(ceiling_store.fingerprint(found, software))
-    )
-    code = 0
-    if known is None or not known.complete:
-        report, code = run_quietly(request)
-        known, found = report.ceilings, report.machine or found
-    if as_json:
-        head = {
-            "schema_version": SCHEMA_VERSION,
-            "tool": Tool("workbench", __version__, "ceilings"),
-        }
-        names = [device.name for device in known.devices] if known else []
-        sheets = {name: sheet for name, sheet in datasheets().items() if name in names}
-        parts = {**head, "machine": found, "software": software, "ceilings": known}
-        click.echo(dump({**parts, "datasheets": sheets}))
-    elif known is not None:
-        click.echo(ceilings_text(known))
-    sys.exit(code)
+
+# ------------------------------------------------------------ the catalogue
 
 
 @cli.command("list", epilog=examples("workbench list", "workbench list --json | jq '.workloads'"))
-@click.option("--scenarios", "file", metavar="FILE.toml", help="Those of your own file, too.")
+@click.option("--scenarios", "file", metavar="FILE.toml", help="Include your own scenarios.")
 @json_option
 def list_(file: str | None, as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""
-    from ..export.json import dump
-    from ..export.text import catalogue_text
-    from ..planning import scenarios
-
-    rows, _ = scenarios.load_with(file)
-    usable, broken = catalog.load_all()
-    if not as_json:
-        click.echo(catalogue_text(usable, broken, rows))
-        return
-    described = [
-        {
-            "name": workload.name,
-            "title": workload.title,
-            "teaches": workload.teaches,
-            "batch": workload.default_batch,
-            "parameters": workload.parameters,
-            "variants": workload.variants,
-        }
-        for workload in usable.values()
-    ]
-    problems = {name: str(error) for name, error in broken.items()}
-    click.echo(dump({"scenarios": list(rows.values()), "workloads": described, "broken": problems}))
+    commands.show_catalogue(file, as_json=as_json)
 
 
-@cli.command("open", epilog=examples("workbench open last", "workbench open report.json --plain"))
-@click.argument("run", metavar="RUN")
-@json_option
-@click.option("--plain", is_flag=True, help="Text, even in a terminal.")
-def open_(run: str, as_json: bool, plain: bool) -> None:
-    """Show an earlier run: a JSON document, a journal, the id of a run, or `last`."""
-    from ..export.json import dump
-    from ..export.text import run_text
-    from ..report.run_files import open_run
-
-    opened = open_run(run)
-    if not as_json and not plain and in_terminal():
-        sys.exit(show_replay(opened))
-    report = opened.report
-    click.echo(dump(report.document()) if as_json else run_text(report))
+# ----------------------------------------------------------- the entry point
 
 
 def main() -> None:
     """The console script: runs the command, turns every error into one line."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
     try:
         cli.main(standalone_mode=False)
@@ -350,7 +246,7 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         sys.exit(CUT_SHORT)
     except BrokenPipeError:
-        # Whoever read us has left; keep the interpreter from complaining about it at exit.
+        # The reader of the pipe is gone; keep the interpreter from complaining at exit.
         let_go(sys.stdout)
         sys.exit(FAILED)
     except Exception as error:
@@ -359,12 +255,12 @@ def main() -> None:
             fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
         if os.environ.get("WORKBENCH_DEBUG"):
             raise
-        text = f"internal error: {type(error).__name__}: {error} (WORKBENCH_DEBUG=1 tells more)"
+        text = f"internal error: {type(error).__name__}: {error} (details: WORKBENCH_DEBUG=1)"
         fail(text, FAILED)
 
 
 def fail(message: str, code: int) -> None:
-    """One line on stderr, and out.  Of several ranks with the same mistake the first tells it."""
+    """One line on stderr, and out.  Of several ranks with the same mistake the first reports it."""
     from ..worker.ranks import launch_of
 
     launch = launch_of(os.environ)

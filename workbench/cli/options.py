@@ -1,4 +1,4 @@
-"""The options that every command with a run shares."""
+"""The options that commands share."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from .. import catalog
 from ..contract import PRECISIONS
+from ..export.formats import DOCUMENT, FORMATS, PLAIN
 from ..planning.model_question import OBJECTIVES, ModelQuestion
 from ..planning.request import whole_numbers
 from ..planning.usage import UsageError
@@ -22,7 +23,35 @@ def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tup
     return () if text is None else whole_numbers(option.opts[0], text)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def _format_option(name: str) -> Callable[[F], F]:
+    return click.option(f"--{name}", f"as_{name}", is_flag=True, help=FORMATS[name].help)
+
+
+def format_options(*, whole: bool = False) -> Callable[[F], F]:
+    """An option for each export format, or for each that takes a `whole` run."""
+    names = [n for n, exporter in FORMATS.items() if exporter.whole is not None or not whole]
+
+    def decorate(command: F) -> F:
+        for name in reversed(names):
+            command = _format_option(name)(command)
+        return command
+
+    return decorate
+
+
+def chosen_format(options: dict[str, Any]) -> str | None:
+    """Take the options of formats out of `options`; None where none is chosen.
+
+    Text may be combined with another format, which then counts.
+    """
+    chosen = [name for name in FORMATS if options.pop(f"as_{name}", False)]
+    others = [name for name in chosen if name != PLAIN]
+    if len(others) > 1:
+        raise UsageError(f"--{others[0]} and --{others[1]} exclude each other")
+    return next(iter(others or chosen), None)
+
+
+json_option = _format_option(DOCUMENT)
 
 SHARED = [
     click.option(
@@ -30,78 +59,76 @@ SHARED = [
         "budget_s",
         type=float,
         metavar="SECONDS",
-        help="Wall time from process start to end; default 60, 20 with --quick.",
+        help="Wall time of the whole run; default 60, 20 with --quick.",
     ),
-    click.option("--quick", is_flag=True, help="Smaller sizes, 20 s."),
-    click.option("--thorough", is_flag=True, help="300 s: more rounds, narrower intervals."),
+    click.option("--quick", is_flag=True, help="Smaller sizes (default budget 20 s)."),
+    click.option("--thorough", is_flag=True, help="More rounds, narrower intervals (300 s)."),
     click.option(
         "--device",
         "devices",
         multiple=True,
         metavar="DEVICE",
-        help="cpu, gpu, cuda:0 ... or the simulated fake:0@SPEED; repeatable.",
+        help="cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.  Repeatable.",
     ),
     click.option(
         "--backend",
         "backends",
         multiple=True,
         metavar="NAME",
-        help=f"{', '.join(catalog.backends())}; repeatable.",
+        help=f"{', '.join(catalog.backends())}.  Repeatable.",
     ),
     click.option(
         "--precision",
         "precisions",
         multiple=True,
         metavar="NAME",
-        help=f"{', '.join(PRECISIONS)}; repeatable.",
+        help=f"{', '.join(PRECISIONS)}.  Repeatable.",
     ),
     click.option(
         "--mode",
         "modes",
         multiple=True,
         metavar="NAME",
-        help="plain, compile, fused, nhwc ...: the ways of doing it to race; repeatable.",
+        help="Modes to compare: plain, compile, fused, nhwc ...  Repeatable.",
     ),
     click.option(
         "--threads",
         callback=_numbers,
         metavar="N[,N...]",
-        help="CPU threads of every candidate; several race against one another.",
+        help="CPU threads of every candidate; several are compared.",
     ),
     click.option(
         "--batch",
         callback=_numbers,
         metavar="N[,N...|..N]",
-        help="Batch size; several, as 1..256 for each doubling, make a curve.",
+        help="Batch size; several make a curve, and 1..256 takes every doubling.",
     ),
     click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="NAME=VALUE",
-        help="A parameter of the workload, see workbench list; several values as for --batch.",
+        help="A parameter of the workload (workbench list); several values as for --batch.",
     ),
     click.option(
         "--python",
         metavar="PATH",
-        help="Interpreter of the workers, with a torch or onnxruntime of its own.",
+        help="Interpreter of the workers, with its own torch or onnxruntime.",
     ),
     click.option(
         "--seed",
         type=click.IntRange(0, 2**31 - 1),
         default=0,
         metavar="N",
-        help="Seed of data and weights.",
+        help="Seed for data and weights.",
     ),
     click.option(
         "--trace",
         metavar="FILE",
-        help="Then profile a few steps of each candidate: a Chrome or Perfetto trace.",
+        help="Afterwards profile a few steps of each candidate into a Chrome or Perfetto trace.",
     ),
     click.option("--strict", is_flag=True, help="Exit 3 if a result carries a warning."),
-    json_option,
-    click.option("--jsonl", "as_jsonl", is_flag=True, help="Events on stdout, one a line."),
-    click.option("--plain", is_flag=True, help="Text, even in a terminal."),
+    *map(_format_option, FORMATS),
     click.option(
         "--output",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -129,32 +156,34 @@ OF_SCENARIOS = [
         "--scenarios",
         "scenario_file",
         metavar="FILE.toml",
-        help="Scenarios of your own, beside those of workbench list; unnamed, only these race.",
+        help="Your own scenarios file; runs only these unless you name others.",
     ),
     click.option(
         "--all",
         "all_scenarios",
         is_flag=True,
-        help="Those on request, too; 300 s, 60 with --quick.",
+        help="Include the optional scenarios (default budget 300 s, 60 s with --quick).",
     ),
     click.option(
         "--crossover",
         is_flag=True,
-        help="Half of the budget for the sizes at which another candidate takes the lead.",
+        help="Also find the size at which the winner changes (uses half the budget).",
     ),
     click.option(
         "--price",
         "prices",
         multiple=True,
         metavar="DEVICE=PER_HOUR",
-        help="cpu=0.10, gpu=2.99, cuda:1=...: what is cheapest is told too; repeatable.",
+        help="Price per hour, e.g. gpu=2.99; adds the cheapest candidate.  Repeatable.",
     ),
-    click.option("--prices", "price_file", metavar="FILE.toml", help="The same from a file."),
+    click.option(
+        "--prices", "price_file", metavar="FILE.toml", help="Prices per hour from a file."
+    ),
     click.option(
         "--what-if",
         multiple=True,
         metavar="DEVICE",
-        help="Also tell of a device that is not here, from a recorded run of it; repeatable.",
+        help="Compare with a device you do not have, from a recorded run.  Repeatable.",
     ),
 ]
 
@@ -167,37 +196,39 @@ def scenario_options(command: F) -> F:
 
 
 OF_A_MODEL = [
-    click.option("--model", "file", metavar="M.onnx", help="An ONNX model of your own; 30 s."),
+    click.option(
+        "--model", "file", metavar="M.onnx", help="Your own ONNX model; default budget 30 s."
+    ),
     click.option(
         "--objective",
         type=click.Choice(OBJECTIVES),
-        help="What the best form is best at; default latency (median time of one run).",
+        help="What to optimise for; default latency (median time of one run).",
     ),
     click.option(
         "--max-error",
         type=float,
         metavar="SHARE",
-        help="Largest relative error of a form's outputs against the model's; default 0.02.",
+        help="Largest relative error of the outputs against the model's; default 0.02.",
     ),
     click.option(
         "--min-agreement",
         type=float,
         metavar="SHARE",
-        help="Instead: the least share of answers whose largest entry stays the same.",
+        help="Alternative to --max-error: minimum top-1 agreement (0-1).",
     ),
     click.option(
         "--inputs",
         metavar="FILE.npz",
-        help="Real inputs by name, for checking and calibrating; random ones otherwise.",
+        help="Real inputs by name, for checks and calibration; default random.",
     ),
     click.option(
         "--shape",
         "shapes",
         multiple=True,
         metavar="NAME=1,3,224,224",
-        help="The shape of an input with dynamic axes; repeatable.",
+        help="The shape of an input with dynamic axes.  Repeatable.",
     ),
-    click.option("--save-best", metavar="OUT.onnx", help="Write the form that is recommended."),
+    click.option("--save-best", metavar="OUT.onnx", help="Write the recommended variant."),
 ]
 
 
@@ -209,7 +240,7 @@ def model_options(command: F) -> F:
 
 
 def model_question(options: dict[str, Any]) -> ModelQuestion | None:
-    """Take what belongs to --model out of `options`; None where there is no model."""
+    """Take the options of --model out of `options`; None where there is no model."""
     names = ("file", "objective", "max_error", "min_agreement", "inputs", "shapes", "save_best")
     given = {name: value for name in names if (value := options.pop(name)) not in (None, ())}
     if given and "file" not in given:

@@ -39,8 +39,8 @@ def open_run(name: str) -> OpenedRun:
     if len(matches) == 1:
         return read_journal(journal.runs_folder() / f"{matches[0]}.jsonl")
     latest = ", ".join(matches[:5] or ids[:5]) or "none yet"
-    problem = "is the beginning of several runs" if matches else "is no file and no run"
-    raise journal.JournalError(f"{name!r} {problem}. Latest: {latest}")
+    problem = "several runs begin with" if matches else "no such file or run:"
+    raise journal.JournalError(f"{problem} {name!r}. Recent runs: {latest}")
 
 
 def _is_file(path: Path) -> bool:

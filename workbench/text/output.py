@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -18,6 +19,11 @@ def say(line: str) -> None:
         raise
     except OSError:
         let_go(sys.stderr)
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that stdout is; None for a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def beside_of(path: Path) -> Path:

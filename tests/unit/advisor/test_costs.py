@@ -15,7 +15,7 @@ from money import priced_report, watts
 from workbench.advisor.costs import COUNTER, READINGS, one_of, step_energy
 from workbench.advisor.verdict import decide
 from workbench.export import costs
-from workbench.export.advice import advice_text
+from workbench.export.view.answers import advice_facts
 from workbench.planning import admission, scenarios
 from workbench.planning.cases import fill_cases
 from workbench.planning.plan import planned, resolve
@@ -172,7 +172,7 @@ def test_a_file_of_prices_is_read_once_whatever_becomes_of_it_in_the_run(tmp_pat
 def test_a_plain_verdict_needs_no_more_words() -> None:
     found = verdict()
     assert (found.by_objective, found.costs, found.prices) == ([], [], {})
-    assert advice_text(found) == ""
+    assert advice_facts(found) == []
 
 
 def test_a_million_items_cost_their_hours() -> None:
@@ -219,8 +219,8 @@ def test_without_a_price_for_each_device_the_cheapest_is_unknown() -> None:
     found = verdict(prices={"cpu": 0.1})
     cheapest = best(found, "cheapest")
     assert cheapest.pick is None
-    text = advice_text(found)
-    assert "no price for cuda:0. Add --price gpu=PER_HOUR." in " ".join(text.split())
+    texts = [fact.text.plain for fact in advice_facts(found)]
+    assert any("--price gpu=PER_HOUR" in text for text in texts)
     assert {cost.id: cost.per_million is None for cost in found.costs}[GPU.id]
 
 
@@ -290,7 +290,7 @@ def test_an_unread_candidate_and_two_kinds_of_sensor_are_mentioned() -> None:
     assert READINGS in sensors
     assert COUNTER in sensors
     assert "No power reading for cuda:0 torch fp32" in unread
-    assert "different sensors" in " ".join(advice_text(found).split())
+    assert {sensors, unread} <= {fact.text.plain for fact in advice_facts(found)}
     alike = verdict(power={c: watts(read=50.0) for c in RACED})
     assert costs.notes(alike) == []
 

@@ -172,4 +172,4 @@ def test_interrupted_and_failed_races_survive_in_a_document() -> None:
 def test_plain_text_has_the_summary() -> None:
     live = with_verdict(eliminated(after=3))
     text = " ".join(run_text(live).split())
-    assert f"race: {summary_text(summary(live))}" in text
+    assert f"race {summary_text(summary(live))}" in text

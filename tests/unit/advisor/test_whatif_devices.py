@@ -303,8 +303,8 @@ def test_the_warnings_of_a_recording_are_shown() -> None:
 
 def test_the_text_of_a_run_has_a_line_for_each() -> None:
     text = " ".join(run_text(planned(recorded(), MISSING)).split())
-    assert "what if: NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 2.0" in text
-    assert "what if: NVIDIA H200: unknown: it is not there; make one" in text
+    assert "what if NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: 2.0" in text
+    assert "NVIDIA H200: unknown: it is not there; make one" in text
 
 
 def test_a_users_model_has_no_recordings() -> None:

@@ -1,4 +1,4 @@
-"""A result that cannot be written is told before the run, or after it with where it is kept."""
+"""A result that cannot be written is refused before the run, or kept elsewhere after it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from builders import eventful
 from workbench.cli.headless import EventWriter, log_writer, save
 from workbench.cli.launch import check_output
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
+from workbench.export.formats import FORMATS
 from workbench.planning.usage import UsageError
 from workbench.report import journal
 from workbench.report.report import Report
@@ -41,7 +42,7 @@ def test_a_document_that_cannot_be_written_says_where_the_run_is_kept(
 
 
 def test_neither_a_full_disk_nor_a_full_log_ends_a_run(monkeypatch) -> None:
-    writer = EventWriter(FULL)
+    writer = EventWriter(FORMATS["jsonl"], FULL)
     with FULL.open("w") as full:
         monkeypatch.setattr(sys, "stderr", full)
         log = log_writer(REPORT)

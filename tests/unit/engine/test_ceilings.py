@@ -9,7 +9,7 @@ from builders import events, machine, scenario
 
 from workbench.contract import Case, Work
 from workbench.engine import ceiling_store, ceilings
-from workbench.export.ceilings import ceilings_text
+from workbench.export.view.ceilings import ceilings_text
 from workbench.records import events as ev
 from workbench.records.machine import Cache, Package, Software
 from workbench.report.report import Report

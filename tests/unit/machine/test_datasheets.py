@@ -8,7 +8,7 @@ from builders import machine
 
 from workbench.advisor.doctor import examine
 from workbench.contract import PRECISIONS
-from workbench.export.ceilings import ceilings_text
+from workbench.export.view.ceilings import ceilings_text
 from workbench.machine import datasheets
 from workbench.records.document import Ceilings
 from workbench.records.machine import Software

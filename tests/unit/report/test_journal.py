@@ -185,7 +185,7 @@ def test_runs_are_found_by_id_by_its_beginning_and_as_the_last(state: Path) -> N
     for run_id in ("20260101-000000-aaaa", "20260102-000000-bbbb"):
         journal.Journal(state / f"{run_id}.jsonl").append(RUN[0])
     assert open_run("20260101").events == open_run("last").events == RUN[:1]
-    with pytest.raises(journal.JournalError, match="beginning of several"):
+    with pytest.raises(journal.JournalError, match="several runs begin"):
         open_run("2026")
     with pytest.raises(journal.JournalError, match="20260102-000000-bbbb"):
         open_run("2027")

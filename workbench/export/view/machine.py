@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from textual.content import Content
 
-from workbench.export.ceilings import rows as ceiling_rows
-from workbench.records.document import Ceilings
-from workbench.records.machine import (
+from ...records.document import Ceilings
+from ...records.machine import (
     Cache,
     Cpu,
     Gpu,
@@ -22,11 +20,12 @@ from workbench.records.machine import (
     Pcie,
     Software,
 )
-from workbench.records.reason import Reason, Warning
-from workbench.text import units
-
+from ...records.reason import Reason, Warning
+from ...text import units
 from . import glyphs
-from .facts import Fact, fact
+from .ceilings import rows as ceiling_rows
+from .facts import Fact, fact, facts_lines, heading, label_width, warning_facts
+from .spans import Text
 
 BAR_WIDTH = 12
 
@@ -51,22 +50,21 @@ ARM = {
 
 
 def warnings(found: Sequence[Warning], titles: Mapping[str, str]) -> list[Fact]:
-    """Loud: each with its remedy below; what befell several rows, by `titles`, only once."""
+    """Each warning with its remedy; one about several rows, named by `titles`, only once."""
     groups: dict[object, list[Warning]] = {}
     for number, warning in enumerate(found):
         groups.setdefault(warning.code if warning.subject in titles else number, []).append(warning)
-    facts = []
+    facts: list[Fact] = []
     for first, *others in groups.values():
         title = titles.get(first.subject or "")
         more = f", and {len(others)} more" if others else ""
         text = first.message if title is None else f"{first.message} ({title}{more})"
-        facts.append(fact("! warning", text, "bold $warning", label_style="bold $warning"))
-        facts.append(fact("  remedy", first.remedy))
+        facts += warning_facts(text, first.remedy)
     return facts
 
 
 def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
-    """What `device` can reach, as measured; empty where it was not."""
+    """The measured ceilings of `device`; empty where it was not measured."""
     named = [d for d in found.devices if d.device == device] if found else []
     if found is None or not named:
         return []
@@ -74,38 +72,39 @@ def ceilings(found: Ceilings | None, device: str | None) -> list[Fact]:
     rows = (row for row in ceiling_rows(alone) if row[0] not in ("name", "threads"))
     facts = []
     for label, cell, *sheet in rows:
-        beside = f"  of {sheet[0]} by its datasheet" if sheet and sheet[0] != "-" else ""
-        facts.append(fact(label, cell + beside))
+        datasheet = f"  (datasheet: {sheet[0]})" if sheet and sheet[0] != "-" else ""
+        facts.append(fact(label, cell + datasheet))
     return [*facts, fact("measured", found.measured_at[:10])]
 
 
-def reading(value: str | None) -> Content:
-    return Content(value) if value is not None else Content.styled(units.NOT_AVAILABLE, "dim")
+def reading(value: str | None) -> Text:
+    return Text.of(value) if value is not None else Text.of((units.NOT_AVAILABLE, "dim"))
 
 
 def cpu(found: Cpu) -> list[Fact]:
     clock = f", up to {found.max_frequency_mhz / 1000:.2f} GHz" if found.max_frequency_mhz else ""
     limited = found.effective_cores < found.logical_cores
-    why = f", limited by {found.limited_by}" if limited else ", all there are"
-    usable = Content.assemble((f"{found.effective_cores} cores", "bold"), why)
+    why = f", limited by {found.limited_by}" if limited else ""
+    cores = f"{found.effective_cores} of {found.logical_cores} cores"
+    usable = Text.of((cores, "strong"), why)
     facts = [
         Fact(
             "",
-            Content.assemble(
-                (found.model or units.NOT_AVAILABLE, "bold"), f"  {found.architecture}{clock}"
+            Text.of(
+                (found.model or units.NOT_AVAILABLE, "strong"), f"  {found.architecture}{clock}"
             ),
         ),
         Fact("usable", usable),
         fact("cores", _cores(found)),
-        Fact("limits", [Content(_limit(one.name, one.cores, one.source)) for one in found.limits]),
+        Fact("limits", [Text.of(_limit(one.name, one.cores, one.source)) for one in found.limits]),
         Fact("instructions", instructions(found.isa, found.architecture)),
-        Fact("caches", [Content(_cache(cache)) for cache in found.caches] or reading(None)),
+        Fact("caches", [Text.of(_cache(cache)) for cache in found.caches] or reading(None)),
     ]
     return facts + missing(found.unavailable)
 
 
 def now(found: HostReading | None) -> list[Fact]:
-    """What was read last, while a run goes on; empty otherwise."""
+    """The latest reading, while a run goes on; empty otherwise."""
     if found is None:
         return []
     readings = (
@@ -114,8 +113,8 @@ def now(found: HostReading | None) -> list[Fact]:
         _number(found.temperature_c, "°C"),
         _number(found.power_w, "W"),
     )
-    told = ", ".join(reading for reading in readings if reading is not None)
-    return [fact("now", told)] if told else []
+    known = [reading for reading in readings if reading is not None]
+    return [fact("now", ", ".join(known))] if known else []
 
 
 def _cores(found: Cpu) -> str:
@@ -124,12 +123,12 @@ def _cores(found: Cpu) -> str:
         (found.physical_cores, "physical"),
         (found.logical_cores, "logical"),
     )
-    told = [f"{units.NOT_AVAILABLE if count is None else count} {noun}" for count, noun in parts]
+    counts = [f"{units.NOT_AVAILABLE if count is None else count} {noun}" for count, noun in parts]
     if found.numa_nodes is not None and found.numa_nodes > 1:
-        told.append(f"{found.numa_nodes} NUMA nodes")
+        counts.append(f"{found.numa_nodes} NUMA nodes")
     if found.efficiency_cores:
-        told.append(f"{found.efficiency_cores} of the slower kind")
-    return ", ".join(told)
+        counts.append(f"{found.efficiency_cores} efficiency cores")
+    return ", ".join(counts)
 
 
 def _limit(name: str, cores: float, source: str) -> str:
@@ -143,25 +142,25 @@ def _cache(cache: Cache) -> str:
     return f"L{cache.level}{kind} {units.size(cache.size_bytes)}{times}"
 
 
-def instructions(isa: Isa, architecture: str) -> list[Content]:
-    """`AVX2 yes  AVX-512 no`: words, because presence must not hang on a colour."""
+def instructions(isa: Isa, architecture: str) -> list[Text]:
+    """`AVX2 yes  AVX-512 no`: words, because presence must not depend on a colour."""
     names = ARM if architecture in ("aarch64", "arm64") else X86
     chips = []
     for field, name in names.items():
         present: bool | None = getattr(isa, field)
         word = {True: "yes", False: "no", None: "?"}[present]
         chips.append(
-            Content.assemble(f"{name} ", (word, "bold $success"))
+            Text.of(f"{name} ", (word, "strong good"))
             if present
-            else Content.styled(f"{name} {word}", "dim")
+            else Text.of((f"{name} {word}", "dim"))
         )
     return chips
 
 
-def used_bar(used: float, total: float, style: str) -> Content:
+def used_bar(used: float, total: float, tone: str) -> Text:
     share = used / total if total else 0.0
-    return Content.assemble(
-        (glyphs.gauge(share, BAR_WIDTH), style),
+    return Text.of(
+        (glyphs.gauge(share, BAR_WIDTH), tone),
         f" {units.size(used)} of {units.size(total)}, {units.percent(share)}",
     )
 
@@ -169,7 +168,7 @@ def used_bar(used: float, total: float, style: str) -> Content:
 def memory(found: Memory) -> list[Fact]:
     used = found.total_bytes - found.available_bytes
     facts = [
-        Fact("used", used_bar(used, found.total_bytes, "$cpu")),
+        Fact("used", used_bar(used, found.total_bytes, "cpu")),
         fact("available", units.size(found.available_bytes)),
     ]
     if found.cgroup_limit_bytes is not None:
@@ -180,7 +179,7 @@ def memory(found: Memory) -> list[Fact]:
 
 
 def with_reading(found: Gpu, latest: Mapping[int, GpuReading]) -> Gpu:
-    """The card with what was read of it last, while a run goes on."""
+    """The card with its latest readings, while a run goes on."""
     now = latest.get(found.index) if found.index is not None else None
     if now is None:
         return found
@@ -203,12 +202,10 @@ def gpu_title(found: Gpu) -> str:
 
 def gpu(found: Gpu) -> list[Fact]:
     if found.simulated:  # there is nothing to read: a column of n/a would say no more
-        return [
-            fact("! simulated", "a CPU worker poses as this GPU; it has no sensors", "$warning")
-        ]
+        return [fact("! simulated", "a CPU worker poses as this GPU; it has no sensors", "warning")]
     facts: list[Fact] = []
     if not found.visible:
-        facts.append(fact("! hidden", "CUDA_VISIBLE_DEVICES leaves it out", "$warning"))
+        facts.append(fact("! hidden", "excluded by CUDA_VISIBLE_DEVICES", "warning"))
     facts += [
         Fact("memory used", _gpu_memory(found)),
         Fact("driver", reading(found.driver_version)),
@@ -226,15 +223,15 @@ def gpu(found: Gpu) -> list[Fact]:
     return facts + missing(found.unavailable)
 
 
-def _gpu_memory(found: Gpu) -> Content:
+def _gpu_memory(found: Gpu) -> Text:
     if found.memory_total_bytes is None:
         return reading(None)
     if found.memory_used_bytes is None:
-        return Content(f"{units.size(found.memory_total_bytes)} in all")
-    return used_bar(found.memory_used_bytes, found.memory_total_bytes, "$gpu")
+        return Text.of(f"{units.size(found.memory_total_bytes)} in total")
+    return used_bar(found.memory_used_bytes, found.memory_total_bytes, "gpu")
 
 
-def _pcie(link: Pcie) -> Content:
+def _pcie(link: Pcie) -> Text:
     if link.generation is None and link.width is None:
         return reading(None)
 
@@ -242,8 +239,8 @@ def _pcie(link: Pcie) -> Content:
         return f"{generation or '?'}.0 x{width or '?'}"
 
     now, most = side(link.generation, link.width), side(link.max_generation, link.max_width)
-    # Links slow down at idle: less than the most is no fault by itself.
-    return Content(now if now == most else f"{now} now, {most} at most")
+    # Links slow down at idle: less than the maximum is no fault by itself.
+    return Text.of(now if now == most else f"{now} now, maximum {most}")
 
 
 def _number(value: float | None, unit: str) -> str | None:
@@ -256,31 +253,31 @@ def _of(value: float | None, most: float | None, unit: str) -> str | None:
     return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
 
 
-def _events(reasons: list[str] | None) -> Content:
+def _events(reasons: list[str] | None) -> Text:
     if reasons is None:
         return reading(None)
     slowed = [reason for reason in reasons if "idle" not in reason.lower()]
-    return Content.styled(", ".join(reasons) or "none", "$warning" if slowed else "")
+    return Text.of((", ".join(reasons) or "none", "warning" if slowed else ""))
 
 
-def _processes(found: Gpu) -> Content:
+def _processes(found: Gpu) -> Text:
     if found.processes is None:
         return reading(None)
     count = len(found.processes)
     held = sum(process.used_memory_bytes or 0 for process in found.processes)
-    names = sorted({f"{p.name} of {p.user or '?'}" for p in found.processes if p.name})
-    whose = f" ({', '.join(names)})" if names else ""
-    return Content(f"{count}, holding {units.size(held)}{whose}" if count else "none")
+    names = sorted({f"{p.name} ({p.user or '?'})" for p in found.processes if p.name})
+    whose = f": {', '.join(names)}" if names else ""
+    return Text.of(f"{count}, holding {units.size(held)}{whose}" if count else "none")
 
 
-def _modes(found: Gpu) -> Content:
+def _modes(found: Gpu) -> Text:
     words = {True: "on", False: "off", None: units.NOT_AVAILABLE}
     named = (("ECC", found.ecc), ("MIG", found.mig), ("persistence", found.persistence))
-    return Content(", ".join(f"{name} {words[value]}" for name, value in named))
+    return Text.of(", ".join(f"{name} {words[value]}" for name, value in named))
 
 
 def missing(unavailable: Mapping[str, str]) -> list[Fact]:
-    """Why readings are missing, those with one reason together."""
+    """The reasons for missing readings, each with its readings."""
     by_reason: dict[str, list[str]] = {}
     for field, why in unavailable.items():
         by_reason.setdefault(why, []).append(field)
@@ -290,7 +287,7 @@ def missing(unavailable: Mapping[str, str]) -> list[Fact]:
 
 def no_gpu(machine: Machine) -> list[Fact]:
     facts = [
-        fact("", "No GPU was found." if nothing(machine) else "GPUs could not be read.", "bold")
+        fact("", "No GPU was found." if nothing(machine) else "GPUs could not be read.", "strong")
     ]
     for name, reason in (("NVML", machine.nvml.reason), ("CUDA", machine.cuda.reason)):
         facts += because(name, reason)
@@ -329,7 +326,7 @@ def drivers(machine: Machine) -> list[Fact]:
 
 
 def absent(name: str, reason: Reason | None, machine: Machine) -> list[Fact]:
-    """With the reason, unless it already stands above, in place of the GPUs."""
+    """A missing driver, with its reason unless the section of the GPUs gives it."""
     if reason is None or not machine.gpus:
         return [fact(name, "not available")]
     return because(name, reason)
@@ -352,5 +349,44 @@ def software(found: Software, system: Os) -> list[Fact]:
 
 def environment(found: Software) -> list[Fact]:
     if not found.environment:
-        return [fact("", "no variable that changes results is set", "dim")]
+        return [fact("", "no environment variables affect results", "dim")]
     return [fact("", f"{name}={value}") for name, value in found.environment.items()]
+
+
+# ------------------------------------------------------------- the sections
+
+Section = tuple[str, str, list[Fact]]  # title, tone, facts
+
+
+def processor_sections(
+    machine: Machine, installed: Software, known: Ceilings | None, host: HostReading | None
+) -> list[Section]:
+    reached = ceilings(known, "cpu")
+    return [
+        ("CPU", "strong cpu", [*cpu(machine.cpu), *now(host)]),
+        *([("CPU ceilings", "strong cpu", reached)] if reached else []),
+        ("Memory", "strong", memory(machine.memory)),
+        ("Software", "strong", software(installed, machine.os)),
+        ("Environment", "strong", environment(installed)),
+    ]
+
+
+def accelerator_sections(machine: Machine, known: Ceilings | None) -> list[Section]:
+    cards: list[Section] = []
+    for card in machine.gpus:
+        cards.append((gpu_title(card), "strong gpu", gpu(card)))
+        if reached := ceilings(known, card.device):
+            cards.append((f"{card.device} ceilings", "strong gpu", reached))
+    return [
+        *(cards or [("GPU", "strong gpu", no_gpu(machine))]),
+        ("Drivers", "strong", drivers(machine)),
+    ]
+
+
+def section_lines(sections: Sequence[Section], width: int) -> list[Text]:
+    """Sections under one another, with a blank line after each."""
+    lines: list[Text] = []
+    indent = max(label_width(facts) for _, _, facts in sections)
+    for title, tone, facts in sections:
+        lines += [heading(title, width, tone), *facts_lines(facts, width, indent), Text()]
+    return lines

@@ -1,28 +1,28 @@
-"""A table laid out as lines of text: columns shrink and leave by rank until the rest fits."""
+"""Tables as lines of text: columns shrink, and disappear by rank, until the rest fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from textual.content import Content
+from .spans import ELLIPSIS, Text, join
 
 GAP = 2
+UNLIMITED = 10_000  # cells: the width of a table in a file
 
-
-# What a cell holds: one text, several from long to short, or a drawing made to measure.
-Cell = Content | Sequence[Content] | Callable[[int], Content]
+# One text, several from long to short, or a drawing made for the width that it gets.
+Cell = Text | Sequence[Text] | Callable[[int], Text]
 
 
 @dataclass(frozen=True)
 class Column:
-    """Rank 0 stays whatever happens; of the others the highest leaves first.
+    """Rank 0 always stays; of the other columns the one with the highest rank disappears first.
 
     Between `minimum` and its natural width a column gets what the lower ranks leave; a
-    `patient` one waits until all others have their fill.  Without a minimum the shortest form of
-    every cell fits whole, for half a number is worse than none.  `names` that are too long lose
-    a piece of their middle, and stay different where they can.
+    `patient` one waits until all others have their fill.  Without a minimum the shortest text of
+    every cell fits whole, because half a number is worse than none.  `names` that are too long
+    lose a piece of their middle, and stay different where they can.
     """
 
     key: str
@@ -41,12 +41,12 @@ class Line:
 
     key: str
     cells: Mapping[str, Cell]
-    span: tuple[str, Sequence[Content]] | None = None
+    span: tuple[str, Sequence[Text]] | None = None
 
 
-def forms(cell: Cell) -> Sequence[Content]:
+def texts_of(cell: Cell) -> Sequence[Text]:
     """The texts of a cell from long to short; none for a drawing."""
-    if isinstance(cell, Content):
+    if isinstance(cell, Text):
         return (cell,)
     return () if callable(cell) else cell
 
@@ -55,8 +55,8 @@ def bounds(column: Column, lines: Sequence[Line]) -> tuple[int, int]:
     """The least width that a column makes sense with, and the most that it can use."""
     cells = [line.cells[column.key] for line in lines if column.key in line.cells]
     drawn = any(callable(cell) for cell in cells)
-    longest = [forms(cell)[0].cell_length for cell in cells if not callable(cell)]
-    shortest = [forms(cell)[-1].cell_length for cell in cells if not callable(cell)]
+    longest = [texts_of(cell)[0].cell_length for cell in cells if not callable(cell)]
+    shortest = [texts_of(cell)[-1].cell_length for cell in cells if not callable(cell)]
     title = len(column.title)
     most = column.maximum if drawn else max([title, *(min(w, column.maximum) for w in longest)])
     least = max([title, *shortest])
@@ -84,48 +84,49 @@ def fit(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[tu
     return [(column, widths[column.key]) for column in kept]
 
 
-def cell_text(cell: Cell | None, column: Column, width: int) -> Content:
-    """The longest form that fits, or the shortest cut off with an ellipsis; padded."""
+def cell_text(cell: Cell | None, column: Column, width: int) -> Text:
+    """The longest text that fits, or the shortest cut off with an ellipsis; padded."""
     if cell is None:
-        chosen = Content("")
+        chosen = Text()
     elif callable(cell):
         chosen = cell(width)
     else:
-        chosen = longest_that_fits(forms(cell), width)
+        chosen = longest_that_fits(texts_of(cell), width)
     missing = width - chosen.cell_length
     return chosen.pad_left(missing) if column.align == "right" else chosen.pad_right(missing)
 
 
-def longest_that_fits(texts: Sequence[Content], width: int) -> Content:
+def longest_that_fits(texts: Sequence[Text], width: int) -> Text:
     fitting = (text for text in texts if text.cell_length <= width)
-    return next(fitting, texts[-1].truncate(width, ellipsis=True))
+    return next(fitting, texts[-1].truncate(width))
 
 
 def cut_names(column: Column, lines: Sequence[Line], width: int) -> list[Line]:
-    """The lines with the names of this column cut to `width`, all at the place that keeps most
-    of them apart."""
-    texts = {line.key: forms(line.cells[column.key])[-1] for line in lines}
-    long = [text for text in texts.values() if text.cell_length > width]
+    """The lines with the names in this column cut to `width`, all at the place that keeps most
+    of them different."""
+    texts = {line.key: texts_of(line.cells[column.key])[-1] for line in lines}
+    long = [text.plain for text in texts.values() if text.cell_length > width]
     room = max(0, width - 1)
 
-    def apart(head: int) -> tuple[int, int]:
-        cut = {(text.plain[:head], text.plain[len(text) - room + head :]) for text in long}
+    def different(head: int) -> tuple[int, int]:
+        cut = {(text[:head], text[len(text) - room + head :]) for text in long}
         return len(cut), -abs(head - room // 2)
 
-    head = max(range(room + 1), key=apart)
+    head = max(range(room + 1), key=different)
     found = []
     for line in lines:
-        text = texts[line.key]
-        if text in long:
-            cut = Content.assemble(text[:head], "…", text[len(text) - room + head :])
+        text, length = texts[line.key], len(texts[line.key].plain)
+        if text.cell_length > width:
+            tail = text.part(length - room + head, length)
+            cut = Text.of(text.part(0, head), ELLIPSIS, tail)
             line = replace(line, cells={**line.cells, column.key: cut})
         found.append(line)
     return found
 
 
-def line_text(line: Line, layout: Sequence[tuple[Column, int]], width: int) -> Content:
-    """One drawn row."""
-    parts: list[Content] = []
+def line_text(line: Line, layout: Sequence[tuple[Column, int]], width: int) -> Text:
+    """One row as text."""
+    parts: list[Text] = []
     used = 0
     for column, column_width in layout:
         if line.span is not None and line.span[0] == column.key:
@@ -133,15 +134,33 @@ def line_text(line: Line, layout: Sequence[tuple[Column, int]], width: int) -> C
             break
         parts.append(cell_text(line.cells.get(column.key), column, column_width))
         used += column_width + GAP
-    return Content(" " * GAP).join(parts)
+    return join(parts, " " * GAP)
 
 
-def table_lines(columns: Sequence[Column], lines: Sequence[Line], width: int) -> list[Content]:
-    """The whole table as text: a head and a line for each."""
+def table_lines(
+    columns: Sequence[Column], lines: Sequence[Line], width: int = UNLIMITED
+) -> list[Text]:
+    """The whole table as text: a head and a line for each row."""
     layout = fit(columns, lines, width)
-    titles = {column.key: Content.styled(column.title, "dim") for column, _ in layout}
+    titles = {column.key: Text.of((column.title, "dim")) for column, _ in layout}
     head = line_text(Line("", titles), layout, width)
     for column, column_width in layout:
         if column.names:
             lines = cut_names(column, lines, column_width)
     return [head, *(line_text(line, layout, width) for line in lines)]
+
+
+def plain_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()
+) -> list[Text]:
+    """Cells of one text each in columns of their natural width; those numbered in `right` are
+    aligned to the right.  A header of empty titles takes no line."""
+    columns = [
+        Column(str(i), title, maximum=UNLIMITED, align="right" if i in right else "left")
+        for i, title in enumerate(header)
+    ]
+    lines = [
+        Line(str(number), {str(i): Text.of(cell) for i, cell in enumerate(cells)})
+        for number, cells in enumerate(rows)
+    ]
+    return table_lines(columns, lines)[not any(header) :]

@@ -1,15 +1,16 @@
-"""The ceilings of a machine as text: device beside device, and as a roofline."""
+"""The ceilings of a machine: a table with a column for each device, and a roofline chart."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from ..contract import PRECISIONS
-from ..machine.datasheets import columns
-from ..records.document import Ceilings, DeviceCeilings
-from ..text import units
-from .tables import table
+from ...contract import PRECISIONS
+from ...machine.datasheets import columns
+from ...records.document import Ceilings, DeviceCeilings
+from ...text import units
+from .spans import plain_lines
+from .table import plain_table
 
 LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte
 KERNELS = ("copy", "triad")
@@ -24,11 +25,12 @@ TRANSFERS = {
 
 
 def ceilings_text(ceilings: Ceilings) -> str:
-    """What `workbench ceilings` prints."""
-    devices, beside = ceilings.devices, columns(ceilings)
+    """The output of `workbench ceilings`."""
+    devices, named = ceilings.devices, columns(ceilings)
+    header = ("", *(device.device for device in named))
     parts = [
-        f"measured {ceilings.measured_at[:16].replace('T', ' ')} UTC, the best tenth of samples",
-        table(("", *(d.device for d in beside)), rows(ceilings), set(range(1, len(beside) + 1))),
+        f"measured {ceilings.measured_at[:16].replace('T', ' ')} UTC, fastest 10% of samples",
+        plain_lines(plain_table(header, rows(ceilings), range(1, len(header)))),
     ]
     missing = [f"{d.device} {what}: {why}" for d in devices for what, why in d.unavailable.items()]
     parts += ["\n".join(missing)] if missing else []
@@ -37,7 +39,7 @@ def ceilings_text(ceilings: Ceilings) -> str:
 
 
 def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
-    """One line per figure, one column per device and datasheet; empty lines are left out."""
+    """A line per figure, a column per device and datasheet; empty lines are left out."""
     devices = columns(ceilings)
 
     def line(label: str, cell: Callable[[DeviceCeilings], str]) -> tuple[str, ...]:
@@ -74,7 +76,7 @@ def _or_dash(value: float | None, unit: str) -> str:
 
 
 def roofline(devices: list[DeviceCeilings], width: int = 64, height: int = 12) -> str:
-    """FP32 roofs over arithmetic intensity, both axes logarithmic; empty without any roof."""
+    """FP32 rooflines over arithmetic intensity, both axes logarithmic; empty without any."""
     roofs = [
         (MARKS[i % len(MARKS)], device, device.peak_ops_per_s["fp32"], device.memory_bytes_per_s)
         for i, device in enumerate(devices)
@@ -91,7 +93,7 @@ def roofline(devices: list[DeviceCeilings], width: int = 64, height: int = 12) -
             rate = math.log10(min(peak, intensity * (bandwidth or 0.0)))
             line = round((top - rate) / (top - bottom) * (height - 1))
             grid[min(max(line, 0), height - 1)][column] = mark
-    lines = ["Roofline, FP32: the rate that a job can reach, over its FLOP per byte of memory"]
+    lines = ["Roofline, FP32: the highest rate of a job, by its FLOP per byte of memory traffic"]
     for number, cells in enumerate(grid):
         rate = 10 ** (top - number * (top - bottom) / (height - 1))
         label = units.rate(rate, "FLOP/s") if number % 3 == 0 else ""

@@ -8,7 +8,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def _halves(share: float, width: int) -> tuple[int, int]:
-    """Whole and half cells; whatever is not nothing shows, and only the whole is full."""
+    """Whole and half cells; any share above zero shows, and only a share of one is full."""
     halves = round(max(0.0, min(1.0, share)) * width * 2)
     if share > 0:
         halves = max(1, halves)
@@ -18,13 +18,13 @@ def _halves(share: float, width: int) -> tuple[int, int]:
 
 
 def bar(share: float, width: int) -> str:
-    """A thin bar, so that bars in neighbouring lines stay apart."""
+    """A thin bar, which leaves a gap to the bars of neighbouring lines."""
     whole, half = _halves(share, width)
     return "━" * whole + "╸" * half
 
 
 def gauge(share: float, width: int) -> str:
-    """A filled part and a visible rest: how much of a whole is used."""
+    """A filled part and a visible rest: the used share of a whole."""
     whole, half = _halves(share, width)
     drawn = "█" * whole + "▌" * half
     return drawn + "░" * (width - len(drawn))

@@ -1,33 +1,49 @@
-"""What the screens derive from a report: names, ranks, and numbers computed once per change."""
+"""Values that front ends derive from a report: names, ranks, and numbers kept until they change."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from workbench.contract import Case, ParameterValue
-from workbench.export.curves import value_text
-from workbench.records.document import CurvePoint, LargestBatch, Measurement, Sweep
-from workbench.records.machine import Machine
-from workbench.records.verdict import Verdict
-from workbench.report import sweeps
-from workbench.report.candidate import Candidate
-from workbench.report.report import Report
-from workbench.report.row import Row
-from workbench.stats import ratios
-from workbench.stats.samples import MIN_PAIRS
-from workbench.text import units
+from ...contract import Case, ParameterValue
+from ...records.document import CurvePoint, LargestBatch, Measurement, Sweep
+from ...records.machine import Gpu, Machine
+from ...report import sweeps
+from ...report.candidate import Candidate
+from ...report.report import Report
+from ...report.row import Row
+from ...stats import ratios
+from ...stats.samples import MIN_PAIRS
+from ...text import units
+from .curves import value_text
+
+
+class RunView(Protocol):
+    """A run as a front end holds it."""
+
+    @property
+    def report(self) -> Report: ...
+
+    @property
+    def derived(self) -> DerivedValues: ...
+
+    @property
+    def going(self) -> bool:
+        """More events will come."""
+        ...
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """One candidate at one moment; `value_s` is what the row's objective counts."""
+    """One candidate at one moment; `value_s` is the value that the row's objective counts."""
 
     measurement: Measurement
     value_s: float | None
 
 
-class Figures:
+class DerivedValues:
     """Reads one report.  A candidate's numbers are kept until it has a new block or state:
     sorting every sample of every candidate at each repaint would cost more than drawing."""
 
@@ -47,20 +63,21 @@ class Figures:
         return kept[1]
 
     def best(self, row: Row, *, apart: bool = False) -> Candidate | None:
-        """The pick; without one, and of what races apart, the first in the race's own ranking."""
+        """The pick.  Without one, and among reference-only candidates (`apart`), the first in the
+        race's own ranking."""
         pick = row.verdict.pick if row.verdict is not None and not apart else None
         group = [
             c for c in row.candidates if row.is_reference_only(c) == apart and c.state != "failed"
         ]
-        by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}  # as for a verdict
+        by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}
         if pick in by_id:
             return by_id[pick]
         order = ratios.ranking({name: candidate.rounds() for name, candidate in by_id.items()})
         return by_id[order[0]] if order else None
 
     def speed(self, candidate: Candidate, row: Row) -> float | None:
-        """Time of the best over that of `candidate`, by what both measured in the same rounds;
-        None as long as there are too few of them and more may come."""
+        """Time of the best over that of `candidate`, from rounds that measured both; None while
+        there are too few of them and more may come."""
         stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
         kept = self._speeds.get(row.plan.scenario)
         if kept is None or kept[0] != stamp:
@@ -101,7 +118,7 @@ class Figures:
         return kept[1]
 
     def walk(self) -> list[str]:
-        """The rows as one walks through them: as planned, a sweep's by the size of its values."""
+        """The rows in the order of a walk: as planned, those of a sweep by their values."""
         first: dict[str, int] = {}
         for number, row in enumerate(self.report.rows.values()):
             first.setdefault(row.sweep or row.plan.scenario, number)
@@ -114,7 +131,7 @@ class Figures:
         return [row.plan.scenario for row in sorted(self.report.rows.values(), key=place)]
 
     def largest(self, candidate: Candidate) -> LargestBatch | None:
-        """What the search for the largest batch of this candidate found."""
+        """The result of the search for the largest batch of this candidate."""
         found = self.report.largest_batches
         return next((each for each in found if each.case == candidate.case.id), None)
 
@@ -125,25 +142,19 @@ class Figures:
         return row_title(row) if row else scenario
 
     def case_name(self, case_id: str | None, *, short: bool = False) -> str:
-        """`cuda:0 torch bf16` for a case id; what sets it apart from its row-mates is added."""
+        """`cuda:0 torch bf16` for a case id, with the parameters that set it off from its row."""
         candidate = self.report.candidates.get(case_id or "")
         if candidate is None:
             return case_id or "none"
         row = self.report.rows.get(candidate.scenario)
-        extra = _apart(candidate.case, row) if row else ""
+        extra = _own_parameters(candidate.case, row) if row else ""
         return case_name(candidate.case, short=short) + extra
 
     def elimination_text(self, candidate: Candidate) -> str:
         """`2.1x slower than cuda:0 torch bf16`, or the reason where no ratio is known."""
         if candidate.ratio is None or candidate.beaten_by is None:
             return candidate.reason.message if candidate.reason is not None else ""
-        text = units.ratio(candidate.ratio)
-        return f"{text} slower than {self.case_name(candidate.beaten_by)}"
-
-    def answer(self, verdict: Verdict) -> str:
-        """`GPU 38.2x 37.1-39.0`: the choice in words with what it rests on."""
-        ratio = units.ratio(verdict.device_ratio, verdict.device_ratio_ci95)
-        return f"{choice_word(verdict.choice)} {ratio}".rstrip()
+        return f"{units.ratio(candidate.ratio)} slower than {self.case_name(candidate.beaten_by)}"
 
     # -------------------------------------------------------------- rows
 
@@ -161,37 +172,44 @@ class Figures:
         machine = self.report.machine
         if machine is None:
             return ""
-        cores = cores_text(machine)
         gpu = gpu_text(machine)
         if brief:
             return f"{machine.cpu.effective_cores} cores | {gpu}"
-        return f"{short_cpu(machine.cpu.model)}, {cores} | {gpu}"
+        return f"{short_cpu(machine.cpu.model)}, {cores_text(machine)} | {gpu}"
+
+
+class Finished:
+    """A run that is over, from its report alone."""
+
+    going = False
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.derived = DerivedValues(report)
 
 
 def row_title(row: Row) -> str:
     """`Matrix product`, with its place in a sweep: `Matrix product, n=512`."""
-    place = [f"{name}={value_text(value)}" for name, value in row.plan.point.items()]
-    return ", ".join([row.plan.title, *place])
+    return ", ".join([row.plan.title, *_parameters(row.plan.point)])
 
 
-def _apart(case: Case, row: Row) -> str:
+def _own_parameters(case: Case, row: Row) -> str:
     """The parameters in which candidates of one row differ, such as ` channels_last=1`."""
     cases = [candidate.case for candidate in row.candidates]
-    named = {name for other in cases for name in other.params}
-    differing = [
-        name for name in sorted(named) if len({str(other.params.get(name)) for other in cases}) > 1
-    ]
-    return "".join(f" {name}={case.params[name]}" for name in differing if name in case.params)
+    named = sorted({name for other in cases for name in other.params})
+    differing = [name for name in named if len({str(c.params.get(name)) for c in cases}) > 1]
+    own = {name: case.params[name] for name in differing if name in case.params}
+    return "".join(f" {parameter}" for parameter in _parameters(own))
+
+
+def _parameters(values: Mapping[str, ParameterValue]) -> list[str]:
+    return [f"{name}={value_text(value)}" for name, value in values.items()]
 
 
 def case_name(case: Case, *, short: bool = False) -> str:
     """`cpu onnxruntime int8-static t2`; short writes `ort`, as its users do."""
     name = case.label.replace("/", " ")
     return name.replace(" onnxruntime ", " ort ") if short else name
-
-
-def choice_word(choice: str) -> str:
-    return {"cpu": "CPU", "gpu": "GPU"}.get(choice, choice)
 
 
 def short_cpu(model: str | None) -> str:
@@ -216,10 +234,14 @@ def gpu_text(machine: Machine) -> str:
     usable = [gpu for gpu in machine.gpus if gpu.device is not None]
     if not usable:
         return "GPU hidden" if machine.gpus else "no GPU"
-    first = usable[0]
-    name = first.name or "GPU"
-    if first.simulated:
-        return f"{first.device} (simulated)"
-    memory = f" {units.size(first.memory_total_bytes)}" if first.memory_total_bytes else ""
-    count = f"{len(usable)}x " if len(usable) > 1 else ""
-    return f"{count}{name}{memory}"
+    counts = Counter(map(gpu_line, usable))
+    return ", ".join(f"{n}x {name}" if n > 1 else name for name, n in counts.items())
+
+
+def gpu_line(gpu: Gpu) -> str:
+    """`NVIDIA H200 140 GiB`."""
+    if gpu.simulated:
+        return f"{gpu.device} (simulated)"
+    memory = f" {units.size(gpu.memory_total_bytes)}" if gpu.memory_total_bytes else ""
+    hidden = "" if gpu.visible else " (hidden from CUDA)"
+    return f"{gpu.name or 'unknown GPU'}{memory}{hidden}"

@@ -1,0 +1,82 @@
+"""Whole outputs of the plain front end, kept as files: the one place that freezes its wording.
+
+After a wanted change: `UPDATE_GOLDEN=1 pytest tests/unit/export/test_golden.py`, and read
+the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import builders
+import pytest
+import recorded
+import recorded_machines
+import recorded_model
+import recorded_runs
+
+from workbench.export.log import line
+from workbench.export.text import machine_text, run_text, summary_text
+from workbench.export.view.ceilings import ceilings_text
+from workbench.records.events import AnyEvent
+from workbench.report.report import Report
+
+FOLDER = Path(__file__).parent / "golden"
+RUNS = {
+    "eventful": builders.eventful(),
+    "gpu_server": recorded.h200(),
+    "cpu_only": recorded.cpu_only(),
+    "simulated": recorded.simulated(),
+    "cancelled": recorded.cancelled(),
+    "crossover": recorded_runs.crossing(),
+    "sweep": recorded_runs.sweep(),
+    "profiled": recorded_runs.profiled(),
+    "largest_batch": recorded_runs.largest_batch(),
+    "model": recorded_model.done(*recorded_machines.cpu_server()),
+}
+
+
+def log_of(events: Sequence[AnyEvent]) -> str:
+    report, lines = Report(), []
+    for event in events:
+        report.apply(event)
+        lines.append(line(event, report))
+    return "\n".join(filter(None, lines))
+
+
+REPORTS = {name: Report.of(events) for name, events in RUNS.items()}
+OUTPUTS = {
+    **{name: run_text(report) for name, report in REPORTS.items()},
+    **{f"{name}_80": run_text(REPORTS[name], 80) for name in ("gpu_server", "model", "sweep")},
+    **{f"{name}_summary": summary_text(REPORTS[name], 80) for name in ("cpu_only", "sweep")},
+    **{f"{name}_log": log_of(RUNS[name]) for name in ("eventful", "cancelled", "model")},
+    "detect": machine_text(*recorded_machines.gpu_server()),
+    "ceilings": ceilings_text(builders.ceilings("cpu", "cuda:0")),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_the_output_is_as_kept(name: str) -> None:
+    file = FOLDER / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(OUTPUTS[name] + "\n")
+    assert OUTPUTS[name] + "\n" == file.read_text()
+
+
+def test_every_kept_file_has_its_output() -> None:
+    assert {file.stem for file in FOLDER.iterdir()} == set(OUTPUTS)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_plain_text_is_ascii_without_trailing_blanks(name: str) -> None:
+    assert OUTPUTS[name].isascii()
+    assert all(text == text.rstrip() for text in OUTPUTS[name].splitlines())
+
+
+@pytest.mark.parametrize("name", [name for name in OUTPUTS if name.endswith(("_80", "_summary"))])
+def test_what_goes_to_a_terminal_fits_it(name: str) -> None:
+    """Commands and code are for copying: they are not broken."""
+    prose, _, _ = OUTPUTS[name].partition("To run it as it was measured")
+    assert all(len(text) <= 80 for text in prose.splitlines() if not text.startswith("$ "))

@@ -1,0 +1,74 @@
+"""Toned text: width in cells, wrapping, cutting, and tables in a file."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.export.view.facts import fact, facts_lines
+from workbench.export.view.spans import Text, cells_of, join, plain_lines
+from workbench.export.view.table import plain_table
+
+texts = st.lists(
+    st.tuples(st.text("ab 日±\u0301", max_size=12), st.sampled_from(["", "dim", "strong cpu"]))
+).map(lambda spans: Text.of(*spans))
+
+
+@given(texts, st.integers(0, 20))
+def test_a_cut_text_fits_and_keeps_its_beginning(text: Text, width: int) -> None:
+    cut = text.truncate(width)
+    assert cut.cell_length <= max(width, 0)
+    assert cut == text or cut.plain == "" or text.plain.startswith(cut.plain[:-1])
+
+
+@given(texts, st.integers(2, 20))
+def test_wrapped_lines_fit_and_lose_nothing_but_spaces(text: Text, width: int) -> None:
+    lines = text.wrap(width)
+    assert all(line.cell_length <= width for line in lines)
+    assert "".join(line.plain for line in lines).replace(" ", "") == text.plain.replace(" ", "")
+
+
+@given(texts, st.integers(2, 20))
+def test_every_character_keeps_its_tone(text: Text, width: int) -> None:
+    def toned(found: Text) -> list[tuple[str, str]]:
+        return [(c, tone) for part, tone in found.spans for c in part if not c.isspace()]
+
+    assert [pair for line in text.wrap(width) for pair in toned(line)] == toned(text)
+
+
+def test_words_are_broken_only_where_they_are_wider_than_the_line() -> None:
+    command = "run it: `workbench advise row --what-if some-device`"
+    for width in range(20, 60):
+        lines = [line.plain for line in Text.of(command).wrap(width)]
+        assert " ".join(lines).endswith("--what-if some-device`")
+    assert [line.plain for line in Text.of("abcdef gh").wrap(4)] == ["abcd", "ef", "gh"]
+    assert [line.plain for line in Text.of("a\n\nb").wrap(4)] == ["a", "", "b"]
+
+
+def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
+    assert cells_of("日本") == 4
+    assert cells_of("e\u0301") == 1
+    assert Text.of("日本").truncate(3).plain == "日…"
+    assert Text.of("日").pad_right(1).cell_length == 3
+
+
+def test_texts_are_joined_with_their_tones() -> None:
+    both = join([Text.of(("a", "cpu")), Text.of("b")], ", ")
+    assert both.spans == (("a", "cpu"), (", ", ""), ("b", ""))
+    assert both.toned("strong").spans[0] == ("a", "cpu strong")
+
+
+def test_facts_hang_below_their_labels() -> None:
+    lines = facts_lines([fact("why", "one two three"), fact("", "four")], 12, 5)
+    assert [line.plain for line in lines] == ["why  one two", "     three", "four"]
+
+
+def test_a_table_in_a_file_loses_no_column() -> None:
+    long = "x" * 300
+    lines = plain_table(("a", "bb", ""), [("xxx", "1", long), ("y", "22", "")], {1})
+    assert plain_lines(lines).splitlines() == ["a    bb", f"xxx   1  {long}", "y    22"]
+    assert plain_lines(plain_table(("", ""), [("a", "b")])) == "a  b"
+
+
+def test_plain_text_stays_in_its_columns_in_ascii() -> None:
+    assert plain_lines([Text.of("1.2 ms  ±3%  ─━░ 30 °C  ")]) == "1.2 ms +-3%  -=. 30 C"

@@ -1,0 +1,165 @@
+"""The commands that show something other than a new run: the machine, the catalogue, old runs.
+
+Imports stay inside functions, so that a command loads no more than it needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import click
+import msgspec
+
+from .. import __version__, catalog
+from ..engine.exit_codes import FAILED, OK
+from ..planning.request import Request
+from .launch import all_gpus_report, check_python, in_terminal, show_replay, show_watch, take_part
+
+
+def head(command: str) -> dict[str, Any]:
+    """The first members of every smaller document."""
+    from ..records.document import SCHEMA_VERSION, Tool
+
+    return {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", __version__, command)}
+
+
+def echo_json(value: Any) -> None:
+    from ..export.json import dump
+
+    click.echo(dump(value))
+
+
+def show_detected(python: str | None, *, as_json: bool) -> None:
+    from .. import machine
+
+    check_python(python)
+    found, software = machine.detect(python)
+    warnings = machine.hardware_warnings(found, software)
+    if as_json:
+        parts = {"machine": found, "software": software, "warnings": warnings}
+        echo_json({**head("detect"), **parts})
+        return
+    from ..export.text import machine_text
+    from ..export.view.events import warning_text
+    from ..text.output import terminal_width
+
+    click.echo(machine_text(found, software, terminal_width()))
+    for warning in warnings:
+        click.echo(f"warning: {warning_text(warning)}", err=True)
+
+
+def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> int:
+    """Returns the exit code: a failure if something cannot work."""
+    from .. import machine
+    from ..advisor import doctor
+    from ..engine import ceiling_store
+    from ..export.doctor import doctor_text, private_words
+    from ..export.json import dump
+    from ..machine.packages.trials import try_packages
+
+    check_python(python)
+    found, software = machine.detect(python)
+    silent = "python" in software.unavailable
+    installed = [n for n in ("torch", "onnxruntime") if doctor.is_installed(n, software)]
+    trials = try_packages([] if silent else installed, python)
+    known = ceiling_store.load(ceiling_store.fingerprint(found, software))
+    examined = doctor.examine(found, software, trials, known)
+    if all_gpus:
+        report, links = all_gpus_report(found, python)
+        examined = examined.with_all_gpus(report, links)
+    if as_json:
+        parts = {**head("doctor"), **msgspec.structs.asdict(examined), "trials": trials}
+        text = dump({**parts, "machine": doctor.nameless(found), "software": software})
+        click.echo(doctor.scrub(text, private=private_words(found)))
+    else:
+        click.echo(doctor_text(examined))
+    return FAILED if examined.failed else OK
+
+
+def watch_machine(every_s: float, count: int | None, *, as_json: bool, plain: bool) -> int:
+    from .. import machine
+    from ..export.watch import header, line
+    from ..machine.snapshots import snapshots
+    from ..records.events import encode
+
+    found, _ = machine.detect()
+    if not as_json and not plain and count is None and in_terminal():
+        return show_watch(found, every_s=every_s)
+    with suppress(KeyboardInterrupt):  # the usual end
+        if not as_json:
+            click.echo("\n".join(header(found)))
+        for snapshot in islice(snapshots(found, every_s=every_s), count):
+            click.echo(encode(snapshot).decode() if as_json else line(snapshot))
+    return OK
+
+
+def show_ceilings(
+    *, again: bool, threads: int | None, as_json: bool, python: str | None, **options: Any
+) -> int:
+    """Measures them first where they are unknown; returns the exit code of that run."""
+    from .. import machine
+    from ..engine import ceiling_store
+    from ..export.view.ceilings import ceilings_text
+    from ..machine.datasheets import load as datasheets
+    from ..planning.request import check
+    from .headless import run_quietly
+
+    check_python(python)
+    counts = () if threads is None else (threads,)
+    request = take_part(Request(ceilings=True, threads=counts, python=python, **options))
+    check(request)
+    found, software = machine.detect(python)
+    stored = not again and not request.devices
+    known = ceiling_store.load(ceiling_store.fingerprint(found, software)) if stored else None
+    code = OK
+    if known is None or not known.complete:
+        report, code = run_quietly(request)
+        known, found = report.ceilings, report.machine or found
+    if as_json:
+        names = [device.name for device in known.devices] if known else []
+        sheets = {name: sheet for name, sheet in datasheets().items() if name in names}
+        parts = {"machine": found, "software": software, "ceilings": known, "datasheets": sheets}
+        echo_json({**head("ceilings"), **parts})
+    elif known is not None:
+        click.echo(ceilings_text(known))
+    return code
+
+
+def show_catalogue(file: str | None, *, as_json: bool) -> None:
+    from ..export.text import catalogue_text
+    from ..planning import scenarios
+
+    rows, _ = scenarios.load_with(file)
+    usable, broken = catalog.load_all()
+    if not as_json:
+        click.echo(catalogue_text(usable, broken, rows))
+        return
+    described = [
+        {
+            "name": workload.name,
+            "title": workload.title,
+            "teaches": workload.teaches,
+            "batch": workload.default_batch,
+            "parameters": workload.parameters,
+            "variants": workload.variants,
+        }
+        for workload in usable.values()
+    ]
+    problems = {name: str(error) for name, error in broken.items()}
+    echo_json({"scenarios": list(rows.values()), "workloads": described, "broken": problems})
+
+
+def show_run(name: str, export_as: str | None) -> None:
+    """An earlier run in one of the export formats; without one on the screens, or as text."""
+    from ..export.formats import FORMATS, PLAIN
+    from ..report.run_files import open_run
+
+    opened = open_run(name)
+    if export_as is None and in_terminal():
+        sys.exit(show_replay(opened))
+    whole = FORMATS[export_as or PLAIN].whole
+    if whole is not None:
+        click.echo(whole(opened.report))

@@ -1,0 +1,51 @@
+"""The formats in which a run leaves the program: a new one is a function and an entry here.
+
+The functions import what they need when they are called, because every command reads the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..text.output import terminal_width
+
+if TYPE_CHECKING:
+    from ..records.events import AnyEvent
+    from ..report.report import Report
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One format; its name is its option."""
+
+    help: str
+    whole: Callable[[Report], str] | None = None  # a run at its end, or one that is opened
+    each: Callable[[AnyEvent], bytes] | None = None  # every event at once, as a line
+
+
+def _document(report: Report) -> str:
+    from .json import dump
+
+    return dump(report.document())
+
+
+def _event(event: AnyEvent) -> bytes:
+    from ..records.events import encode
+
+    return encode(event) + b"\n"
+
+
+def _text(report: Report) -> str:
+    from .text import run_text
+
+    return run_text(report, terminal_width())
+
+
+DOCUMENT, PLAIN = "json", "plain"
+FORMATS = {
+    DOCUMENT: Exporter("One JSON document on stdout.", whole=_document),
+    "jsonl": Exporter("Events on stdout, one a line.", each=_event),
+    PLAIN: Exporter("Text, even in a terminal.", whole=_text),
+}

@@ -1,0 +1,1 @@
+"""Texts that both front ends show: built once, without colours of their own."""

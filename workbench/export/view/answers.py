@@ -1,0 +1,242 @@
+"""The answer of a row: verdict, reasons, warnings, what follows from them, and its candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...advisor import break_even_text, crossover_text, whatif
+from ...advisor.model.overview import recommendation, row_of
+from ...advisor.race_summary import summary_text
+from ...records.verdict import EqualPrecision, Verdict
+from ...report import sweeps
+from ...report.candidate import Candidate
+from ...report.report import Report
+from ...report.row import Row
+from ...text import units
+from .. import costs
+from .curves import curve_lines, curve_marks, place_text
+from .derived import DerivedValues, RunView, row_title
+from .details import INDENT, metrics_text
+from .facts import Fact, fact, facts_lines, heading, listed, warning_facts
+from .spans import Text, join
+from .table import UNLIMITED, Column, Line, table_lines
+from .tables import candidate_line, pending_texts, result_columns, run_columns
+from .words import case_text, choice_text, pick_texts
+
+PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
+NAMED_OPERATORS = 5  # in one line
+
+
+def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Text]:
+    """Question, answer, reasons, warnings and command of a row; `roomy` adds the candidates."""
+    facts = [fact("", row.plan.question, "dim")] if row.plan.question else []
+    facts += answer_facts(row, run)
+    if row.verdict is None:
+        facts += _still_in(row, run)
+    lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
+    lines += command_lines(row.plan.reproduce)
+    if roomy and row.started:
+        found = [candidate_line(candidate, row, run) for candidate in row.candidates]
+        lines += [Text(), *table_lines(run_columns(row), found, width)]
+    return lines
+
+
+def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[Text]:
+    """A row of a finished run: the answer, if one was asked for, the race and the candidates."""
+    verdict = row.verdict
+    facts = _fastest(row, run) if verdict is None else []
+    if verdict is not None:
+        facts = answer_facts(row, run)
+        if verdict.race is not None:
+            facts.append(fact("race", summary_text(verdict.race)))
+    lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
+    if verdict is not None:
+        lines += [*command_lines(verdict.reproduce)[1:], Text()]
+    found = [candidate_line(candidate, row, run) for candidate in row.candidates]
+    lines += table_lines(result_columns(row), found, table_width) if found else []
+    return lines + facts_lines(notes([row], run), width, INDENT)
+
+
+def _fastest(row: Row, run: RunView) -> list[Fact]:
+    """The fastest candidate of a plain run, compared with the second."""
+    measured = (run.derived.numbers(c).measurement for c in row.candidates if c.state != "failed")
+    others = [m for m in measured if m.n and m.against is not None]
+    second = min(others, key=lambda m: m.against.ratio if m.against else 0.0, default=None)
+    if second is None or second.against is None:
+        return []
+    name, against = run.derived.case_name(second.id), second.against
+    ratio = units.times(against.ratio, against.ci95)
+    close = f"too close to {name} to call: {ratio}"
+    lead = f"{name} takes {ratio} the time" if against.word == "slower" else close
+    return [fact("fastest", f"{run.derived.case_name(against.id)}; {lead}")]
+
+
+def command_lines(command: str) -> list[Text]:
+    """A blank line and the command; empty without one, as for a plain run from a document."""
+    return [Text(), Text.of(("$ ", "dim"), (command, "command"))] if command else []
+
+
+def answer_facts(row: Row, run: RunView) -> list[Fact]:
+    """The verdict, or its substitute while there is none."""
+    if row.verdict is None:
+        return [Fact("answer", pending_texts(row, run)[0])]
+    facts = verdict_facts(row.verdict, run.derived)
+    if run.report.model is not None and row is row_of(run.report):
+        # The variant of a model counts, not the kind of device.
+        ship = recommendation(run.report)
+        return [*listed("answer", ship), *facts[1:]]
+    return facts
+
+
+def _still_in(row: Row, run: RunView) -> list[Fact]:
+    if not row.started or not run.going:
+        return []
+    left = [case_text(c.case.id, run.derived) for c in row.candidates if not c.ended]
+    return [Fact("still in", join(left, ", "))] if left else []
+
+
+def verdict_facts(verdict: Verdict, derived: DerivedValues) -> list[Fact]:
+    facts = [Fact("answer", _answer(verdict))]
+    if verdict.pick is not None:
+        facts.append(Fact("pick", pick_texts(verdict, derived)[0]))
+    facts += listed("why", verdict.reasons[1:])
+    facts += advice_facts(verdict)
+    for warning in verdict.warnings:
+        known = warning.subject in derived.report.candidates
+        subject = case_text(warning.subject, derived) if known else None
+        facts += warning_facts(warning.message, warning.remedy, subject)
+    if verdict.next_best:
+        facts.append(fact("next", verdict.next_best))
+    return facts
+
+
+def _answer(verdict: Verdict) -> Text:
+    """The choice and the first reason: the result of the measurement."""
+    parts: list[Text | tuple[str, str] | str] = [choice_text(verdict.choice)]
+    if verdict.basis == "simulated":
+        parts += [" (", (verdict.basis, "warning"), ")"]
+    if verdict.reasons:
+        parts.append(f".  {verdict.reasons[0]}")
+    return Text.of(*parts)
+
+
+def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
+    """Remarks that no column shows; each text once, with its candidates, or points of a sweep."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in sorted(rows, key=_place):
+        place = place_text(row.plan.point)
+        for warning in run.report.disturbances(row) if row.verdict is None else ():
+            text = f"{warning.message}; {warning.remedy}"
+            found.setdefault(("! warning", text), []).extend([place] if place else [])
+        for candidate in row.candidates:
+            name = run.derived.case_name(candidate.case.id)
+            for note in _remarks(candidate, row, run.derived):
+                where = found.setdefault(note, [])
+                everywhere = not place or note[0] == "simulated"
+                named = name if everywhere else f"{name} ({place})"
+                where += [named] if named not in where else []
+    facts, last = [], ""
+    for (label, text), where in sorted(found.items(), key=lambda item: item[0][0]):
+        remark = f"{', '.join(where)}: {text}" if where else text
+        facts.append(fact(" " if label == last else label, remark))
+        last = label
+    return facts
+
+
+def _place(row: Row) -> list[tuple[float, str]]:
+    """The order of a row in its sweep."""
+    return [
+        (0.0, value) if isinstance(value, str) else (float(value), "")
+        for value in row.plan.point.values()
+    ]
+
+
+def _remarks(candidate: Candidate, row: Row, derived: DerivedValues) -> Iterator[tuple[str, str]]:
+    """Label and text of each remark on one candidate."""
+    found = derived.numbers(candidate).measurement
+    metrics = [metrics_text(found)] if found.metrics else []
+    if "batch" in row.plan.point and found.memory_peak_bytes is not None:
+        metrics.append(f"peak memory {units.size(found.memory_peak_bytes)}")
+    if metrics:
+        yield "metrics", ", ".join(metrics)
+    if candidate.operators:
+        top = candidate.operators[:NAMED_OPERATORS]
+        yield "profile", ", ".join(f"{each.name} {units.percent(each.share)}" for each in top)
+    if candidate.simulated:
+        yield "simulated", "a CPU worker poses as this GPU"
+    if row.plan.point and candidate.reason is not None:
+        state = "eliminated" if candidate.eliminated else candidate.state
+        yield state, candidate.reason.message
+    known = [w.message for w in row.verdict.warnings] if row.verdict is not None else []
+    for warning in found.warnings:
+        if warning.subject != row.plan.scenario and warning.message not in known:
+            yield "! warning", warning.message
+
+
+# ----------------------------------------------- crossover, break-even, costs
+
+
+def advice_facts(verdict: Verdict) -> list[Fact]:
+    """Crossover, break-even points, other devices, and the best by each objective."""
+    facts = []
+    if verdict.crossover is not None:
+        facts.append(fact("crossover", crossover_text.sentence(verdict.crossover)))
+    facts += listed("break-even", break_even_text.sentences(verdict))
+    for number, found in enumerate(verdict.what_if):
+        text = whatif.sentence(found, verdict.objective)
+        facts.append(fact(" " if number else "what if", text, "dim" if found.missing else ""))
+    # The longest name is wider than the column of labels.
+    facts += [fact(name.removeprefix("most "), text) for name, text in costs.lines(verdict)]
+    return facts + [fact(" ", sentence, "dim") for sentence in costs.notes(verdict)]
+
+
+_COST_COLUMNS = (
+    Column("0", ""),
+    Column("1", "Candidate", minimum=18),
+    Column("2", "Value"),
+    Column("4", "Lead (95%)", rank=1),
+    Column("3", "Runner-up", rank=2, minimum=18),
+)
+
+
+def costs_lines(verdict: Verdict, width: int = UNLIMITED) -> list[Text]:
+    """Fastest, cheapest and most frugal side by side; empty where only time was known."""
+    lines = [
+        Line(cells[0], {str(place): Text.of(text) for place, text in enumerate(cells)})
+        for cells in costs.rows(verdict)
+    ]
+    return table_lines(_COST_COLUMNS, lines, width) if lines else []
+
+
+def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
+    """The curves over the size of a scenario; empty without a search for its crossover."""
+    name = row.plan.scenario
+    rows = [r for r in report.rows.values() if r.plan.of == name or r is row]
+    found = [sweep for sweep in sweeps.sweeps(rows) if sweep.scenario == name]
+    if not found:
+        return []
+    at = sweeps.place_of(row, list(found[0].axes))
+    pick = row.verdict.pick if row.verdict is not None else None
+    label = report.candidates[pick].case.label if pick in report.candidates else None
+    marks = [
+        Text.of(mark, f" {curve.replace('/', ' ')}")
+        for curve, mark in curve_marks(found[0]).items()
+    ]
+    legend = facts_lines([Fact("", marks)], width, 0)
+    return [*curve_lines(found[0], at, label, width, PLOT_HEIGHT), *legend]
+
+
+def equal_precision_facts(verdict: Verdict, derived: DerivedValues) -> list[Fact]:
+    """The best candidates of both devices at one precision; none where no pair exists."""
+    if all(pair.device_ratio is None for pair in verdict.equal_precision):
+        return []
+    return [Fact(pair.precision, _pair(pair, derived)) for pair in verdict.equal_precision]
+
+
+def _pair(pair: EqualPrecision, derived: DerivedValues) -> Text:
+    if pair.device_ratio is None:
+        have = pair.best_cpu or pair.best_gpu
+        return Text.of(("only ", "dim"), case_text(have, derived))
+    ratio = units.ratio(pair.device_ratio, pair.device_ratio_ci95)
+    gpu, cpu = case_text(pair.best_gpu, derived), case_text(pair.best_cpu, derived)
+    return Text.of(f"{ratio}   ", gpu, " vs ", cpu)

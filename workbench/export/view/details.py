@@ -1,0 +1,172 @@
+"""Everything known of a candidate, as labelled facts."""
+
+from __future__ import annotations
+
+from ...advisor.model.overview import brief, error_text
+from ...contract import OutputAccuracy
+from ...records.document import (
+    BatchAttempt,
+    LargestBatch,
+    Measurement,
+    OperatorShare,
+    Telemetry,
+    Trace,
+)
+from ...report.candidate import Candidate
+from ...report.report import Report
+from ...text import units
+from .derived import DerivedValues
+from .facts import Fact, fact, listed, warning_facts
+from .tables import accuracy_text, setup_text
+from .words import case_text, largest_text, reason_text
+
+INDENT = 12  # cells of the labels, the longest of which is `break-even`
+TOP_OPERATORS = 8
+
+
+def candidate_facts(candidate: Candidate, derived: DerivedValues) -> list[Fact]:
+    """Everything known of one candidate, for terminals too narrow for all columns."""
+    found = derived.numbers(candidate).measurement
+    facts = [Fact("", case_text(candidate.case.id, derived).toned("strong"))]
+    if found.n:
+        facts += [fact("times", _times(found)), *_speed(found)]
+    if found.metrics:
+        facts.append(fact("metrics", metrics_text(found)))
+    if (largest := derived.largest(candidate)) is not None:
+        facts += largest_facts(largest)
+    facts.append(fact("set-up", setup_text(candidate.setup)))
+    if candidate.accuracy is not None:
+        metric = candidate.accuracy.metric.replace("_", " ")
+        checked = f"{metric} {accuracy_text(candidate)} against {candidate.accuracy.reference}"
+        facts.append(fact("checked", checked, "" if candidate.accuracy.passed else "error"))
+        for each in candidate.accuracy.outputs if len(candidate.accuracy.outputs) > 1 else ():
+            facts.append(fact("  output", f"{each.name}: {output_text(each)}"))
+    if candidate.eliminated:
+        facts.append(fact("eliminated", derived.elimination_text(candidate)))
+    elif candidate.reason is not None:
+        facts.append(fact(candidate.state, candidate.reason.message, "warning"))
+    if candidate.reason is not None and candidate.reason.hint:
+        facts.append(fact("  remedy", candidate.reason.hint))
+    for warning in found.warnings:
+        facts += warning_facts(warning.message, warning.remedy)
+    return facts
+
+
+def _times(found: Measurement) -> str:
+    times = [f"median {units.duration(found.median_s)}"]
+    if found.ci95_s is not None:
+        low, high = map(units.duration, found.ci95_s)
+        times.append(f"95% {low} to {high}")
+    times.append(f"min {units.duration(found.min_s)}")
+    if found.p99_s is not None:
+        times.append(f"p99 {units.duration(found.p99_s)}")
+    outliers = f", {found.outliers} outliers" if found.outliers else ""
+    return ", ".join([*times, f"n {found.n}{outliers}"])
+
+
+def output_text(found: OutputAccuracy) -> str:
+    """The error of one output of a model."""
+    parts = [f"error {error_text(found.relative_error)}"]
+    if found.cosine is not None:
+        parts.append(f"cosine {found.cosine:.5f}")
+    if found.top1_agreement is not None:
+        parts.append(f"top-1 {found.top1_agreement:.1%}")
+    worst = f"worst sample {found.worst_sample + 1} ({error_text(found.worst_error)})"
+    return ", ".join([*parts, worst])
+
+
+def _speed(found: Measurement) -> list[Fact]:
+    """The peak rate, and its share of the machine's ceilings."""
+    facts = []
+    if found.capability is not None:
+        peak = units.rate(found.capability.value, found.capability.unit)
+        facts.append(fact("peak", f"{peak} (fastest 10% of samples)"))
+    roof = found.roofline
+    if roof is not None:
+        facts.append(
+            fact(
+                "roofline",
+                f"{units.percent(roof.fraction)} of the limit by {roof.limited_by} at "
+                f"{units.significant(roof.intensity_flops_per_byte)} FLOP/byte "
+                f"({units.rate(roof.attainable_flops_per_s, 'FLOP/s')})",
+            )
+        )
+    elif found.peak_fraction is not None:
+        facts.append(fact("of peak", units.percent(found.peak_fraction)))
+    if found.clocks is not None:
+        clocks = found.clocks
+        parts = [f"device {units.duration(clocks.device_s)}"]
+        parts.append(f"host {units.duration(clocks.host_s)}")
+        if clocks.issue_s is not None:
+            parts.append(f"queueing {units.duration(clocks.issue_s)}")
+        facts.append(fact("clocks", f"{', '.join(parts)}; the {clocks.counted} clock counts"))
+    if found.telemetry is not None:
+        facts.append(fact("sensors", _telemetry(found.telemetry)))
+    return facts
+
+
+def metrics_text(found: Measurement) -> str:
+    """The metrics of this workload alone: `waiting 12 %, epochs 3`."""
+    return ", ".join(units.named(name, value) for name, value in found.metrics.items())
+
+
+def largest_facts(found: LargestBatch) -> list[Fact]:
+    """The largest batch that fitted, and every attempt on the way."""
+    facts = [fact("largest", f"batch {largest_text(found)}, ended by {found.ended_by}")]
+    for number, attempt in enumerate(found.attempts):
+        tone = "" if attempt.reason is None else "warning"
+        facts.append(fact(" " if number else "tried", _attempt(attempt), tone))
+    return facts
+
+
+def _attempt(attempt: BatchAttempt) -> str:
+    if attempt.reason is not None:
+        return f"batch {attempt.batch:,}: {reason_text(attempt.reason)}"
+    step, memory = units.duration(attempt.step_s), units.size(attempt.memory_peak_bytes)
+    return f"batch {attempt.batch:,}: a step in {step}, peak memory {memory}"
+
+
+def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
+    """Why this variant of a user's model won or lost."""
+    advice = report.model.advice if report.model else None
+    found = [e for e in advice.explanations if e.case == candidate.case.id] if advice else []
+    return [fact("", brief(text)) for each in found for text in each.sentences]
+
+
+def profile_facts(candidate: Candidate, trace: Trace | None) -> list[Fact]:
+    """The operators that took the time of a profiled pass, and the file with all of it."""
+    return [
+        *listed("top", map(_operator, candidate.operators[:TOP_OPERATORS])),
+        *trace_facts(trace),
+    ]
+
+
+def _operator(found: OperatorShare) -> str:
+    calls = f"{found.calls} call{'' if found.calls == 1 else 's'}"
+    share = f"{units.percent(found.share):>6}"
+    return f"{share}  {found.name}, {calls}, {units.duration(found.self_s)}"
+
+
+def trace_facts(trace: Trace | None) -> list[Fact]:
+    """The files of a trace, and the programs that open them."""
+    if trace is None:
+        return []
+    facts = [fact("trace", f"{trace.file}, for ui.perfetto.dev or chrome://tracing")]
+    return [*facts, fact("nsys", trace.nsys)] if trace.nsys is not None else facts
+
+
+def _telemetry(found: Telemetry) -> str:
+    parts = []
+    if found.clock_mhz is not None:
+        around = (("before", found.clock_before_mhz), ("after", found.clock_after_mhz))
+        others = ", ".join(f"{mhz:.0f} {when}" for when, mhz in around if mhz is not None)
+        parts.append(f"{found.clock_mhz:.0f} MHz" + (f" ({others})" if others else ""))
+    if found.counted_power_w is not None:
+        parts.append(f"{found.counted_power_w:.0f} W by its counter")
+    elif found.power_w is not None:
+        parts.append(f"{found.power_w:.0f} W")
+    if found.temperature_c is not None:
+        parts.append(f"{found.temperature_c:.0f} C")
+    for cause, share in found.slowed.items():
+        parts.append(f"{cause.replace('_', ' ')} {units.percent(share)} of the time")
+    return ", ".join(parts) or "no reading while it ran"

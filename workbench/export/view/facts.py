@@ -1,0 +1,72 @@
+"""Labelled facts with hanging indents, and headings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .spans import Text
+
+LABEL_WIDTH = 14
+PROSE = 100  # cells of a line of prose in a file
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A labelled text; without a label it takes the whole width.  Several texts flow onto as few
+    lines as they need, each in one piece."""
+
+    label: str
+    text: Text | Sequence[Text]
+    label_tone: str = "dim"
+
+
+def fact(label: str, text: str, tone: str = "", *, label_tone: str = "dim") -> Fact:
+    return Fact(label, Text.of((text, tone)), label_tone)
+
+
+def listed(label: str, texts: Iterable[str], tone: str = "") -> list[Fact]:
+    """A fact for each text, the first with the label."""
+    return [fact(" " if number else label, text, tone) for number, text in enumerate(texts)]
+
+
+def warning_facts(message: str, remedy: str, subject: Text | None = None) -> list[Fact]:
+    """A warning, the candidate that it is about, and the remedy."""
+    facts = [fact("! warning", message, "warning", label_tone="strong warning")]
+    facts += [Fact("  for", subject)] if subject is not None else []
+    return [*facts, fact("  remedy", remedy)]
+
+
+def heading(title: str, width: int, tone: str = "strong") -> Text:
+    """A title with a rule to the right edge."""
+    name = Text.of((title, tone)).truncate(width - 1)
+    return Text.of(name, " ", ("─" * max(0, width - name.cell_length - 1), "rule"))
+
+
+def facts_lines(facts: Sequence[Fact], width: int, label_width: int = LABEL_WIDTH) -> list[Text]:
+    """The facts wrapped to `width`, their texts starting in one column."""
+    lines: list[Text] = []
+    for entry in facts:
+        indent = label_width if entry.label else 0
+        label = Text.of((entry.label.ljust(indent), entry.label_tone))
+        for text in _wrapped(entry.text, max(10, width - indent)):
+            lines.append(Text.of(label, text))
+            label = Text.of(" " * indent)
+    return lines
+
+
+def _wrapped(text: Text | Sequence[Text], width: int) -> list[Text]:
+    if isinstance(text, Text):
+        return text.wrap(width)
+    lines: list[Text] = []
+    for piece in text:
+        if lines and lines[-1].cell_length + 2 + piece.cell_length <= width:
+            lines[-1] = Text.of(lines[-1], "  ", piece)
+        else:
+            lines.append(piece)
+    return lines or [Text()]
+
+
+def label_width(facts: Sequence[Fact]) -> int:
+    """Room for the longest label and a gap."""
+    return max([LABEL_WIDTH, *(len(entry.label) + 2 for entry in facts)])

@@ -1,0 +1,403 @@
+"""A user's model: its variants, which to ship and why, where the time goes, and the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ...advisor.model.overview import (
+    LESS,
+    RankedCandidate,
+    agreement,
+    brief,
+    compared,
+    counted,
+    error_text,
+    is_as_given,
+    is_too_far_off,
+    name_of,
+    original,
+    ranked_candidates,
+    recommendation,
+    row_of,
+    unprofiled,
+)
+from ...advisor.race_summary import summary_text
+from ...records.model import Explanation, ModelFacts
+from ...records.reason import Warning
+from ...records.verdict import Verdict
+from ...report.candidate import Candidate
+from ...report.report import Report
+from ...report.row import Row
+from ...stats.samples import median
+from ...text import units
+from .derived import RunView
+from .details import INDENT, output_text
+from .facts import Fact, fact, heading, listed
+from .facts import facts_lines as wrapped
+from .model_facts import built_text, facts_lines, left_out, preparation_lines, saved_lines
+from .spans import Text
+from .table import Cell, Column, Line, table_lines
+from .tables import median_texts
+from .words import bar, device_tone, marked, state_texts
+
+BAR = 24  # cells of the longest bar
+TIMES = "Where the time of one run goes"
+RACED = "a whole run, raced"
+
+# ------------------------------------------------------------- the model
+
+
+def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> list[Text]:
+    """The model in a line and its inputs; on a low terminal one input only.  Before the model is
+    read, the `title`."""
+    model = run.report.model
+    if model is None:
+        row = row_of(run.report)
+        return [Text.of((row.plan.title if row else title, "strong"))]
+    first, *rest = facts_lines(model.facts)
+    name = model.facts.file
+    lines = [Text.of((name, "strong"), first.removeprefix(name))]
+    lines += [Text.of((line, "dim")) for line in rest]
+    if not roomy and len(lines) > 2:
+        lines[1] = Text.of(lines[1], (f"  and {len(lines) - 2} more", "dim"))
+    kept = lines if roomy else lines[:2]
+    return [line.truncate(width) for line in kept]
+
+
+# ---------------------------------------------------------- the candidates
+
+_COLUMNS = (
+    Column("variant", "Variant"),
+    Column("run", "Run"),
+    Column("median", "Median", rank=2, align="right"),
+    Column("counted", "", rank=2, align="right"),
+    Column("gain", "Gain", rank=1, align="right"),
+    Column("bar", "", rank=8, minimum=6, maximum=BAR),
+    Column("error", "Error", rank=1, align="right"),
+    Column("top1", "Top-1", rank=7, align="right"),
+    Column("size", "Size", rank=6, align="right"),
+    Column("state", "State", rank=1, patient=True, maximum=200),
+)
+
+
+def columns(row: Row, *, bars: bool = True) -> list[Column]:
+    """The columns of the variants, with one for memory or energy if that is the objective."""
+    asked = row.plan.objective.capitalize() if row.plan.objective in LESS else None
+    titled = [replace(c, title=asked or "") if c.key == "counted" else c for c in _COLUMNS]
+    absent = [*(["counted"] if asked is None else []), *([] if bars else ["bar"])]
+    return [column for column in titled if column.key not in absent]
+
+
+def candidate_lines(found: Sequence[RankedCandidate], row: Row, run: RunView) -> list[Line]:
+    """A line for each candidate; all bars share one scale."""
+    most = max((ranked.gain for ranked in found if ranked.gain is not None), default=1.0)
+    model = run.report.model
+    return [_candidate_line(ranked, row, run, model.facts, most) for ranked in found if model]
+
+
+def _candidate_line(
+    ranked: RankedCandidate, row: Row, run: RunView, facts: ModelFacts, most: float
+) -> Line:
+    candidate = ranked.candidate
+    share = agreement(candidate)
+    cells: dict[str, Cell] = {
+        "variant": Text.of(ranked.variant),
+        "run": Text.of(ranked.how),
+        "state": _states(ranked, row, run),
+        "error": _error(candidate, facts),
+        "top1": Text.of("" if share is None else f"{share:.0%}"),
+        "size": Text.of("" if ranked.size_bytes is None else units.size(ranked.size_bytes)),
+        "counted": Text.of(counted(candidate)),
+    }
+    if candidate.blocks:
+        cells["median"] = median_texts(candidate, run.derived)
+    if ranked.gain is not None:
+        cells["gain"] = Text.of(units.ratio(ranked.gain))
+        cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
+    return Line(candidate.case.id, cells)
+
+
+def _error(candidate: Candidate, facts: ModelFacts) -> Text:
+    """The error of a candidate, marked if it exceeds the limit."""
+    if candidate.accuracy is None:
+        return Text()
+    text = error_text(candidate.accuracy.value)
+    if is_too_far_off(candidate, facts):
+        return Text.of((f"! {text}", "error"))
+    return Text.of((text, "dim" if is_as_given(candidate.case, facts) else "good"))
+
+
+def _states(ranked: RankedCandidate, row: Row, run: RunView) -> list[Text]:
+    candidate, derived = ranked.candidate, run.derived
+    if ranked.word == "pick":
+        return [marked(Text.of(("pick", "strong good")), candidate, derived)]
+    over = candidate.ended or not run.going
+    if ranked.word == "slower" or (ranked.word == "error" and over):
+        tone = "dim" if ranked.word == "slower" else "error"
+        texts = [Text.of((text, tone)) for text in (ranked.why, ranked.word)]
+        return [marked(text, candidate, derived) for text in texts]
+    return state_texts(candidate, row, derived, racing=run.going)
+
+
+# --------------------------------------------------------------- the answer
+
+
+def stage(run: RunView) -> str:
+    """The present stage of the lab; "" after the run."""
+    report, row = run.report, row_of(run.report)
+    if not run.going:
+        return ""
+    if report.model is None:
+        return "reading the model, making inputs, running it as given"
+    if (building := report.building) is not None:
+        if building.search:
+            return f"searching the nodes of {building.recipe} to leave in FP32"
+        return f"building {building.recipe}"
+    if row is None:
+        return "choosing its variants"
+    if row.verdict is None:
+        left = sum(not candidate.ended for candidate in row.candidates)
+        return f"racing, {left} of {len(row.candidates)} candidates left"
+    return "profiling, to explain the result" if report.model.advice is None else "finishing"
+
+
+def answer_lines(
+    found: Sequence[RankedCandidate], chosen: Candidate | None, run: RunView, width: int
+) -> list[Text]:
+    """The variant to ship, its warnings, and why; the `chosen` candidate is explained as well."""
+    report, row = run.report, row_of(run.report)
+    verdict = row.verdict if row else None
+    facts = list(_advice(found, run))
+    lines = wrapped(facts, width, INDENT)
+    if facts:
+        lines.insert(0, heading("Answer" if verdict else "So far", width))
+    pick = report.candidates.get((verdict.pick if verdict else "") or "")
+    explained = _explanations(report)
+    for candidate in (pick, None if chosen is pick else chosen):
+        if candidate is not None:
+            lines += _why_lines(candidate, explained.get(candidate.case.id), found, width)
+    return lines
+
+
+def _explanations(report: Report) -> dict[str, Explanation]:
+    advice = report.model.advice if report.model else None
+    return {each.case: each for each in advice.explanations} if advice else {}
+
+
+def _why_lines(
+    candidate: Candidate,
+    explained: Explanation | None,
+    found: Sequence[RankedCandidate],
+    width: int,
+) -> list[Text]:
+    """Why a candidate won, lost or failed; empty where nothing is known."""
+    if explained is None and not candidate.reason:
+        return []
+    sentences = list(explained.sentences) if explained else []
+    if explained is None or candidate.state == "failed":
+        sentences.insert(0, _sentence(found, candidate))
+    facts = [fact("", brief(text)) for text in sentences]
+    return [Text(), heading(f"Why {name_of(candidate.case)}", width), *wrapped(facts, width, 0)]
+
+
+def _sentence(found: Sequence[RankedCandidate], candidate: Candidate) -> str:
+    why = next((ranked.why for ranked in found if ranked.candidate is candidate), "")
+    text = f"{candidate.state}: {why}" if candidate.state == "failed" else why
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
+    report, row = run.report, row_of(run.report)
+    if report.model is None and row is not None:
+        yield from _refused(row)
+        return
+    if now := stage(run):
+        yield fact("now", now, "strong")
+    if run.going and (row is None or row.verdict is None):
+        yield from _leader(found, report)
+        return
+    yield from listed("ship", (text.removeprefix("Ship ") for text in recommendation(report)))
+    advice, verdict = report.model.advice if report.model else None, row.verdict if row else None
+    if advice and advice.weak_evidence:
+        yield fact("! weak", advice.weak_evidence, "warning", label_tone="strong warning")
+    if advice and advice.saved:
+        tone = "good" if advice.saved.reason is None else "error"
+        yield fact("saved", next(saved_lines(advice.saved)), tone)
+    yield from _warnings(verdict.warnings if verdict else (), report)
+
+
+def _refused(row: Row) -> Iterator[Fact]:
+    """Why the model could not be read."""
+    for candidate in row.candidates:
+        if candidate.reason is not None:
+            message = candidate.reason.message
+            yield fact("! failed", message, "strong error", label_tone="strong error")
+            yield fact("  remedy", candidate.reason.hint or "")
+
+
+def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
+    """The fastest candidate so far that may be picked."""
+    model = report.model
+    for ranked in found:
+        if model is None or ranked.gain is None:
+            continue
+        if not is_too_far_off(ranked.candidate, model.facts):
+            name = name_of(ranked.candidate.case)
+            gain = f", {units.ratio(ranked.gain)} against the model as given"
+            if is_as_given(ranked.candidate.case, model.facts):
+                gain = ", the model as given"
+            yield fact("leading", f"{name}{gain}")
+            return
+
+
+def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
+    for warning in found:
+        candidate = report.candidates.get(warning.subject or "")
+        about = f"{name_of(candidate.case)}: " if candidate else ""
+        text = f"{about}{brief(warning.message)}; {warning.remedy}"
+        yield fact("! warning", text, "warning", label_tone="strong warning")
+
+
+# ------------------------------------------------- operators, code, the rest
+
+
+def code_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
+    """The operators that take most of the time, and the code."""
+    model = run.report.model
+    lines = operator_lines(chosen, run.report, width)
+    lines += [Text()] if lines else []
+    if model is not None and model.advice is not None:
+        lines += [heading("Code, copied by c", width)]
+        for text in model.advice.snippet.splitlines():
+            lines += Text.of(text).wrap(width)
+        lines.append(Text())
+    return lines
+
+
+def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list[Text]:
+    """The time of each operator in the model as given and in the explained variant."""
+    found = compared(report, chosen.case.id if chosen else None)
+    row, model = row_of(report), report.model
+    title = heading(TIMES, width)
+    if found is None or row is None or model is None:
+        why = unprofiled(report)
+        return [title, *wrapped([fact("", why)], width)] if why else []
+    candidate = report.candidates[found.case]
+    case = candidate.case
+    given = original(row, model.facts, case.device_kind)
+    longest = max(max(each.fp32_s, each.int8_s) for each in found.operators) or 1.0
+    columns = (
+        Column("operator", "Operator", minimum=10),
+        Column("fp32", name_of(given.case) if given else "as given", minimum=16, maximum=44),
+        Column("int8", name_of(case), minimum=16, maximum=44),
+        Column("gain", "Gain", rank=1, align="right"),
+    )
+    lines = []
+    for each in found.operators:
+        both = each.fp32_s and each.int8_s
+        cells: dict[str, Cell] = {
+            "operator": Text.of(each.operator),
+            "fp32": _timed(each.fp32_s, longest, "cpu-1"),
+            "int8": _timed(each.int8_s, longest, "cpu-0"),
+            "gain": Text.of(units.ratio(each.fp32_s / each.int8_s) if both else ""),
+        }
+        lines.append(Line(each.operator, cells))
+    if given is not None:  # a profiled run is slower, and may mislead
+        times = [median(c.samples_s) for c in (given, candidate)]
+        cells = {"operator": Text.of(RACED), "gain": Text.of(units.ratio(times[0] / times[1]))}
+        for key, seconds in zip(("fp32", "int8"), times, strict=True):
+            cells[key] = Text.of(f"{units.duration(seconds, align=True):>7}")
+        lines.append(Line(RACED, cells))
+    return [title, *table_lines(columns, lines, width)]
+
+
+def _timed(seconds: float, longest: float, tone: str) -> Callable[[int], Text]:
+    """`3.70 ms ━━━━━━━`, or a dash where the variant has no such operator."""
+    if not seconds:
+        return lambda _: Text.of(("      -", "dim"))
+    return bar(f"{units.duration(seconds, align=True):>7}", seconds / longest, tone)
+
+
+def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
+    """The error of each output, the variants built and not tried, the preparation, the command."""
+    report = run.report
+    model, row = report.model, row_of(report)
+    if model is None:
+        return []
+    verdict = row.verdict if row else None
+    missing = left_out(report, verdict)
+    lines: list[Text] = []
+    for title, facts in (
+        _outputs(chosen, verdict, report),
+        ("Variants", [fact(built.recipe, built_text(built)) for built in model.built]),
+        ("Not tried", [fact(name, why) for name, why in missing.items()]),
+        ("Preparation", [fact("", text) for text in preparation_lines(model.facts.steps)]),
+    ):
+        if facts:
+            label = max(len(each.label) for each in facts) + 2
+            lines += [heading(title, width), *wrapped(facts, width, label), Text()]
+    if verdict is not None:
+        lines.append(Text.of(("$ ", "dim"), (verdict.reproduce, "command")))
+    return lines
+
+
+def _outputs(
+    chosen: Candidate | None, verdict: Verdict | None, report: Report
+) -> tuple[str, list[Fact]]:
+    """The error of each output of the chosen candidate or the pick, where there are several."""
+    candidate = chosen or report.candidates.get((verdict.pick if verdict else "") or "")
+    accuracy = candidate.accuracy if candidate else None
+    if candidate is None or accuracy is None or len(accuracy.outputs) < 2:
+        return "", []
+    if chosen is None and report.model and is_as_given(candidate.case, report.model.facts):
+        return "", []
+    facts = [fact(each.name, output_text(each)) for each in accuracy.outputs]
+    facts.append(fact("", f"compared with {accuracy.reference}", "dim"))
+    return f"Outputs of {name_of(candidate.case)}", facts
+
+
+# ------------------------------------------------------------- as one text
+
+
+def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
+    """Everything about the model of a finished run; empty where there is none."""
+    report, model, row = run.report, run.report.model, row_of(run.report)
+    if model is None:
+        return []
+    found = ranked_candidates(report)
+    verdict = row.verdict if row else None
+    first, *rest = facts_lines(model.facts)
+    parts = [
+        wrapped(list(_advice(found, run)), width, INDENT) if row else [],
+        wrapped([fact("", first), *(fact(" ", text) for text in rest)], width, 2),
+    ]
+    if row is not None and found:
+        table = table_lines(columns(row, bars=False), candidate_lines(found, row, run), table_width)
+        parts.append([*table, *wrapped(list(_further_warnings(found, report)), width, INDENT)])
+    why = [fact("", brief(" ".join(e.sentences))) for e in _explanations(report).values()]
+    parts.append([heading("Why", width), *wrapped(why, width)] if why else [])
+    parts.append(operator_lines(None, report, width))
+    if verdict is not None and verdict.race is not None:
+        parts.append(wrapped([fact("race", brief(summary_text(verdict.race)))], width, INDENT))
+    parts.append(rest_lines(None, run, width))
+    if model.advice is not None:
+        parts.append([heading("To run it as it was measured", width)])
+        parts[-1] += [Text.of(line) for line in model.advice.snippet.splitlines()]
+    lines: list[Text] = []
+    for part in parts:
+        lines += [Text(), *part] if lines and part else part
+        while lines and not lines[-1].spans:
+            lines.pop()
+    return lines
+
+
+def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
+    """Warnings about other candidates than the pick, one of each kind: the table marks them all."""
+    row = row_of(report)
+    known = {warning.code for warning in row.verdict.warnings} if row and row.verdict else set()
+    for ranked in found:
+        for warning in report.measurement_warnings(ranked.candidate):
+            if warning.code not in known:
+                known.add(warning.code)
+                yield from _warnings([warning], report)

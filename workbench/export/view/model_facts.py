@@ -1,0 +1,118 @@
+"""A user's model in sentences: its facts, its variants, and the result of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...advisor.model.overview import error_text
+from ...machine import no_gpu
+from ...records.model import Built, ModelFacts, Port, PreparationStep, Saved
+from ...records.reason import Reason
+from ...records.verdict import Verdict
+from ...report.report import Report
+from ...text import units
+from ...text.units import as_sentence
+from .words import reason_text
+
+MOST_NAMED = 4  # nodes left in FP32 that are listed by name
+
+
+def facts_lines(facts: ModelFacts) -> Iterator[str]:
+    """The model in a line, and a line for each of its inputs."""
+    parts = [
+        units.size(facts.size_bytes),
+        f"opset {facts.opset}",
+        f"{count_text(facts.parameters)} parameters",
+        "already quantised" if facts.quantised else facts.precision,
+    ]
+    if facts.multiply_adds is not None:
+        parts.append(f"{count_text(facts.multiply_adds)} multiply-adds a run")
+    if facts.batch is not None:
+        parts.append(f"batch {facts.batch}")
+    yield f"{facts.file}: {', '.join(parts)}"
+    for port in facts.inputs:
+        yield f"input {port_text(port)}"
+    if facts.uncompared:
+        yield f"outputs without tensors, not compared: {', '.join(facts.uncompared)}"
+    if facts.control_flow:
+        inside = ", ".join(facts.control_flow)
+        yield f"the static quantiser skips the graphs inside {inside}"
+
+
+def count_text(count: int) -> str:
+    """`3.01 M`, `496 M`, `812`."""
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= scale:
+            return f"{units.significant(count / scale)} {prefix}"
+    return str(count)
+
+
+def port_text(port: Port) -> str:
+    """`images float32 [1,3,224,224], random normal`."""
+    shape = ",".join(map(str, port.run_shape))
+    values = f", {port.values}" if port.values else ""
+    return f"{port.name} {port.type} [{shape}]{values}"
+
+
+def built_text(built: Built) -> str:
+    """`3.43 MiB in 2.46 s, products 98% INT8`, or why it could not be made."""
+    if built.reason is not None:
+        return f"could not be made: {reason_text(built.reason)}"
+    text = f"{units.size(built.size_bytes)} in {units.duration(built.seconds)}"
+    if built.coverage is not None:
+        text += f", products {built.coverage:.0%} INT8"
+    if built.excluded:
+        named = ", ".join(built.excluded[:MOST_NAMED])
+        more = f" and {rest} more" if (rest := len(built.excluded) - MOST_NAMED) > 0 else ""
+        text += f", in FP32 {named}{more}"
+    return text
+
+
+def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
+    """The variants and devices that were not tried, each with the reason."""
+    model, machine = report.model, report.machine
+    if model is None:
+        return {}
+    found = dict(model.left_out)
+    if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
+        absent = no_gpu(machine) if machine is not None else None
+        # Where there is one, the first reason says why it took no part.
+        found["GPU"] = verdict.reasons[0].rstrip(".") if absent is None else _absent(absent)
+    if model.facts.unquantisable is not None:
+        found.setdefault("int8", model.facts.unquantisable.message)
+    return found
+
+
+def _absent(reason: Reason) -> str:
+    message = reason.message.replace("no GPU found", "none found")
+    text = f"{message}: {reason.hint}" if reason.hint else message
+    return text if reason.code == "no_gpu" else as_sentence(text).rstrip(".")
+
+
+def preparation_lines(steps: Sequence[PreparationStep]) -> Iterator[str]:
+    """The steps of the preparation that changed something, or failed."""
+    before: PreparationStep | None = None
+    for step in steps:
+        if step.reason is not None:
+            yield f"{step.step}: skipped, {step.reason.message}"
+            continue
+        if before is not None and _step(step) != _step(before):
+            yield f"{step.step}: {_step(before)} -> {_step(step)}"
+        before = step
+
+
+def _step(step: PreparationStep) -> str:
+    nodes = "" if step.nodes is None else f", {step.nodes} nodes"
+    return f"{units.size(step.size_bytes)}{nodes}"
+
+
+def saved_lines(saved: Saved) -> Iterator[str]:
+    if saved.reason is not None:
+        yield f"{saved.file} was not written: {reason_text(saved.reason)}"
+        return
+    size = f", {units.size(saved.size_bytes)}" if saved.size_bytes is not None else ""
+    again = ""
+    if saved.difference is not None:
+        differs = f"differs by {error_text(saved.difference)}"
+        again = f"; loaded again it {differs if saved.difference else 'answers the same'}"
+    yield f"{saved.file}{size}{again}"

@@ -1,0 +1,277 @@
+"""The tables of verdicts and candidates: their columns and the cells that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from ...records.document import SetupTimes
+from ...records.verdict import Verdict
+from ...report.candidate import Candidate
+from ...report.row import Row
+from ...text import units
+from .derived import DerivedValues, RunView, row_title
+from .spans import Text
+from .table import UNLIMITED, Cell, Column, Line
+from .words import (
+    bar,
+    basis_text,
+    case_texts,
+    choice_word,
+    device_tone,
+    here_text,
+    marked,
+    pick_texts,
+    state_texts,
+)
+
+# -------------------------------------------------------------- verdicts
+
+NARROW = 72
+_ADVISOR_COLUMNS = (
+    Column("scenario", "Scenario", minimum=18),
+    Column("textbook", "Usual", rank=4),
+    Column("here", "Here"),
+    Column("ratio", "GPU/CPU", rank=1, align="right"),
+    Column("interval", "95%", rank=3),
+    Column("pick", "Pick", rank=2),
+    Column("lead", "Lead", rank=6),
+    Column("basis", "Basis", rank=5),
+)
+
+
+def has_gpu(rows: Iterable[Row]) -> bool:
+    return any(c.case.device_kind == "gpu" for row in rows for c in row.candidates)
+
+
+def advisor_columns(
+    rows: Collection[Row], width: int = UNLIMITED, *, lead: bool = False
+) -> list[Column]:
+    """The columns for these rows, in a narrow terminal with short titles.
+
+    Without a GPU the lead of each pick replaces the ratio; with one, `lead` adds it.  Models have
+    no usual advice.
+    """
+    gpu = has_gpu(rows) or not rows
+    absent = [] if lead and gpu else ["lead"]
+    absent += ["textbook"] if rows and not any(row.plan.textbook for row in rows) else []
+    columns = [column for column in _ADVISOR_COLUMNS if column.key not in absent]
+    if not gpu:
+        columns = [replace(c, title="Lead") if c.key == "ratio" else c for c in columns]
+    if width < NARROW:
+        columns = [replace(c, minimum=13) if c.key == "scenario" else c for c in columns]
+    return columns
+
+
+def advisor_line(row: Row, run: RunView, *, gpu: bool) -> Line:
+    """One scenario: its verdict, or the state of its race.  `gpu`: the table has GPU candidates."""
+    plan, verdict = row.plan, row.verdict
+    advice = plan.textbook or ""
+    cells: dict[str, Cell] = {
+        "scenario": Text.of(row_title(row)),
+        "textbook": Text.of((choice_word(advice), advice)),
+    }
+    if verdict is None:
+        cells["here"] = Text.of(("...", "dim"))
+        return Line(plan.scenario, cells, ("ratio", pending_texts(row, run)))
+    cells |= {"here": here_text(verdict), "basis": basis_text(verdict)}
+    # A model's variants have a pick, whatever is known of other devices.
+    owed = plan.textbook or verdict.pick is None
+    if verdict.choice == "unknown" and verdict.device_ratio is None and owed:
+        why = verdict.reasons[0] if verdict.reasons else "no reason was given"
+        return Line(plan.scenario, cells, ("ratio", [Text.of((why, "dim"))]))
+    cells |= _ratio_cells(verdict) if gpu else _lead_cells(verdict)
+    cells["lead"] = _lead(verdict)
+    cells["pick"] = pick_texts(verdict, run.derived, mark=gpu)  # otherwise the lead says "tie"
+    return Line(plan.scenario, cells)
+
+
+def _ratio_cells(verdict: Verdict) -> dict[str, Cell]:
+    if verdict.device_ratio is None:
+        return {"ratio": Text.of(("no GPU" if verdict.no_gpu else "-", "dim"))}
+    value, interval = units.ratio_parts(verdict.device_ratio, verdict.device_ratio_ci95)
+    return {"ratio": Text.of(value), "interval": Text.of(interval)}
+
+
+def _lead(verdict: Verdict) -> Text:
+    if verdict.tie:
+        return Text.of("tie")
+    return Text.of(units.ratio(verdict.pick_ratio, verdict.pick_ratio_ci95) or "-")
+
+
+def _lead_cells(verdict: Verdict) -> dict[str, Cell]:
+    """The lead of the pick over the runner-up."""
+    if verdict.tie:
+        return {"ratio": Text.of("tie")}
+    value, interval = units.ratio_parts(verdict.pick_ratio, verdict.pick_ratio_ci95)
+    return {"ratio": Text.of(value or "-"), "interval": Text.of(interval)}
+
+
+def pending_texts(row: Row, run: RunView) -> list[Text]:
+    """The state of a race without a verdict, longest text first."""
+    report, derived = run.report, run.derived
+    searched = any(derived.largest(candidate) for candidate in row.candidates)
+    if row.plan.textbook is None and (row.started or searched):
+        return _fastest(row, derived)
+    if not row.started:
+        return [Text.of(("waiting" if run.going else "not reached", "dim"))]
+    if run.going and report.current_row == row.plan.scenario:
+        left = f"racing, {derived.left_in_race(row)} of {len(row.candidates)}"
+        return [Text.of((f"{left}{end}", "strong")) for end in (" candidates left", " left")]
+    return [Text.of(("deciding" if run.going else "cut short before a verdict", "dim"))]
+
+
+def _fastest(row: Row, derived: DerivedValues) -> list[Text]:
+    best = derived.best(row)
+    if best is None:
+        return [Text.of(("no verdict asked", "dim"))]
+    long, short = case_texts(best.case.id, derived)
+    found = (("no verdict asked; fastest: ", long), ("fastest: ", long), ("fastest: ", short))
+    return [Text.of((lead, "dim"), name) for lead, name in found]
+
+
+# ------------------------------------------------------------ candidates
+
+OBJECTIVE_TITLES = {"latency_p99": "p99", "time_to_result": "To result"}
+SETUP_FIELDS = (
+    ("import", "import_s"),
+    ("build", "build_s"),
+    ("transfer", "transfer_s"),
+    ("transfer out", "transfer_out_s"),
+    ("compile", "compile_s"),
+)
+NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
+
+_CANDIDATE = Column("candidate", "Candidate", minimum=36, names=True)
+_STATE = Column("state", "State", rank=1, patient=True, maximum=200)
+_DETAIL_COLUMNS = (
+    Column("median", "Median", rank=2, align="right"),
+    Column("rate", "Rate", rank=3, align="right"),
+    Column("accuracy", "Check / limit", rank=4, align="right"),
+    Column("import", "Import", rank=5, align="right"),
+    Column("build", "Build", rank=6, align="right"),
+    Column("transfer", "Transfer", rank=7, align="right"),
+    Column("compile", "Compile", rank=8, align="right"),
+    Column("n", "n", rank=9, align="right"),
+    Column("reason", "Reason", rank=10, minimum=20, patient=True),
+)
+
+
+def counted_columns(row: Row) -> list[Column]:
+    """The value that the row's objective counts, where that is not the median itself."""
+    title = OBJECTIVE_TITLES.get(row.plan.objective)
+    return [Column("value", title, rank=1, align="right")] if title else []
+
+
+def run_columns(row: Row, *, marks: bool = False) -> list[Column]:
+    """The columns of a live race; `marks` adds one for the symbols of the curves."""
+    counted = counted_columns(row)
+    return [
+        *([Column("mark", "")] if marks else []),
+        _CANDIDATE,
+        Column("speed", "Speed vs best", rank=3, minimum=13, maximum=32),
+        Column("rate", "Rate", rank=4, align="right"),
+        *counted,
+        Column("median", "Median", rank=5 if counted else 2, align="right"),
+        Column("n", "n", rank=7, align="right"),
+        _STATE,
+    ]
+
+
+def detail_columns(row: Row) -> list[Column]:
+    """The columns of the page with the details of one row."""
+    return [_CANDIDATE, Column("status", "Status", rank=1), *counted_columns(row), *_DETAIL_COLUMNS]
+
+
+def result_columns(row: Row) -> list[Column]:
+    """The columns of a finished run in plain text."""
+    return [
+        _CANDIDATE,
+        *counted_columns(row),
+        Column("median", "Median", rank=2, align="right"),
+        Column("rate", "Rate", rank=4, align="right"),
+        Column("n", "n", rank=7, align="right"),
+        Column("accuracy", "Check / limit", rank=6, align="right"),
+        _STATE,
+    ]
+
+
+def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | None = None) -> Line:
+    """One candidate, with the cells of every table that shows it."""
+    derived = run.derived
+    states = state_texts(candidate, row, derived, racing=run.going)
+    cells: dict[str, Cell] = {
+        "candidate": case_texts(candidate.case.id, derived),
+        "state": states,
+        "status": _status(candidate, row, derived, states[-1]),
+        "accuracy": Text.of(accuracy_text(candidate)),
+        "reason": Text.of((_reason(candidate, derived), "dim")),
+        **{name: Text.of(text) for name, text in _setup(candidate.setup, align=True)},
+    }
+    if mark is not None:
+        cells["mark"] = mark
+    numbers = derived.numbers(candidate)
+    if numbers.measurement.n:
+        cells |= {
+            "rate": Text.of(rate_text(candidate, derived)),
+            "value": Text.of(units.duration(numbers.value_s, align=True)),
+            "median": median_texts(candidate, derived),
+            "n": Text.of(f"{numbers.measurement.n}"),
+        }
+        speed = derived.speed(candidate, row)
+        if speed is not None:
+            cells["speed"] = bar(f"{units.ratio(speed):>7}", speed, device_tone(candidate.case))
+    return Line(candidate.case.id, cells)
+
+
+def _status(candidate: Candidate, row: Row, derived: DerivedValues, state: Text) -> Text:
+    """The state in one word, "pick" for the pick."""
+    if row.verdict is not None and row.verdict.pick == candidate.case.id:
+        return marked(Text.of(("pick", "strong good")), candidate, derived)
+    return state
+
+
+def _reason(candidate: Candidate, derived: DerivedValues) -> str:
+    if candidate.eliminated:
+        return derived.elimination_text(candidate)
+    return candidate.reason.message if candidate.reason is not None else ""
+
+
+def rate_text(candidate: Candidate, derived: DerivedValues) -> str:
+    """FLOP/s where the work is known, otherwise items per second."""
+    found = derived.numbers(candidate).measurement
+    if found.flops_per_s is not None:
+        return units.rate(found.flops_per_s, "FLOP/s")
+    if found.throughput is None:
+        return units.NOT_AVAILABLE
+    return units.rate(found.throughput.value, found.throughput.unit)
+
+
+def median_texts(candidate: Candidate, derived: DerivedValues) -> list[Text]:
+    """The median with its interval, or alone where the column is narrow."""
+    found = derived.numbers(candidate).measurement
+    alone = units.duration(found.median_s, align=True)
+    spread = units.spread(found.median_s, found.ci95_s)
+    return [Text.of(alone, (f"{spread:>7}", "dim")), Text.of(alone)]
+
+
+def accuracy_text(candidate: Candidate) -> str:
+    """`0.0012 / 0.01`: the error and its limit, where there is one; "" without a check."""
+    accuracy = candidate.accuracy
+    if accuracy is None:
+        return ""
+    mark = "" if accuracy.passed else "! "
+    limit = "" if accuracy.limit == NO_LIMIT else f" / {units.figure(accuracy.limit)}"
+    return f"{mark}{units.figure(accuracy.value)}{limit}"
+
+
+def setup_text(setup: SetupTimes) -> str:
+    """`import 1.93 s, build 12.0 ms`: the parts that were measured."""
+    return ", ".join(" ".join(part) for part in _setup(setup)) or units.NOT_AVAILABLE
+
+
+def _setup(setup: SetupTimes, *, align: bool = False) -> Iterable[tuple[str, str]]:
+    for name, field in SETUP_FIELDS:
+        value: float | None = getattr(setup, field)
+        if value is not None:
+            yield name, units.duration(value, align=align)

@@ -1,0 +1,132 @@
+"""Values of a report in words, and the one place that gives each word its tone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...contract import Case
+from ...records.document import LargestBatch
+from ...records.reason import Reason
+from ...records.verdict import Verdict
+from ...report.candidate import Candidate
+from ...report.row import Row
+from . import glyphs
+from .derived import DerivedValues
+from .spans import Text, join
+
+MARK = Text.of((" !", "strong warning"))  # follows a result with a warning
+
+
+def device_tone(case: Case) -> str:
+    return "cpu" if case.device_kind == "cpu" else "gpu"
+
+
+def choice_word(choice: str) -> str:
+    return {"cpu": "CPU", "gpu": "GPU"}.get(choice, choice)
+
+
+def choice_text(choice: str) -> Text:
+    tones = {"cpu": "strong cpu", "gpu": "strong gpu", "either": "strong"}
+    return Text.of((choice_word(choice), tones.get(choice, "dim")))
+
+
+def reason_text(reason: Reason) -> str:
+    """The reason and, after a dash, its remedy."""
+    return f"{reason.message} - {reason.hint}" if reason.hint else reason.message
+
+
+def case_text(case_id: str | None, derived: DerivedValues, *, short: bool = False) -> Text:
+    """A candidate's name with its device in the device's tone."""
+    candidate = derived.report.candidates.get(case_id or "")
+    name = derived.case_name(case_id, short=short)
+    if candidate is None:
+        return Text.of(name)
+    device = candidate.case.device
+    return Text.of((device, device_tone(candidate.case)), name[len(device) :])
+
+
+def case_texts(case_id: str, derived: DerivedValues) -> list[Text]:
+    """The name, longest first."""
+    return [case_text(case_id, derived, short=short) for short in (False, True)]
+
+
+def pick_texts(verdict: Verdict, derived: DerivedValues, *, mark: bool = True) -> list[Text]:
+    """The pick, longest first.  A tie shows both candidates; where they take too much room, a
+    `mark` says so."""
+    if verdict.pick is None:
+        return [Text.of(("none", "dim"))]
+    picks = case_texts(verdict.pick, derived)
+    if not verdict.tie or verdict.runner_up is None:
+        return picks
+    equals = case_texts(verdict.runner_up, derived)
+    both = [join(pair, " / ") for pair in zip(picks, equals, strict=True)]
+    return [*both, Text.of(picks[-1], (" (tie)", "dim")) if mark else picks[-1]]
+
+
+def state_texts(
+    candidate: Candidate, row: Row, derived: DerivedValues, *, racing: bool
+) -> list[Text]:
+    """The state of a candidate, longest text first; every text begins with a word."""
+    state = candidate.state
+    if candidate.eliminated and state in ("dropped", "ok"):
+        why = derived.elimination_text(candidate)
+        texts = (f"eliminated: {why}", f"eliminated: {why.partition(' than ')[0]}", "eliminated")
+        return [marked(Text.of((text, "dim")), candidate, derived) for text in texts]
+    if state in ("failed", "skipped", "cancelled"):
+        tone = "error" if state == "failed" else "warning"
+        long = [f"{state}: {candidate.reason.message}"] if candidate.reason else []
+        return [Text.of((text, tone)) for text in (*long, state)]
+    largest = derived.largest(candidate)
+    if state == "ok" and largest is not None and largest.batch is not None:
+        text = f"largest batch {largest_text(largest)}"
+        return [Text.of(f"{text}, ended by {largest.ended_by}"), Text.of(text)]
+    if state == "ok":
+        return [marked(Text.of("done"), candidate, derived)]
+    if racing and state == "preparing":
+        return [Text.of(("> loading", "strong")), Text.of(("> now", "strong"))]
+    if racing and derived.report.current_case == candidate.case.id:
+        word = "measuring" if candidate.blocks else "ready"
+        if state == "measuring" and not candidate.blocks:
+            word = "trying batches"
+        return [Text.of((f"> {word}", "strong")), Text.of(("> now", "strong"))]
+    words = {"prepared": "ready", "measuring": "in the race"}
+    return [Text.of((words.get(state, state), "dim"))]
+
+
+def largest_text(found: LargestBatch) -> str:
+    """`128`, or `>= 128` where the search ended before memory did."""
+    if found.batch is None:
+        return "none"
+    at_least = "" if found.ended_by in ("memory", "bad_input") else ">= "
+    return f"{at_least}{found.batch:,}"
+
+
+def marked(text: Text, candidate: Candidate, derived: DerivedValues) -> Text:
+    """The text, with a mark if a warning weakens the result."""
+    weak = derived.numbers(candidate).measurement.warnings
+    return Text.of(text, MARK) if weak else text
+
+
+def basis_text(verdict: Verdict) -> Text:
+    """The basis of the verdict; a simulated GPU is loud, in capitals."""
+    if verdict.basis == "simulated":
+        return Text.of(("SIMULATED", "warning"))
+    return Text.of(verdict.basis)
+
+
+def here_text(verdict: Verdict) -> Text:
+    """The choice and its marks in one cell: a narrow terminal cannot separate them."""
+    word = choice_text(verdict.choice)
+    if verdict.basis == "simulated":
+        word = Text.of(word, (" sim", "warning"))
+    return Text.of(word, MARK) if verdict.warnings else word
+
+
+def bar(text: str, share: float, tone: str) -> Callable[[int], Text]:
+    """`0.42x ████`: a text and a bar in the room that is left."""
+
+    def draw(width: int) -> Text:
+        drawn = glyphs.bar(share, max(1, width - len(text) - bool(text)))
+        return Text.of(f"{text} " if text else "", (drawn, tone))
+
+    return draw
