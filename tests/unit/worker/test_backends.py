@@ -1,4 +1,4 @@
-"""Every backend is described without its library, and knows its library where that is installed."""
+"""Every backend is described without importing its library, and finds it where it is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workbench.worker.worker import describe
 NAMES = ["numpy", "onnxruntime", "torch"]
 
 
-def test_the_built_in_backends_are_all_tried_here() -> None:
+def test_all_built_in_backends_are_tested_here() -> None:
     assert sorted(catalog.backends()) == NAMES
 
 
@@ -54,9 +54,7 @@ def test_any_other_missing_package_is_named(module: str, package: str) -> None:
 @pytest.mark.parametrize(
     ("backend", "shared"), [("numpy", False), ("torch", True), ("onnxruntime", True)]
 )
-def test_numpys_threads_are_fixed_so_they_need_workers_of_their_own(
-    backend: str, shared: bool
-) -> None:
+def test_only_numpy_needs_a_worker_for_each_number_of_threads(backend: str, shared: bool) -> None:
     one, two = (
         catalog.process_of(Case("matmul", "cpu", backend, "fp32", threads=threads))
         for threads in (1, 2)
@@ -73,7 +71,7 @@ def test_numpys_threads_are_fixed_so_they_need_workers_of_their_own(
          "named 'mine'"),
     ],
 )  # fmt: skip
-def test_a_broken_file_is_an_error_to_its_workers_alone(
+def test_a_broken_file_is_an_error_for_its_workers_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
 ) -> None:
     (tmp_path / "_backends").mkdir()

@@ -1,4 +1,4 @@
-"""Nobody is timed beside threads that still spin."""
+"""No case is timed while threads of another still spin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.worker import worker
 from workbench.worker.quiet import wait_until_quiet
 
 
-def test_it_returns_when_the_last_thread_has_stopped_spinning() -> None:
+def test_the_wait_ends_when_the_last_thread_stops_spinning() -> None:
     done = threading.Event()
 
     def spin() -> None:
@@ -25,7 +25,9 @@ def test_it_returns_when_the_last_thread_has_stopped_spinning() -> None:
     assert done.is_set()
 
 
-def test_a_block_waits_for_the_pools_of_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_waits_only_for_thread_pools_of_other_cases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waited = []
     monkeypatch.setattr(worker, "wait_until_quiet", lambda: waited.append(True))
     own = worker.Worker("numpy", "cpu")
