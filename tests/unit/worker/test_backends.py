@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from workbench import catalog
 from workbench.contract import Backend, Case, WorkloadError
-from workbench.worker.worker import describe
+from workbench.worker.worker import Worker, describe
 
 NAMES = ["numpy", "onnxruntime", "torch"]
 
@@ -88,3 +89,28 @@ def test_an_unknown_backend_has_the_defaults() -> None:
         catalog.load_backend("jax")
     assert caught.value.code == "unknown_backend"
     assert not catalog.backend("jax").threads_fixed_at_import
+
+
+def test_torchs_peak_on_a_gpu_leaves_out_what_other_cases_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 300)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 1000)
+    backend = catalog.load_backend("torch")
+    backend.reset_memory_peak("cuda:0")
+    assert backend.memory_peak_bytes("cuda:0") == 700
+
+
+@pytest.mark.cuda
+def test_torch_serves_a_worker_on_a_real_gpu() -> None:
+    worker = Worker("torch", "cuda:0")
+    assert "torch" in worker.hello()["versions"]
+    assert worker.accelerators()["devices"][0]["device"] == "cuda:0"
+    case = Case("matmul", "cuda:0", "torch", "fp32", params={"n": 256})
+    prepared = worker.prepare(asdict(case), 0, False, 0.1, 1 << 20, {}, False)
+    assert prepared["memory_peak_bytes"] >= 3 * 4 * 256**2
+    assert worker.block(case.id, 0.05, 1, 0.0)["samples_s"]
+    assert worker.release([case.id]) == {}
