@@ -121,7 +121,7 @@ def exhaustive(place: Place, rows: dict[str, Scenario]) -> dict[str, dict[int, f
 
 
 def device(case: str) -> str:
-    return kind_of(case.split("/")[1])
+    return kind_of(case.split("/")[1]).column
 
 
 def judge(place: Place, rows: dict[str, Scenario]) -> dict[str, Any]:

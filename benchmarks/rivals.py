@@ -1,9 +1,9 @@
-"""Hand-written timing of one job, as people do it.
+"""Hand-written timings of one job, as people commonly write them.
 
 `python rivals.py KIND PRECISION SIZE THREADS SECONDS`
 
-Prints JSON: for each rival the 10th percentile of its times, seconds per call, the same quantile
-that workbench calls the capability, and what the naive snippet says of the same job.
+Prints JSON: for each rival the 10th percentile of its seconds per call, the same quantile that
+workbench calls the capability, and the result of a single naive timing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def product(precision: str, n: int, threads: int) -> Call:
 
 
 def session(precision: str, image: int, threads: int) -> Call:
-    """The session of workbench's own network, called directly."""
+    """An ONNX Runtime session of workbench's own network, called directly."""
     from workbench import catalog
     from workbench.contract import Case, Setup
 

@@ -1,8 +1,7 @@
-"""The scripts beside which the workloads stand: what one would write to do the same work.
+"""Plain scripts for comparison with the workloads: the shortest code that does the same work.
 
-Each takes the case and the prepared task, of which it may only borrow data, so that both work on
-the same; it returns a function that does one step.  Networks whose definition is most of a
-script's length are taken from the workload too.
+Each takes the case and the prepared task, and returns a function that does one step.  From the task
+it only borrows data, so that both work on the same, and networks whose definition is long.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ def sequential(case: Case, task: Any) -> Step:
 
 
 def train(network: Any, optimiser: Any, batch: Callable[[], Any]) -> Step:
-    """One step of the loop that every tutorial has."""
+    """One step of the training loop that every tutorial shows."""
     from torch.nn.functional import cross_entropy
 
     def step() -> None:
@@ -195,7 +194,7 @@ def digits(case: Case, task: Any) -> Step:
 
 
 def digits_to_accuracy(case: Case, task: Any) -> Step:
-    """The number of epochs is that of the workload: how many it takes is luck of the weights."""
+    """Trains for as many epochs as the workload did: the number depends on the initial weights."""
     torch = torch_of(case)
     task.step()
     epochs = task.batches.epoch

@@ -1,8 +1,8 @@
-"""Each workload beside a straight script that does the same work, in turns in one process.
+"""Compares each workload with a plain script that does the same work, in turns in one process.
 
 `make workloads`, or `python benchmarks/workloads.py [WORKLOAD...]` for some.  The ratio is the
-script's time over the workload's: 1 means that nothing is lost, below 0.98 something is.  Results
-go into docs/workloads.md.
+script's time over the workload's: 1 means no overhead, below 0.98 is too much.  Results go into
+docs/workloads.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)  # instead of this folder, where `workloads` would be this very file
+sys.path[0] = str(ROOT)  # not this folder, where `workloads` would be this file
 
 from benchmarks.straight import SCRIPTS  # noqa: E402
 from workbench import catalog  # noqa: E402
@@ -29,7 +29,7 @@ from workbench.text import units  # noqa: E402
 PAGE = ROOT / "docs" / "workloads.md"
 BEGIN, END = "<!-- written by make workloads -->", "<!-- end of it -->"
 GOAL = 0.98
-PROCESSES, TURNS, TURN_S = 3, 14, 0.1  # where memory comes to lie differs between processes
+PROCESSES, TURNS, TURN_S = 3, 14, 0.1  # the placement of memory differs between processes
 
 
 def case_of(name: str, backend: str, precision: str) -> Case:
@@ -73,7 +73,7 @@ def compare(name: str) -> dict[str, Any]:
     for number in range(TURNS):
         order = list(calls) if number % 2 == 0 else list(reversed(calls))
         for side in order:
-            turn(calls[side], 1)  # what the other left in the caches
+            turn(calls[side], 1)  # refills the caches after the other side
             found[side].append(turn(calls[side], numbers[side]))
     task.close()
     return {**found, "case": case.id}

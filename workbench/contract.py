@@ -161,6 +161,10 @@ class Case:
         return kind_of(self.device).column
 
     @property
+    def element_bytes(self) -> int:
+        return PRECISION_BYTES[self.precision]
+
+    @property
     def is_compiled(self) -> bool:
         return "compile" in (self.mode or "").split("+")
 

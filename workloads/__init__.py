@@ -1,1 +1,1 @@
-"""The workloads, one file each; files that begin with an underscore are what they share."""
+"""The workloads, one file each; folders that begin with an underscore hold what they share."""

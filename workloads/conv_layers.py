@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from workbench.contract import (
-    PRECISION_BYTES,
-    Accuracy,
-    Case,
-    Parameter,
-    Setup,
-    Task,
-    Variant,
-    Work,
-    Workload,
-)
+from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
 from ._shared.network import conv3x3, relative_error
 from ._shared.torch_task import TorchTask, dtype_of, time_to_host, to_device
@@ -61,7 +51,7 @@ class ConvLayers(Workload):
         pixels = (case.batch or 1) * int(case.params["image"]) ** 2
         low, middle, high = CHANNELS
         weights = 9 * (low * middle + middle * high)
-        size = PRECISION_BYTES[case.precision]
+        size = case.element_bytes
         # Input and output of each layer, and the gradients of both.
         values = 2 * pixels * (low + 2 * middle + 2 * high)
         return Work(

@@ -82,8 +82,8 @@ class DataLoading(Workload):
         batch, image = case.batch or 1, int(case.params["image"])
         samples, pixels = batch * int(case.params["batches"]), 3.0 * image**2
         loaders, ahead = int(case.tuning["loaders"]), int(case.tuning["prefetch"])
-        # Each layer has half the activations of the layer before.  Activations, their gradients and
-        # what ReLU keeps are three arrays.
+        # Each layer has half the activations of the layer before.  There are three arrays of each:
+        # activations, gradients, and the mask that ReLU keeps.
         channels, stride = CONVOLUTIONS[0][1:]
         activations = 3 * 2 * channels * (image / stride + 1) ** 2
         return Work(
@@ -159,7 +159,6 @@ class Feeding(TorchTask):
         self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
         self.pictures = pictures.RandomCrops(sources, int(case.params["image"]), setup.seed)
         self.epoch = Epoch(case.batch or 1, int(case.params["batches"]))
-        self.latest: Any = None
         self.marks: list[list[Any]] = []  # one list for each epoch since `activate`
         loaders = int(case.tuning["loaders"])
         ahead = {
@@ -176,7 +175,7 @@ class Feeding(TorchTask):
             batch_size=None,  # the data set returns whole batches
             sampler=self.epoch,
             num_workers=loaders,
-            pin_memory=case.tuning["pinned"] == "yes" and self.device.type == "cuda",
+            pin_memory=case.tuning["pinned"] == "yes" and self.on_gpu,
             **(ahead if loaders else {}),
         )
 
@@ -189,14 +188,14 @@ class Feeding(TorchTask):
         for found in self.loader:
             marks.append(self._mark())
             inputs = self._inputs(*self._received(found))
-            self.latest = train_step(self.network, self.optimiser, *inputs)
+            self.latest_loss = train_step(self.network, self.optimiser, *inputs)
             marks.append(self._mark())
         marks.append(self._mark())
         self.marks.append(marks)
         self.epoch.number += 1
 
     def profile(self, steps: int) -> Profile:
-        if self.device.type == "cuda" and self.case.tuning["persistent"] == "no":
+        if self.on_gpu and self.case.tuning["persistent"] == "no":
             raise WorkloadError(
                 "loaders that start under NVIDIA's profiler may hang",
                 code="no_profiler",
@@ -206,7 +205,7 @@ class Feeding(TorchTask):
 
     def _mark(self) -> Any:
         """The time now, or on CUDA an event after all queued work."""
-        if self.device.type != "cuda":
+        if not self.on_gpu:
             return time.perf_counter()
         import torch
 
@@ -238,7 +237,7 @@ class Feeding(TorchTask):
         return {"waiting_fraction": waited / total} if total else {}
 
     def _between(self, start: Any, end: Any) -> float:
-        return float(start.elapsed_time(end) if self.device.type == "cuda" else end - start)
+        return float(start.elapsed_time(end) if self.on_gpu else end - start)
 
     def check(self) -> Accuracy:
         """Compare pictures and initial loss of the first batch with float64."""
@@ -262,9 +261,6 @@ class Feeding(TorchTask):
         limit = pictures.EIGHT_BIT_LIMIT
         reference = f"float64 resize and loss (NumPy) of {len(pixels)} pictures; 1 is white"
         return Accuracy.within(error, limit, reference)
-
-    def loss(self) -> float | None:
-        return None if self.latest is None else float(self.latest.item())
 
     def close(self) -> None:
         # The loader, which holds its own iterator, ends its processes when it is deleted.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
 
 from ._shared import digits
@@ -70,7 +68,6 @@ class DigitTraining(TorchTask):
             pictures = digits.resample(images, SIDE).reshape(len(images), -1)
             on_host = torch.from_numpy(pictures), torch.from_numpy(labels)
         self.pictures, self.labels = to_device(setup, case, *on_host)
-        self.latest: Any = None
         with setup.phase("build"):
             self.start()
 
@@ -86,7 +83,7 @@ class DigitTraining(TorchTask):
         """One optimiser step on the next batch."""
         chosen = next(self.batches)
         data = self.pictures[chosen], self.labels[chosen]
-        self.latest = train_step(self.network, self.optimiser, *data)
+        self.latest_loss = train_step(self.network, self.optimiser, *data)
 
     def test_accuracy(self) -> float:
         """The share of the unseen digits that the network recognises now."""
@@ -101,9 +98,6 @@ class DigitTraining(TorchTask):
         found = [tensor.detach().cpu().numpy() for tensor in self.network.parameters()]
         hidden_weight, hidden_bias, weight, bias = found
         return [Dense(hidden_weight, hidden_bias, relu=True), Dense(weight, bias, relu=False)]
-
-    def loss(self) -> float | None:
-        return None if self.latest is None else float(self.latest.item())
 
 
 class EndlessTraining(DigitTraining):

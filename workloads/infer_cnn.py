@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.contract import PRECISION_BYTES, Case, Parameter, Setup, Task, Work, Workload
+from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
 from ._shared import digits, inference
 from ._shared.network import CONVOLUTIONS, convnet_multiplications, trained_convnet
@@ -39,7 +39,7 @@ class InferCnn(Workload):
     def work(self, case: Case) -> Work:
         batch, image = case.batch or 1, int(case.params["image"])
         weights = sum(9 * inputs * outputs for inputs, outputs, _ in CONVOLUTIONS)
-        size = PRECISION_BYTES[case.precision]
+        size = case.element_bytes
         picture = 3 * image * image
         widest = CONVOLUTIONS[0][1] * image * image  # the first layer's output is the largest
         held = input_count(image) * picture + 4 * widest  # the float64 check included

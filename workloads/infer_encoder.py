@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from workbench.contract import (
-    PRECISION_BYTES,
-    Case,
-    Parameter,
-    Setup,
-    Task,
-    Variant,
-    Work,
-    Workload,
-)
+from workbench.contract import Case, Parameter, Setup, Task, Variant, Work, Workload
 
 from ._shared import encoder, inference
 from ._shared.encoder import HEADS, HIDDEN, WIDTH
@@ -50,7 +41,7 @@ class InferEncoder(Workload):
     def work(self, case: Case) -> Work:
         batch, tokens = case.batch or 1, int(case.params["tokens"])
         weights = encoder.parameters()
-        size = PRECISION_BYTES[case.precision]
+        size = case.element_bytes
         embeddings = batch * tokens * WIDTH
         # All inputs, the activations of one block, and its scores, which ONNX Runtime stores.
         held = INPUTS * embeddings + 2 * batch * tokens * HIDDEN + 2 * batch * HEADS * tokens**2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from workbench.contract import PRECISION_BYTES, Case, Parameter, Setup, Task, Work, Workload
+from workbench.contract import Case, Parameter, Setup, Task, Work, Workload
 
 from ._shared import inference
 from ._shared.network import CLASSES, mlp, mlp_multiplications
@@ -28,7 +28,7 @@ class InferMlp(Workload):
     def work(self, case: Case) -> Work:
         batch, sizes = case.batch or 1, self._sizes(case)
         weights = mlp_multiplications(sizes)
-        size = PRECISION_BYTES[case.precision]
+        size = case.element_bytes
         return Work(
             flops=2.0 * batch * weights,
             bytes_moved=float(size * weights + 4 * batch * sum(sizes)),

@@ -40,9 +40,8 @@ class LaunchTask(TorchTask):
         self.wait: Callable[[], None] | None = None
         self.waits = case.params["wait"] == "yes"
         if self.waits:
-            on_gpu = self.device.type == "cuda"
             self.wait = (
-                torch.cuda.current_stream(self.device).synchronize if on_gpu else self.finish
+                torch.cuda.current_stream(self.device).synchronize if self.on_gpu else self.finish
             )
 
     def step(self) -> None:

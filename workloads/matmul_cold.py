@@ -85,7 +85,7 @@ class ColdTorch(TorchProduct):
 
 def cache_of(device: Any, setup: Setup) -> int:
     """Size of the last cache before memory, bytes."""
-    if device.type != "cuda":
+    if device.type == "cpu":
         return setup.cache_bytes
     import torch
 

@@ -209,7 +209,7 @@ def resize_graph(shape: Sequence[int], image: int) -> bytes:
             ["small"],
             mode="linear",
             antialias=1,
-            exclude_outside=1,  # as in torch and Pillow; else the edges differ (pytorch#183546)
+            exclude_outside=1,  # like torch and Pillow; else edges differ (pytorch#183546)
         ),
         helper.make_node("Mul", ["small", "factor"], ["scaled"]),
         helper.make_node("Add", ["scaled", "shift"], ["inputs"]),
@@ -243,7 +243,7 @@ class TorchResize(TorchTask, ResizeTask):
         self.mean, self.std = to_device(setup, case, *scales)
         if case.mode == "resident":
             self.sources = to_device(setup, case, *self.sources)
-        elif self.device.type == "cuda":
+        elif self.on_gpu:
             self.sources = [source.pin_memory() for source in self.sources]
         self.feeds = cycle(self.sources)
         self.made: Any = None

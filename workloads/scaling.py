@@ -79,7 +79,7 @@ class Scaling(Workload):
         if launch is not None:
             most = launch.size
         elif DEFAULT_BATCH % max(1, most):
-            most -= 1  # as with 7 ranks, which would get unequal shares
+            most -= 1  # 7 ranks, for example, would get unequal shares
         below = [1 << exponent for exponent in range(most.bit_length()) if 1 << exponent < most]
         return [max(1, most), *reversed(below)]
 

@@ -117,7 +117,7 @@ class ConvNetTraining(TrainingTask):
                 sampler=itertools.count(),
                 num_workers=int(case.params["loaders"]),
                 persistent_workers=True,
-                pin_memory=self.device.type == "cuda",
+                pin_memory=self.on_gpu,
                 multiprocessing_context=forked,
             )
             self.batches: Any = iter(self.loader)

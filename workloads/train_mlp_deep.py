@@ -73,7 +73,6 @@ class DeepMlpTraining(TorchTask):
             data, labels = mlp_reference.samples(samples, SIZES[0], SIZES[-1], setup.seed)
             on_host = torch.from_numpy(data), torch.from_numpy(labels)
         self.data, self.labels = to_device(setup, case, *on_host)
-        self.latest: Any = None
         with setup.phase("build"):
             self.network = module(self.layers).to(self.device)
             initial = self.network.state_dict()
@@ -101,7 +100,7 @@ class DeepMlpTraining(TorchTask):
     def step(self) -> None:
         if self.epoch == self.epochs:
             self._start()
-        self.latest = self._epoch(self.labels)
+        self.latest_loss = self._epoch(self.labels)
         self.epoch += 1
 
     def _epoch(self, labels: Any) -> Any:
@@ -120,9 +119,6 @@ class DeepMlpTraining(TorchTask):
         error = mlp_reference.largest_deviation(losses, list(expected))
         reference = f"NumPy float64 training, losses of the first {CHECKED_STEPS} steps"
         return Accuracy.within(error, LIMIT, reference)
-
-    def loss(self) -> float | None:
-        return None if self.latest is None else float(self.latest.item())
 
 
 class ReferenceAdam:

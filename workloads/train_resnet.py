@@ -118,9 +118,9 @@ class ResnetTraining(TrainingTask):
         return self.pictures[chosen], self.labels[chosen]
 
     def _repeated(self) -> tuple[Any, Any]:
-        """A batch of full size that holds the same few pictures again and again.
+        """A batch of full size that repeats the same few pictures.
 
-        Its loss, gradient, and the mean and variance that BatchNorm takes, are those of the few.
+        Its loss, gradient, and BatchNorm's mean and variance equal those of the few.
         """
         import torch
 
@@ -130,7 +130,7 @@ class ResnetTraining(TrainingTask):
         return self.pictures[chosen], self.labels[chosen]
 
     def _few(self) -> int:
-        """The most pictures that fill the batch evenly; if no number does, simply the first."""
+        """The largest number of pictures that divides the batch; otherwise just the first few."""
         batch = self.case.batch or 1
         return max(
             (n for n in range(2, CHECKED + 1) if batch % n == 0), default=min(batch, CHECKED)

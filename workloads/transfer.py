@@ -128,19 +128,19 @@ class TransferTask(TorchTask):
             self.factors = to_device(setup, case, *map(torch.from_numpy, drawn))
             self.product = torch.zeros_like(self.factors[0])
         self.streams: list[Any] = []
-        if self.device.type == "cuda" and len(self.copies) + len(self.factors) > 1:
+        if self.on_gpu and len(self.copies) + len(self.factors) > 1:
             self.streams = [torch.cuda.Stream(self.device) for _ in self.copies]
 
     def _placed(self, hosted: Any, place: str) -> Any:
         """`hosted` itself or a copy of it, in the memory called `place`."""
         if place == "host":
-            return hosted.pin_memory() if self.pinned and self.device.type == "cuda" else hosted
+            return hosted.pin_memory() if self.pinned and self.on_gpu else hosted
         return hosted.to(self._second() if place == "peer" else self.device, copy=True)
 
     def _second(self) -> Any:
         import torch
 
-        count = torch.cuda.device_count() if self.device.type == "cuda" else 0
+        count = torch.cuda.device_count() if self.on_gpu else 0
         if count < 2:
             raise WorkloadError(
                 "there is no second GPU",

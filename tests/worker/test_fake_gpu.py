@@ -27,7 +27,7 @@ def race(
     budget_s: float = 30.0,
     **asked: object,
 ) -> Report:
-    """One row of steps of known length, against a GPU of `speed`."""
+    """Race one row of steps of known length against a GPU of `speed`."""
     workload = catalog.load("spin")
     scenario = Scenario(
         id="row",
@@ -63,7 +63,7 @@ def test_the_choice_follows_the_simulated_speed(speed: str, choice: str) -> None
     assert verdict.best_gpu.endswith("fake:0/numpy/fp32")
     assert [m.simulated for m in report.measurements if m.case.device == "fake:0"] == [True]
     assert report.machine.gpus[0].simulated
-    # Twice as slow as FP32, BF16 leaves the race before the end; after a block, if that is certain.
+    # BF16, twice as slow as FP32, is eliminated, after one block if that is certain.
     slow = next(m for m in report.measurements if m.case.precision == "bf16")
     assert slow.status == "ok"
     assert slow.reason.code in ("beaten", "far_slower")
@@ -87,7 +87,7 @@ def test_the_size_at_which_the_gpu_takes_the_lead_is_found() -> None:
     assert (found.below, found.above) == ("cpu", "gpu")
     low, high = found.ci95
     assert low <= found.value <= high
-    assert 3 < found.value < 30  # ten spins in a row take as long as one of a slow GPU
+    assert 3 < found.value < 30  # ten spins in a row take as long as one spin of the slow GPU
     assert {"row", "row[count=2]", "row[count=80]"} <= set(report.rows)
     (sweep,) = report.sweeps
     assert (sweep.scenario, sweep.axes["count"][0], sweep.axes["count"][-1]) == ("row", 2, 80)

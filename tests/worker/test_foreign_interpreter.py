@@ -1,4 +1,4 @@
-"""Workers under another interpreter, which has its backend and nothing of ours."""
+"""Workers under another interpreter, which has its backend and none of our packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def other_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with NumPy alone; linked in, so that nothing is downloaded."""
+    """A virtual environment with NumPy only, linked in to avoid a download."""
     home = tmp_path_factory.mktemp("other")
     venv.create(home, with_pip=False)
     (site_packages,) = home.glob("lib/python*/site-packages")

@@ -59,8 +59,8 @@ def drop_compiled() -> None:
 class WorkerKey:
     """Cases with equal keys share a worker.
 
-    `threads` is that of `Case.process`.  `alone` names the case that has a worker to itself, so
-    that its memory can be measured, or the row whose workers start from nothing.
+    `threads` is that of `catalog.process_of`.  `alone` names the case that has a worker to itself,
+    so that its memory can be measured, or the row whose workers start from nothing.
     """
 
     device: str

@@ -1,9 +1,9 @@
-"""Running a prepared task: warm-up, then blocks of timed samples.  Lives in the worker.
+"""Running a prepared task in a worker: warm-up, then blocks of timed samples.
 
-A sample is the time of `iterations` steps with all queued work finished, divided by
-`iterations`: by the host's monotonic clock, and beside it by the device's own where it has one.
-For throughput the device's clock counts, which hides the launch of the first step and the wait
-for the last; for latency the host's, which a caller sees.  Standard library only.
+A sample is the time of `iterations` steps with all queued work finished, divided by `iterations`.
+The host's monotonic clock measures it, and also the device's own clock where there is one.  For
+throughput the device's clock counts, which hides the launch of the first step and the wait for the
+last.  For latency the host's clock counts, as a caller sees it.  Standard library only.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any
 
 from ..contract import Accuracy, DeviceTimer, Task
 
-TIMER_SHARE = 1e-3  # the timer may cost this much of a sample at most
-MIN_SAMPLE_S = 2e-3  # of a throughput sample: shorter ones only swell the journal
-AGREEMENT = 0.05  # consecutive warm-up windows this close are steady
+TIMER_SHARE = 1e-3  # largest share of a sample that reading the timer may cost
+MIN_SAMPLE_S = 2e-3  # shortest throughput sample: shorter ones only enlarge the journal
+AGREEMENT = 0.05  # consecutive warm-up windows that differ by less are steady
 LEAD_IN_SAMPLES = 2  # the first after a resume runs 3-6 % slow, the second about 1 %
-LEAD_IN_CAP_S = 0.1  # a step longer than this outlasts the effect within itself
-MAX_SAMPLES = 1000  # of one block
-SCOUT_STEPS, SCOUT_MOST_S = 10, 0.5
-GAP_S = 0.05  # boot time running this far ahead of monotonic time means the machine slept
+LEAD_IN_CAP_S = 0.1  # a longer step needs no lead-in: the slow start is a small part of it
+MAX_SAMPLES = 1000  # most samples of one block
+PROBE_STEPS, PROBE_MOST_S = 10, 0.5
+GAP_S = 0.05  # the machine slept if boot time gets this far ahead of monotonic time
 
 
 def timer_overhead_s(reads: int = 200) -> float:
-    """Least cost of reading the timer twice, seconds."""
+    """Shortest time between two readings of the timer, seconds."""
     gaps = []
     for _ in range(reads):
         began = time.perf_counter()
@@ -45,36 +45,33 @@ class _Nothing(Task):
 
 
 def call_overhead_s(calls: int = 20_000) -> float:
-    """Seconds that the timing loop itself spends on each step, by timing steps that do nothing."""
+    """Seconds that the timing loop itself spends on each step, measured with empty steps."""
     return min(time_sample(_Nothing(), calls).host_s for _ in range(3))
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Seconds per step; `issue_s` is what queueing took.
-
-    The last two are None without a device timer, `issue_s` also of steps that wait.
-    """
+    """Seconds per step."""
 
     host_s: float
-    device_s: float | None = None
-    issue_s: float | None = None
+    device_s: float | None = None  # None without a device timer
+    issue_s: float | None = None  # time to queue a step; None without a timer, or if steps wait
 
 
 def time_sample(
     task: Task, iterations: int, timer: DeviceTimer | None = None, *, filled: bool = False
 ) -> Sample:
-    """Time `iterations` steps, everything finished.
+    """Time `iterations` steps until all their work is finished.
 
-    `filled`: one step more comes before the device's first mark.  On an idle device that mark is
-    reached at once, and what the host takes to queue the first step would count.
+    `filled` runs one more step before the device's first mark.  An idle device would reach that
+    mark at once, and the time in which the host queues the first step would count.
     """
     if timer is None:
         began = time.perf_counter()
         for _ in range(iterations):
             task.step()
         task.finish()
-        return Sample(_digits((time.perf_counter() - began) / iterations))
+        return Sample(_rounded((time.perf_counter() - began) / iterations))
     began = time.perf_counter()
     if filled:
         task.step()
@@ -87,31 +84,33 @@ def time_sample(
     ended = time.perf_counter()
     by_host = iterations + filled
     return Sample(
-        _digits((ended - began) / by_host),
-        _digits(timer.elapsed_s() / iterations),
-        None if task.waits else _digits((issued - began) / by_host),
+        _rounded((ended - began) / by_host),
+        _rounded(timer.elapsed_s() / iterations),
+        None if task.waits else _rounded((issued - began) / by_host),
     )
 
 
-def _digits(seconds: float) -> float:
-    return float(f"{seconds:.7g}")  # a ten-millionth: the clock knows no more, journals stay small
+def _rounded(seconds: float) -> float:
+    return float(f"{seconds:.7g}")  # the clock is not more precise, and journals stay small
 
 
 @dataclass
 class WarmedUp:
-    n: int
-    seconds: float
-    first_s: float
-    step_s: float  # of the last window
+    """The result of a warm-up."""
+
+    n: int  # steps
+    seconds: float  # time of the whole warm-up
+    first_s: float  # time of the first step
+    step_s: float  # median time of a step in the last window
     steady: bool
-    iterations: int  # per sample, from here on
+    iterations: int  # steps per sample, from here on
 
 
 def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
-    """Step until two consecutive windows agree, at most `seconds`; choose `iterations`.
+    """Step until two consecutive windows agree, for at most `seconds`; choose `iterations`.
 
-    A window is at least three steps and a tenth of `seconds`.  The first step is kept apart:
-    it pays for lazy allocation, kernel selection and compilation.
+    A window is at least three steps and a tenth of `seconds`.  The first step does not count: it
+    pays for lazy allocation, kernel selection and compilation.
     """
     began = time.perf_counter()
     task.activate()
@@ -139,20 +138,20 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
 
 
 def best_step_s(task: Task, seconds: float) -> float:
-    """The fastest of some steps, after a first one that is not counted.
+    """The fastest of some steps, after a first one that does not count.
 
-    At least ten, unless they take half a second: beside other load threads that wait for one
-    another make most steps fifty times too long, but hardly ten in a row.
+    At least ten steps, unless they take half a second.  Under other load, threads that wait for one
+    another can make a step fifty times too long, but hardly ten steps in a row.
     """
     task.activate()
     best, began = time_sample(task, 1).host_s, time.perf_counter()
     for count in itertools.count(1):
         spent = time.perf_counter() - began
-        if spent + best > (SCOUT_MOST_S if count <= SCOUT_STEPS else seconds):
+        if spent + best > (PROBE_MOST_S if count <= PROBE_STEPS else seconds):
             return best
         sample = time_sample(task, 1).host_s
         best = sample if count == 1 else min(best, sample)
-    raise AssertionError  # it counts without end
+    raise AssertionError  # the loop only ends with a return
 
 
 def lead_in(
@@ -164,11 +163,10 @@ def lead_in(
     timer: DeviceTimer | None = None,
     filled: bool = False,
 ) -> list[Sample]:
-    """Samples that count for nothing: two, and then up to `settle_s` until two in a row agree,
-    but a fifth of it at least.
+    """Samples that do not count: at least two, then up to `settle_s` until two in a row agree.
 
-    A GPU whose worker stood still has dropped its clocks and takes a while to raise them; at idle
-    clocks two samples agree as well.
+    A GPU whose worker was frozen has lowered its clocks and needs time to raise them.  Two samples
+    at idle clocks also agree, so a lead-in takes at least a fifth of `settle_s`.
     """
     samples: list[Sample] = []
     if step_s * iterations > LEAD_IN_CAP_S:
@@ -194,11 +192,11 @@ def run_block(
     latency: bool = False,
     settle_s: float = 0.0,
 ) -> dict[str, Any]:
-    """One turn: lead-in samples, then timed ones until `seconds` and `min_samples` are reached.
+    """Take lead-in samples, then timed ones until `seconds` and `min_samples` are reached.
 
-    Returns `samples_s` and `lead_in_s` (seconds per step by the clock that counts), `clocks` (the
-    medians by the host's and the device's clock and of queueing alone; None without a device
-    timer), `gap` (the machine slept in between).
+    Returns `samples_s` and `lead_in_s` (seconds per step by the clock that counts), `clocks`
+    (median times by the host's clock, by the device's, and of queueing alone; None without a device
+    timer), and `gap` (True if the machine slept meanwhile).
     """
     task.activate()
     timer = task.device_timer()
@@ -220,7 +218,7 @@ def run_block(
         spent = time.perf_counter() - began
         if len(samples) >= MAX_SAMPLES:
             break
-        # Half a sample past the end is nearer to it than half a sample short of it.
+        # Stop at the sample whose end is nearest to `seconds`.
         if len(samples) >= min_samples and spent + samples[-1].host_s * iterations / 2 >= seconds:
             break
     return {
@@ -246,7 +244,7 @@ def _clocks(samples: Sequence[Sample], by_device: bool) -> dict[str, Any]:
 
 
 def _sleep_clock() -> float:
-    """Seconds this machine has spent suspended, as far as the platform tells."""
+    """Seconds that this machine has been suspended; 0 where the platform does not report it."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return 0.0
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

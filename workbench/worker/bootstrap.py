@@ -2,9 +2,8 @@
 
 MODULE is `workbench.worker.worker`, or `workloads._ranks.rank` for one rank of a training.
 
-Only the two packages a worker needs become importable, by path.  Putting their parent folder
-on `sys.path` would also put this installation's torch and numpy in front of the interpreter's
-own.
+Only the two packages that a worker needs become importable, by path.  With their parent folder on
+`sys.path`, this installation's torch and numpy would hide the interpreter's own.
 """
 
 import importlib
@@ -27,7 +26,7 @@ def expose(name: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this script's own folder, whose file names are not for the world
+    sys.path.pop(0)  # this script's own folder, whose modules must not hide others
     expose("workbench", PACKAGE)
     expose("workloads", PACKAGE.parent / "workloads")
     importlib.import_module(sys.argv[1]).main(sys.argv[2:])

@@ -24,7 +24,7 @@ class ColdStart:
         self._loading: StartUp | None = None  # paid by the first case for all
 
     def alone(self, measured: StartUp, repeated: StartUp) -> StartUp:
-        """What a case would cost in a process of its own, from its first and second preparation."""
+        """The cost of a case in a process of its own, from its first and second preparation."""
         if self._loading is None:
             self._loading = _difference(measured, repeated)
             return measured
@@ -40,9 +40,9 @@ class ColdStart:
 
 
 def _difference(measured: StartUp, repeated: StartUp) -> StartUp:
-    """What only the first preparation paid.
+    """The part of the start-up cost that only the first preparation pays.
 
-    Compiling is left out: the second time finds it in a cache, but it belongs to the case alone.
+    Compiling does not count: a second time finds the code in a cache, but no other case uses it.
     """
     phases = {
         name: max(0.0, spent - repeated.phases.get(name, 0.0))

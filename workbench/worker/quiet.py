@@ -1,17 +1,17 @@
-"""Waiting for threads that spin on after their work is done.
+"""Waiting for threads that keep spinning after their work is done.
 
-A pool of ONNX Runtime keeps its threads spinning for some 50 ms after the last call, OpenMP's may
-for 200 ms.  In a process that holds several sessions they take the cores from the session that runs
-next: seen on 2 cores, every tenth of its steps took 4 ms instead of 0.3 for those 50 ms, and the
-99th percentile was the scheduler's, not its own.  Standard library only.
+Threads of an ONNX Runtime session spin for about 50 ms after the last call, OpenMP's for up to
+200 ms.  In a process with several sessions they take the cores from the session that runs next.  On
+2 cores, every tenth of its steps then took 4 ms instead of 0.3, so the 99th percentile measured the
+scheduler.  Standard library only.
 """
 
 from __future__ import annotations
 
 import time
 
-LOOK_S = 0.004
-IDLE_SHARE = 0.1  # of one core, that a process without spinning threads stays below
+CHECK_S = 0.004  # interval over which processor time is compared
+IDLE_SHARE = 0.1  # share of one core; a process without spinning threads uses less
 LONGEST_S = 0.3
 
 
@@ -20,7 +20,7 @@ def wait_until_quiet(at_most_s: float = LONGEST_S) -> None:
     until = time.perf_counter() + at_most_s
     while time.perf_counter() < until:
         used, began = time.process_time(), time.perf_counter()
-        time.sleep(LOOK_S)
+        time.sleep(CHECK_S)
         used = time.process_time() - used
         if used < IDLE_SHARE * (time.perf_counter() - began):
             return

@@ -57,12 +57,11 @@ class Replica(TorchTask):
         with setup.phase("build"):
             self.model = self.network
             if group is not None:
-                devices = [self.device.index] if self.device.type == "cuda" else None
+                devices = [self.device.index] if self.on_gpu else None
                 self.model = torch.nn.parallel.DistributedDataParallel(
                     self.network, device_ids=devices, process_group=group
                 )
             self.optimiser = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
-        self.latest: Any = None
         self.timer = self.device_timer()
 
     def mark_start(self) -> None:
@@ -77,7 +76,7 @@ class Replica(TorchTask):
         return 0.0 if self.timer is None else self.timer.elapsed_s()
 
     def step(self) -> None:
-        self.latest = self._train(self.data, self.labels)
+        self.latest_loss = self._train(self.data, self.labels)
 
     def step_alone(self) -> None:
         """A step without all-reduce."""
@@ -89,9 +88,6 @@ class Replica(TorchTask):
 
         mixed = torch.bfloat16 if arithmetic(self.case) == "bf16" else None
         return train_step(self.model, self.optimiser, data, labels, mixed)
-
-    def loss(self) -> float | None:
-        return None if self.latest is None else float(self.latest.item())
 
     def restore(self) -> None:
         """Restore the initial weights."""
@@ -118,7 +114,7 @@ class Replica(TorchTask):
         """Bytes allocated by torch on a GPU, or resident in this process on a CPU."""
         import torch
 
-        if self.device.type == "cuda":
+        if self.on_gpu:
             return int(torch.cuda.max_memory_allocated(self.device))
         import resource
 

@@ -167,7 +167,7 @@ class TorchInference(TorchTask, InferenceTask):
         with setup.phase("build"):
             model = network.module().to(self.dtype).eval().requires_grad_(False)
             self.hosted = [torch.from_numpy(batch) for batch in inputs]
-            if self.device.type == "cuda":
+            if self.on_gpu:
                 self.hosted = [tensor.pin_memory() for tensor in self.hosted]
             self.feeds = cycle(self.hosted)
         (self.model,) = to_device(setup, case, model)

@@ -76,7 +76,7 @@ class MatrixProduct(Workload):
     def work(self, case: Case) -> Work:
         batch, m, n, k = self.shape(case)
         inputs, outputs = batch * k * (m + n), batch * m * n
-        size = PRECISION_BYTES[case.precision]
+        size = case.element_bytes
         held = float(inputs * size + outputs * PRODUCT_BYTES[case.precision])
         host = 0
         if case.device_kind == "cpu":

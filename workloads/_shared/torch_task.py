@@ -86,26 +86,32 @@ def set_tf32(enabled: bool) -> None:
 class TorchTask(Task):
     """A task whose work is queued by torch."""
 
+    latest_loss: Any = None  # a tensor on the device, set by trainings
+
     def __init__(self, case: Case) -> None:
         self.case = case
         self.device = device_of(case)
+        self.on_gpu = self.device.type != "cpu"
 
     def activate(self) -> None:
         import torch
 
         if self.case.threads is not None:
             torch.set_num_threads(self.case.threads)
-        if self.device.type == "cuda":
+        if self.on_gpu:
             set_tf32(self.case.precision == "tf32")
 
     def finish(self) -> None:
         synchronize(self.device)
 
+    def loss(self) -> float | None:
+        return None if self.latest_loss is None else float(self.latest_loss.item())
+
     def profile(self, steps: int) -> Profile:
         return profiling.by_torch(self, steps)
 
     def device_timer(self) -> DeviceTimer | None:
-        return CudaTimer(self.device) if self.device.type == "cuda" else None
+        return CudaTimer(self.device) if self.on_gpu else None
 
 
 class CudaTimer(DeviceTimer):
@@ -132,7 +138,7 @@ class CudaTimer(DeviceTimer):
 
 def synchronize(device: Any) -> None:
     """Wait for all work queued on `device`; a CPU has no queue."""
-    if device.type == "cuda":
+    if device.type != "cpu":
         import torch
 
         torch.cuda.synchronize(device)

@@ -70,7 +70,6 @@ class TrainingTask(TorchTask):
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mixed is torch.float16)
         # Before each step the scaler asks the device whether a gradient overflowed.
         self.waits = self.waits or self.scaler.is_enabled()
-        self.latest: Any = None
 
     @abstractmethod
     def batch(self) -> tuple[Any, Any]:
@@ -107,7 +106,7 @@ class TrainingTask(TorchTask):
     def step(self) -> None:
         inputs, targets = self.batch()
         self.optimiser.zero_grad(set_to_none=True)
-        self.latest = self._backward(inputs, targets)
+        self.latest_loss = self._backward(inputs, targets)
         self.scaler.step(self.optimiser)
         self.scaler.update()
 
@@ -150,9 +149,6 @@ class TrainingTask(TorchTask):
             with torch.no_grad():
                 for buffer, value in zip(self.network.buffers(), before, strict=True):
                     buffer.copy_(value)
-
-    def loss(self) -> float | None:
-        return None if self.latest is None else float(self.latest.item())
 
 
 def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
@@ -213,7 +209,7 @@ class ShuffledBatches:
             self.epoch += 1
             order = torch.randperm(self.count, generator=self.generator)
             order = order[: self.count - self.count % self.batch]
-            if self.device.type == "cuda":
+            if self.device.type != "cpu":
                 order = order.pin_memory()  # a copy from pageable memory waits for the queue
             self.left = list(order.to(self.device, non_blocking=True).split(self.batch))
         return self.left.pop()

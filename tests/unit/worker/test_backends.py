@@ -1,22 +1,23 @@
-"""Every backend is described without its library, and knows its library where that is installed."""
+"""Every backend is described without importing its library, and finds it where it is installed."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from workbench import catalog
 from workbench.contract import Backend, Case, WorkloadError
-from workbench.worker.worker import describe
+from workbench.worker.worker import Worker, describe
 
 NAMES = ["numpy", "onnxruntime", "torch"]
 
 
-def test_the_built_in_backends_are_all_tried_here() -> None:
+def test_all_built_in_backends_are_tested_here() -> None:
     assert sorted(catalog.backends()) == NAMES
 
 
@@ -54,9 +55,7 @@ def test_any_other_missing_package_is_named(module: str, package: str) -> None:
 @pytest.mark.parametrize(
     ("backend", "shared"), [("numpy", False), ("torch", True), ("onnxruntime", True)]
 )
-def test_numpys_threads_are_fixed_so_they_need_workers_of_their_own(
-    backend: str, shared: bool
-) -> None:
+def test_only_numpy_needs_a_worker_for_each_number_of_threads(backend: str, shared: bool) -> None:
     one, two = (
         catalog.process_of(Case("matmul", "cpu", backend, "fp32", threads=threads))
         for threads in (1, 2)
@@ -73,7 +72,7 @@ def test_numpys_threads_are_fixed_so_they_need_workers_of_their_own(
          "named 'mine'"),
     ],
 )  # fmt: skip
-def test_a_broken_file_is_an_error_to_its_workers_alone(
+def test_a_broken_file_is_an_error_for_its_workers_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, says: str
 ) -> None:
     (tmp_path / "_backends").mkdir()
@@ -90,3 +89,28 @@ def test_an_unknown_backend_has_the_defaults() -> None:
         catalog.load_backend("jax")
     assert caught.value.code == "unknown_backend"
     assert not catalog.backend("jax").threads_fixed_at_import
+
+
+def test_torchs_peak_on_a_gpu_leaves_out_what_other_cases_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 300)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 1000)
+    backend = catalog.load_backend("torch")
+    backend.reset_memory_peak("cuda:0")
+    assert backend.memory_peak_bytes("cuda:0") == 700
+
+
+@pytest.mark.cuda
+def test_torch_serves_a_worker_on_a_real_gpu() -> None:
+    worker = Worker("torch", "cuda:0")
+    assert "torch" in worker.hello()["versions"]
+    assert worker.accelerators()["devices"][0]["device"] == "cuda:0"
+    case = Case("matmul", "cuda:0", "torch", "fp32", params={"n": 256})
+    prepared = worker.prepare(asdict(case), 0, False, 0.1, 1 << 20, {}, False)
+    assert prepared["memory_peak_bytes"] >= 3 * 4 * 256**2
+    assert worker.block(case.id, 0.05, 1, 0.0)["samples_s"]
+    assert worker.release([case.id]) == {}

@@ -1,4 +1,4 @@
-"""Warm-up, lead-in and blocks, on a clock that the test turns."""
+"""Warm-up, lead-in and blocks, on a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.worker import block
 
 
 class Clock:
-    """`time.perf_counter` that only steps move."""
+    """A clock that only steps advance."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -28,7 +28,7 @@ class Clock:
 
 
 class Steps(Task):
-    """Steps of the given lengths, seconds; the last one goes on for ever."""
+    """Steps of the given lengths in seconds; the last length repeats forever."""
 
     def __init__(self, clock: Clock, *lengths: float) -> None:
         self.clock = clock
@@ -117,7 +117,7 @@ def test_a_device_is_timed_by_its_own_clock_for_throughput_by_the_hosts_for_late
     }
 
 
-def test_of_steps_that_wait_nobody_says_how_long_queueing_takes(clock: Clock) -> None:
+def test_steps_that_wait_have_no_queueing_time(clock: Clock) -> None:
     class Waiting(Queued):
         waits = True
 
@@ -132,11 +132,11 @@ def test_of_steps_that_wait_nobody_says_how_long_queueing_takes(clock: Clock) ->
     assert found["clocks"]["host_s"] > 0.5
 
 
-def test_the_loop_knows_what_it_costs_itself() -> None:
+def test_the_timing_loop_knows_its_own_cost() -> None:
     assert 1e-9 < block.call_overhead_s(calls=1000) < 1e-5
 
 
-def test_warm_up_ends_when_windows_agree_and_keeps_the_first_step_apart(clock: Clock) -> None:
+def test_warm_up_ends_when_windows_agree_without_the_first_step(clock: Clock) -> None:
     warmed = block.warm_up(Steps(clock, 0.5, 0.02, 0.015, 0.01), latency=False, seconds=2.0)
     assert warmed.first_s == pytest.approx(0.5, rel=1e-4)
     assert warmed.steady
@@ -144,19 +144,19 @@ def test_warm_up_ends_when_windows_agree_and_keeps_the_first_step_apart(clock: C
     assert warmed.seconds < 2.0
 
 
-def test_warm_up_of_what_never_settles_ends_with_its_time(clock: Clock) -> None:
+def test_warm_up_of_unsteady_steps_ends_in_time(clock: Clock) -> None:
     growing = [0.001 * 1.3**i for i in range(40)]
     warmed = block.warm_up(Steps(clock, *growing), latency=False, seconds=1.0)
     assert not warmed.steady
     assert warmed.seconds < 2.0
 
 
-def test_one_step_longer_than_the_warm_up_is_all_there_is(clock: Clock) -> None:
+def test_a_step_longer_than_the_warm_up_is_the_only_one(clock: Clock) -> None:
     warmed = block.warm_up(Steps(clock, 3.0), latency=False, seconds=1.0)
     assert (warmed.n, warmed.iterations) == (1, 1)
 
 
-def test_short_steps_are_grouped_but_never_where_tails_count(clock: Clock) -> None:
+def test_short_steps_are_grouped_unless_tails_count(clock: Clock) -> None:
     grouped = block.warm_up(Steps(clock, 1e-5), latency=False, seconds=0.1)
     single = block.warm_up(Steps(clock, 1e-5), latency=True, seconds=0.1)
     assert grouped.iterations == pytest.approx(block.MIN_SAMPLE_S / 1e-5, rel=0.02)
@@ -181,13 +181,13 @@ def test_a_long_step_is_its_own_lead_in(clock: Clock) -> None:
     assert found["samples_s"] == pytest.approx([1.5], rel=1e-4)
 
 
-def test_on_a_gpu_the_lead_in_lasts_until_the_clock_is_flat(clock: Clock) -> None:
+def test_on_a_gpu_the_lead_in_lasts_until_the_clock_settles(clock: Clock) -> None:
     rising = [0.02, 0.018, 0.016, 0.014, 0.012, 0.0119, 0.01]
     assert len(run(clock, *rising, settle_s=0.25)["lead_in_s"]) == 6
     assert len(run(clock, *rising)["lead_in_s"]) == 2
 
 
-def test_a_clock_that_never_gets_flat_does_not_hold_the_block_up(clock: Clock) -> None:
+def test_a_clock_that_never_settles_does_not_delay_the_block(clock: Clock) -> None:
     found = run(clock, *[0.01, 0.02] * 100, settle_s=0.25)
     assert 2 < len(found["lead_in_s"]) <= 20
     assert found["samples_s"]
@@ -198,7 +198,7 @@ def test_tails_get_their_samples_and_a_block_has_an_end(clock: Clock) -> None:
     assert len(run(clock, 1e-6, seconds=10.0)["samples_s"]) == block.MAX_SAMPLES
 
 
-def test_a_quick_look_counts_the_fastest_step_and_not_the_first(clock: Clock) -> None:
+def test_a_small_probe_counts_the_fastest_step_and_not_the_first(clock: Clock) -> None:
     assert block.best_step_s(Steps(clock, 0.001, 0.004, 0.002, 0.003), 0.02) == pytest.approx(
         0.002, rel=1e-3
     )

@@ -1,4 +1,4 @@
-"""What a case costs in a process of its own, worked out from a process that many share."""
+"""The cost of a case in a process of its own, derived from a process that many cases share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_later_cases_get_what_the_first_one_paid_for_loading() -> None:
     assert later.first_step_s == pytest.approx(0.9), "the longer one: both load kernels"
 
 
-def test_a_second_time_that_took_longer_means_that_nothing_was_loaded() -> None:
+def test_a_second_preparation_that_took_longer_means_nothing_was_loaded() -> None:
     process = ColdStart()
     process.alone(StartUp({"build": 1.0}, 0.1), StartUp({"build": 2.0}, 0.3))
     later = StartUp({"build": 0.5}, 0.2)

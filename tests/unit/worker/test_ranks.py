@@ -1,4 +1,4 @@
-"""Which rank this process is, by torchrun's variables and by Slurm's."""
+"""The rank of this process, from torchrun's variables and from Slurm's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_launcher_is_found(environment: dict[str, str], expected: LaunchedRa
     assert launch_of(environment) == expected
 
 
-def test_slurms_variables_become_torchs() -> None:
+def test_slurm_variables_become_torch_variables() -> None:
     environment = {
         **STEP,
         "SLURM_STEP_NUM_NODES": "3",
@@ -67,7 +67,7 @@ def test_the_first_host_of_a_list(nodes: str, first: str) -> None:
     assert environment["MASTER_ADDR"] == first
 
 
-def test_what_the_user_has_set_stays_and_what_is_missing_is_named() -> None:
+def test_variables_of_the_user_stay_and_missing_ones_are_named() -> None:
     environment = {**STEP, "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
     complete(environment)
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("10.0.0.1", "29500")

@@ -72,7 +72,7 @@ def test_a_forest_of_onnx_runtime_that_answers_wrongly_is_found() -> None:
     assert not task.check().passed
 
 
-def test_the_model_holds_the_nodes_that_paths_reach_and_no_more() -> None:
+def test_the_model_has_only_nodes_that_paths_reach() -> None:
     import onnx
 
     grown = grow(trees=40, depth=8, seed=0)
@@ -140,7 +140,7 @@ def test_a_single_wrong_turn_is_found(
     assert not task.check().passed
 
 
-def test_the_seed_decides_where_it_begins() -> None:
+def test_the_seed_decides_the_start() -> None:
     one, same, other = (prepared(loop_case("numpy"), seed) for seed in (1, 1, 2))
     for task in (one, same, other):
         task.step()

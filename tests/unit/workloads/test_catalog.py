@@ -74,7 +74,7 @@ ON_GPU = [
 
 @pytest.fixture(autouse=True)
 def traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch.compile traces and transforms all, but makes no C++ of it: ten seconds for each."""
+    """Let torch.compile trace only: compiling C++ takes ten seconds for each case."""
     import torch
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
@@ -108,13 +108,13 @@ def ident(value: object) -> str:
     return str(value)
 
 
-def test_every_file_in_the_folder_is_tried_here() -> None:
+def test_every_file_in_the_folder_is_tested_here() -> None:
     built_in = {name for name, file in catalog.files().items() if file.parent == catalog.BUILT_IN}
     assert built_in == set(SMALL)
 
 
 @pytest.mark.parametrize(("name", "variant"), ON_CPU, ids=ident)
-def test_on_the_cpu_it_is_right_and_steps(name: str, variant: Variant) -> None:
+def test_every_cpu_variant_is_right_and_steps(name: str, variant: Variant) -> None:
     task = prepared(case_of(name, variant))
     try:
         found = task.check()
@@ -136,8 +136,10 @@ READS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__")
 
 @pytest.fixture
 def awaited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What has been called so far that waits on a GPU: results read by the host, and batches
-    fetched.  An optimiser's own reads are of its step count, which lies on the host."""
+    """Names of the calls so far that wait on a GPU: the host reads a result, or fetches a batch.
+
+    An optimiser's own reads do not count: they read its step count, which is on the host.
+    """
     import torch
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -185,7 +187,7 @@ def test_a_loss_scale_is_waited_for(awaited: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "variant"), [pair for pair in ON_GPU if pair[0] == "matmul"], ids=ident
 )
-def test_a_gpu_that_is_not_there_is_a_reason_with_a_remedy(name: str, variant: Variant) -> None:
+def test_a_missing_gpu_is_a_reason_with_a_remedy(name: str, variant: Variant) -> None:
     import torch
 
     if torch.cuda.is_available():
@@ -226,7 +228,7 @@ def test_a_forest_that_takes_a_wrong_turn_is_found() -> None:
     assert not task.check().passed
 
 
-def test_a_training_that_goes_another_way_is_found() -> None:
+def test_a_training_with_other_losses_is_found() -> None:
     task = prepared(case_of("train_mlp", Variant("cpu", "torch", "fp32")))
     train = task._train
     task._train = lambda steps: [loss * 1.05 for loss in train(steps)]

@@ -1,4 +1,4 @@
-"""What single workloads promise beyond running: real INT8, no silent fallback, harmless freezes."""
+"""Promises of single workloads: real INT8, no silent fallback, harmless freezes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_int8_of_the_trained_net_stays_within_two_percent(method: str, image: in
     assert 1e-4 < found.value < 0.02, "an error below 1e-4 would mean that nothing was quantised"
 
 
-def test_a_quantised_layer_is_really_there() -> None:
+def test_a_layer_is_really_quantised() -> None:
     import onnx
 
     layers = network.mlp((8, 16, 4), seed=0)
@@ -239,7 +239,7 @@ def test_costs_of_the_conv_net_agree_with_torchs_own_counter() -> None:
     assert counter.get_total_flops() == pytest.approx(TRAIN_CNN.work(case).flops, rel=1e-6)
 
 
-def test_the_digits_are_all_there_and_split_once() -> None:
+def test_all_digits_are_loaded_and_split_once() -> None:
     images, labels = digits.load()
     assert images.shape == (1797, 8, 8)
     assert (images.min(), images.max()) == (0, 1)
@@ -248,7 +248,7 @@ def test_the_digits_are_all_there_and_split_once() -> None:
     assert np.allclose(digits.resample(images[:2], 8), images[:2]), "the same size is the same"
 
 
-def test_pictures_are_what_a_camera_gives() -> None:
+def test_pictures_have_whole_grey_levels() -> None:
     images, _ = digits.load()
     pictures = digits.photographs(images[:3], 70, np.random.default_rng(0))
     pixels = pictures * 64 + 128
@@ -296,7 +296,7 @@ def test_an_asset_of_an_installed_wheel_comes_first(
 # ------------------------------------------------------------- precision
 
 
-def test_tf32_is_asked_for_by_one_interface_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf32_is_set_through_one_interface_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """On torch 2.9 and above; before it, `allow_tf32` alone exists."""
     import torch
 
@@ -322,7 +322,7 @@ def test_lower_precisions_differ_from_fp32_on_the_cpu_but_not_on_the_simulated_g
     assert errors["cpu"] > 1e-3 > 1e-5 > errors["fake:0"]
 
 
-def test_tensors_made_from_numpy_lie_where_torch_would_have_put_them() -> None:
+def test_tensors_from_numpy_are_aligned_as_torch_aligns() -> None:
     import torch
 
     from workloads._shared.torch_task import aligned

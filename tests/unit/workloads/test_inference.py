@@ -1,4 +1,4 @@
-"""Inference: one encoder by every backend, INT8 that is INT8, compiled candidates, profiles."""
+"""Inference: one encoder in every backend, real INT8, compiled candidates, profiles."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_layer_that_is_wrong_is_found(layer: int) -> None:
 
 
 def test_the_answer_depends_on_the_input() -> None:
-    """Otherwise an INT8 error would say how well a constant is kept."""
+    """Otherwise an INT8 error would only show how well a constant is kept."""
     task = prepared(encoder_case(tokens=128))
     answers = np.concatenate([task.infer(batch) for batch in task.inputs])
     assert np.linalg.norm(answers - answers.mean(axis=0)) > 0.5 * np.linalg.norm(answers)
@@ -131,7 +131,7 @@ def test_a_length_that_makes_no_sense_is_refused(text: str) -> None:
         tokens.parse(text)
 
 
-def test_only_a_precision_that_may_be_emulated_is_scouted() -> None:
+def test_only_a_precision_that_may_be_emulated_is_probed_small() -> None:
     workload = catalog.load("infer_encoder")
     small = workload.small_probe(encoder_case(precision="bf16", batch=8))
     assert small is not None
@@ -178,7 +178,7 @@ def test_bf16_of_the_encoder_differs_and_is_right() -> None:
     assert found.value > 1e-4
 
 
-def test_weights_beyond_what_an_onnx_model_holds_are_refused(
+def test_weights_too_large_for_an_onnx_model_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(onnx_model, "LARGEST_MODEL", 1000)
@@ -196,7 +196,7 @@ def test_a_check_of_a_large_batch_takes_a_few_samples_of_every_input() -> None:
 
 
 @pytest.mark.campaign
-def test_what_is_compiled_is_made_once_for_its_threads() -> None:
+def test_code_is_compiled_once_for_its_threads() -> None:
     """Otherwise the first timed step would compile again."""
     import torch
     from torch._dynamo.utils import counters
@@ -219,7 +219,7 @@ def test_what_is_compiled_is_made_once_for_its_threads() -> None:
         ("ImportError: /tmp/x/main.so: file too short", "broken_cache"),
     ],
 )
-def test_what_cannot_be_compiled_has_a_reason_with_a_remedy(
+def test_a_missing_compiler_is_a_reason_with_a_remedy(
     message: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
@@ -239,14 +239,14 @@ def test_what_cannot_be_compiled_has_a_reason_with_a_remedy(
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files go."""
+    """The folder for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def profiled(task: Task, steps: int, scratch: Path) -> Profile:
-    """A profile that is sound in itself and left nothing behind."""
+    """Check that a profile is consistent and left no files."""
     found = task.profile(steps)
     assert list(scratch.iterdir()) == []
     json.dumps(found.events, allow_nan=False)

@@ -40,7 +40,7 @@ def test_cold_products_walk_through_more_memory_than_the_cache(backend: str) -> 
     assert task.check().passed
 
 
-def test_two_sets_are_the_least() -> None:
+def test_there_are_at_least_two_sets() -> None:
     assert len(prepared(case_of("matmul_cold", n=64), cache_bytes=1).sets) == 2
 
 
@@ -72,7 +72,7 @@ def test_a_product_that_torch_refuses_is_a_reason_with_a_remedy() -> None:
     assert caught.value.hint
 
 
-def test_memory_that_ran_out_is_no_refusal_of_int8() -> None:
+def test_running_out_of_memory_is_not_a_refusal_of_int8() -> None:
     import torch
 
     task = prepared(case_of("matmul", precision="int8", n=64))
@@ -85,7 +85,7 @@ def test_memory_that_ran_out_is_no_refusal_of_int8() -> None:
         task._try()
 
 
-def test_a_fault_while_int8_is_computed_is_no_refusal() -> None:
+def test_an_error_while_int8_is_computed_is_not_a_refusal() -> None:
     task = prepared(case_of("matmul", precision="int8", n=64))
 
     def fault() -> None:
@@ -98,7 +98,7 @@ def test_a_fault_while_int8_is_computed_is_no_refusal() -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "int8"])
-def test_a_large_product_has_a_miniature_and_a_small_one_none(precision: str) -> None:
+def test_a_large_product_has_a_small_probe_and_a_small_one_has_none(precision: str) -> None:
     matmul = catalog.load("matmul")
     small = matmul.small_probe(case_of("matmul", precision=precision, n=4096))
     assert (small.params["n"], small.precision) == (256, precision)

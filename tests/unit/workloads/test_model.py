@@ -26,7 +26,7 @@ from workloads.lab import samples
 # ----------------------------------------------------------------- catalogue
 
 
-def test_it_is_planned_by_the_lab_and_listed_nowhere() -> None:
+def test_the_lab_plans_it_and_it_is_not_listed() -> None:
     assert "model" not in catalog.files()
     assert "model" not in catalog.load_all()[0]
     found = catalog.load("model")
@@ -36,7 +36,7 @@ def test_it_is_planned_by_the_lab_and_listed_nowhere() -> None:
 
 
 @pytest.mark.parametrize("name", ["session", "torch", "nothing", ""])
-def test_a_helper_of_workloads_is_none(name: str) -> None:
+def test_a_helper_of_workloads_is_not_a_workload(name: str) -> None:
     with pytest.raises(WorkloadError):
         catalog.load(name)
 
@@ -78,7 +78,7 @@ def test_the_model_as_given_agrees_with_itself(files, mode, device) -> None:
     assert output.cosine == pytest.approx(1.0)
 
 
-def test_another_form_is_off_by_what_it_is_off(files, tmp_path) -> None:
+def test_the_error_of_another_variant_is_measured(files, tmp_path) -> None:
     other = np.full((2, 8), 0.5, np.float32)
     references = samples.read(tmp_path / samples.REFERENCE)
     samples.write(tmp_path / samples.REFERENCE, [[other] for _ in references])
@@ -101,7 +101,7 @@ def test_inputs_are_taken_in_turn(files) -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
-def test_a_very_slow_form_is_checked_on_two_inputs(files, monkeypatch) -> None:
+def test_a_very_slow_variant_is_checked_on_two_inputs(files, monkeypatch) -> None:
     from workloads.lab import workload
 
     monkeypatch.setattr(workload, "CHECKED_S", -1.0)
@@ -127,7 +127,7 @@ def options(mode: str | None, threads: int = 3) -> Any:
     return session._options(mode, threads)
 
 
-def test_options_are_the_words_of_the_mode() -> None:
+def test_the_words_of_the_mode_are_session_options() -> None:
     import onnxruntime
 
     levels = onnxruntime.GraphOptimizationLevel
@@ -156,7 +156,7 @@ def test_the_provider_of_a_case(mode: str | None, device: str, provider: str) ->
 
 
 @pytest.mark.parametrize("mode", ["coreml", "migraphx"])
-def test_a_provider_that_is_not_there_is_not_replaced(files, mode: str) -> None:
+def test_a_missing_provider_is_not_replaced(files, mode: str) -> None:
     with pytest.raises(WorkloadError) as caught:
         session.open_session(files["model"], case(mode=mode), shared=True)
     assert caught.value.code == "provider_fallback"

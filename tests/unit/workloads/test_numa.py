@@ -1,4 +1,4 @@
-"""Near and far memory: reading the nodes, going to one and coming back, and what lies where."""
+"""Near and far memory: reading the nodes, binding to one, and the placement of pages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_nodes_are_read_with_their_cores_and_distances(tmp_path: Path) -> None:
     assert near.distances == {0: 10, 10: 21}
 
 
-def test_nodes_without_cores_or_memory_are_none_to_work_on(tmp_path: Path) -> None:
+def test_nodes_without_cores_or_memory_are_not_used(tmp_path: Path) -> None:
     machine(
         tmp_path,
         (0, "0-1", "10 14 40", 1000),
@@ -71,12 +71,12 @@ def test_without_sysfs_there_are_no_nodes(tmp_path: Path) -> None:
     assert nodes.nodes(tmp_path) == []
 
 
-def test_only_cores_that_are_ours_count() -> None:
+def test_only_usable_cores_count() -> None:
     none_of_ours = Node(1, frozenset({9999}))
     assert nodes.usable([TWO[0], none_of_ours]) == [TWO[0]]
 
 
-def test_far_is_the_node_with_the_longest_way(tmp_path: Path) -> None:
+def test_the_far_node_is_the_one_at_the_largest_distance(tmp_path: Path) -> None:
     machine(
         tmp_path,
         *((n, str(n), d, 9) for n, d in enumerate(("10 12 32 30", "12 10 1 1", "1 1 1 1", "2 2"))),
@@ -92,7 +92,7 @@ def test_a_thread_comes_back_from_a_node_whatever_happens() -> None:
     assert os.sched_getaffinity(0) == before
 
 
-def test_pages_are_those_of_the_mapping_that_holds_the_address(tmp_path: Path) -> None:
+def test_pages_are_counted_in_the_mapping_of_the_address(tmp_path: Path) -> None:
     maps = tmp_path / "numa_maps"
     maps.write_text(
         "1000 default file=/bin/x mapped=3 N0=3\n"
@@ -151,7 +151,7 @@ def test_far_pages_are_written_far_and_worked_on_near(monkeypatch: pytest.Monkey
     assert os.sched_getaffinity(0) == before
 
 
-def test_pages_that_a_memory_policy_put_elsewhere_are_not_called_far(
+def test_pages_that_a_memory_policy_put_elsewhere_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(numa, "nodes", lambda: TWO)

@@ -1,4 +1,4 @@
-"""Pictures: what is loaded and in which order, files that are none, and how they are resized."""
+"""Pictures: their content and order, broken files, and resizing."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_loaders_that_are_not_persistent_end_with_their_epoch() -> None:
     task.close()
 
 
-def test_the_share_of_waiting_is_that_of_the_block() -> None:
+def test_the_waiting_fraction_is_that_of_the_block() -> None:
     task = feeding()
     assert task.metrics() == {}
     task.marks = [[0.0, 3.0, 4.0, 5.0, 7.0, 8.0]]  # works from 3 to 4 and from 5 to 7
@@ -203,7 +203,7 @@ def test_the_share_of_waiting_is_that_of_the_block() -> None:
     assert [len(marks) for marks in task.marks] == [2 * BATCHES + 2] * 2
 
 
-def test_it_proposes_few_settings() -> None:
+def test_few_settings_are_proposed() -> None:
     workload = catalog.load("data_loading")
     assert workload.tuning_values("loaders", Host(16, 0), "cpu") == [0, 1, 8, 16]
     assert workload.tuning_values("loaders", Host(2, 0), "cpu") == [0, 1, 2]
@@ -220,7 +220,7 @@ def test_pinning_without_a_gpu_is_refused() -> None:
     assert feeding("fake:0", pinned="yes").check().passed
 
 
-def test_too_little_shared_memory_is_told_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_shared_memory_is_refused_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path(loading.SHARED_MEMORY).is_dir():
         pytest.skip("this system has another kind of shared memory")
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
@@ -234,7 +234,7 @@ def test_too_little_shared_memory_is_told_beforehand(monkeypatch: pytest.MonkeyP
 # ------------------------------------------------------------- the user's own pictures
 
 
-def test_a_folder_of_ones_own_is_used_with_its_folders(folder: Path) -> None:
+def test_a_users_folder_is_used_with_its_subfolders(folder: Path) -> None:
     grey = Image.fromarray(np.arange(6000, dtype=np.uint8).reshape(60, 100))
     (folder / "more").mkdir()
     grey.save(folder / "more" / "grey.png")
@@ -247,14 +247,14 @@ def test_a_folder_of_ones_own_is_used_with_its_folders(folder: Path) -> None:
     task.step()
 
 
-def test_folders_that_hold_nothing_or_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_empty_and_missing_folders_are_refused(tmp_path: Path) -> None:
     assert "no files" in str(refusal(tmp_path))
     assert "No such file" in str(refusal(tmp_path / "nowhere"))
     (tmp_path / "file").write_text("x")
     assert "Not a directory" in str(refusal(tmp_path / "file"))
 
 
-def test_a_file_that_is_no_picture_is_named(folder: Path) -> None:
+def test_a_file_that_is_not_a_picture_is_named(folder: Path) -> None:
     (folder / "notes.txt").write_text("no picture\n")
     assert "notes.txt" in str(refusal(folder))
 
@@ -319,7 +319,7 @@ def test_photographs_compress_like_photographs() -> None:
     assert pictures.encoded(4, "jpeg", 1) != files
 
 
-def test_what_a_png_decodes_to_is_what_was_encoded() -> None:
+def test_a_png_decodes_to_what_was_encoded() -> None:
     (file,) = pictures.encoded(1, "png", 3)
     image = pictures.decode(file)
     rng = np.random.default_rng(3)

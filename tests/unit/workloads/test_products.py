@@ -1,4 +1,4 @@
-"""Products of any shape, batched products, and FP8 as far as a CPU can tell."""
+"""Products of any shape, batched products, and the parts of FP8 that a CPU can test."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_wrong_product_of_a_batch_is_found_though_all_others_are_right() -> No
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_single_sum_that_nearly_cancels_is_no_error(seed: int) -> None:
+def test_a_single_sum_that_nearly_cancels_is_not_an_error(seed: int) -> None:
     assert prepared(gemm("bf16", 1, 1, 1, 64), seed).check().passed
 
 
@@ -65,14 +65,14 @@ def test_blocks_of_the_check_cover_everything(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp8"])
-def test_eight_bits_are_multiplied_one_by_one_only(precision: str) -> None:
+def test_eight_bit_products_come_in_no_batches(precision: str) -> None:
     with pytest.raises(WorkloadError, match=precision) as caught:
         prepared(gemm(precision, 2, 16, 16, 16, "fake:0"))
     assert caught.value.code == "unsupported"
     assert "--batch 1" in (caught.value.hint or "")
 
 
-def test_the_miniature_of_a_thin_product_is_thin() -> None:
+def test_the_small_probe_of_a_thin_product_is_thin() -> None:
     small = GEMM.small_probe(gemm("fp16", 64, 1, 4096, 300))
     assert (small.batch, dict(small.params)) == (64, {"m": 1, "n": 512, "k": 300})
     assert GEMM.small_probe(small) is None
@@ -98,7 +98,7 @@ def test_int8_sums_cannot_overflow_at_any_inner_size_offered() -> None:
 
 
 def fp8(m: int = 64, n: int = 48, k: int = 256, device: str = "cpu") -> Task:
-    """An FP8 product by torch on the CPU, which computes it though it is not offered there."""
+    """An FP8 product by torch on the CPU, which computes it although no variant offers it."""
     try:
         return prepared(gemm("fp8", 1, m, n, k, device))
     except RuntimeError:
@@ -121,7 +121,7 @@ def test_a_wrong_fp8_product_is_found() -> None:
 
 
 def test_fp8_takes_its_right_operand_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As cuBLASLt wants it; moving it to the device keeps the order."""
+    """As cuBLASLt requires; the copy to the device keeps the order."""
     monkeypatch.setattr(product, "arithmetic", lambda case: case.precision)
     task = fp8(32, 48, 64, "fake:0")
     assert task.a.stride() == (64, 1)

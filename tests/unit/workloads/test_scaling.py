@@ -1,4 +1,4 @@
-"""Data-parallel training by real processes over gloo: right, in turns, frozen, killed, closed."""
+"""Data-parallel training in real processes over gloo: correct, in turns, frozen, killed, closed."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def children() -> list[psutil.Process]:
 
 
 @pytest.fixture
-def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A test that may break its ranks: it shares none, and none may be left."""
+def own_ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For a test that may break its ranks: it shares none, and must leave none."""
     before = children()
     monkeypatch.setattr(session, "_sessions", [])
     yield
@@ -51,7 +51,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[tuple[DataParallel, DataParallel]]:
-    """Three ranks, and two of them as a group of their own, prepared side by side."""
+    """A group of three ranks, and a group of two of them, both prepared."""
     made = []
     for world in (3, 2):
         task = SCALING.prepare(case_of(world), Setup(seed=1))
@@ -66,7 +66,7 @@ def pair() -> Iterator[tuple[DataParallel, DataParallel]]:
     assert session._sessions == []
 
 
-def test_every_world_trains_as_one_process_does(pair) -> None:
+def test_every_world_trains_like_one_process(pair) -> None:
     alone = Replica(case_of(1), Setup(seed=1))
     tasks = [*pair, alone]
     for _ in range(3):  # in turns
@@ -88,7 +88,7 @@ def test_the_check_passes_and_leaves_the_start(pair) -> None:
         assert first.value == second.value
 
 
-def test_ranks_that_went_apart_fail_the_check(pair) -> None:
+def test_ranks_with_different_weights_fail_the_check(pair) -> None:
     task = pair[0]
     task.ask("step_alone")
     assert not task.check().passed
@@ -106,7 +106,7 @@ def test_the_gradient_of_one_share_alone_is_wrong() -> None:
     assert not half.passed
 
 
-def test_figures_and_costs(pair) -> None:
+def test_metrics_and_costs(pair) -> None:
     for task, world in zip(pair, (3, 2), strict=True):
         found = task.metrics()
         assert found["allreduce_bytes_per_s"] > 0
@@ -117,7 +117,7 @@ def test_figures_and_costs(pair) -> None:
         assert work.memory_bytes > alone.memory_bytes
 
 
-def test_frozen_in_the_middle_of_a_step_it_goes_on(pair) -> None:
+def test_a_training_frozen_during_a_step_goes_on(pair) -> None:
     task = pair[0]
     ranks = [rank.child.process.pid for rank in task.group.ranks]
     stop(ranks)
@@ -128,7 +128,7 @@ def test_frozen_in_the_middle_of_a_step_it_goes_on(pair) -> None:
     assert task.loss() is not None
 
 
-@pytest.mark.usefixtures("apart")
+@pytest.mark.usefixtures("own_ranks")
 def test_a_rank_that_dies_is_named_with_its_log_and_takes_the_others_along() -> None:
     task = SCALING.prepare(case_of(2), Setup(seed=1))
     child = task.group.ranks[1].child
@@ -150,7 +150,7 @@ def test_a_rank_that_dies_is_named_with_its_log_and_takes_the_others_along() -> 
 
 
 @pytest.mark.campaign
-@pytest.mark.usefixtures("apart")
+@pytest.mark.usefixtures("own_ranks")
 def test_ranks_that_fail_at_the_start_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "no-such-interface")
     with pytest.raises(WorkloadError) as caught:
@@ -158,7 +158,7 @@ def test_ranks_that_fail_at_the_start_leave_nothing(monkeypatch: pytest.MonkeyPa
     assert "no-such-interface" in str(caught.value)
 
 
-def test_a_batch_that_cannot_be_shared_out() -> None:
+def test_a_batch_that_does_not_divide_among_ranks_is_refused() -> None:
     with pytest.raises(WorkloadError, match="12 does not divide into 5") as caught:
         SCALING.prepare(case_of(5), Setup())
     assert caught.value.code == "bad_input"
@@ -181,7 +181,7 @@ def test_more_ranks_than_gpus() -> None:
         (Host(cores=1, gpus=0), "cpu", [1]),
     ],
 )
-def test_worlds_proposed(host: Host, kind: str, expected: list[int]) -> None:
+def test_worlds_are_proposed(host: Host, kind: str, expected: list[int]) -> None:
     assert SCALING.tuning_values("world", host, kind) == expected
 
 
@@ -191,7 +191,7 @@ def test_under_a_launcher_its_ranks_are_proposed(monkeypatch: pytest.MonkeyPatch
     assert SCALING.tuning_values("world", Host(cores=64, gpus=0), "cpu") == [3, 2, 1]
 
 
-def test_ranks_share_the_cores_they_may_all_use() -> None:
+def test_ranks_share_the_cores_that_all_may_use() -> None:
     group = session.RankGroup("cpu")
     places = [("a", {0, 1}), ("a", {1, 2}), ("a", {3}), ("b", {0, 1})]
     for host, cpus in places:

@@ -103,7 +103,7 @@ def test_a_resnet_of_any_batch_is_right(batch: int) -> None:
     assert prepared(case_of("train_resnet", batch=batch)).check().passed
 
 
-def test_tokens_that_follow_change_nothing_before_them() -> None:
+def test_later_tokens_change_nothing_before_them() -> None:
     import torch
 
     network = gpt(12, 128, 2, seed=0)
@@ -122,7 +122,7 @@ def test_tokens_that_follow_change_nothing_before_them() -> None:
 def test_forward_and_backward_are_compiled_before_the_first_step(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Traced in full, but without the C++ of it, which takes a compiler ten seconds."""
+    """Traced in full, but without compiling C++, which takes ten seconds."""
     import torch
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
@@ -215,7 +215,7 @@ def test_operations_of_a_gpt_are_those_of_causal_attention() -> None:
 def test_the_memory_that_backward_needs_is_in_the_estimate(
     name: str, params: dict[str, ParameterValue]
 ) -> None:
-    """Estimates of two batches differ by what one sample takes."""
+    """The estimates for two batch sizes differ by the memory of one sample."""
     import torch
 
     def saved(batch: int) -> int:
@@ -290,7 +290,7 @@ def test_a_batch_beyond_the_data_is_refused(name: str, batch: int, says: str) ->
     assert caught.value.hint
 
 
-def test_a_width_that_heads_do_not_divide_is_refused_with_the_next_one() -> None:
+def test_a_width_that_heads_do_not_divide_is_refused_with_the_next_width() -> None:
     with pytest.raises(WorkloadError) as caught:
         prepared(case_of("train_gpt", width=100))
     assert "width=128" in (caught.value.hint or "")
@@ -327,7 +327,7 @@ def test_an_accuracy_that_the_device_only_claims_is_found(
     assert not task.check().passed, "NumPy tries the weights of one epoch"
 
 
-def test_a_training_that_never_gets_there_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_that_never_reaches_its_target_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     from workloads import digits_to_accuracy
 
     monkeypatch.setattr(digits_to_accuracy, "MOST_EPOCHS", 1)
@@ -336,7 +336,7 @@ def test_a_training_that_never_gets_there_ends(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.code == "not_reached"
 
 
-def test_the_weights_brought_back_answer_as_those_on_the_device() -> None:
+def test_weights_copied_back_answer_like_those_on_the_device() -> None:
     import torch
 
     task = prepared(case_of("digits_to_accuracy"))

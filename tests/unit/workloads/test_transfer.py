@@ -1,4 +1,4 @@
-"""Copies in every direction and mode; what overlaps, and what there is nothing to copy with."""
+"""Copies in every direction and mode, their overlap, and directions that are impossible."""
 
 from __future__ import annotations
 
@@ -53,28 +53,28 @@ def test_every_mode_carries_host_memory(direction: str, mode: str | None) -> Non
 
 
 @pytest.mark.parametrize("direction", ["to_device", "to_host", "both"])
-def test_only_pinned_copies_that_may_go_on_keep_no_host_waiting(direction: str) -> None:
+def test_only_pinned_non_blocking_copies_do_not_wait(direction: str) -> None:
     free = [mode for mode in MODES if not prepared(case_of(direction=direction, mode=mode)).waits]
     assert free == ["pinned"]
     assert not prepared(case_of(direction="within")).waits
 
 
 @pytest.mark.parametrize("direction", ["within", "peer"])
-def test_without_host_memory_there_is_one_way_only(direction: str) -> None:
+def test_without_host_memory_there_is_only_one_mode(direction: str) -> None:
     with pytest.raises(WorkloadError, match="no host memory") as caught:
         prepared(case_of(direction=direction, mode="pinned"))
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("device", ["cpu", "fake:0"])
-def test_a_peer_that_is_not_there_is_a_reason(device: str) -> None:
+def test_a_missing_peer_is_a_reason(device: str) -> None:
     with pytest.raises(WorkloadError, match="no second GPU") as caught:
         prepared(case_of(device, direction="peer"))
     assert caught.value.code == "no_device"
     assert caught.value.hint
 
 
-def test_what_crosses_the_link_counts_once_and_what_stays_is_read_and_written() -> None:
+def test_bytes_over_the_link_count_once_and_bytes_in_memory_twice() -> None:
     mib = 4 * 2**20
     moved = {
         way: TRANSFER.work(case_of("cuda:0", mib=4.0, direction=way)).bytes_moved for way in WAYS
@@ -91,7 +91,7 @@ def test_what_crosses_the_link_counts_once_and_what_stays_is_read_and_written() 
 
 
 @pytest.mark.parametrize("size", ["0.00390625", "1024", "16384"])
-def test_sizes_from_4_kib_on(size: str) -> None:
+def test_sizes_start_at_4_kib(size: str) -> None:
     mib = next(p for p in TRANSFER.parameters if p.name == "mib")
     assert mib.parse(size) == float(size)
     for absurd in ("0", "-1", "0.003", "1e9", "nan"):
@@ -102,7 +102,7 @@ def test_sizes_from_4_kib_on(size: str) -> None:
 # --------------------------------------------------------------- overlap
 
 
-def test_a_product_runs_beside_the_copy_and_is_counted() -> None:
+def test_a_product_runs_during_the_copy_and_is_counted() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     case = case_of(compute="yes")
@@ -113,7 +113,7 @@ def test_a_product_runs_beside_the_copy_and_is_counted() -> None:
     assert TRANSFER.work(case_of()).flops is None
 
 
-def test_a_wrong_product_beside_a_right_copy_is_found() -> None:
+def test_a_wrong_product_with_a_right_copy_is_found() -> None:
     task: Any = prepared(case_of(compute="yes"))
     step = task.step
 
@@ -144,7 +144,7 @@ def test_the_overlap_is_the_share_of_the_shorter_part_that_was_hidden(
     }
 
 
-def test_what_is_measured_for_the_overlap_is_each_part_alone() -> None:
+def test_the_overlap_is_measured_from_each_part_alone() -> None:
     task: Any = prepared(case_of(compute="yes"))
     target, source = task.copies[0]
     target.zero_()
@@ -159,14 +159,14 @@ def test_what_is_measured_for_the_overlap_is_each_part_alone() -> None:
     assert 0 <= task.metrics()["overlap_fraction"] <= 1
 
 
-def test_without_a_product_there_is_no_overlap_to_tell() -> None:
+def test_without_a_product_there_is_no_overlap() -> None:
     assert prepared(case_of()).metrics() == {}
 
 
 # -------------------------------------------------------------- ceilings
 
 
-def test_ceilings_take_pageable_and_pinned_copies_of_gpus_alone() -> None:
+def test_ceilings_take_pageable_and_pinned_copies_of_gpus_only() -> None:
     row = ceilings._row(
         "transfer",
         [{"direction": way, "mib": 1.0} for way in ("to_device", "to_host", "both")],
