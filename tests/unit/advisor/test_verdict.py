@@ -197,7 +197,7 @@ def test_a_failed_look_for_gpus_is_not_the_absence_of_one() -> None:
     built.machine = msgspec.structs.replace(built.machine, cuda=crashed)
     found = decide(built, ROW)
     assert (found.choice, found.no_gpu) == ("unknown", False)
-    assert found.reasons[0].startswith("Cannot tell whether there is a GPU")
+    assert found.reasons[0].startswith("It is unknown whether there is a GPU")
     assert found.next_best == "Update the driver."
 
 
