@@ -54,8 +54,8 @@ def drop_compiled() -> None:
 class WorkerKey:
     """What makes two cases share a worker.
 
-    `threads` is that of `catalog.process_of`; `alone` names the case that has a worker to itself, so that
-    its memory can be told, or the row that has, so that its workers begin from nothing.
+    `threads` is that of `catalog.process_of`; `alone` names the case that has a worker to itself,
+    so that its memory can be told, or the row that has, so that its workers begin from nothing.
     """
 
     device: str
