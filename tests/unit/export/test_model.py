@@ -140,6 +140,15 @@ def test_where_the_model_as_given_wins_its_operators_stand_beside_the_fastest_ot
     assert "Outputs of" not in run_text(report)
 
 
+def test_without_the_model_as_given_the_pick_is_still_what_to_ship() -> None:
+    report = with_verdict(tie=False)
+    (row,) = report.rows.values()
+    for candidate in row.candidates:
+        if candidate.case.quantization is None:
+            candidate.blocks.clear()
+    assert recommendation(report)[0].startswith("Ship int8-static-u8s8-")
+
+
 def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
     level = with_verdict(tie=True, pick_ratio=1.01, pick_ratio_ci95=(0.99, 1.03))
     assert recommendation(level)[1] == "Tied with int8-static-u8s8-mixed t2."

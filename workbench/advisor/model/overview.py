@@ -191,11 +191,13 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
     given = original(row, facts, pick.case.device_kind)
     gained = None if given is None else ratio_of(given, pick)
     error = _error(pick, facts)
-    if is_as_given(pick.case, facts) or given is None or gained is None:
+    if is_as_given(pick.case, facts):
         words = f"Ship {facts.file} as it is{_ways(pick.case)}"
         others = any(not is_as_given(c.case, facts) and c.blocks for c in row.candidates)
         why = ": no other variant was better within the error limit" if others else ""
         return f"{words}{why}."
+    if given is None or gained is None:  # the model as given did not race
+        return f"Ship {variant_of(pick.case)}{_ways(pick.case)}{error}."
     ratio, other = gained[1], f"the model as given ({name_of(given.case)})"
     if ratio is None:
         gain = f"{gained[0]:.2f}x {_better(row)} {other}, after one or two rounds only"
