@@ -27,7 +27,11 @@ class Clock:
 
 @pytest.mark.parametrize(
     ("quiet_at_s", "returned_s"),
-    [(0.0, quiet.LOOK_S), (0.05, 0.05 + 2 * quiet.LOOK_S), (9.0, quiet.LONGEST_S + quiet.LOOK_S)],
+    [
+        (0.0, quiet.CHECK_S),
+        (0.05, 0.05 + 2 * quiet.CHECK_S),
+        (9.0, quiet.LONGEST_S + quiet.CHECK_S),
+    ],
 )
 def test_it_returns_when_the_last_thread_has_stopped_spinning(
     quiet_at_s: float, returned_s: float, monkeypatch: pytest.MonkeyPatch
