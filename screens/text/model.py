@@ -55,7 +55,7 @@ BAR = 24  # cells of the longest bar
 # --------------------------------------------------------------- candidates
 
 _COLUMNS = (
-    Column("form", "Form"),
+    Column("form", "Form", minimum=16, names=True),
     Column("run", "Run"),
     Column("median", "Median", rank=2, align="right"),
     Column("counted", "", rank=2, align="right"),

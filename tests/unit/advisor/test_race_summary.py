@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import recorded_model
-from builders import case, eventful, events, machine, scenario, steady
+import simulated_lab
+from builders import case, eventful, events, scenario, steady
 from verdicts import cut_short
 
 from workbench.advisor.race_summary import course, course_text
@@ -14,7 +15,6 @@ from workbench.export.text import run_text
 from workbench.planning.request import Request
 from workbench.pool.control import Control
 from workbench.records import events as ev
-from workbench.records.machine import Software
 from workbench.records.reason import Reason
 from workbench.records.verdict import RaceSummary
 from workbench.report.replay import events_of
@@ -134,15 +134,15 @@ def test_a_document_tells_the_course_again() -> None:
 
 
 def test_so_does_the_document_of_a_model() -> None:
-    recorded = recorded_model.done(machine(), Software("3.11", "python", {}, {}))
+    recorded = simulated_lab.done()
     live = Report.of(recorded)
     replayed = Report.of(events_of(live.document()))
     found = told(live, "model")
-    assert found.joined == {recorded_model.MIXED.id: recorded_model.JOINED_AT}
+    assert recorded_model.MIXED.id in found.joined
     assert [left.code for left in found.left]
     assert told(replayed, "model") == found
     (verdict,) = live.verdicts
-    assert decide(replayed, recorded_model.SCENARIO) == verdict
+    assert decide(replayed, simulated_lab.SCENARIO) == verdict
 
 
 def test_a_cut_in_a_race_is_told_of_those_that_had_a_turn_and_of_those_that_had_none() -> None:
