@@ -1,5 +1,4 @@
-"""The application: one run at a time, folded from its feed and shown on three screens; on a fourth
-where it is about a user's model."""
+"""The application: one run at a time, built up from its events and shown on several screens."""
 
 from __future__ import annotations
 
@@ -10,12 +9,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from workbench.planning.request import Request
@@ -33,47 +33,79 @@ from .state.event_source import CANCEL_S, EventSource, FeedError
 from .state.session import EXIT_CUT_SHORT, Failure, Session
 from .text.summary import summary
 from .theme import apply_theme
+from .widgets.bars import Tab
+from .widgets.keybar import OPTIONAL, TABS, name_of
+from .widgets.table import Table
 
 REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
 TICK_S = 1.0  # the time left moves on even when no event comes
 BREATH = 100  # events between two turns of the event loop, so that a replay leaves keys alive
 
 
+SCREENS: tuple[type[ViewScreen], ...] = (HardwareScreen, RunScreen, AdvisorScreen, ModelScreen)
+
+
+def _tab_bindings() -> Iterator[Binding]:
+    """The key of each screen; the key bar names those that every run has in one entry."""
+    always = [screen for screen in SCREENS if not screen.NEEDS_MODEL]
+    for screen in SCREENS:
+        first = screen is always[0]
+        yield Binding(
+            screen.KEY,
+            f"switch_mode('{screen.LABEL}')",
+            "Screens" if first else screen.LABEL,
+            show=first or screen.NEEDS_MODEL,
+            key_display=" ".join(each.KEY for each in always) if first else screen.KEY,
+            group=TABS,
+        )
+
+
+def _help_keys() -> list[tuple[str, str]]:
+    """The help page's keys: the screens, then every binding that has a tooltip."""
+    tabs = {screen.KEY: screen.HELP for screen in SCREENS}
+    owners: tuple[type[DOMNode], ...] = (WorkbenchApp, Table, ViewScreen, *SCREENS)
+    bindings = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
+    return [*(tabs | {name_of(each): each.tooltip for each in bindings if each.tooltip}).items()]
+
+
 class WorkbenchApp(App[None]):
-    """Shows the run that `feed_factory` makes of a request; it measures nothing itself."""
+    """Shows the run that `feed_factory` starts for a request; it measures nothing itself."""
 
     TITLE = "workbench"
-    CSS_PATH: ClassVar[list[str]] = [
+    CSS_PATH: ClassVar[list[str]] = [  # type: ignore[assignment]
         "app.tcss",
-        "hardware.tcss",
-        "run.tcss",
-        "advisor.tcss",
-        "model.tcss",
-        "new_run.tcss",
-    ]  # type: ignore[assignment]
+        *(screen.STYLE for screen in SCREENS),
+        NewRunScreen.STYLE,
+    ]
     ENABLE_COMMAND_PALETTE = False
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        "hardware": HardwareScreen,
-        "run": RunScreen,
-        "advisor": AdvisorScreen,
-        "model": ModelScreen,
+        screen.LABEL: screen for screen in SCREENS
     }
-    DEFAULT_MODE = "advisor"
+    DEFAULT_MODE = AdvisorScreen.LABEL
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "switch_mode('hardware')", "Screens", key_display="1 2 3"),
-        Binding("2", "switch_mode('run')", "Run", show=False),
-        Binding("3", "switch_mode('advisor')", "Advisor", show=False),
-        Binding("4", "switch_mode('model')", "Model"),
-        Binding("s", "start", "Start"),
-        Binding("n", "new", "New"),
-        Binding("space", "pause", "Pause"),
+        Binding(
+            "c",
+            "copy",
+            "Copy",
+            tooltip="copy the command that reproduces the selected row, or the model's code",
+            group=OPTIONAL,
+        ),
+        *_tab_bindings(),
+        Binding("s", "start", "Start", tooltip="start the same run again"),
+        Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
+        Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
         Binding("space", "resume", "Resume"),
-        Binding("x", "stop", "Stop"),
-        Binding("c", "copy", "Copy"),
+        Binding("x", "stop", "Stop", tooltip="stop the run; results so far are kept"),
         Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("q", "leave", "Quit"),
+        Binding("q", "leave", "Quit", tooltip="quit; a run in progress is stopped first"),
         Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", "Suspend", show=False),
+        Binding(
+            "ctrl+z",
+            "suspend_process",
+            "Suspend",
+            show=False,
+            tooltip="suspend; a run in progress pauses",
+        ),
     ]
 
     def __init__(
@@ -101,6 +133,15 @@ class WorkbenchApp(App[None]):
         self._resume_later = False  # we paused the run for a suspend
         self.session = Session(replay=replay, monotonic=monotonic)
         apply_theme(self)
+
+    @property
+    def tabs(self) -> list[Tab]:
+        """The screens that this run has."""
+        return [
+            Tab(screen.LABEL, f"{screen.KEY} {screen.LABEL}", self.current_mode == screen.LABEL)
+            for screen in SCREENS
+            if screen.is_offered(self.session)
+        ]
 
     # ----------------------------------------------------------- the run
 
@@ -166,7 +207,7 @@ class WorkbenchApp(App[None]):
         plain = planned is not None and planned.textbook is None and planned.of is None
         if not self._opened and (plain or session.has_model):
             self._opened = True
-            self.switch_mode("model" if session.has_model else "run")
+            self.switch_mode((ModelScreen if session.has_model else RunScreen).LABEL)
 
     # ------------------------------------------------------ the repaints
 
@@ -201,8 +242,8 @@ class WorkbenchApp(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
         match action:
-            case "switch_mode" if parameters == ("model",):
-                return self.session.has_model
+            case "switch_mode":
+                return parameters[0] in [tab.mode for tab in self.tabs]
             case "start" | "new":
                 return not going and not self.session.replay
             case "resume":
@@ -252,7 +293,7 @@ class WorkbenchApp(App[None]):
             return
         self._request, self._opened = request, True
         self._close_details()
-        self.switch_mode("run" if request.workloads else "advisor")
+        self.switch_mode((RunScreen if request.workloads else AdvisorScreen).LABEL)
         self._close_details()
         self.action_start()
 
@@ -261,7 +302,7 @@ class WorkbenchApp(App[None]):
             self.pop_screen()
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen())
+        self.push_screen(HelpScreen(_help_keys()))
 
     def action_leave(self) -> None:
         if not self._leaving:

@@ -18,16 +18,18 @@ from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
 from ..widgets.table import Table
-from .base import ViewScreen
+from .base import FILTER, ViewScreen
 from .detail import DetailScreen
 
 ROOMY_HEIGHT = 34
 
 
 class AdvisorScreen(ViewScreen):
+    KEY, LABEL, STYLE = "3", "Advisor", "advisor.tcss"
+    HELP = "one line per scenario: the usual advice, the result here and the pick"
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/"),
+        FILTER,
         Binding("escape", "clear_filter", "Clear filter", show=False),
     ]
 

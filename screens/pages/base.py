@@ -15,19 +15,30 @@ from textual.widgets import Input
 
 from ..state.session import Session
 from ..text.facts import fact, facts_lines, joined
-from ..widgets.bars import TopBars
+from ..widgets.bars import Tab, TopBars
 from ..widgets.drawn import Drawn
-from ..widgets.keybar import KeyBar
+from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.pane import Pane
 
 FAILURE_LINES = 8
+FILTER = Binding(
+    "slash",
+    "filter",
+    "Filter",
+    key_display="/",
+    tooltip="filter the table; enter keeps the filter, esc clears it",
+    group=OPTIONAL,
+)
 
 
 class HasSession(Protocol):
-    """The application, as far as a screen needs it."""
+    """The part of the application that a screen uses."""
 
     @property
     def session(self) -> Session: ...
+
+    @property
+    def tabs(self) -> list[Tab]: ...
 
 
 class ReportChanged(Message):
@@ -39,18 +50,38 @@ class ReportChanged(Message):
 
 
 class ViewScreen(Screen[None]):
-    """A screen that draws a session.  Subclasses fill `body` and `draw`."""
+    """A screen that draws a session.  Subclasses implement `body` and `draw`.
 
-    COPIES: ClassVar[bool] = True  # there is a chosen row, whose command `c` copies
-    # Here too, for the table has the focus.
+    A screen with a tab declares its key, its label and a line for the help page; `app.SCREENS`
+    lists it.  The tooltip of a binding is its line on the help page.
+    """
+
+    KEY: ClassVar[str] = ""  # key that shows it
+    LABEL: ClassVar[str] = ""  # its tab
+    HELP: ClassVar[str] = ""
+    STYLE: ClassVar[str] = ""  # style sheet in screens/
+    NEEDS_MODEL: ClassVar[bool] = False  # offered only in runs of `advise --model`
+    COPIES: ClassVar[bool] = True  # it has a selected row, whose command `c` copies
+    # Pane has these keys too, but the table has the focus.
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pagedown,ctrl+d", "scroll(1)", "More", key_display="pgdn"),
+        Binding(
+            "pagedown,ctrl+d",
+            "scroll(1)",
+            "More",
+            key_display="pgdn",
+            tooltip="scroll the text below the table; pgup scrolls back",
+            group=OPTIONAL,
+        ),
         Binding("pageup,ctrl+u", "scroll(-1)", show=False),
     ]
 
     @property
     def session(self) -> Session:
         return cast(HasSession, self.app).session
+
+    @classmethod
+    def is_offered(cls, session: Session) -> bool:
+        return session.has_model or not cls.NEEDS_MODEL
 
     def compose(self) -> ComposeResult:
         yield TopBars()
@@ -67,7 +98,7 @@ class ViewScreen(Screen[None]):
 
     def repaint(self) -> None:
         session = self.session
-        self.query_one(TopBars).show(session, self.app.current_mode)
+        self.query_one(TopBars).show(session, cast(HasSession, self.app).tabs)
         failure = self.query_one("#failure", Drawn)
         failure.display = session.failure is not None
         failure.show(lambda width, _: failure_text(session, width))

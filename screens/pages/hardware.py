@@ -22,6 +22,8 @@ TWO_COLUMNS = 110
 
 
 class HardwareScreen(ViewScreen):
+    KEY, LABEL, STYLE = "1", "Hardware", "hardware.tcss"
+    HELP = "what this machine has, its limits, and why something is missing"
     COPIES = False
 
     def body(self) -> ComposeResult:

@@ -23,6 +23,9 @@ SIDE_BY_SIDE = 150
 
 
 class ModelScreen(ViewScreen):
+    KEY, LABEL, STYLE = "4", "Model", "model.tcss"
+    HELP = "your model (advise --model): its variants, which one to ship, the code"
+    NEEDS_MODEL = True
     AUTO_FOCUS = "Table"
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from ..state.run_form import SCENARIOS, Checked, Field, RunForm
 from ..text.facts import heading, joined
 from ..text.table import Column, Line, longest_that_fits
 from ..widgets.drawn import Drawn
-from ..widgets.keybar import KeyBar
+from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.table import Table
 
 _COLUMNS = (Column("name", "Measure", maximum=24), Column("title", "", rank=1, minimum=24))
@@ -107,12 +107,13 @@ class FieldLine(Horizontal):
 class NewRunScreen(ModalScreen[Request | None]):
     """Ends with the request to start, or with None."""
 
+    STYLE: ClassVar[str] = "new_run.tcss"
     AUTO_FOCUS = "Table"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
     # With priority, for a key that follows at once must find the focus where it then is.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,right", "choose", "Choose", key_display="enter", priority=True),
-        Binding("tab", "app.focus_next", "Next field", priority=True),
+        Binding("tab", "app.focus_next", "Next field", priority=True, group=OPTIONAL),
         Binding("shift+tab", "app.focus_previous", "Field before", show=False, priority=True),
         Binding("down", "move(1)", "Next", show=False, priority=True),
         Binding("up", "move(-1)", "Before", show=False, priority=True),

@@ -25,7 +25,7 @@ from ..text.tables import run_columns, run_line
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
-from .base import ViewScreen
+from .base import FILTER, ViewScreen
 from .detail import DetailScreen
 
 LINES_BESIDE_LOSS = 15
@@ -33,14 +33,22 @@ LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both
 
 
 class RunScreen(ViewScreen):
-    """Follows the live row until another is looked at; escape follows again."""
+    """Follows the live row until the user looks at another one; escape follows again."""
 
+    KEY, LABEL, STYLE = "2", "Run", "run.tcss"
+    HELP = "the race of one row, live: a line per candidate, curves and the log"
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket,left", "step(-1)", "Row", key_display="[ ]"),
+        Binding(
+            "left_square_bracket,left",
+            "step(-1)",
+            "Row",
+            key_display="[ ]",
+            tooltip="on the Run screen: previous and next row or size; esc returns to the live one",
+        ),
         Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
         Binding("escape", "follow", "Follow", key_display="esc"),
-        Binding("slash", "filter", "Filter", key_display="/"),
+        FILTER,
     ]
 
     def __init__(self) -> None:

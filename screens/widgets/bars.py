@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -13,8 +16,14 @@ from ..state.session import Session
 from ..text import glyphs
 from .drawn import Drawn
 
-MODES = (("hardware", "1 Hardware"), ("run", "2 Run"), ("advisor", "3 Advisor"))
-MODEL_MODE = ("model", "4 Model")  # of a run that is about one
+
+class Tab(NamedTuple):
+    """One screen that can be shown."""
+
+    mode: str
+    title: str  # key and label: `2 Run`
+    is_current: bool
+
 
 PHASE_WORDS = {
     "idle": ("no run yet", "dim"),
@@ -35,18 +44,18 @@ class TopBars(Vertical):
         yield Drawn(id="tabs")
         yield Drawn(id="status")
 
-    def show(self, session: Session, mode: str) -> None:
-        self.query_one("#tabs", Drawn).show(lambda width, _: tabs(mode, session, width))
+    def show(self, session: Session, tabs: Sequence[Tab]) -> None:
+        self.query_one("#tabs", Drawn).show(lambda width, _: tab_line(tabs, session, width))
         self.query_one("#status", Drawn).show(lambda width, _: status_line(session, width))
 
 
-def tabs(mode: str, session: Session, width: int) -> Content:
+def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
     """`workbench  1 Hardware  [2 Run]  3 Advisor     machine`; a click does what the key does."""
     parts = [Content.styled("workbench", "bold $primary"), Content(" ")]
-    for name, title in (*MODES, MODEL_MODE) if session.has_model else MODES:
-        click = f"@click=app.switch_mode('{name}')"
-        label = Content.from_markup(f"[{click}]{title}[/]")
-        if name == mode:
+    for tab in tabs:
+        click = f"@click=app.switch_mode('{tab.mode}')"
+        label = Content.from_markup(f"[{click}]{tab.title}[/]")
+        if tab.is_current:
             parts.append(Content.assemble("[", label.stylize("bold $primary"), "]"))
         else:
             parts.append(Content.assemble(" ", label.stylize("dim"), " "))

@@ -7,10 +7,12 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
+from .keybar import OPTIONAL
+
 
 class Pane(VerticalScroll):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn"),
+        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn", group=OPTIONAL),
     ]
 
     _told = False

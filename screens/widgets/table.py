@@ -54,7 +54,14 @@ class Table(Widget, can_focus=True):
     """Columns, lines and a cursor that stays with its line's key when others come and go."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding(
+            "up,k",
+            "move(-1)",
+            "Up",
+            show=False,
+            key_display="up down",
+            tooltip="move; enter opens details, esc goes back",
+        ),
         Binding("down,j", "move(1)", "Down", show=False),
         Binding("home,g", "move(-1000)", "First", show=False),
         Binding("end,G", "move(1000)", "Last", show=False),
