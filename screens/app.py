@@ -37,9 +37,9 @@ from .widgets.bars import Tab
 from .widgets.keybar import OPTIONAL, TABS, name_of
 from .widgets.table import Table
 
-REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
-TICK_S = 1.0  # the time left moves on even when no event comes
-BREATH = 100  # events between two turns of the event loop, so that a replay leaves keys alive
+REPAINT_S = 0.25  # at most four repaints a second, for slow connections
+TICK_S = 1.0  # the time left is redrawn even without an event
+BREATH = 100  # events between two turns of the event loop: keys stay responsive in a replay
 
 
 SCREENS: tuple[type[ViewScreen], ...] = (HardwareScreen, RunScreen, AdvisorScreen, ModelScreen)
@@ -120,17 +120,17 @@ class WorkbenchApp(App[None]):
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._feed_factory = feed_factory
-        self._request = request or Request()  # of the run that is shown, or that `s` starts
+        self._request = request or Request()  # the run on the screen, or the one that `s` starts
         self._start_at_once = start or replay
         self._monotonic = monotonic
         self._feed: EventSource | None = None
-        self._over = asyncio.Event()  # the current run has ended, one way or another
+        self._over = asyncio.Event()  # set when the current run has ended in any way
         self._leaving = False
-        self._opened = False  # the screen that suits the run
+        self._opened = False  # the screen for this kind of run was opened
         self._dirty = False
         self._painted_at = 0.0
         self._able: tuple[object, ...] = ()
-        self._resume_later = False  # we paused the run for a suspend
+        self._resume_later = False  # the run was paused for a suspend
         self.session = Session(replay=replay, monotonic=monotonic)
         apply_theme(self)
 
@@ -176,7 +176,7 @@ class WorkbenchApp(App[None]):
         self.repaint()
 
     async def _pump(self, feed: EventSource, session: Session) -> None:
-        """Fold the feed's events into the session until they end."""
+        """Apply the events to the session until there are no more."""
         self._open_screen(session)
         try:
             async with contextlib.aclosing(feed.events()) as stream:
@@ -202,7 +202,7 @@ class WorkbenchApp(App[None]):
         self.repaint()
 
     def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
-        """The model's screen, and of a plain `run`, which owes no verdict, the race itself."""
+        """Show the Model screen for a model, the Run screen for a plain `run` without verdict."""
         planned = event if isinstance(event, RacePlanned) else None
         plain = planned is not None and planned.textbook is None and planned.of is None
         if not self._opened and (plain or session.has_model):
@@ -212,13 +212,13 @@ class WorkbenchApp(App[None]):
     # ------------------------------------------------------ the repaints
 
     def _tick(self) -> None:
-        """The one place that makes screens repaint while a run goes on."""
+        """Repaint while a run is in progress; nothing else does."""
         waited = self._monotonic() - self._painted_at
         if self._dirty or (self.session.ticking and waited >= TICK_S):
             self.repaint()
 
     def repaint(self) -> None:
-        """Send the visible screen what there is now."""
+        """Have the visible screen draw the current state."""
         self._dirty = False
         self._painted_at = self._monotonic()
         self.refresh_keys()
@@ -227,7 +227,7 @@ class WorkbenchApp(App[None]):
             screen.post_message(ReportChanged(self.session))
 
     def refresh_keys(self) -> None:
-        """The footer names only what can be done now; rebuilt only when that changes."""
+        """Redraw the key bar if other keys work now than before."""
         session = self.session
         able = (
             session.phase,
@@ -237,7 +237,7 @@ class WorkbenchApp(App[None]):
         )
         if able != self._able:
             self._able = able
-            self.screen.refresh_bindings()  # that of the app does nothing while it mounts
+            self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
@@ -276,7 +276,7 @@ class WorkbenchApp(App[None]):
             self._feed.send(control)
 
     def action_copy(self) -> None:
-        """The terminal's clipboard by OSC 52; the notice shows the command where that fails."""
+        """Copy to the terminal's clipboard (OSC 52); the notice shows the text if that fails."""
         screen = self.screen
         command = screen.command() if isinstance(screen, ViewScreen) else None
         if command is not None:
@@ -288,7 +288,7 @@ class WorkbenchApp(App[None]):
         self.push_screen(NewRunScreen(self._request, machine), self._start_other)
 
     def _start_other(self, request: Request | None) -> None:
-        """Start what the form asked for, and show where it unfolds."""
+        """Start the run that the form describes, and show its screen."""
         if request is None:
             return
         self._request, self._opened = request, True
@@ -310,7 +310,7 @@ class WorkbenchApp(App[None]):
             self.run_worker(self._leave(), group="leave")
 
     async def _leave(self) -> None:
-        """Stop what goes on, give it time to say what it measured, and end."""
+        """Stop a run in progress, wait for its results, and exit."""
         session, code = self.session, self.session.exit_code
         if session.going:
             self.action_stop()
@@ -324,8 +324,7 @@ class WorkbenchApp(App[None]):
     # ------------------------------------------------------- the suspend
 
     def _suspended(self, _app: App[Any]) -> None:
-        """Before the process stops: the engine must not race on unseen, and its events would
-        fill the pipe until it stalls."""
+        """Pause the engine before this process stops and no longer reads its events."""
         if self.session.phase == "running":
             self._send("pause")
             self._resume_later = True
@@ -334,7 +333,7 @@ class WorkbenchApp(App[None]):
         if self._resume_later:
             self._send("resume")
         self._resume_later = False
-        # The terminal comes back empty, and Textual would only draw what changes from here on.
+        # The terminal comes back empty, and Textual draws only what changes.
         for screen in self.screen_stack:
             screen.refresh()
             screen.query("*").refresh()
@@ -348,11 +347,11 @@ def run_tui(
     replay: bool = False,
     finish: Callable[[Report, int], int] | None = None,
 ) -> int:
-    """Show runs until the user leaves, and return the exit code.
+    """Show runs until the user quits, and return the exit code.
 
-    `feed_factory` starts what is asked: at first `request`, later what the user puts together.
-    Once the terminal is itself again, the answers of the last run, if one began, go to stdout,
-    unless it is a replay, and `finish` gets its report and the code, and may change that.
+    `feed_factory` starts a run: first `request`, later those from the form.  When the TUI has
+    closed, the summary of the last run goes to stdout, except in a replay.  `finish` gets its
+    report and the exit code, and returns the code to use.
     """
     app = WorkbenchApp(feed_factory, request, start=start, replay=replay)
     app.run()

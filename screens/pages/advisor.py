@@ -1,4 +1,4 @@
-"""The answer: a line per scenario, and why, for the one under the cursor."""
+"""The Advisor screen: a line per scenario, and the answer for the selected one."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ class AdvisorScreen(ViewScreen):
 
 def _nothing(session: Session) -> str:
     if session.phase == "idle":
-        return "No run yet.  Press s to measure what is faster here, n to choose a workload."
+        return "No run yet.  Press s to start one, n to set one up."
     return "Planning the races..." if session.going else "Nothing was raced."

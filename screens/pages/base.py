@@ -1,4 +1,4 @@
-"""What all screens share: the bars, the failure notice, and one way to be repainted."""
+"""The base of all screens: bars, failure notice and repainting."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HasSession(Protocol):
 
 
 class ReportChanged(Message):
-    """The run has moved on; sent to the visible screen, at most a few times a second."""
+    """The report has changed; sent to the visible screen at most four times a second."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class ViewScreen(Screen[None]):
         self.repaint()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys about rows are offered only where there are rows, and none while text is typed."""
+        """Offer keys for rows only if there are rows, and none while the user types text."""
         if action == "scroll" and parameters == (1,):
             return any(pane.has_more for pane in self.query(Pane))
         if action not in ("filter", "step"):
@@ -131,12 +131,12 @@ class ViewScreen(Screen[None]):
             pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
     def command(self) -> str | None:
-        """What `c` copies: the command that measures the selected row again."""
+        """The text that `c` copies: the command that reproduces the selected row."""
         return None
 
 
 def failure_text(session: Session, width: int) -> Content:
-    """How the engine died, the remedy, and the last things it said."""
+    """The engine's failure with its remedy and the end of its log."""
     failure = session.failure
     if failure is None:
         return Content("")

@@ -1,4 +1,4 @@
-"""One scenario in full: every candidate, equal precisions, and the race as it went."""
+"""The details of one row: every candidate, equal precisions and the log of its race."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DetailScreen(ViewScreen):
     def draw(self, session: Session) -> None:
         row = self.row
         if row is None:
-            # A new run is about to plan its rows, or has others.
+            # A new run has no rows yet, or other ones.
             if session.report.last_row is not None and self.is_current:
                 self.app.pop_screen()
             return

@@ -1,4 +1,4 @@
-"""The machine: what is there, what may be used of it, and why something is missing."""
+"""The Hardware screen: devices, usable cores and memory, and reasons for what is missing."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class HardwareScreen(ViewScreen):
 
 
 def _waiting(session: Session) -> str:
-    """Why there is nothing to see yet."""
+    """Text while no machine is known."""
     if session.phase == "idle":
-        return "No run yet.  Hardware is detected when a run starts: press s."
+        return "No run yet.  Press s to start one; it begins with hardware detection."
     if session.going:
         return "Detecting hardware..."
     return "The run ended before the hardware was detected."
@@ -103,7 +103,7 @@ def accelerator_sections(machine: Machine, known: Ceilings | None) -> list[Secti
 
 
 def sections(found: list[Section], width: int) -> Content:
-    """Sections under one another, a blank line between."""
+    """Sections one below the other, separated by blank lines."""
     lines: list[Content] = []
     indent = max(label_width(facts) for _, _, facts in found)
     for title, style, facts in found:

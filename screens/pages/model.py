@@ -1,4 +1,4 @@
-"""A user's model: which of its forms is ahead, what to ship, why, and the code that runs it."""
+"""The Model screen: variants of a user's model, which one to ship and why, and its code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ModelScreen(ViewScreen):
     def __init__(self) -> None:
         super().__init__()
         self._found: list[Entry] = []
-        self._led: str | None = None  # where the cursor was put, until someone moves it
+        self._led: str | None = None  # cursor position set here, None until set
 
     def body(self) -> ComposeResult:
         yield Drawn(id="model-head")
@@ -59,7 +59,7 @@ class ModelScreen(ViewScreen):
         self._draw_pane()
 
     def _lead(self, table: Table, pick: str | None) -> None:
-        """The cursor starts at the top and goes to the pick, unless it was moved."""
+        """Put the cursor at the top, then on the pick, unless the user has moved it."""
         if pick is not None and table.cursor == self._led != pick:
             self._led = table.cursor = pick
         elif table.cursor is None and self._found:
@@ -91,7 +91,7 @@ class ModelScreen(ViewScreen):
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 
     def command(self) -> str | None:
-        """The code, once there is some; before, the command that runs all again."""
+        """The code if there is any, otherwise the command that reproduces the run."""
         model, row = self.session.report.model, row_of(self.session.report)
         if model is not None and model.advice is not None:
             return model.advice.snippet

@@ -1,4 +1,4 @@
-"""The race as it runs: a line per candidate, the curves, and what happened last."""
+"""The Run screen: the race of one row, with its curves and the log."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RunScreen(ViewScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._looked_at: str | None = None  # None: whatever is live
+        self._looked_at: str | None = None  # None: the live row
 
     def body(self) -> ComposeResult:
         yield Drawn(id="row-title")
@@ -98,7 +98,7 @@ class RunScreen(ViewScreen):
         table.show(columns, lines, Content.styled("nothing matches the filter", "dim"))
 
     def _draw_told(self) -> None:
-        """What the workload itself tells of the candidate under the cursor."""
+        """The workload's own metrics for the selected candidate."""
         told = self.query_one("#told", Drawn)
         candidate = self._chosen
         figures = self.session.figures
@@ -120,7 +120,7 @@ class RunScreen(ViewScreen):
         curve.show(lambda width, height: joined(curve_lines(sweep, at, label, width, height)))
 
     def _sweep(self, row: Row | None) -> Sweep | None:
-        """The sweep of this row, of the candidates that the filter leaves."""
+        """The sweep of this row, without candidates that the filter hides."""
         sweep = None if row is None else self.session.figures.sweep(row)
         if sweep is None:
             return None
@@ -140,7 +140,7 @@ class RunScreen(ViewScreen):
         loss = self.query_one("#loss", Drawn)
         loss.display = row is not None and any(c.loss for c in row.candidates)
         if row is not None and loss.display:
-            # On a low terminal the log must keep a few lines.
+            # In a low terminal the log keeps a few lines.
             most = max(2, self.size.height - len(row.candidates) - LINES_BESIDE_LOSS)
             loss.show(
                 lambda width, _: joined(
@@ -206,5 +206,5 @@ class RunScreen(ViewScreen):
 
 def _nothing(session: Session) -> str:
     if session.phase == "idle":
-        return "No run yet.  Press s to start one, n to choose another."
+        return "No run yet.  Press s to start one, n to set one up."
     return "Planning the races..." if session.going else "Nothing was raced."

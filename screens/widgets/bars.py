@@ -1,4 +1,4 @@
-"""The two lines at the top of every screen: where one is, and how far the run is."""
+"""The two lines at the top of every screen: tabs and machine, state and progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PHASE_WORDS = {
 
 
 class TopBars(Vertical):
-    """Name, tabs and machine; below them the state of the run."""
+    """Tabs and machine; below them the state of the run."""
 
     def compose(self) -> ComposeResult:
         yield Drawn(id="tabs")
@@ -74,7 +74,7 @@ def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
 
 
 def status_line(session: Session, width: int) -> Content:
-    """State, what is going on, the share of the budget and what is left of it."""
+    """State, current activity, share of the budget used and time left."""
     state, activity = _state(session), _activity(session)
     end = _progress(session, width)
     room = width - state.cell_length - end.cell_length - 4

@@ -22,7 +22,7 @@ from textual.widgets import Static
 
 from ..text.table import Column, Line, table_lines
 
-MARK = "▌"  # of the chosen line: a change of background alone is easily missed
+MARK = "▌"  # marks the selected line: its background alone is easily missed
 
 
 class TableLine(Static):

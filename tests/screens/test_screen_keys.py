@@ -63,7 +63,7 @@ async def test_s_starts_a_run_only_when_none_is_going() -> None:
     app = WorkbenchApp(factory, start=False, monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        assert "Press s to measure" in text(pilot)
+        assert "Press s to start" in text(pilot)
         await press(pilot, "s")
         assert app.session.report.current_row == "convolution"
         await press(pilot, "s")

@@ -120,7 +120,7 @@ async def test_the_table_of_scenarios_comes_first_and_its_names_are_checked() ->
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "2", "n")
-        assert "The table of scenarios" in text(pilot)
+        assert "The scenarios of the advisor" in text(pilot)
         await press(pilot, "enter", *"realtine")
         assert "did you mean realtime?" in text(pilot)
         await press(pilot, "backspace", "backspace", *"me", "enter")
