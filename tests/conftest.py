@@ -1,4 +1,4 @@
-"""What all tests share: a state folder of their own, the test workload, real child processes."""
+"""Fixtures for all tests: a state folder, the test workload and real child processes."""
 
 from __future__ import annotations
 

@@ -88,8 +88,7 @@ class SimulatedLab(SimulatedPool):
 
     def lab_inspect(self, request: dict[str, Any]) -> dict[str, Any]:
         self.control.at_s += 1.4
-        known = {name: getattr(FACTS, name) for name in FACTS.__struct_fields__}
-        return known | {"forms": [], "multiply_adds": None, "weights_bytes": 0}
+        return msgspec.to_builtins(FACTS) | {"forms": [], "multiply_adds": None, "weights_bytes": 0}
 
     def lab_prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         self.control.at_s += 1.1

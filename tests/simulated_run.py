@@ -88,7 +88,7 @@ class SimulatedControl:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedMachine:
-    """What detection finds, how fast the devices are, and what goes wrong."""
+    """A machine as detection finds it, with the speed of its devices and its faults."""
 
     machine: Machine
     software: Software

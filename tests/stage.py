@@ -1,4 +1,4 @@
-"""Puts the app on a stage: recorded events, a clock that stands still, no child process."""
+"""Runs the app in tests: recorded events, a clock that stands still, no child process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STILL_S = 0.035
 
 
 class HeldFeed:
-    """A run that stays where it is until it is told something, as an engine would be told."""
+    """A run that stands still until the test sends a control word, as to an engine."""
 
     def __init__(self, events: Sequence[ev.AnyEvent], failure: FeedError | None = None) -> None:
         self.said: list[str] = []
@@ -60,14 +60,14 @@ class HeldFeed:
 
 
 def replayed(events: Sequence[ev.AnyEvent], *, replay: bool = False) -> WorkbenchApp:
-    """An app whose run is over before anyone looks."""
+    """An app whose run is over."""
     return WorkbenchApp(lambda _: ReplayFeed(events), replay=replay, monotonic=lambda: 0.0)
 
 
 def held(
     events: Sequence[ev.AnyEvent], failure: FeedError | None = None
 ) -> tuple[WorkbenchApp, HeldFeed]:
-    """An app in the middle of a run, and the feed that hears what it says."""
+    """An app in the middle of a run, and its event source, which records control words."""
     feed = HeldFeed(events, failure)
     return WorkbenchApp(lambda _: feed, monotonic=lambda: 0.0), feed
 
@@ -91,7 +91,7 @@ async def settle(pilot: Pilot[Any]) -> None:
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Press keys as a person does, who sees a new screen before going on."""
+    """Press keys as a person does: wait for a new screen before the next key."""
     for key in keys:
         await pilot.press(key)
         if key in ("1", "2", "3", "4", "enter"):
@@ -100,7 +100,7 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
 
 
 def text(pilot: Pilot[Any]) -> str:
-    """What stands on the screen, as plain lines."""
+    """The text on the screen, as plain lines."""
     screen = pilot.app.screen
     width, height = pilot.app.size
     strips = screen._compositor.render_strips()

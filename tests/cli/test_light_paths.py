@@ -1,4 +1,4 @@
-"""What must start fast imports nothing heavy, shown in a subprocess."""
+"""Commands that must start fast import nothing heavy, shown in a subprocess."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view of the machine, from looks laid down beforehand."""
+"""The live view of the machine, from given snapshots."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_without_a_gpu_it_says_why() -> None:
     assert "No GPU to watch" in text and "busy" in text
 
 
-async def test_leaving_wakes_whoever_waits_for_the_next_look() -> None:
+async def test_quitting_wakes_the_thread_that_waits_for_the_next_snapshot() -> None:
     machine = machines.cpu_server()[0]
     woken: list[bool] = []
     app = WatchApp(machine, course(machine, 1), stop=lambda: woken.append(True))
