@@ -12,8 +12,8 @@ run: $(VENV)/.ready
 	@$(VENV)/bin/workbench $(ARGS)
 
 test: lint
-	$(VENV)/bin/python -m pytest -n 2 --dist worksteal tests/unit tests/screens
-	$(VENV)/bin/python -m pytest tests/worker tests/faults tests/cli
+	$(VENV)/bin/python -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli tests/faults
+	$(VENV)/bin/python -m pytest tests/worker
 
 lint: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff check .

@@ -1,5 +1,4 @@
-"""The application: one run at a time, folded from its feed and shown on three screens; on a fourth
-where it is about a user's model."""
+"""The application: one run at a time, built up from its events and shown on several screens."""
 
 from __future__ import annotations
 
@@ -10,12 +9,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from workbench.engine.exit_codes import CUT_SHORT
@@ -34,47 +34,79 @@ from .pages.run import RunScreen
 from .state.event_source import CANCEL_S, EventSource, FeedError
 from .state.session import Failure, Session
 from .theme import apply_theme
+from .widgets.bars import Tab
+from .widgets.keybar import OPTIONAL, TABS, name_of
+from .widgets.table import Table
 
-REPAINT_S = 0.25  # at most four repaints a second: the line may be slow
-TICK_S = 1.0  # the time left moves on even when no event comes
-BREATH = 100  # events between two turns of the event loop, so that a replay leaves keys alive
+REPAINT_S = 0.25  # at most four repaints a second, for slow connections
+TICK_S = 1.0  # the time left is redrawn even without an event
+BREATH = 100  # events between two turns of the event loop: keys stay responsive in a replay
+
+
+SCREENS: tuple[type[ViewScreen], ...] = (HardwareScreen, RunScreen, AdvisorScreen, ModelScreen)
+
+
+def _tab_bindings() -> Iterator[Binding]:
+    """The key of each screen; the key bar names those that every run has in one entry."""
+    always = [screen for screen in SCREENS if not screen.NEEDS_MODEL]
+    for screen in SCREENS:
+        first = screen is always[0]
+        yield Binding(
+            screen.KEY,
+            f"switch_mode('{screen.LABEL}')",
+            "Screens" if first else screen.LABEL,
+            show=first or screen.NEEDS_MODEL,
+            key_display=" ".join(each.KEY for each in always) if first else screen.KEY,
+            group=TABS,
+        )
+
+
+def _help_keys() -> list[tuple[str, str]]:
+    """The help page's keys: the screens, then every binding that has a tooltip."""
+    tabs = {screen.KEY: screen.HELP for screen in SCREENS}
+    owners: tuple[type[DOMNode], ...] = (WorkbenchApp, Table, ViewScreen, *SCREENS)
+    bindings = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
+    return [*(tabs | {name_of(each): each.tooltip for each in bindings if each.tooltip}).items()]
 
 
 class WorkbenchApp(App[None]):
-    """Shows the run that `feed_factory` makes of a request; it measures nothing itself."""
+    """Shows the run that `feed_factory` starts for a request; it measures nothing itself."""
 
     TITLE = "workbench"
-    CSS_PATH: ClassVar[list[str]] = [
+    CSS_PATH: ClassVar[list[str]] = [  # type: ignore[assignment]
         "app.tcss",
-        "hardware.tcss",
-        "run.tcss",
-        "advisor.tcss",
-        "model.tcss",
-        "new_run.tcss",
-    ]  # type: ignore[assignment]
+        *(screen.STYLE for screen in SCREENS),
+        NewRunScreen.STYLE,
+    ]
     ENABLE_COMMAND_PALETTE = False
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        "hardware": HardwareScreen,
-        "run": RunScreen,
-        "advisor": AdvisorScreen,
-        "model": ModelScreen,
+        screen.LABEL: screen for screen in SCREENS
     }
-    DEFAULT_MODE = "advisor"
+    DEFAULT_MODE = AdvisorScreen.LABEL
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "switch_mode('hardware')", "Screens", key_display="1 2 3"),
-        Binding("2", "switch_mode('run')", "Run", show=False),
-        Binding("3", "switch_mode('advisor')", "Advisor", show=False),
-        Binding("4", "switch_mode('model')", "Model"),
-        Binding("s", "start", "Start"),
-        Binding("n", "new", "New"),
-        Binding("space", "pause", "Pause"),
+        Binding(
+            "c",
+            "copy",
+            "Copy",
+            tooltip="copy the command that reproduces the selected row, or the model's code",
+            group=OPTIONAL,
+        ),
+        *_tab_bindings(),
+        Binding("s", "start", "Start", tooltip="start the same run again"),
+        Binding("n", "new", "New", tooltip="set up another run: workload, sizes, devices, budget"),
+        Binding("space", "pause", "Pause", tooltip="pause and resume; the clock stops too"),
         Binding("space", "resume", "Resume"),
-        Binding("x", "stop", "Stop"),
-        Binding("c", "copy", "Copy"),
+        Binding("x", "stop", "Stop", tooltip="stop the run; results so far are kept"),
         Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("q", "leave", "Quit"),
+        Binding("q", "leave", "Quit", tooltip="quit; a run in progress is stopped first"),
         Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
-        Binding("ctrl+z", "suspend_process", "Suspend", show=False),
+        Binding(
+            "ctrl+z",
+            "suspend_process",
+            "Suspend",
+            show=False,
+            tooltip="suspend; a run in progress pauses",
+        ),
     ]
 
     def __init__(
@@ -90,20 +122,29 @@ class WorkbenchApp(App[None]):
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._feed_factory = feed_factory
-        self._request = request or Request()  # of the run that is shown, or that `s` starts
+        self._request = request or Request()  # the run on the screen, or the one that `s` starts
         self._start_at_once = start or replay
         self._recorded = report  # of a document, which the feed has no events of
         self._monotonic = monotonic
         self._feed: EventSource | None = None
-        self._over = asyncio.Event()  # the current run has ended, one way or another
+        self._over = asyncio.Event()  # set when the current run has ended in any way
         self._leaving = False
-        self._opened = False  # the screen that suits the run
+        self._opened = False  # the screen for this kind of run was opened
         self._dirty = False
         self._painted_at = 0.0
         self._able: tuple[object, ...] = ()
-        self._resume_later = False  # we paused the run for a suspend
+        self._resume_later = False  # the run was paused for a suspend
         self.session = Session(replay=replay, monotonic=monotonic)
         apply_theme(self)
+
+    @property
+    def tabs(self) -> list[Tab]:
+        """The screens that this run has."""
+        return [
+            Tab(screen.LABEL, f"{screen.KEY} {screen.LABEL}", self.current_mode == screen.LABEL)
+            for screen in SCREENS
+            if screen.is_offered(self.session)
+        ]
 
     # ----------------------------------------------------------- the run
 
@@ -139,7 +180,7 @@ class WorkbenchApp(App[None]):
         self.repaint()
 
     async def _pump(self, feed: EventSource, session: Session) -> None:
-        """Fold the feed's events into the session until they end."""
+        """Apply the events to the session until there are no more."""
         self._open_screen(session)
         try:
             async with contextlib.aclosing(feed.events()) as stream:
@@ -165,25 +206,25 @@ class WorkbenchApp(App[None]):
         self.repaint()
 
     def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
-        """The model's screen, and of a plain `run`, which owes no verdict, the race itself."""
+        """Show the Model screen for a model, the Run screen for a plain `run` without verdict."""
         plans = [event] if isinstance(event, RacePlanned) else []
         if event is None:  # the rows of a document are there from the start
             plans = [row.plan for row in session.report.rows.values()]
         plain = any(plan.textbook is None and plan.of is None for plan in plans)
         if not self._opened and (plain or session.has_model):
             self._opened = True
-            self.switch_mode("model" if session.has_model else "run")
+            self.switch_mode((ModelScreen if session.has_model else RunScreen).LABEL)
 
     # ------------------------------------------------------ the repaints
 
     def _tick(self) -> None:
-        """The one place that makes screens repaint while a run goes on."""
+        """Repaint while a run is in progress; nothing else does."""
         waited = self._monotonic() - self._painted_at
         if self._dirty or (self.session.ticking and waited >= TICK_S):
             self.repaint()
 
     def repaint(self) -> None:
-        """Send the visible screen what there is now."""
+        """Have the visible screen draw the current state."""
         self._dirty = False
         self._painted_at = self._monotonic()
         self.refresh_keys()
@@ -192,7 +233,7 @@ class WorkbenchApp(App[None]):
             screen.post_message(ReportChanged(self.session))
 
     def refresh_keys(self) -> None:
-        """The footer names only what can be done now; rebuilt only when that changes."""
+        """Redraw the key bar if other keys work now than before."""
         session = self.session
         able = (
             session.phase,
@@ -202,13 +243,13 @@ class WorkbenchApp(App[None]):
         )
         if able != self._able:
             self._able = able
-            self.screen.refresh_bindings()  # that of the app does nothing while it mounts
+            self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         going = self.session.going
         match action:
-            case "switch_mode" if parameters == ("model",):
-                return self.session.has_model
+            case "switch_mode":
+                return parameters[0] in [tab.mode for tab in self.tabs]
             case "start" | "new":
                 return not going and not self.session.replay
             case "resume":
@@ -241,7 +282,7 @@ class WorkbenchApp(App[None]):
             self._feed.send(control)
 
     def action_copy(self) -> None:
-        """The terminal's clipboard by OSC 52; the notice shows the command where that fails."""
+        """Copy to the terminal's clipboard (OSC 52); the notice shows the text if that fails."""
         screen = self.screen
         command = screen.command() if isinstance(screen, ViewScreen) else None
         if command is not None:
@@ -253,12 +294,12 @@ class WorkbenchApp(App[None]):
         self.push_screen(NewRunScreen(self._request, machine), self._start_other)
 
     def _start_other(self, request: Request | None) -> None:
-        """Start what the form asked for, and show where it unfolds."""
+        """Start the run that the form describes, and show its screen."""
         if request is None:
             return
         self._request, self._opened = request, True
         self._close_details()
-        self.switch_mode("run" if request.workloads else "advisor")
+        self.switch_mode((RunScreen if request.workloads else AdvisorScreen).LABEL)
         self._close_details()
         self.action_start()
 
@@ -267,7 +308,7 @@ class WorkbenchApp(App[None]):
             self.pop_screen()
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen())
+        self.push_screen(HelpScreen(_help_keys()))
 
     def action_leave(self) -> None:
         if not self._leaving:
@@ -275,7 +316,7 @@ class WorkbenchApp(App[None]):
             self.run_worker(self._leave(), group="leave")
 
     async def _leave(self) -> None:
-        """Stop what goes on, give it time to say what it measured, and end."""
+        """Stop a run in progress, wait for its results, and exit."""
         session, code = self.session, self.session.exit_code
         if session.going:
             self.action_stop()
@@ -289,8 +330,7 @@ class WorkbenchApp(App[None]):
     # ------------------------------------------------------- the suspend
 
     def _suspended(self, _app: App[Any]) -> None:
-        """Before the process stops: the engine must not race on unseen, and its events would
-        fill the pipe until it stalls."""
+        """Pause the engine before this process stops and no longer reads its events."""
         if self.session.phase == "running":
             self._send("pause")
             self._resume_later = True
@@ -299,7 +339,7 @@ class WorkbenchApp(App[None]):
         if self._resume_later:
             self._send("resume")
         self._resume_later = False
-        # The terminal comes back empty, and Textual would only draw what changes from here on.
+        # The terminal comes back empty, and Textual draws only what changes.
         for screen in self.screen_stack:
             screen.refresh()
             screen.query("*").refresh()
@@ -314,11 +354,11 @@ def run_tui(
     report: Report | None = None,
     finish: Callable[[Report, int], int] | None = None,
 ) -> int:
-    """Show runs until the user leaves, and return the exit code.
+    """Show runs until the user quits, and return the exit code.
 
-    `feed_factory` starts what is asked: at first `request`, later what the user puts together.
-    Once the terminal is itself again, the answers of the last run, if one began, go to stdout,
-    unless it is a replay, and `finish` gets its report and the code, and may change that.
+    `feed_factory` starts a run: first `request`, later those from the form.  When the TUI has
+    closed, the summary of the last run goes to stdout, except in a replay.  `finish` gets its
+    report and the exit code, and returns the code to use.
     """
     app = WorkbenchApp(feed_factory, request, start=start, replay=replay, report=report)
     app.run()

@@ -1,7 +1,7 @@
-"""One palette: blue for CPU, green for GPU, orange where trust is weakened, red for failure.
+"""One palette: blue for CPU, green for GPU, orange for warnings, red for failures.
 
-Every colour stands beside a word or a symbol that says the same, so that sixteen colours, none
-at all, or another eye lose nothing.
+Every colour comes with a word or a symbol that says the same: nothing is lost with sixteen
+colours, without colours, or to a colour-blind reader.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 
 def _shades(kind: str, *colours: str) -> dict[str, str]:
-    """`$cpu-0` and so on: curves of one kind of device, cold for CPUs and warm for GPUs."""
+    """Curve colours of one kind of device, `$cpu-0` and so on: cold for CPUs, warm for GPUs."""
     return {f"{kind}-{number}": colour for number, colour in enumerate(colours)}
 
 
-# Exact members of the 256-colour palette: over SSH, where COLORTERM is not forwarded, nothing
+# Exact members of the 256-colour palette: over SSH, where COLORTERM is not forwarded, no colour
 # has to be approximated.
 DARK = Theme(
     name="workbench",
@@ -46,7 +46,7 @@ DARK = Theme(
     },
 )
 
-# The terminal's own sixteen colours, used where there are no more, and under NO_COLOR.
+# The terminal's own sixteen colours, for terminals without more and under NO_COLOR.
 _ANSI = BUILTIN_THEMES["ansi-dark"]
 SIXTEEN = replace(
     _ANSI,
@@ -68,7 +68,7 @@ SIXTEEN = replace(
 
 
 def apply_theme(app: App[Any]) -> None:
-    """Give `app` the palette that its terminal can show, and nothing that moves by itself."""
+    """Set the palette that the terminal can show, and turn animations off."""
     app.animation_level = "none"
     app.register_theme(DARK)
     app.register_theme(SIXTEEN)

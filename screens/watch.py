@@ -1,4 +1,4 @@
-"""The machine, live: each reading with its course over the last minutes."""
+"""`workbench watch`: each sensor of the machine with its course over the last minutes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .text.styles import joined
 from .theme import apply_theme
 from .widgets.drawn import Drawn
 
-KEPT = 600  # looks: ten minutes at one a second
+KEPT = 600  # snapshots: ten minutes at one a second
 VALUE_WIDTH = 22
 
 Series = deque[float | None]
 
 
 class WatchApp(App[None]):
-    """Shows what `looks` yields until the user leaves."""
+    """Shows the snapshots as they come, until the user quits."""
 
     TITLE = "workbench watch"
     CSS_PATH: ClassVar[list[str]] = ["app.tcss"]  # type: ignore[assignment]
@@ -47,15 +47,19 @@ class WatchApp(App[None]):
     ]
 
     def __init__(
-        self, machine: Machine, looks: Iterator[Snapshot], *, stop: Callable[[], None] | None = None
+        self,
+        machine: Machine,
+        snapshots: Iterator[Snapshot],
+        *,
+        stop: Callable[[], None] | None = None,
     ) -> None:
-        """`stop` wakes `looks` from its sleep when the user leaves."""
+        """`stop` wakes `snapshots` from its sleep when the user quits."""
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self._machine = machine
-        self._looks = looks
+        self._snapshots = snapshots
         self._stop = stop
-        self.finished = False  # no look will come any more
-        self._look: Snapshot | None = None
+        self.finished = False  # no more snapshots will come
+        self._latest: Snapshot | None = None
         self._series: dict[tuple[str, str], Series] = {}
         apply_theme(self)
 
@@ -74,19 +78,19 @@ class WatchApp(App[None]):
 
     @work(thread=True, exit_on_error=True)
     def _follow(self) -> None:
-        """Take looks as they come; the generator sleeps in between, so in a thread."""
+        """Take each snapshot as it comes; in a thread, because the generator sleeps in between."""
         worker = get_current_worker()
-        for look in self._looks:
+        for snapshot in self._snapshots:
             if worker.is_cancelled or not self.is_running:
                 break
-            self.call_from_thread(self._take, look)
+            self.call_from_thread(self._take, snapshot)
         self.finished = True
 
-    def _take(self, look: Snapshot) -> None:
-        self._look = look
-        for name, value in _host_values(look.host, self._machine.memory.total_bytes).items():
+    def _take(self, snapshot: Snapshot) -> None:
+        self._latest = snapshot
+        for name, value in _host_values(snapshot.host, self._machine.memory.total_bytes).items():
             self._series_of("cpu", name).append(value)
-        for reading in look.gpus:
+        for reading in snapshot.gpus:
             for name, value in _gpu_values(reading).items():
                 self._series_of(f"gpu {reading.index}", name).append(value)
         self._paint()
@@ -98,19 +102,19 @@ class WatchApp(App[None]):
         self.query_one("#readings", Drawn).show(lambda width, _: self._text(width))
 
     def _text(self, width: int) -> Content:
-        look, cpu = self._look, self._machine.cpu
+        latest, cpu = self._latest, self._machine.cpu
         title = f"CPU  {cpu.model or units.NOT_AVAILABLE}  ({cpu.effective_cores} cores)"
         lines = [heading(title, width, "strong cpu")]
-        if look is None:
-            return joined([*lines, Text.of(("the first look is on its way", "dim"))])
-        lines += facts_lines(self._host_facts(look.host, width), width)
-        readings = {reading.index: reading for reading in look.gpus}
+        if latest is None:
+            return joined([*lines, Text.of(("waiting for the first reading", "dim"))])
+        lines += facts_lines(self._host_facts(latest.host, width), width)
+        readings = {reading.index: reading for reading in latest.gpus}
         for gpu in self._machine.gpus:
             lines += [Text(), heading(gpu_title(gpu), width, "strong gpu")]
             reading = readings.get(gpu.index) if gpu.index is not None else None
             if reading is None:
-                why = look.gap.message if look.gap else "no reading yet"
-                lines.append(Text.of((why, "warning" if look.gap else "dim")))
+                why = latest.gap.message if latest.gap else "no reading yet"
+                lines.append(Text.of((why, "warning" if latest.gap else "dim")))
             else:
                 lines += facts_lines(self._gpu_facts(gpu, reading, width), width)
         if not self._machine.gpus:
@@ -149,21 +153,21 @@ class WatchApp(App[None]):
         ]
         events = [reason for reason in found.clock_event_reasons or () if reason != "gpu_idle"]
         if events:
-            told = ", ".join(events).replace("_", " ")
-            facts.append(Fact("held back", Text.of((told, "warning"))))
+            causes = ", ".join(events).replace("_", " ")
+            facts.append(Fact("throttled", Text.of((causes, "warning"))))
         return [*facts, *missing(found.unavailable)]
 
     def _drawer(
         self, device: str, tone: str, width: int
     ) -> Callable[[str, str | None, float | None], Fact]:
-        """Makes the line of one reading: its value now, and its course up to `most`."""
+        """Makes the line of one sensor: its value now, and its course on a scale up to `most`."""
 
         def draw(name: str, text: str | None, most: float | None) -> Fact:
             if text is None:
                 return Fact(name, Text.of((units.NOT_AVAILABLE, "dim")))
             course = [value for value in self._series_of(device, name) if value is not None]
             room = max(0, width - 14 - VALUE_WIDTH)
-            # One cell a look, the newest at the right edge: the course moves and never stretches.
+            # One cell per snapshot, the newest at the right: the course moves and never stretches.
             shown = course[-room:] if room else []
             high = most or max(shown, default=1.0) or 1.0
             line = glyphs.sparkline(shown, len(shown), 0.0, high)
@@ -201,7 +205,7 @@ def _text(value: float | None, unit: str, most: float | None = None) -> str | No
 
 
 def run_watch(machine: Machine, *, every_s: float) -> int:
-    """Watch until the user leaves; returns the exit code."""
+    """Watch until the user quits; returns the exit code."""
     left = threading.Event()
     stream = snapshots(machine, every_s=every_s, sleep=left.wait)
     app = WatchApp(machine, stream, stop=left.set)

@@ -1,4 +1,4 @@
-"""What all tests share: a state folder of their own, the test workload, real child processes."""
+"""Fixtures for all tests: a state folder, the test workload and real child processes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import scenes
 from support import WORKLOADS, Cli, LiveEngine
+
+from workbench.records.events import RunStarted, encode
 
 HERE = Path(__file__).resolve().parent
 
-# A shell that runs the tests in its background ignores SIGINT, and children would inherit that.
+# A shell that runs the tests in its background ignores SIGINT, and nohup ignores SIGHUP: child
+# processes would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -39,6 +45,17 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def cli(environment: dict[str, str]) -> Cli:
     return Cli(environment)
+
+
+@pytest.fixture
+def earlier_run(cli: Cli) -> Path:
+    """The journal of a finished run, as `open last` finds it."""
+    events = scenes.cpu_only()
+    assert isinstance(events[0], RunStarted)
+    cli.runs.mkdir(parents=True)
+    file = cli.runs / f"{events[0].id}.jsonl"
+    file.write_bytes(b"".join(encode(event) + b"\n" for event in events))
+    return file
 
 
 @pytest.fixture

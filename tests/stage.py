@@ -1,4 +1,4 @@
-"""Puts the app on a stage: recorded events, a clock that stands still, no child process."""
+"""Runs the app in tests: recorded events, a clock that stands still, no child process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STILL_S = 0.035
 
 
 class HeldFeed:
-    """A run that stays where it is until it is told something, as an engine would be told."""
+    """A run that stands still until the test sends a control word, as to an engine."""
 
     def __init__(self, events: Sequence[ev.AnyEvent], failure: FeedError | None = None) -> None:
         self.said: list[str] = []
@@ -72,7 +72,7 @@ def replayed(
 def held(
     events: Sequence[ev.AnyEvent], failure: FeedError | None = None
 ) -> tuple[WorkbenchApp, HeldFeed]:
-    """An app in the middle of a run, and the feed that hears what it says."""
+    """An app in the middle of a run, and its event source, which records control words."""
     feed = HeldFeed(events, failure)
     return WorkbenchApp(lambda _: feed, monotonic=lambda: 0.0), feed
 
@@ -96,7 +96,7 @@ async def settle(pilot: Pilot[Any]) -> None:
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Press keys as a person does, who sees a new screen before going on."""
+    """Press keys as a person does: wait for a new screen before the next key."""
     for key in keys:
         await pilot.press(key)
         if key in ("1", "2", "3", "4", "enter"):
@@ -105,7 +105,7 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
 
 
 def text(pilot: Pilot[Any]) -> str:
-    """What stands on the screen, as plain lines."""
+    """The text on the screen, as plain lines."""
     screen = pilot.app.screen
     width, height = pilot.app.size
     strips = screen._compositor.render_strips()

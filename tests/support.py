@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,18 @@ import psutil
 
 from workbench.records import events as ev
 
+SPIN_S, MOST_BUSY = 0.05, 4.0  # processor seconds to see how busy it is; longest stretch
 WORKLOADS = Path(__file__).resolve().parent / "fixtures" / "workloads"
+
+
+def budget(idle_s: float) -> tuple[str, str]:
+    """The option for a budget that suffices on an idle machine, longer by as much as this one is
+    busy with other programs now."""
+    began, cpu_began = time.monotonic(), time.process_time()
+    while time.process_time() - cpu_began < SPIN_S:
+        pass
+    busy = (time.monotonic() - began) / SPIN_S
+    return "--budget", f"{idle_s * min(max(busy, 1.0), MOST_BUSY):.1f}"
 
 
 def stop(pids: Iterable[int]) -> None:

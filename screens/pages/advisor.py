@@ -1,4 +1,4 @@
-"""The answer: a line per scenario, and why, for the one under the cursor."""
+"""The Advisor screen: a line per scenario, and the answer for the selected one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
 from ..widgets.table import Table
-from .base import ViewScreen
+from .base import FILTER, ViewScreen
 from .detail import DetailScreen
 
 ROOMY_HEIGHT = 34
 
 
 class AdvisorScreen(ViewScreen):
+    KEY, LABEL, STYLE = "3", "Advisor", "advisor.tcss"
+    HELP = "one line per scenario: the usual advice, the result here and the pick"
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/"),
+        FILTER,
         Binding("escape", "clear_filter", "Clear filter", show=False),
     ]
 
@@ -96,5 +98,5 @@ class AdvisorScreen(ViewScreen):
 
 def _nothing(session: Session) -> str:
     if session.phase == "idle":
-        return "No run yet.  Press s to measure what is faster here, n to choose a workload."
+        return "No run yet.  Press s to start one, n to set one up."
     return "Planning the races..." if session.going else "Nothing was raced."

@@ -1,4 +1,4 @@
-"""What all screens share: the bars, the failure notice, and one way to be repainted."""
+"""The base of all screens: bars, failure notice and repainting."""
 
 from __future__ import annotations
 
@@ -18,23 +18,34 @@ from workbench.export.view.spans import Text
 
 from ..state.session import Session
 from ..text.styles import joined
-from ..widgets.bars import TopBars
+from ..widgets.bars import Tab, TopBars
 from ..widgets.drawn import Drawn
-from ..widgets.keybar import KeyBar
+from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.pane import Pane
 
 FAILURE_LINES = 8
+FILTER = Binding(
+    "slash",
+    "filter",
+    "Filter",
+    key_display="/",
+    tooltip="filter the table; enter keeps the filter, esc clears it",
+    group=OPTIONAL,
+)
 
 
 class HasSession(Protocol):
-    """The application, as far as a screen needs it."""
+    """The part of the application that a screen uses."""
 
     @property
     def session(self) -> Session: ...
 
+    @property
+    def tabs(self) -> list[Tab]: ...
+
 
 class ReportChanged(Message):
-    """The run has moved on; sent to the visible screen, at most a few times a second."""
+    """The report has changed; sent to the visible screen at most four times a second."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -42,18 +53,38 @@ class ReportChanged(Message):
 
 
 class ViewScreen(Screen[None]):
-    """A screen that draws a session.  Subclasses fill `body` and `draw`."""
+    """A screen that draws a session.  Subclasses implement `body` and `draw`.
 
-    COPIES: ClassVar[bool] = True  # there is a chosen row, whose command `c` copies
-    # Here too, for the table has the focus.
+    A screen with a tab declares its key, its label and a line for the help page; `app.SCREENS`
+    lists it.  The tooltip of a binding is its line on the help page.
+    """
+
+    KEY: ClassVar[str] = ""  # key that shows it
+    LABEL: ClassVar[str] = ""  # its tab
+    HELP: ClassVar[str] = ""
+    STYLE: ClassVar[str] = ""  # style sheet in screens/
+    NEEDS_MODEL: ClassVar[bool] = False  # offered only in runs of `advise --model`
+    COPIES: ClassVar[bool] = True  # it has a selected row, whose command `c` copies
+    # Pane has these keys too, but the table has the focus.
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pagedown,ctrl+d", "scroll(1)", "More", key_display="pgdn"),
+        Binding(
+            "pagedown,ctrl+d",
+            "scroll(1)",
+            "More",
+            key_display="pgdn",
+            tooltip="scroll the text below the table; pgup scrolls back",
+            group=OPTIONAL,
+        ),
         Binding("pageup,ctrl+u", "scroll(-1)", show=False),
     ]
 
     @property
     def session(self) -> Session:
         return cast(HasSession, self.app).session
+
+    @classmethod
+    def is_offered(cls, session: Session) -> bool:
+        return session.has_model or not cls.NEEDS_MODEL
 
     def compose(self) -> ComposeResult:
         yield TopBars()
@@ -70,7 +101,7 @@ class ViewScreen(Screen[None]):
 
     def repaint(self) -> None:
         session = self.session
-        self.query_one(TopBars).show(session, self.app.current_mode)
+        self.query_one(TopBars).show(session, cast(HasSession, self.app).tabs)
         failure = self.query_one("#failure", Drawn)
         failure.display = session.failure is not None
         failure.show(lambda width, _: failure_text(session, width))
@@ -91,7 +122,7 @@ class ViewScreen(Screen[None]):
         self.repaint()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys about rows are offered only where there are rows, and none while text is typed."""
+        """Offer keys for rows only if there are rows, and none while the user types text."""
         if action == "scroll" and parameters == (1,):
             return any(pane.has_more for pane in self.query(Pane))
         if action not in ("filter", "step"):
@@ -103,12 +134,12 @@ class ViewScreen(Screen[None]):
             pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
     def command(self) -> str | None:
-        """What `c` copies: the command that measures the selected row again."""
+        """The text that `c` copies: the command that reproduces the selected row."""
         return None
 
 
 def failure_text(session: Session, width: int) -> Content:
-    """How the engine died, the remedy, and the last things it said."""
+    """The engine's failure with its remedy and the end of its log."""
     failure = session.failure
     if failure is None:
         return Content("")

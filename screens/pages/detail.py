@@ -1,4 +1,4 @@
-"""One scenario in full: every candidate, equal precisions, and the race as it went."""
+"""The details of one row: every candidate, equal precisions and the log of its race."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from workbench.advisor.race_summary import summary_text
 from workbench.export.view.answers import (
     answer_facts,
     costs_lines,
@@ -15,7 +16,7 @@ from workbench.export.view.answers import (
 )
 from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
-from workbench.export.view.facts import Fact, facts_lines, heading
+from workbench.export.view.facts import Fact, fact, facts_lines, heading
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import candidate_line, detail_columns
 from workbench.report.row import Row
@@ -53,7 +54,7 @@ class DetailScreen(ViewScreen):
     def draw(self, session: Session) -> None:
         row = self.row
         if row is None:
-            # A new run is about to plan its rows, or has others.
+            # A new run has no rows yet, or other ones.
             if session.report.last_row is not None and self.is_current:
                 self.app.pop_screen()
             return
@@ -87,10 +88,10 @@ class DetailScreen(ViewScreen):
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Text()]
         if row.verdict is not None:
-            lines += _under("Best by each baseline", costs_lines(row.verdict, width), width)
+            lines += _under("Best by each objective", costs_lines(row.verdict, width), width)
             curves = crossover_lines(row, session.report, width)
             lines += [*curves, Text()] if curves else []
-        return [*lines, heading("Race", width), *log_lines(race_log(row, session), width)]
+        return [*lines, heading("Race", width), *_race_lines(row, session, width)]
 
     def on_table_moved(self) -> None:
         self._draw_detail()
@@ -103,3 +104,12 @@ class DetailScreen(ViewScreen):
 
 def _under(title: str, lines: list[Text], width: int) -> list[Text]:
     return [heading(title, width), *lines, Text()] if lines else []
+
+
+def _race_lines(row: Row, session: Session, width: int) -> list[Text]:
+    """The events of the race; for a document, which keeps none, its summary."""
+    log = race_log(row, session)
+    race = row.verdict.race if row.verdict is not None else None
+    if log or race is None:
+        return log_lines(log, width)
+    return facts_lines([fact("", summary_text(race))], width)

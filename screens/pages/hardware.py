@@ -1,4 +1,4 @@
-"""The machine: what is there, what may be used of it, and why something is missing."""
+"""The Hardware screen: devices, usable cores and memory, and reasons for what is missing."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ TWO_COLUMNS = 110
 
 
 class HardwareScreen(ViewScreen):
+    KEY, LABEL, STYLE = "1", "Hardware", "hardware.tcss"
+    HELP = "what this machine has, its limits, and why something is missing"
     COPIES = False
 
     def body(self) -> ComposeResult:
@@ -65,14 +67,14 @@ class HardwareScreen(ViewScreen):
 
 
 def _waiting(session: Session) -> str:
-    """Why there is nothing to see yet."""
+    """Text while no machine is known."""
     if session.phase == "idle":
-        return "No run yet.  Hardware is detected when a run starts: press s."
+        return "No run yet.  Press s to start one; it begins with hardware detection."
     if session.going:
         return "Detecting hardware..."
     return "The run ended before the hardware was detected."
 
 
 def sections(found: list[text.Section], width: int) -> Content:
-    """Sections under one another, a blank line between."""
+    """Sections one below the other, separated by blank lines."""
     return joined(text.section_lines(found, width))

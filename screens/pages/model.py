@@ -1,4 +1,4 @@
-"""A user's model: which of its forms is ahead, what to ship, why, and the code that runs it."""
+"""The Model screen: variants of a user's model, which one to ship and why, and its code."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ SIDE_BY_SIDE = 150
 
 
 class ModelScreen(ViewScreen):
+    KEY, LABEL, STYLE = "4", "Model", "model.tcss"
+    HELP = "your model (advise --model): its variants, which one to ship, the code"
+    NEEDS_MODEL = True
     AUTO_FOCUS = "Table"
 
     def __init__(self) -> None:
         super().__init__()
         self._found: list[RankedCandidate] = []
-        self._led: str | None = None  # where the cursor was put, until someone moves it
+        self._led: str | None = None  # cursor position set here, None until set
 
     def body(self) -> ComposeResult:
         yield Drawn(id="model-head")
@@ -66,7 +69,7 @@ class ModelScreen(ViewScreen):
         self._draw_pane()
 
     def _lead(self, table: Table, pick: str | None) -> None:
-        """The cursor starts at the top and goes to the pick, unless it was moved."""
+        """Put the cursor at the top, then on the pick, unless the user has moved it."""
         if pick is not None and table.cursor == self._led != pick:
             self._led = table.cursor = pick
         elif table.cursor is None and self._found:
@@ -98,7 +101,7 @@ class ModelScreen(ViewScreen):
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 
     def command(self) -> str | None:
-        """The code, once there is some; before, the command that runs all again."""
+        """The code if there is any, otherwise the command that reproduces the run."""
         model, row = self.session.report.model, row_of(self.session.report)
         if model is not None and model.advice is not None:
             return model.advice.snippet

@@ -1,4 +1,4 @@
-"""A form for a new run: choose a workload, change what should differ, see the command line."""
+"""The form for a new run: a workload, its options, and the resulting command line."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from workbench.export.view.table import Column, Line, longest_that_fits
 from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
-from ..state.run_form import SCENARIOS, Checked, Field, RunForm
+from ..state.run_form import SCENARIOS, Checked, FormField, RunForm
 from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
-from ..widgets.keybar import KeyBar
+from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.table import Table
 
 _COLUMNS = (Column("name", "Measure", maximum=24), Column("title", "", rank=1, minimum=24))
 
 
-class Entry(Input):
+class FieldInput(Input):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Start", key_display="enter"),
     ]
 
 
 class Tick(Static, can_focus=True):
-    """Yes or no.  Textual's Checkbox tells them apart by colour alone."""
+    """A check box.  Textual's Checkbox shows its state by colour alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "tick", "Tick"),
@@ -47,10 +47,10 @@ class Tick(Static, can_focus=True):
     on: reactive[bool] = reactive(False, init=False)
 
     class Changed(Message):
-        """It was ticked or cleared."""
+        """The box was ticked or cleared."""
 
     class Submitted(Message):
-        """Enter."""
+        """The user pressed enter."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -71,22 +71,22 @@ class Tick(Static, can_focus=True):
 
 
 class FieldLine(Horizontal):
-    """A label, what is typed, and what may be; one line is used for one field after another."""
+    """A label, an input and the allowed values; reused for the fields of other workloads."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.field: Field | None = None
+        self.field: FormField | None = None
 
     def compose(self) -> ComposeResult:
         yield Drawn(classes="label")
-        yield Entry(compact=True, select_on_focus=False)
+        yield FieldInput(compact=True, select_on_focus=False)
         yield Drawn(classes="allowed")
 
     @property
     def input(self) -> Input:
         return self.query_one(Input)
 
-    def show(self, field: Field | None, text: str) -> None:
+    def show(self, field: FormField | None, text: str) -> None:
         self.field, self.display = field, field is not None
         if field is None:
             return
@@ -94,7 +94,7 @@ class FieldLine(Horizontal):
             self.input.value = text
         self.input.placeholder = field.default
         self.mark(wrong=False)
-        forms = [Text.of((told, "dim")) for told in (field.allowed, "")]
+        forms = [Text.of((text, "dim")) for text in (field.allowed, "")]
         self.query_one(".allowed", Drawn).show(
             lambda width, _: content(longest_that_fits(forms, width))
         )
@@ -109,15 +109,16 @@ class FieldLine(Horizontal):
 
 
 class NewRunScreen(ModalScreen[Request | None]):
-    """Ends with the request to start, or with None."""
+    """Dismissed with the request to start, or with None."""
 
+    STYLE: ClassVar[str] = "new_run.tcss"
     AUTO_FOCUS = "Table"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012 - as Textual has it
-    # With priority, for a key that follows at once must find the focus where it then is.
+    # With priority: a key that follows at once must find the focus already moved.
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,right", "choose", "Choose", key_display="enter", priority=True),
-        Binding("tab", "app.focus_next", "Next field", priority=True),
-        Binding("shift+tab", "app.focus_previous", "Field before", show=False, priority=True),
+        Binding("tab", "app.focus_next", "Next field", priority=True, group=OPTIONAL),
+        Binding("shift+tab", "app.focus_previous", "FormField before", show=False, priority=True),
         Binding("down", "move(1)", "Next", show=False, priority=True),
         Binding("up", "move(-1)", "Before", show=False, priority=True),
         Binding("escape", "leave", "Leave", key_display="esc"),
@@ -127,8 +128,8 @@ class NewRunScreen(ModalScreen[Request | None]):
         super().__init__()
         self._workloads, self._broken = catalog.load_all()
         known = all(name in self._workloads for name in before.workloads)
-        self._draft = RunForm(before if known else Request(), machine)
-        self._checked: Checked = self._draft.check()
+        self._form = RunForm(before if known else Request(), machine)
+        self._checked: Checked = self._form.check()
 
     def compose(self) -> ComposeResult:
         most = max((len(w.parameters) for w in self._workloads.values()), default=0)
@@ -148,9 +149,9 @@ class NewRunScreen(ModalScreen[Request | None]):
         self.query_one("#new-title", Drawn).show(
             lambda width, _: content(heading("New run", width))
         )
-        self.query_one(Tick).on = self._draft.quick
+        self.query_one(Tick).on = self._form.quick
         table = self.query_one(Table)
-        table.cursor = self._draft.entry
+        table.cursor = self._form.entry
         table.show(_COLUMNS, self._lines(), Text())
         self._show_entry()
 
@@ -158,7 +159,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         titles = {name: workload.title for name, workload in self._workloads.items()}
         titles |= dict.fromkeys(self._broken, "cannot be used")
         everything = Text.of(("scenarios", "strong"))
-        table = Text.of(("The table of scenarios", "dim"))
+        table = Text.of(("The scenarios of the advisor", "dim"))
         return [
             Line(SCENARIOS, {"name": everything, "title": table}),
             *(
@@ -170,26 +171,26 @@ class NewRunScreen(ModalScreen[Request | None]):
     # --------------------------------------------------------- what is shown
 
     def _show_entry(self) -> None:
-        """The fields of the chosen entry, with what was typed into them before."""
-        draft = self._draft
+        """Show the fields of the selected workload, with earlier input."""
+        form = self._form
         try:
-            workload, fields = draft.workload, draft.fields()
+            workload, fields = form.workload, form.fields()
         except WorkloadError as error:
-            title, teaches, fields = draft.entry, str(error), []
+            title, teaches, fields = form.entry, str(error), []
         else:
-            title = workload.title if workload else "The table of scenarios"
-            teaches = workload.teaches if workload else "Each with its candidates: CPU or GPU?"
+            title = workload.title if workload else "The scenarios of the advisor"
+            teaches = workload.teaches if workload else "Which device suits each scenario?"
         said = Content.assemble((title, "bold"), "\n", (teaches, "dim"))
         self.query_one("#teaches", Drawn).show(lambda width, _: joined(said.wrap(width)))
         lines = list(self.query(FieldLine))
         for number, line in enumerate(lines):
             field = fields[number] if number < len(fields) else None
-            line.show(field, draft.texts.get(field.key, "") if field else "")
+            line.show(field, form.texts.get(field.key, "") if field else "")
         self.query_one(Tick).display = bool(fields)
         self._check()
 
     def _check(self) -> None:
-        self._checked = self._draft.check()
+        self._checked = self._form.check()
         for line in self.query(FieldLine):
             if line.field is not None:
                 line.mark(wrong=line.field.key in self._checked.wrong)
@@ -197,7 +198,7 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def _draw_foot(self) -> None:
         checked, field = self._checked, self._focused_field()
-        told = Content("" if field is None else field.told)
+        described = Content("" if field is None else field.description)
         outlook = Content.styled(checked.outlook, "dim")
         if checked.error:
             outlook = Content.styled(f"! {checked.error}", "$error")
@@ -205,18 +206,18 @@ class NewRunScreen(ModalScreen[Request | None]):
         command = Content.assemble(("$ ", "dim"), (checked.command, style))
 
         def make(width: int, height: int) -> Content:
-            """All of it where there is room; else the error is the last to be cut."""
+            """Everything if it fits; otherwise the error is cut last."""
             ending = _cut(outlook.wrap(width), height - 2, width)
-            helped = told.stylize("dim").wrap(width)
+            helped = described.stylize("dim").wrap(width)
             helped = _cut(helped, height - len(ending) - 1, width)
             room = height - len(ending) - len(helped)
             return joined([*helped, *_cut(command.wrap(width), room, width), *ending])
 
         said = self.query_one("#new-said", Drawn)
         said.show(make)
-        said.refresh(layout=True)  # it may need more lines than it has
+        said.refresh(layout=True)  # it may need more lines than before
 
-    def _focused_field(self) -> Field | None:
+    def _focused_field(self) -> FormField | None:
         line = self.focused.parent if self.focused is not None else None
         return line.field if isinstance(line, FieldLine) else None
 
@@ -240,12 +241,12 @@ class NewRunScreen(ModalScreen[Request | None]):
 
     def action_choose(self) -> None:
         self.on_table_moved()
-        self.focus_next(Entry)
+        self.focus_next(FieldInput)
 
     def on_table_moved(self) -> None:
         entry = self.query_one(Table).cursor
-        if entry is not None and entry != self._draft.entry:
-            self._draft.entry = entry
+        if entry is not None and entry != self._form.entry:
+            self._form.entry = entry
             self._show_entry()
 
     def on_table_selected(self) -> None:
@@ -261,11 +262,11 @@ class NewRunScreen(ModalScreen[Request | None]):
     def on_input_changed(self, message: Input.Changed) -> None:
         line = message.input.parent
         if isinstance(line, FieldLine) and line.field is not None:
-            self._draft.texts[line.field.key] = message.input.value
+            self._form.texts[line.field.key] = message.input.value
             self._check()
 
     def on_tick_changed(self) -> None:
-        self._draft.quick = self.query_one(Tick).on
+        self._form.quick = self.query_one(Tick).on
         self._show_entry()
 
     def on_input_submitted(self) -> None:
@@ -275,7 +276,7 @@ class NewRunScreen(ModalScreen[Request | None]):
         self._start()
 
     def _start(self) -> None:
-        """Start what was asked for, or go to the first field that is wrong."""
+        """Start the run, or go to the first invalid field."""
         self._check()
         if not self._checked.error:
             self.dismiss(self._checked.request)
@@ -290,7 +291,7 @@ class NewRunScreen(ModalScreen[Request | None]):
 
 
 def _cut(lines: list[Content], room: int, width: int) -> list[Content]:
-    """At most `room` lines, but one; the last ends in an ellipsis if more would follow."""
+    """At most `room` lines, at least one; the last ends in an ellipsis if lines are missing."""
     room = max(1, room)
     if len(lines) <= room:
         return lines

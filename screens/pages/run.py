@@ -1,4 +1,4 @@
-"""The race as it runs: a line per candidate, the curves, and what happened last."""
+"""The Run screen: the race of one row, with its curves and the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
-from .base import ViewScreen
+from .base import FILTER, ViewScreen
 from .detail import DetailScreen
 
 LINES_BESIDE_LOSS = 15
@@ -35,19 +35,27 @@ LOG_BESIDE_CURVE = 30  # lines of a terminal that has room for both
 
 
 class RunScreen(ViewScreen):
-    """Follows the live row until another is looked at; escape follows again."""
+    """Follows the live row until the user looks at another one; escape follows again."""
 
+    KEY, LABEL, STYLE = "2", "Run", "run.tcss"
+    HELP = "the race of one row, live: a line per candidate, curves and the log"
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket,left", "step(-1)", "Row", key_display="[ ]"),
+        Binding(
+            "left_square_bracket,left",
+            "step(-1)",
+            "Row",
+            key_display="[ ]",
+            tooltip="on the Run screen: previous and next row or size; esc returns to the live one",
+        ),
         Binding("right_square_bracket,right", "step(1)", "Next row", show=False),
         Binding("escape", "follow", "Follow", key_display="esc"),
-        Binding("slash", "filter", "Filter", key_display="/"),
+        FILTER,
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._looked_at: str | None = None  # None: whatever is live
+        self._looked_at: str | None = None  # None: the live row
 
     def body(self) -> ComposeResult:
         yield Drawn(id="row-title")
@@ -94,7 +102,7 @@ class RunScreen(ViewScreen):
         table.show(columns, lines, Text.of(("nothing matches the filter", "dim")))
 
     def _draw_told(self) -> None:
-        """What the workload itself tells of the candidate under the cursor."""
+        """The workload's own metrics for the selected candidate."""
         told = self.query_one("#told", Drawn)
         candidate = self._chosen
         derived = self.session.derived
@@ -116,7 +124,7 @@ class RunScreen(ViewScreen):
         curve.show(lambda width, height: joined(curve_lines(sweep, at, label, width, height)))
 
     def _sweep(self, row: Row | None) -> Sweep | None:
-        """The sweep of this row, of the candidates that the filter leaves."""
+        """The sweep of this row, without candidates that the filter hides."""
         sweep = None if row is None else self.session.derived.sweep(row)
         if sweep is None:
             return None
@@ -136,7 +144,7 @@ class RunScreen(ViewScreen):
         loss = self.query_one("#loss", Drawn)
         loss.display = row is not None and any(c.loss for c in row.candidates)
         if row is not None and loss.display:
-            # On a low terminal the log must keep a few lines.
+            # In a low terminal the log keeps a few lines.
             most = max(2, self.size.height - len(row.candidates) - LINES_BESIDE_LOSS)
             loss.show(
                 lambda width, _: joined(
@@ -202,5 +210,5 @@ class RunScreen(ViewScreen):
 
 def _nothing(session: Session) -> str:
     if session.phase == "idle":
-        return "No run yet.  Press s to start one, n to choose another."
+        return "No run yet.  Press s to start one, n to set one up."
     return "Planning the races..." if session.going else "Nothing was raced."

@@ -1,4 +1,4 @@
-"""A run as it is being put together: the texts of a form into a checked request."""
+"""The form for a new run: turns its texts into a checked request."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from workbench.planning.scenario import ScenarioError
 from workbench.planning.usage import UsageError
 from workbench.records.machine import Machine
 
-SCENARIOS = ""  # where else the name of a workload stands
-OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")  # kept as given
+SCENARIOS = ""  # the entry for the scenarios, in place of a workload's name
+# Options of the scenarios without a field in the form: kept from the run before.
+OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")
 CURVE = "64,100 or 64..4096 make a curve"
-RACE = "1,2,4 race against one another"
+RACE = "1,2,4 compete with one another"
 
 
 @dataclass(frozen=True)
-class Field:
-    """`default` is what holds while the field is empty, `allowed` its range in short, `several`
-    what more than one value does."""
+class FormField:
+    """One input: `default` applies while it is empty, `allowed` is its range, `several` says what
+    more than one value does."""
 
     key: str
     label: str
@@ -38,8 +39,8 @@ class Field:
     several: str = ""
 
     @property
-    def told(self) -> str:
-        """All that there is to know."""
+    def description(self) -> str:
+        """The full help of the field."""
         allowed = f" ({self.allowed})" if self.allowed else ""
         several = f"; {self.several}" if self.several else ""
         return f"{self.label}: {self.help}{allowed}{several}"
@@ -47,8 +48,8 @@ class Field:
 
 @dataclass(frozen=True)
 class Checked:
-    """A draft as it stands.  `request` leaves out the fields that are wrong; it may be started
-    only if there is no `error`."""
+    """The checked form.  `request` leaves out invalid fields; it may be started only if there is
+    no `error`."""
 
     request: Request
     wrong: Collection[str] = ()
@@ -62,9 +63,9 @@ class Checked:
 
 @dataclass
 class RunForm:
-    """What is chosen and typed so far; it begins as the request `before`.
+    """The input so far, which starts with the values of the request `before`.
 
-    `machine` is that of an earlier run: with it, a device that is not there is noticed too.
+    `machine` comes from an earlier run and makes it possible to reject missing devices.
     """
 
     before: Request
@@ -96,34 +97,36 @@ class RunForm:
         """None for the table of scenarios; WorkloadError if its file cannot be used."""
         return None if self.entry == SCENARIOS else catalog.load(self.entry)
 
-    def fields(self) -> list[Field]:
-        """What can be said of the chosen entry, in the order of the form."""
+    def fields(self) -> list[FormField]:
+        """The fields of the selected workload, in the order of the form."""
         workload = self.workload
         if workload is None:
             names = ", ".join(_scenario_names(self.before.scenario_file))
-            own = [Field("scenarios", "scenarios", "all", f"any of {names}")]
+            own = [FormField("scenarios", "scenarios", "all", f"any of {names}")]
             offered, backends, modes = list(PRECISIONS), list(catalog.backends()), []
         else:
             own = [_parameter_field(workload, parameter) for parameter in workload.parameters]
             if workload.default_batch is not None:
                 batch = str(workload.default_batch)
-                own.append(Field("batch", "batch", batch, "items in a step", several=CURVE))
+                own.append(FormField("batch", "batch", batch, "items in a step", several=CURVE))
             offered = [p for p in PRECISIONS if any(v.precision == p for v in workload.variants)]
             backends = sorted({v.backend for v in workload.variants})
             modes = list(dict.fromkeys(v.mode for v in workload.variants if v.mode))
+        ways = f"any of plain, {', '.join(modes)}"
+        mode = [FormField("mode", "mode", "all", ways)] if modes else []
         seconds = replace(self.before, budget_s=None, quick=self.quick, thorough=False).budget
         return [
             *own,
-            Field("precision", "precision", "all", f"any of {', '.join(offered)}"),
-            Field("backend", "backend", "all", f"any of {', '.join(backends)}"),
-            *([Field("mode", "mode", "all", f"any of plain, {', '.join(modes)}")] if modes else []),
-            Field("device", "device", "cpu, each GPU", "cpu, gpu, cuda:0 ... or fake:0@8"),
-            Field("threads", "threads", "all cores", "of every CPU candidate", several=RACE),
-            Field("budget", "budget", f"{seconds:g}", "wall time of the whole run", "seconds"),
+            FormField("precision", "precision", "all", f"any of {', '.join(offered)}"),
+            FormField("backend", "backend", "all", f"any of {', '.join(backends)}"),
+            *mode,
+            FormField("device", "device", "cpu, each GPU", "cpu, gpu, cuda:0 ... or fake:0@8"),
+            FormField("threads", "threads", "all cores", "for every CPU candidate", several=RACE),
+            FormField("budget", "budget", f"{seconds:g}", "wall time of the run", "seconds"),
         ]
 
     def check(self) -> Checked:
-        """By the functions that check the command line."""
+        """Check the input as the command line is checked."""
         try:
             request = self._request()
             return Checked(request, outlook=_outlook(self._resolve(request)))
@@ -132,7 +135,7 @@ class RunForm:
             return Checked(self._request(without=wrong), wrong, str(error))
 
     def _wrong(self) -> list[str]:
-        """The fields that are refused on their own."""
+        """The fields that are invalid whatever the others hold."""
         try:
             keys = [field.key for field in self.fields()]
         except WorkloadError:
@@ -200,15 +203,15 @@ class RunForm:
 
 
 def _scenario_names(file: str | None) -> Collection[str]:
-    """Without those of a file that was spoilt since the start; `RunForm.check` tells of it."""
+    """Scenario names; without the user's file if it has become invalid, which `check` reports."""
     try:
         return scenarios.load_with(file)[0]
     except ScenarioError:
         return scenarios.load()
 
 
-def _parameter_field(workload: Workload, parameter: Parameter) -> Field:
-    """A knob of the workload; a tuning one is left to race what the workload proposes."""
+def _parameter_field(workload: Workload, parameter: Parameter) -> FormField:
+    """A parameter of the workload; an empty tuning field races the proposed values."""
     bounded = parameter.minimum is not None or parameter.maximum is not None
     spelled = isinstance(parameter.default, str)
     allowed = [
@@ -217,7 +220,7 @@ def _parameter_field(workload: Workload, parameter: Parameter) -> Field:
         f"{parameter.range_text()} {parameter.unit}".strip() if bounded else parameter.unit,
     ]
     several = RACE if parameter.tuning else CURVE
-    return Field(
+    return FormField(
         key=f"{workload.name}.{parameter.name}",
         label=parameter.name,
         default="as proposed" if parameter.tuning else str(parameter.default),
@@ -235,10 +238,10 @@ def _seconds(text: str) -> float | None:
 
 
 def _outlook(rows: list[RowPlan]) -> str:
-    """`7 rows of 6 candidates`, as far as the machine is known."""
+    """`7 rows, up to 6 candidates each`; rows alone if the machine is not known."""
     count = len(rows)
     most = max((len(row.cases) for row in rows), default=0)
-    told = f"{count} row{'' if count == 1 else 's'}"
+    text = f"{count} row{'' if count == 1 else 's'}"
     if most:
-        told += f", {'' if count == 1 else 'up to '}{most} candidate{'' if most == 1 else 's'}"
-    return told + (" each" if most and count > 1 else "")
+        text += f", {'' if count == 1 else 'up to '}{most} candidate{'' if most == 1 else 's'}"
+    return text + (" each" if most and count > 1 else "")

@@ -1,4 +1,4 @@
-"""One run as the screens see it: the report, the log and the clock, folded from events."""
+"""One run as the screens see it: report, log and clock, built up from events."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
 from workbench.report.report import Report
 
-from .document_log import document_log
-
 LOG_LINES = 500  # more than any terminal shows; the journal keeps everything
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the stream of events broke off, for people."""
+    """Why the stream of events broke off, in words."""
 
     message: str
     remedy: str
@@ -30,14 +28,14 @@ class Failure:
 
 @dataclass
 class Session:
-    """`phase` is one word for where the run stands:
+    """One run.  `phase` says how far it is:
 
-    idle, starting, running, paused, stopping, finished, incomplete (the record breaks off) or
-    died (the engine ended without a word).
+    idle, starting, running, paused, stopping, finished, incomplete (the journal breaks off) or
+    died (the engine ended without a last event).
     """
 
     replay: bool = False
-    model_file: str | None = None  # the file of `advise --model`, known before the run reads it
+    model_file: str | None = None  # file name given to `advise --model`
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -50,7 +48,6 @@ class Session:
 
     def __post_init__(self) -> None:
         self.derived = DerivedValues(self.report)
-        self.log.extend(document_log(self.derived))
 
     def begin(self) -> None:
         self.begun = True
@@ -88,17 +85,17 @@ class Session:
 
     @property
     def going(self) -> bool:
-        """A run is under way: it can be stopped, and quitting would cut it short."""
+        """A run is in progress: it can be stopped, and quitting would cut it short."""
         return self.phase in ("starting", "running", "paused", "stopping")
 
     @property
     def ticking(self) -> bool:
-        """Time passes on the screen between events; a replay's clock is its events'."""
+        """Time passes between events; the clock of a replay follows its events."""
         return not self.replay and self.phase in ("starting", "running", "stopping")
 
     @property
     def elapsed_s(self) -> float:
-        """The run's own clock, carried forward by ours since the last event."""
+        """Seconds on the run's clock: the last event plus the time since it arrived."""
         report = self.report
         if report.finished is not None:
             return report.finished.duration_s
@@ -112,7 +109,7 @@ class Session:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the program if it ends now."""
+        """Exit code of the program if it ended now."""
         if self.replay or not self.begun:
             return OK
         if self.report.finished is not None:

@@ -11,6 +11,7 @@ from workbench.report.row import Row
 
 from ..state.session import Session
 
+EMPTY = "no events (a JSON document keeps none)"
 LABEL_WIDTH = 22  # cells of "  41.2 s  eliminated  "
 
 
@@ -25,14 +26,10 @@ def race_log(row: Row, session: Session) -> list[LogLine]:
 
 def log_lines(entries: Sequence[LogLine], width: int) -> list[Text]:
     facts = [
-        Fact(f"{_at(entry)}  {entry.word}", Text.of((entry.text, entry.tone))) for entry in entries
+        Fact(f"{entry.at_s:6.1f} s  {entry.word}", Text.of((entry.text, entry.tone)))
+        for entry in entries
     ]
     return facts_lines(facts, width, LABEL_WIDTH)
-
-
-def _at(entry: LogLine) -> str:
-    """Blank for a document, which has no times."""
-    return f"{entry.at_s:6.1f} s" if entry.at_s else " " * 8
 
 
 def log_tail(entries: Sequence[LogLine], width: int, height: int) -> list[Text]:
@@ -40,4 +37,5 @@ def log_tail(entries: Sequence[LogLine], width: int, height: int) -> list[Text]:
     room = height - 1
     if room < 1:
         return []
-    return [heading("Log", width), *log_lines(entries[-room:], width)[-room:]]
+    lines = log_lines(entries[-room:], width)[-room:]
+    return [heading("Log", width), *(lines or [Text.of((EMPTY, "dim"))])]

@@ -1,6 +1,9 @@
-"""The two lines at the top of every screen: where one is, and how far the run is."""
+"""The two lines at the top of every screen: tabs and machine, state and progress."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -13,8 +16,14 @@ from workbench.text import units
 from ..state.session import Session
 from .drawn import Drawn
 
-MODES = (("hardware", "1 Hardware"), ("run", "2 Run"), ("advisor", "3 Advisor"))
-MODEL_MODE = ("model", "4 Model")  # of a run that is about one
+
+class Tab(NamedTuple):
+    """One screen that can be shown."""
+
+    mode: str
+    title: str  # key and label: `2 Run`
+    is_current: bool
+
 
 PHASE_WORDS = {
     "idle": ("no run yet", "dim"),
@@ -29,24 +38,24 @@ PHASE_WORDS = {
 
 
 class TopBars(Vertical):
-    """Name, tabs and machine; below them the state of the run."""
+    """Tabs and machine; below them the state of the run."""
 
     def compose(self) -> ComposeResult:
         yield Drawn(id="tabs")
         yield Drawn(id="status")
 
-    def show(self, session: Session, mode: str) -> None:
-        self.query_one("#tabs", Drawn).show(lambda width, _: tabs(mode, session, width))
+    def show(self, session: Session, tabs: Sequence[Tab]) -> None:
+        self.query_one("#tabs", Drawn).show(lambda width, _: tab_line(tabs, session, width))
         self.query_one("#status", Drawn).show(lambda width, _: status_line(session, width))
 
 
-def tabs(mode: str, session: Session, width: int) -> Content:
+def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
     """`workbench  1 Hardware  [2 Run]  3 Advisor     machine`; a click does what the key does."""
     parts = [Content.styled("workbench", "bold $primary"), Content(" ")]
-    for name, title in (*MODES, MODEL_MODE) if session.has_model else MODES:
-        click = f"@click=app.switch_mode('{name}')"
-        label = Content.from_markup(f"[{click}]{title}[/]")
-        if name == mode:
+    for tab in tabs:
+        click = f"@click=app.switch_mode('{tab.mode}')"
+        label = Content.from_markup(f"[{click}]{tab.title}[/]")
+        if tab.is_current:
             parts.append(Content.assemble("[", label.stylize("bold $primary"), "]"))
         else:
             parts.append(Content.assemble(" ", label.stylize("dim"), " "))
@@ -65,7 +74,7 @@ def tabs(mode: str, session: Session, width: int) -> Content:
 
 
 def status_line(session: Session, width: int) -> Content:
-    """State, what is going on, the share of the budget and what is left of it."""
+    """State, current activity, share of the budget used and time left."""
     state, activity = _state(session), _activity(session)
     end = _progress(session, width)
     room = width - state.cell_length - end.cell_length - 4

@@ -1,4 +1,4 @@
-"""Building blocks of text: labelled facts with hanging indents, and text that is drawn once."""
+"""Text that is made for the width it has, and drawn again only when it changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 
 class Drawn(Static):
-    """Text made for the width it has: `show` takes a function of it, and draws only changes."""
+    """`show` takes a function that makes the text for a width and a height."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__("", id=id, classes=classes)
@@ -24,7 +24,7 @@ class Drawn(Static):
         self._draw()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Of the text as it will be drawn: what was drawn for another width would wrap."""
+        """Height of the text for `width`; the text on the screen may be made for another one."""
         if self._make is None:
             return super().get_content_height(container, viewport, width)
         return _height(self._make(width, viewport.height))

@@ -1,4 +1,4 @@
-"""One line to narrow a table down: hidden until `/`, gone again with escape."""
+"""The input that filters a table: shown by `/`, hidden again by escape."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from textual.widgets import Input, Label
 
 
 class FilterBar(Horizontal):
-    """All words must occur, in any order, upper and lower case alike."""
+    """Accepts texts that contain all its words, in any order and case."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Clear filter", key_display="esc")
     ]
 
     class Closed(Message):
-        """The table should have the keys again."""
+        """The table should take the focus."""
 
     def compose(self) -> ComposeResult:
         yield Label("/ ")
@@ -45,7 +45,7 @@ class FilterBar(Horizontal):
         self.post_message(self.Closed())
 
     def on_input_submitted(self) -> None:
-        """Enter keeps the words and gives the keys back to the table."""
+        """Enter keeps the filter and returns the focus to the table."""
         self.display = bool(self.value)
         self.post_message(self.Closed())
 

@@ -1,10 +1,14 @@
-"""The keys that work now, in one line.  Textual's Footer scrolls sideways when it is too narrow,
-and then hides just the keys that a newcomer needs: here the dispensable ones leave first."""
+"""The keys that work now, in one line.
+
+Textual's Footer scrolls sideways when it is too narrow, and hides the keys that a newcomer needs
+most.  Here the least important keys are left out first.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from textual.binding import Binding
 from textual.content import Content
 from textual.screen import Screen
 
@@ -12,24 +16,10 @@ from .drawn import Drawn
 
 GAP = 2
 
-# In the order of the line; the number says how early a key leaves a line that is too narrow.
-ORDER = {
-    "enter": 3,
-    "tab": 4,
-    "left_square_bracket": 2,
-    "escape": 2,
-    "slash": 4,
-    "c": 4,
-    "pagedown": 4,
-    "1": 6,
-    "4": 7,
-    "s": 0,
-    "n": 1,
-    "space": 1,
-    "x": 0,
-    "question_mark": 0,
-    "q": 0,
-}
+# Groups of keys that leave a line that is too narrow: TABS first, then OPTIONAL, then the others,
+# in each group from the left.
+TABS, OPTIONAL = Binding.Group("tabs"), Binding.Group("optional")
+LEAVE_FIRST = (TABS, OPTIONAL, None)
 
 
 class KeyBar(Drawn):
@@ -45,29 +35,32 @@ class KeyBar(Drawn):
         self.show(lambda width, _: key_line(_active(screen), width))
 
 
-def _active(screen: Screen[Any]) -> list[tuple[str, str, str]]:
-    """Key, its name on the line, and what it does, in the order of the line."""
-    found = {
-        key: (key, active.binding.key_display or key, active.binding.description)
-        for key, active in screen.active_bindings.items()
-        if active.binding.show and active.enabled
-    }
-    return [found[key] for key in ORDER if key in found]
+def _active(screen: Screen[Any]) -> list[Binding]:
+    """The bindings that work now: of the focused widget, the screen, the app, each named once."""
+    found: dict[str, Binding] = {}
+    for active in screen.active_bindings.values():
+        if active.binding.show and active.enabled:
+            found.setdefault(name_of(active.binding), active.binding)
+    return list(found.values())
 
 
-def key_line(keys: list[tuple[str, str, str]], width: int) -> Content:
+def key_line(bindings: list[Binding], width: int) -> Content:
     """`enter Details  / Filter  q Quit`, without what does not fit."""
-    shown = list(keys)
-
-    def needed() -> int:
-        lengths = [len(name) + 1 + len(text) for _, name, text in shown]
-        return sum(lengths) + GAP * (len(shown) - 1)
-
-    while shown and needed() > width:
-        shown.remove(max(shown, key=lambda entry: ORDER[entry[0]]))
+    shown = list(bindings)
+    while shown and sum(_length(binding) + GAP for binding in shown) - GAP > width:
+        shown.remove(min(shown, key=lambda binding: LEAVE_FIRST.index(binding.group)))
     parts = []
-    for key, name, text in shown:
-        click = f"@click=app.simulate_key('{key}')"
-        label = Content.from_markup(f"[{click}]$text[/]", text=text)
-        parts.append(Content.assemble((name, "bold $primary"), " ", label))
+    for binding in shown:
+        click = f"@click=app.simulate_key('{binding.key}')"
+        label = Content.from_markup(f"[{click}]$text[/]", text=binding.description)
+        parts.append(Content.assemble((name_of(binding), "bold $primary"), " ", label))
     return Content(" " * GAP).join(parts)
+
+
+def _length(binding: Binding) -> int:
+    return len(name_of(binding)) + 1 + len(binding.description)
+
+
+def name_of(binding: Binding) -> str:
+    """The key as people call it."""
+    return binding.key_display or binding.key

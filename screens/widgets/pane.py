@@ -1,4 +1,4 @@
-"""Text that scrolls, and says so: the key bar names the key while there is more below."""
+"""A pane of text that scrolls; the key bar names the key while there is more below."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 
+from .keybar import OPTIONAL
+
 
 class Pane(VerticalScroll):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn"),
+        Binding("pagedown,ctrl+d", "page_down", "More", key_display="pgdn", group=OPTIONAL),
     ]
 
-    _told = False
+    _had_more = False
 
     @property
     def has_more(self) -> bool:
@@ -23,17 +25,17 @@ class Pane(VerticalScroll):
         return self.has_more if action == "page_down" else True
 
     def on_resize(self) -> None:
-        self._tell()
+        self._update_keys()
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """Its text has outgrown it, or fits again."""
-        self._tell()
+        """The text has become too long, or fits again."""
+        self._update_keys()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self._tell()
+        self._update_keys()
 
-    def _tell(self) -> None:
-        if self._told != self.has_more:
-            self._told = self.has_more
+    def _update_keys(self) -> None:
+        if self._had_more != self.has_more:
+            self._had_more = self.has_more
             self.refresh_bindings()

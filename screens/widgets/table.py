@@ -25,7 +25,7 @@ from workbench.export.view.table import Column, Line, table_lines
 
 from ..text.styles import content
 
-MARK = "▌"  # of the chosen line: a change of background alone is easily missed
+MARK = "▌"  # marks the selected line: its background alone is easily missed
 
 
 class TableLine(Static):
@@ -57,7 +57,14 @@ class Table(Widget, can_focus=True):
     """Columns, lines and a cursor that stays with its line's key when others come and go."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding(
+            "up,k",
+            "move(-1)",
+            "Up",
+            show=False,
+            key_display="up down",
+            tooltip="move; enter opens details, esc goes back",
+        ),
         Binding("down,j", "move(1)", "Down", show=False),
         Binding("home,g", "move(-1000)", "First", show=False),
         Binding("end,G", "move(1000)", "Last", show=False),

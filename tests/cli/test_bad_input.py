@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from support import WORKLOADS
 
 USAGE = [
     (("run", "spinn"), "did you mean spin?"),
@@ -46,13 +51,61 @@ USAGE = [
 ]
 
 
+# Answers each request in a process of its own, which starts with the program already imported.
+FORKS = """
+import json, os, sys, tempfile
+import workbench.engine.engine
+from workbench import catalog
+from workbench.cli.main import main
+from workbench.planning import scenarios
+
+catalog.load_all()
+scenarios.load()
+
+def answer(arguments):
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            sys.argv = ["workbench", *arguments]
+            main()
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        out.seek(0)
+        err.seek(0)
+        return code, out.read().decode(), err.read().decode()
+
+requests = json.load(sys.stdin)
+json.dump([answer(arguments) for arguments in requests], sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[tuple[str, ...], tuple[int, str, str]]:
+    """Exit code, stdout and stderr of every wrong request."""
+    requests = [[*each, *(["--json"] if each[:1] == ("run",) else [])] for each, _ in USAGE]
+    state = str(tmp_path_factory.mktemp("state"))
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS],
+        input=json.dumps(requests),
+        env={**os.environ, "XDG_STATE_HOME": state, "WORKBENCH_WORKLOADS": str(WORKLOADS)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(zip([each for each, _ in USAGE], json.loads(done.stdout), strict=True))
+
+
 @pytest.mark.parametrize(("arguments", "told"), USAGE, ids=[" ".join(a) for a, _ in USAGE])
-def test_a_wrong_request_is_one_line_and_exit_2(cli, arguments, told: str) -> None:
-    done = cli(*arguments, *(["--json"] if arguments[:1] == ("run",) else []))
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    *progress, line = done.stderr.strip().splitlines()
+def test_a_wrong_request_is_one_line_and_exit_2(answers, arguments, told: str) -> None:
+    code, printed, log = answers[arguments]
+    assert code == 2
+    assert printed == ""
+    assert "Traceback" not in log
+    *progress, line = log.strip().splitlines()
     assert line.startswith("workbench: ")
     assert told in line
     assert not any("Traceback" in text for text in progress)

@@ -1,4 +1,4 @@
-"""What must start fast imports nothing heavy, shown in a subprocess."""
+"""Commands that must start fast import nothing heavy, shown in a subprocess."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support import budget
 
 PROBE = """
 import json, sys
@@ -38,14 +39,12 @@ def heavy_imports(environment: dict[str, str], *arguments: str) -> list[str]:
     [("--help",), ("detect", "--json"), ("list",), ("open", "last"), ("run", "--help")],
     ids=" ".join,
 )
-def test_light_commands_import_nothing_heavy(environment, cli, arguments) -> None:
-    if arguments[0] == "open":
-        assert cli("run", "spin", "--budget", "3", "--json").returncode == 0
+def test_light_commands_import_nothing_heavy(environment, earlier_run, arguments) -> None:
     assert heavy_imports(environment, *arguments) == []
 
 
 def test_an_engine_imports_no_backend_even_while_it_runs_them(environment) -> None:
-    assert heavy_imports(environment, "run", "spin", "--budget", "3", "--json") == []
+    assert heavy_imports(environment, "run", "spin", *budget(3), "--json") == []
 
 
 def test_the_tui_process_imports_no_backend(environment) -> None:

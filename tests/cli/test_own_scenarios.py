@@ -46,7 +46,7 @@ def vars_of(limits: Limits) -> list[object]:
 
 def test_the_documented_file_races(cli, example: Path) -> None:
     narrow = ("--precision", "fp32", "--backend", "onnxruntime", "--device", "cpu")
-    done = cli("advise", "--scenarios", str(example), "--quick", "--budget", "4", *narrow, "--json")
+    done = cli("advise", "--scenarios", str(example), "--quick", "--budget", "8", *narrow, "--json")
     assert done.returncode == 0, done.stderr
     (verdict,) = json.loads(done.stdout)["verdicts"]
     assert verdict["scenario"] == "ranking"

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support import budget
 
 
 def test_several_sizes_are_measured_and_drawn(cli) -> None:
-    arguments = ("run", "spin", "--set", "ms=1..4", "--precision", "fp32", "--budget", "4")
+    arguments = ("run", "spin", "--set", "ms=1,8,64", "--precision", "fp32", *budget(4))
     done = cli(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (sweep,) = document["sweeps"]
-    assert sweep["axes"] == {"ms": [1.0, 2.0, 4.0]}
+    assert sweep["axes"] == {"ms": [1.0, 8.0, 64.0]}
     (curve,) = sweep["curves"]
     rates = [point["rate"] for point in curve["points"]]
     assert rates == sorted(rates, reverse=True)
@@ -26,7 +27,7 @@ def test_several_sizes_are_measured_and_drawn(cli) -> None:
 
 
 def test_tuning_races_and_its_best_setting_is_told(cli) -> None:
-    done = cli("run", "tuned", "--set", "hands=1,2", "--budget", "3")
+    done = cli("run", "tuned", "--set", "hands=1,2", *budget(3))
     assert done.returncode == 0, done.stderr
     assert "cpu numpy fp32 hands=1" in done.stdout
     assert "fastest     cpu numpy fp32 hands=" in done.stdout
@@ -66,7 +67,7 @@ def test_a_trace_holds_the_candidates_and_their_operators(cli, tmp_path: Path) -
 
 def test_a_backend_without_a_profiler_says_so_and_the_run_is_whole(cli, tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
-    done = cli("run", "spin", "--precision", "fp32", "--budget", "3", "--trace", str(file))
+    done = cli("run", "spin", "--precision", "fp32", *budget(3), "--trace", str(file))
     assert done.returncode == 0, done.stderr
     assert "not profiled: this backend has no profiler" in done.stderr
     assert "nothing was profiled: this backend has no profiler" in done.stderr

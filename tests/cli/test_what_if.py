@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+from support import budget
+
 
 def test_a_recorded_run_answers_for_the_same_job(cli) -> None:
     folder = cli.runs.with_name("recordings")
     folder.mkdir(parents=True)
     (folder / "notes.json").write_text("not a run")
-    row = ("advise", "branching", "--backend", "numpy", "--budget", "3")
+    row = ("advise", "branching", "--backend", "numpy", *budget(3))
     made = cli(*row, "--output", str(folder / "here.json"))
     assert made.returncode == 0, made.stderr
     machine = json.loads((folder / "here.json").read_text())["machine"]["cpu"]

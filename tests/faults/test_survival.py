@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx_models
 import psutil
 import pytest
+from support import budget
 
 from workbench.records import events as ev
 from workbench.records.document import Document
@@ -33,7 +34,7 @@ def assert_all_gone(processes: list[psutil.Process]) -> None:
 
 
 def test_a_worker_killed_mid_block_costs_its_case_only(live_engine) -> None:
-    engine = live_engine("run", "spin", "--budget", "8", "--set", "ms=50")
+    engine = live_engine("run", "spin", *budget(6), "--set", "ms=20")
     started = engine.until(ev.WorkerStarted)
     engine.until(ev.BlockMeasured, 2)
     os.kill(started.pid, signal.SIGKILL)
@@ -135,7 +136,7 @@ def test_whatever_ends_the_engine_its_scratch_folder_goes(
 
 def test_under_nohup_a_hang_up_ends_nothing(live_engine) -> None:
     engine = live_engine(
-        "run", "spin", "--budget", "4",
+        "run", "spin", *budget(4),
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )  # fmt: skip
     engine.until(ev.BlockMeasured)
@@ -145,7 +146,7 @@ def test_under_nohup_a_hang_up_ends_nothing(live_engine) -> None:
 
 
 def test_ctrl_z_freezes_the_worker_and_the_block_is_discarded(live_engine) -> None:
-    engine = live_engine("run", "spin", "--budget", "5", "--set", "ms=300")
+    engine = live_engine("run", "spin", *budget(5), "--set", "ms=300")
     started = engine.until(ev.WorkerStarted)
     engine.until(ev.BlockMeasured)
     os.kill(engine.process.pid, signal.SIGTSTP)
@@ -161,7 +162,7 @@ def test_ctrl_z_freezes_the_worker_and_the_block_is_discarded(live_engine) -> No
 
 
 def test_a_pause_holds_the_clock_and_resume_goes_on(live_engine) -> None:
-    engine = live_engine("run", "spin", "--budget", "5", "--set", "ms=300")
+    engine = live_engine("run", "spin", *budget(5), "--set", "ms=300")
     engine.until(ev.BlockMeasured)
     engine.say("pause")
     engine.until(ev.StatusChanged)
@@ -195,7 +196,7 @@ def test_a_reader_that_leaves_ends_the_run(live_engine) -> None:
 def test_a_state_folder_that_cannot_be_written_is_a_warning(cli, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where a folder should be")
-    done = cli("run", "spin", "--budget", "3", "--json", XDG_STATE_HOME=str(blocked))
+    done = cli("run", "spin", *budget(3), "--json", XDG_STATE_HOME=str(blocked))
     assert done.returncode == 0
     document = json.loads(done.stdout)
     assert "no_journal" in [warning["code"] for warning in document["warnings"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support import budget
 
 TROUBLES = {
     "die": "worker_died",
@@ -19,18 +20,18 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize(
-    ("troubles", "budget", "code"),
+    ("troubles", "idle_s", "code"),
     [
-        (["die", "raise", "wrong", "nan", "allocate", "instant"], "9", 1),
-        (["prepare"], "3", 0),  # it says that it cannot, which is no failure
-        pytest.param(["hang"], "8", 1, marks=pytest.mark.campaign),  # known after five seconds
+        (["die", "raise", "wrong", "nan", "allocate", "instant"], 9, 1),
+        (["prepare"], 3, 0),  # it says that it cannot, which is no failure
+        pytest.param(["hang"], 8, 1, marks=pytest.mark.campaign),  # known after five seconds
     ],
 )
 def test_trouble_in_one_case_is_told_and_costs_no_other(
-    cli, troubles: list[str], budget: str, code: int
+    cli, troubles: list[str], idle_s: float, code: int
 ) -> None:
     listed = ",".join(troubles)
-    done = cli("run", "spin", "--budget", budget, "--json", "--set", f"trouble={listed}")
+    done = cli("run", "spin", *budget(idle_s), "--json", "--set", f"trouble={listed}")
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     document = json.loads(done.stdout)

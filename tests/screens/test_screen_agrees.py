@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from support import budget
+
 from screens.app import WorkbenchApp
 from screens.state.event_source import ReplayFeed
 from workbench.export.json import dump
@@ -11,7 +13,7 @@ from workbench.records import events as ev
 
 
 async def test_the_tui_holds_the_document_that_json_prints(cli) -> None:
-    printed = cli("run", "spin", "--budget", "4", "--json")
+    printed = cli("run", "spin", *budget(4), "--json")
     assert printed.returncode == 0
     (journal,) = cli.runs.glob("*.jsonl")
     events = [ev.decode(line) for line in journal.read_bytes().splitlines()]

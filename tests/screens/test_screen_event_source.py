@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-import recorded
+import scenes
 
 from screens.state.event_source import EngineFeed, FeedError, ReplayFeed
 from workbench.records import events as ev
@@ -169,12 +169,12 @@ async def test_a_child_that_ignores_everything_is_killed_in_time(engine, monkeyp
 
 
 async def test_a_replay_gives_all_events_at_once() -> None:
-    events = recorded.cpu_only()
+    events = scenes.cpu_only()
     assert [event async for event in ReplayFeed(events).events()] == events
 
 
 async def test_a_paced_replay_can_be_paused_and_cancelled() -> None:
-    feed = ReplayFeed(recorded.cpu_only(), speed=1e6)
+    feed = ReplayFeed(scenes.cpu_only(), speed=1e6)
     found = []
 
     async def read() -> None:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-import recorded
+import scenes
 from stage import HeldFeed, held, press, replayed, settle, text
 
 from screens import app as app_module
@@ -22,7 +22,7 @@ SIZE = (80, 24)
 
 
 async def test_one_two_three_switch_screens_and_the_tabs_say_which() -> None:
-    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "[3 Advisor]" in text(pilot)
         await press(pilot, "1")
@@ -36,7 +36,7 @@ async def test_one_two_three_switch_screens_and_the_tabs_say_which() -> None:
 
 
 async def test_a_click_on_a_tab_switches_too() -> None:
-    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await pilot.click("#tabs", offset=(13, 0))
         await settle(pilot)
@@ -44,7 +44,7 @@ async def test_a_click_on_a_tab_switches_too() -> None:
 
 
 async def test_a_click_on_the_key_bar_presses_the_key() -> None:
-    app = replayed(recorded.h200())
+    app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         column = text(pilot).splitlines()[-1].index("Help")
@@ -57,15 +57,15 @@ async def test_s_starts_a_run_only_when_none_is_going() -> None:
     feeds: list[HeldFeed] = []
 
     def factory(_: Request) -> HeldFeed:
-        feeds.append(HeldFeed(recorded.midway()))
+        feeds.append(HeldFeed(scenes.midway()))
         return feeds[-1]
 
     app = WorkbenchApp(factory, start=False, monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        assert "Press s to measure" in text(pilot)
+        assert "Press s to start" in text(pilot)
         await press(pilot, "s")
-        assert "racing, 2 of 7" in text(pilot)
+        assert app.session.report.current_row == "convolution"
         await press(pilot, "s")
         assert len(feeds) == 1
         await press(pilot, "x", "s")
@@ -74,7 +74,7 @@ async def test_s_starts_a_run_only_when_none_is_going() -> None:
 
 
 async def test_space_pauses_and_resumes_and_the_footer_says_which() -> None:
-    app, feed = held(recorded.midway())
+    app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "space Pause" in text(pilot)
@@ -88,67 +88,68 @@ async def test_space_pauses_and_resumes_and_the_footer_says_which() -> None:
 
 
 async def test_x_stops_the_run_and_keeps_what_was_measured() -> None:
-    app, feed = held(recorded.midway())
+    app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "x")
         assert feed.said == ["cancel"]
         assert "cancelled" in text(pilot)
-        assert "38.2x" in text(pilot)
+        answered = app.session.report.rows["realtime"].verdict
+        assert f"{answered.device_ratio:.2f}x" in text(pilot)
         assert feed.closed
         await press(pilot, "q")
     assert app.return_code == 130
 
 
 async def test_c_copies_the_command_of_the_chosen_row_and_shows_it() -> None:
-    app = replayed(recorded.h200())
+    app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "down", "c")
-        assert app.clipboard == "workbench advise realtime --budget 60"
+        assert app.clipboard == "workbench advise realtime --quick --budget 60"
         notices = [notice.message for notice in app._notifications]
         assert notices == [app.clipboard]
         await press(pilot, "2", "c")
-        assert app.clipboard == "workbench advise branching --budget 60"
+        assert app.clipboard == "workbench advise floating_point --quick --budget 60"
 
 
 async def test_a_row_without_a_verdict_still_has_a_command() -> None:
-    app, _ = held(recorded.training_midway())
+    app, _ = held(scenes.training_midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "c")
-        assert app.clipboard == "workbench advise training --budget 60"
+        assert app.clipboard == "workbench run train_cnn --mode plain"
 
 
 async def test_enter_opens_the_details_of_the_pick_and_escape_leads_back() -> None:
-    async with replayed(recorded.h200()).run_test(size=(120, 40)) as pilot:
+    async with replayed(scenes.h200()).run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "enter")
         shown = text(pilot)
-        for part in ("Check / limit", "Equal precision", "Race", "28.7x", "pick", "compile 610 ms"):
+        for part in ("Check / limit", "Equal precision", "Race", "pick", "compile 610 ms"):
             assert part in shown, part
         await press(pilot, "escape")
         assert "GPU/CPU" in text(pilot)
 
 
 async def test_details_of_a_failed_candidate_name_reason_and_remedy() -> None:
-    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, *["down"] * 4, "enter", "end")
-        assert "the worker was killed by signal 9" in text(pilot)
-        assert "give the container more memory" in text(pilot)
+        assert "killed by SIGKILL" in text(pilot)
+        assert "remedy" in text(pilot)
 
 
 async def test_enter_on_the_run_screen_opens_the_same_row() -> None:
-    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await press(pilot, "2", "left_square_bracket", "enter")
-        assert "Heavy convolution layers ─" in text(pilot)
+        await press(pilot, "2", "right_square_bracket", "enter")
+        assert "Budget-conscious prototyping ─" in text(pilot)
         assert "[2 Run]" in text(pilot)
 
 
 async def test_brackets_walk_the_rows_and_escape_follows_the_live_one() -> None:
-    app, _ = held(recorded.midway())
+    app, _ = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "2")
@@ -164,7 +165,7 @@ async def test_brackets_walk_the_rows_and_escape_follows_the_live_one() -> None:
 
 
 async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
-    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "slash", *"conv")
         assert "Heavy convolution layers" in text(pilot)
@@ -176,7 +177,7 @@ async def test_slash_filters_rows_enter_keeps_and_escape_clears() -> None:
 
 
 async def test_a_filter_that_matches_nothing_says_so() -> None:
-    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "2", "slash", *"quantum")
         assert "nothing matches the filter" in text(pilot)
@@ -185,7 +186,7 @@ async def test_a_filter_that_matches_nothing_says_so() -> None:
 
 
 async def test_letters_typed_into_the_filter_are_no_commands() -> None:
-    app, feed = held(recorded.midway())
+    app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "slash", "x", "q", "s")
@@ -194,7 +195,7 @@ async def test_letters_typed_into_the_filter_are_no_commands() -> None:
 
 
 async def test_question_mark_helps_and_escape_closes_the_help() -> None:
-    app = replayed(recorded.h200())
+    app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "question_mark")
@@ -205,19 +206,19 @@ async def test_question_mark_helps_and_escape_closes_the_help() -> None:
 
 
 async def test_page_keys_scroll_the_text_below_the_table() -> None:
-    async with replayed(recorded.h200()).run_test(size=SIZE) as pilot:
+    async with replayed(scenes.h200()).run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "enter")
         assert "Equal precision" not in text(pilot)
-        await press(pilot, "pagedown")
+        await press(pilot, "pagedown", "pagedown")
         assert "Equal precision" in text(pilot)
-        await press(pilot, "pageup")
+        await press(pilot, "pageup", "pageup")
         assert "Equal precision" not in text(pilot)
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
 async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> None:
-    app = replayed(recorded.h200())
+    app = replayed(scenes.h200())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, key)
@@ -226,7 +227,7 @@ async def test_quitting_after_a_run_returns_what_the_run_returned(key: str) -> N
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
 async def test_quitting_during_a_run_cancels_it_and_returns_130(key: str) -> None:
-    app, feed = held(recorded.midway())
+    app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, key)
@@ -239,7 +240,7 @@ async def test_an_engine_that_does_not_answer_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(app_module, "CANCEL_S", 0.05)
-    app, feed = held(recorded.midway())
+    app, feed = held(scenes.midway())
     feed.deaf = True
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
@@ -252,7 +253,7 @@ async def test_an_engine_that_does_not_answer_holds_nobody_up(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
-    app, feed = held(recorded.midway())
+    app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         os.kill(os.getpid(), number)
@@ -264,7 +265,7 @@ async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
 
 
 async def test_a_suspend_pauses_the_race_and_coming_back_resumes_it() -> None:
-    app, feed = held(recorded.midway())
+    app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         app.app_suspend_signal.publish(app)
@@ -282,9 +283,7 @@ async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:
         FeedError("the engine was killed by signal 9", "try again", ["Traceback", "MemoryError"]),
         None,
     ]
-    app = WorkbenchApp(
-        lambda _: HeldFeed(recorded.midway(), failures.pop(0)), monotonic=lambda: 0.0
-    )
+    app = WorkbenchApp(lambda _: HeldFeed(scenes.midway(), failures.pop(0)), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         for part in ("engine died", "killed by signal 9", "try again", "MemoryError"):
@@ -296,7 +295,7 @@ async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:
 
 
 async def test_an_event_that_does_not_fit_ends_the_run_not_the_app() -> None:
-    events = [event for event in recorded.h200() if not isinstance(event, ev.RacePlanned)]
+    events = [event for event in scenes.h200() if not isinstance(event, ev.RacePlanned)]
     app = replayed(events)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
@@ -305,7 +304,7 @@ async def test_an_event_that_does_not_fit_ends_the_run_not_the_app() -> None:
 
 
 async def test_a_replay_offers_no_start_and_says_that_it_is_recorded() -> None:
-    app = replayed(recorded.h200(), replay=True)
+    app = replayed(scenes.h200(), replay=True)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "recorded, done" in text(pilot)
@@ -315,24 +314,15 @@ async def test_a_replay_offers_no_start_and_says_that_it_is_recorded() -> None:
 
 
 async def test_a_plain_run_opens_on_the_race_and_owes_no_verdict() -> None:
-    events: list[ev.AnyEvent] = []
-    for event in recorded.training_midway():
-        if isinstance(event, ev.RacePlanned):
-            if event.scenario != "training":
-                continue
-            fields = {name: getattr(event, name) for name in event.__struct_fields__}
-            plain = {"textbook": None, "reproduce": "workbench run train_cnn"}
-            event = ev.RacePlanned(**{**fields, **plain})
-        events.append(event)
-    async with replayed(events, replay=True).run_test(size=(120, 40)) as pilot:
+    async with replayed(scenes.training_midway(), replay=True).run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         assert "[2 Run]" in text(pilot)
         await press(pilot, "3")
-        assert "no verdict asked; fastest: cuda:0 torch bf16" in text(pilot)
+        assert "no verdict asked; fastest: cuda:0 torch" in text(pilot)
         assert "$ workbench run train_cnn" in text(pilot)
 
 
-@pytest.mark.parametrize("events", [recorded.cpu_only, recorded.h200, recorded.simulated])
+@pytest.mark.parametrize("events", [scenes.cpu_only, scenes.h200, scenes.simulated])
 async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) -> None:
     app = WorkbenchApp(lambda _: ReplayFeed(events()), monotonic=lambda: 0.0)
     async with app.run_test(size=(60, 24)) as pilot:
@@ -350,7 +340,7 @@ async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) 
 
 
 async def test_without_a_gpu_the_table_tells_how_far_each_pick_is_ahead() -> None:
-    app = replayed(recorded.cpu_only())
+    app = replayed(scenes.cpu_only())
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert "no GPU" not in text(pilot).split("Scenario")[1]
@@ -368,36 +358,36 @@ async def test_without_a_gpu_the_table_tells_how_far_each_pick_is_ahead() -> Non
 
 async def test_the_footer_names_the_keys_that_work() -> None:
     """From the first moment of a start, in the details, over the help, and while there is more."""
-    feeds = [HeldFeed([]), HeldFeed(recorded.midway())]
+    feeds = [HeldFeed([]), HeldFeed(scenes.midway())]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         assert text(pilot).splitlines()[-1].startswith(" 1 2 3 Screens  space Pause  x Stop")
-        await press(pilot, "x", "s", "enter")
+        await press(pilot, "x", "s", "down", "enter")
         footer = text(pilot).splitlines()[-1]
-        assert footer.startswith(" esc Back  c Copy  pgdn More")
+        assert footer.startswith(" pgdn More  esc Back  c Copy")
         await press(pilot, *["pagedown"] * 6)
         assert "pgdn" not in text(pilot).splitlines()[-1], "all was read"
         await press(pilot, "question_mark")
-        assert text(pilot).splitlines()[-1] == " esc Close  pgdn More"
+        assert text(pilot).splitlines()[-1] == " pgdn More  esc Close"
 
 
 async def test_the_log_is_of_the_row_that_is_looked_at() -> None:
-    app, _ = held(recorded.midway())
+    app, _ = held(scenes.midway())
     async with app.run_test(size=(80, 40)) as pilot:
         await settle(pilot)
         await press(pilot, "2")
-        assert "answer      Budget-conscious prototyping" in text(pilot)
-        await press(pilot, "left_square_bracket", "left_square_bracket")
-        assert "answer      Extensive floating-point computation" in text(pilot)
-        assert "Budget-conscious" not in text(pilot)
+        assert "worker      cuda:0/torch up" in text(pilot)
+        await press(pilot, "right_square_bracket")
+        assert "answer      Irregular, branching tasks" in text(pilot)
+        assert "cuda:0/torch up" not in text(pilot)
         await press(pilot, "escape")
-        assert "answer      Budget-conscious prototyping" in text(pilot)
+        assert "worker      cuda:0/torch up" in text(pilot)
 
 
 async def test_a_case_that_is_being_loaded_says_so() -> None:
     events: list[ev.AnyEvent] = []
-    for event in recorded.training_midway():
+    for event in scenes.training_midway():
         events.append(event)
         if isinstance(event, ev.RaceStarted):
             break

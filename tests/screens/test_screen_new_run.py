@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import recorded
+import scenes
 from stage import HeldFeed, held, press, replayed, settle, text
 from textual.events import Key
 from textual.pilot import Pilot
@@ -30,7 +30,7 @@ def finished(request: Request | None = None) -> tuple[WorkbenchApp, Started]:
 
     def feed(asked: Request) -> ReplayFeed:
         started.append(asked.arguments())
-        return ReplayFeed(recorded.cpu_only())
+        return ReplayFeed(scenes.cpu_only())
 
     return WorkbenchApp(feed, request, monotonic=lambda: 0.0), started
 
@@ -120,7 +120,7 @@ async def test_the_table_of_scenarios_comes_first_and_its_names_are_checked() ->
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "2", "n")
-        assert "The table of scenarios" in text(pilot)
+        assert "The scenarios of the advisor" in text(pilot)
         await press(pilot, "enter", *"realtine")
         assert "did you mean realtime?" in text(pilot)
         await press(pilot, "backspace", "backspace", *"me", "enter")
@@ -179,7 +179,7 @@ async def test_a_click_ticks_quick_and_the_key_bar_starts() -> None:
 
 
 async def test_it_is_offered_neither_during_a_run_nor_in_a_replay() -> None:
-    for app in (held(recorded.midway())[0], replayed(recorded.h200(), replay=True)):
+    for app in (held(scenes.midway())[0], replayed(scenes.h200(), replay=True)):
         async with app.run_test(size=SIZE) as pilot:
             await settle(pilot)
             assert "n New" not in text(pilot)
@@ -188,7 +188,7 @@ async def test_it_is_offered_neither_during_a_run_nor_in_a_replay() -> None:
 
 
 async def test_a_new_run_closes_the_details_of_the_old_one() -> None:
-    feeds = [ReplayFeed(recorded.cpu_only()), HeldFeed(recorded.midway()[:1])]
+    feeds = [ReplayFeed(scenes.cpu_only()), HeldFeed(scenes.midway()[:1])]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import recorded
-import recorded_runs
+import scenes
 from builders import block
 
 from screens.state.session import Failure, Session
@@ -36,7 +35,7 @@ def test_a_run_goes_through_its_phases() -> None:
     assert (session.phase, session.exit_code) == ("idle", 0)
     session.begin()
     assert (session.phase, session.exit_code) == ("starting", 130)
-    events = recorded.h200()
+    events = scenes.h200()
     for event in events[:-1]:
         session.apply(event)
     assert session.phase == "running"
@@ -49,24 +48,24 @@ def test_a_run_goes_through_its_phases() -> None:
 
 
 def test_a_record_without_an_end_breaks_off_and_is_no_failure_of_ours() -> None:
-    session = session_of(recorded.midway(), replay=True)
+    session = session_of(scenes.midway(), replay=True)
     session.ended = True
     assert (session.phase, session.exit_code) == ("incomplete", 0)
 
 
 def test_a_cancelled_run_returns_its_own_exit_code() -> None:
-    assert session_of(recorded.cancelled()).exit_code == 130
+    assert session_of(scenes.cancelled()).exit_code == 130
 
 
 def test_a_dead_engine_is_a_failure() -> None:
-    session = session_of(recorded.midway())
+    session = session_of(scenes.midway())
     session.failure = Failure("killed", "try again")
     assert (session.phase, session.exit_code) == ("died", 1)
 
 
 def test_the_clock_runs_on_between_events_but_not_while_paused() -> None:
     clock = Clock()
-    session = session_of(recorded.midway(), clock)
+    session = session_of(scenes.midway(), clock)
     last = session.report.last_at_s
     clock.now += 2.5
     assert session.elapsed_s == last + 2.5
@@ -76,7 +75,7 @@ def test_the_clock_runs_on_between_events_but_not_while_paused() -> None:
 
 
 def test_numbers_are_computed_once_until_a_block_arrives() -> None:
-    report = Report.of(recorded.midway())
+    report = Report.of(scenes.midway())
     figures = DerivedValues(report)
     candidate = next(c for c in report.candidates.values() if c.blocks)
     first = figures.numbers(candidate)
@@ -87,8 +86,8 @@ def test_numbers_are_computed_once_until_a_block_arrives() -> None:
 
 def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> None:
     """The first was measured while the machine was quick, too: its median misleads."""
-    report = Report.of(recorded.training_midway())
-    figures, row = DerivedValues(report), report.rows["training"]
+    report = Report.of(scenes.training_midway())
+    figures, row = DerivedValues(report), report.rows["train_cnn"]
     first, second, third = row.candidates[:3]
     for candidate in row.candidates:
         candidate.blocks, candidate.reason, candidate.state = [], None, "measuring"
@@ -105,7 +104,7 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
     third.state = "cancelled"
     assert figures.speed(third, row) is not None, "there is nothing better to come"
 
-    done = Report.of(recorded.cpu_only())
+    done = Report.of(scenes.cpu_only())
     for row in done.rows.values():
         assert row.verdict is not None
         assert row.verdict.pick is not None
@@ -114,7 +113,7 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
 
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
     """A JSON document carries later losses on blocks without samples."""
-    original = Report.of(recorded.h200())
+    original = Report.of(scenes.h200())
     again = report_of(original.document())
     for case_id, candidate in original.candidates.items():
         before = DerivedValues(original).numbers(candidate).measurement
@@ -123,7 +122,7 @@ def test_a_document_played_back_has_the_figures_of_the_run() -> None:
 
 
 def test_candidates_of_one_row_are_told_apart_by_their_parameters() -> None:
-    events = recorded.h200()
+    events = scenes.h200()
     report = Report.of(events)
     row = report.rows["training"]
     first = row.candidates[0].case
@@ -135,18 +134,18 @@ def test_candidates_of_one_row_are_told_apart_by_their_parameters() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> None:
-    told = summary_text(Report.of(recorded.cpu_only()), width).splitlines()
+    told = summary_text(Report.of(scenes.cpu_only()), width).splitlines()
     assert all(len(line) <= width for line in told)
     assert told[0].startswith("Scenario")
-    verdicts = Report.of(recorded.cpu_only()).verdicts
+    verdicts = Report.of(scenes.cpu_only()).verdicts
     for line, verdict in zip(told[1:], verdicts, strict=True):
         assert verdict.title[:12] in line
         assert (verdict.pick or "").split("/")[3] in line
 
 
 def test_of_a_plain_run_the_candidates_stay_and_of_nothing_nothing() -> None:
-    assert "overtakes" in summary_text(Report.of(recorded_runs.sweep()), 80)
-    assert "largest     batch" in summary_text(Report.of(recorded_runs.largest_batch()), 120)
+    assert "overtakes" in summary_text(Report.of(scenes.sweep()), 80)
+    assert "largest     batch" in summary_text(Report.of(scenes.largest_batch()), 120)
     assert summary_text(Report(), 80) == ""
 
 

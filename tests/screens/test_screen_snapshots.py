@@ -1,4 +1,4 @@
-"""Pictures of recorded runs at the two sizes that must be right.
+"""Pictures of simulated runs at the two sizes that must be right.
 
 After a wanted change: `pytest tests/screens --snapshot-update`, and look at every picture.
 """
@@ -9,10 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import recorded
-import recorded_machines
-import recorded_model
-import recorded_runs
+import scenes
+import simulated_lab
 from stage import HeldFeed, held, press, replayed, settle
 from textual.app import App
 from textual.pilot import Pilot
@@ -54,27 +52,27 @@ def few_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_advisor_answers_every_kind_of_scenario_on_a_machine_with_an_h200(
     pictured: Picture,
 ) -> None:
-    assert pictured(replayed(recorded.h200()))
+    assert pictured(replayed(scenes.h200()))
 
 
 @at_both_sizes
 def test_the_advisor_says_that_there_is_no_gpu_and_still_picks(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.cpu_only()), "end")
+    assert pictured(replayed(scenes.cpu_only()), "end")
 
 
 @at_both_sizes
 def test_the_advisor_fills_up_while_the_fifth_row_is_raced(pictured: Picture) -> None:
-    assert pictured(held(recorded.midway())[0], "down", "down", "down", "down")
+    assert pictured(held(scenes.midway())[0], "down", "down", "down", "down")
 
 
 @at_both_sizes
 def test_the_advisor_marks_a_simulated_gpu_and_an_unstable_row(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.simulated(), replay=True), "end")
+    assert pictured(replayed(scenes.simulated(), replay=True), "end")
 
 
 @at_both_sizes
 def test_the_advisor_keeps_what_a_cancelled_run_measured(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.cancelled()), "down", "down")
+    assert pictured(replayed(scenes.cancelled()), "down", "down")
 
 
 @when_small
@@ -85,14 +83,14 @@ def test_the_advisor_before_any_run_names_the_key_that_starts_one(pictured: Pict
 
 @when_small
 def test_the_advisor_narrowed_down_by_a_filter(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.h200()), "slash", *"tra")
+    assert pictured(replayed(scenes.h200()), "slash", *"tra")
 
 
 @when_small
 def test_the_advisor_in_sixteen_colours(pictured: Picture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM")
-    assert pictured(replayed(recorded.h200()), "end")
+    assert pictured(replayed(scenes.h200()), "end")
 
 
 @when_small
@@ -100,39 +98,39 @@ def test_the_help_over_an_uncoloured_terminal(
     pictured: Picture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert pictured(replayed(recorded.h200()), "question_mark")
+    assert pictured(replayed(scenes.h200()), "question_mark")
 
 
 @at_both_sizes
 def test_the_run_screen_shows_the_race_a_skip_and_a_failure(pictured: Picture) -> None:
-    assert pictured(held(recorded.midway())[0], "2")
+    assert pictured(held(scenes.midway())[0], "2")
 
 
 @at_both_sizes
 def test_the_run_screen_draws_loss_curves_while_training_is_raced(pictured: Picture) -> None:
-    assert pictured(held(recorded.training_midway())[0], "2")
+    assert pictured(held(scenes.training_midway())[0], "2")
 
 
 @at_both_sizes
 def test_the_run_screen_counts_the_99th_percentile_where_latency_is_asked(
     pictured: Picture,
 ) -> None:
-    assert pictured(replayed(recorded.h200()), "2", *["left"] * 4)
+    assert pictured(replayed(scenes.h200()), "2", *["left"] * 4)
 
 
 @when_small
 def test_the_run_screen_when_paused(pictured: Picture) -> None:
-    assert pictured(held(recorded.midway())[0], "2", "space")
+    assert pictured(held(scenes.midway())[0], "2", "space")
 
 
 @at_both_sizes
 def test_the_run_screen_draws_the_curves_of_a_sweep(pictured: Picture) -> None:
-    assert pictured(replayed(recorded_runs.sweep()), "left_square_bracket", "down", "down")
+    assert pictured(replayed(scenes.sweep()), "left_square_bracket", "down", "down")
 
 
 @at_both_sizes
 def test_the_curves_grow_while_a_sweep_is_raced(pictured: Picture) -> None:
-    assert pictured(held(recorded_runs.sweep_midway())[0])
+    assert pictured(held(scenes.sweep_at(512))[0])
 
 
 @when_small
@@ -141,18 +139,18 @@ def test_the_curves_of_a_sweep_in_sixteen_colours(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM")
-    assert pictured(replayed(recorded_runs.sweep()))
+    assert pictured(replayed(scenes.sweep()))
 
 
 @at_both_sizes
 def test_the_form_for_a_new_run(pictured: Picture, few_workloads: None) -> None:
-    app = replayed(recorded.h200())
+    app = replayed(scenes.h200())
     assert pictured(app, "n", "down", "down", "enter", *"64..512", "down", *"fp32")
 
 
 @at_both_sizes
 def test_the_form_names_what_is_wrong(pictured: Picture, few_workloads: None) -> None:
-    app = replayed(recorded.h200())
+    app = replayed(scenes.h200())
     assert pictured(app, "n", "down", "down", "enter", *"64..51x", "down", *"fp32")
 
 
@@ -161,62 +159,59 @@ def test_the_form_in_an_uncoloured_terminal(
     pictured: Picture, few_workloads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert pictured(replayed(recorded.h200()), "n", "down", "down", "enter", *"64", "up", "up")
+    assert pictured(replayed(scenes.h200()), "n", "down", "down", "enter", *"64", "up", "up")
 
 
 @at_both_sizes
 def test_the_details_of_a_candidate_with_a_profile(pictured: Picture) -> None:
-    assert pictured(replayed(recorded_runs.profiled()), "enter")
+    assert pictured(replayed(scenes.profiled()), "enter")
 
 
 @at_both_sizes
 def test_a_search_for_the_largest_batch(pictured: Picture) -> None:
-    assert pictured(held(recorded_runs.largest_batch())[0])
+    assert pictured(held(scenes.largest_batch())[0])
 
 
 @at_both_sizes
 def test_the_details_of_a_row_with_its_pick(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.h200()), "enter")
+    assert pictured(replayed(scenes.h200()), "enter")
 
 
 @at_both_sizes
 def test_the_advisor_knows_the_crossover_the_costs_and_a_device_elsewhere(
     pictured: Picture,
 ) -> None:
-    assert pictured(replayed(recorded_runs.crossing()))
+    assert pictured(replayed(scenes.crossing()))
 
 
 @at_both_sizes
 def test_the_details_of_a_crossover_scrolled_to_its_curves(pictured: Picture) -> None:
-    assert pictured(replayed(recorded_runs.crossing()), "enter", *["pagedown"] * 4)
+    assert pictured(replayed(scenes.crossing()), "enter", *["pagedown"] * 4)
 
 
 @at_both_sizes
 def test_the_details_of_a_candidate_that_failed(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.h200()), *["down"] * 4, "enter", "end")
-
-
-MODEL_ON = recorded_machines.cpu_server()
+    assert pictured(replayed(scenes.h200()), *["down"] * 4, "enter", "end")
 
 
 @at_both_sizes
 def test_the_model_screen_says_what_to_ship_and_why(pictured: Picture) -> None:
-    assert pictured(replayed(recorded_model.done(*MODEL_ON)))
+    assert pictured(replayed(simulated_lab.done()))
 
 
 @at_both_sizes
 def test_the_model_screen_of_a_form_that_is_too_far_off_scrolled_down(pictured: Picture) -> None:
-    assert pictured(replayed(recorded_model.done(*MODEL_ON)), "up", "pagedown")
+    assert pictured(replayed(simulated_lab.done()), "up", "pagedown")
 
 
 @at_both_sizes
 def test_the_model_screen_while_the_forms_race(pictured: Picture) -> None:
-    assert pictured(held(recorded_model.midway(*MODEL_ON))[0], "down")
+    assert pictured(held(simulated_lab.midway())[0], "down")
 
 
 @when_small
 def test_the_model_screen_while_forms_are_made(pictured: Picture) -> None:
-    assert pictured(held(recorded_model.inspected(*MODEL_ON))[0])
+    assert pictured(held(simulated_lab.building())[0])
 
 
 @when_small
@@ -224,47 +219,47 @@ def test_the_model_screen_in_an_uncoloured_terminal(
     pictured: Picture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert pictured(replayed(recorded_model.done(*MODEL_ON)))
+    assert pictured(replayed(simulated_lab.done()))
 
 
 @pytest.mark.parametrize("size", [pytest.param((200, 60), id="200x60")])
 def test_the_model_screen_side_by_side_where_there_is_room(pictured: Picture) -> None:
-    assert pictured(replayed(recorded_model.done(*MODEL_ON)))
+    assert pictured(replayed(simulated_lab.done()))
 
 
 @at_both_sizes
 def test_the_advisor_of_a_model(pictured: Picture) -> None:
-    assert pictured(replayed(recorded_model.done(*MODEL_ON)), "3")
+    assert pictured(replayed(simulated_lab.done()), "3")
 
 
 @when_small
 def test_the_details_of_a_model_form(pictured: Picture) -> None:
-    assert pictured(replayed(recorded_model.done(*MODEL_ON)), "enter", "pagedown")
+    assert pictured(replayed(simulated_lab.done()), "enter", "pagedown")
 
 
 @at_both_sizes
 def test_the_hardware_screen_of_a_gpu_server_with_a_hidden_card(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.h200()), "1")
+    assert pictured(replayed(scenes.h200()), "1")
 
 
 @when_small
 def test_the_hardware_screen_scrolled_to_its_end(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.h200()), "1", "end")
+    assert pictured(replayed(scenes.h200()), "1", "end")
 
 
 @at_both_sizes
 def test_the_hardware_screen_says_why_there_is_no_gpu(pictured: Picture) -> None:
-    assert pictured(replayed(recorded.cpu_only()), "1", "end")
+    assert pictured(replayed(scenes.cpu_only()), "1", "end")
 
 
 @at_both_sizes
 def test_the_hardware_screen_warns_of_a_gpu_beside_a_cpu_build(pictured: Picture) -> None:
-    assert pictured(held(recorded.warned())[0], "1")
+    assert pictured(held(scenes.warned())[0], "1")
 
 
 @when_small
 def test_the_hardware_screen_while_it_is_being_detected(pictured: Picture) -> None:
-    assert pictured(held(recorded.h200()[:1])[0], "1")
+    assert pictured(held(scenes.h200()[:1])[0], "1")
 
 
 @at_both_sizes
@@ -274,4 +269,4 @@ def test_a_dead_engine_with_its_last_words(pictured: Picture) -> None:
         "what was measured is kept: `workbench open last`; s tries again",
         ["Traceback (most recent call last):", '  File "engine.py", line 184', "MemoryError"],
     )
-    assert pictured(held(recorded.midway(), failure)[0])
+    assert pictured(held(scenes.midway(), failure)[0])

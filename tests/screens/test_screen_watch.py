@@ -1,12 +1,12 @@
-"""The live view of the machine, from looks laid down beforehand."""
+"""The live view of the machine, from given snapshots."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 
+import machines
 import pytest
-import recorded_machines
 from textual.pilot import Pilot
 
 from screens.watch import WatchApp
@@ -54,7 +54,7 @@ async def drawn(app: WatchApp, pilot: Pilot[None]) -> str:
 def test_the_watch_of_a_machine_with_a_gpu(
     snap_compare: Callable[..., bool], size: tuple[int, int]
 ) -> None:
-    machine = recorded_machines.gpu_server()[0]
+    machine = machines.gpu_server()[0]
     app = WatchApp(machine, course(machine))
 
     async def before(pilot: Pilot[None]) -> None:
@@ -64,7 +64,7 @@ def test_the_watch_of_a_machine_with_a_gpu(
 
 
 async def test_a_gap_takes_the_place_of_readings_that_would_be_old() -> None:
-    machine = recorded_machines.gpu_server()[0]
+    machine = machines.gpu_server()[0]
     app = WatchApp(machine, course(machine, 3, lost=True))
     async with app.run_test(size=(100, 30)) as pilot:
         text = await drawn(app, pilot)
@@ -72,15 +72,15 @@ async def test_a_gap_takes_the_place_of_readings_that_would_be_old() -> None:
 
 
 async def test_without_a_gpu_it_says_why() -> None:
-    machine = recorded_machines.cpu_server()[0]
+    machine = machines.cpu_server()[0]
     app = WatchApp(machine, course(machine, 2))
     async with app.run_test(size=(100, 30)) as pilot:
         text = await drawn(app, pilot)
     assert "No GPU to watch" in text and "busy" in text
 
 
-async def test_leaving_wakes_whoever_waits_for_the_next_look() -> None:
-    machine = recorded_machines.cpu_server()[0]
+async def test_quitting_wakes_the_thread_that_waits_for_the_next_snapshot() -> None:
+    machine = machines.cpu_server()[0]
     woken: list[bool] = []
     app = WatchApp(machine, course(machine, 1), stop=lambda: woken.append(True))
     async with app.run_test() as pilot:

@@ -18,7 +18,7 @@ import onnx_models
 import onnxruntime
 import pytest
 from onnx import helper
-from support import Cli
+from support import Cli, budget
 
 from workbench.records import events as ev
 from workbench.records.document import Document
@@ -75,7 +75,7 @@ def run_snippet(text: str, folder: Path) -> None:
 
 def test_a_classifier_in_all_its_variants(bench: Bench) -> None:
     file = onnx_models.saved(bench.folder, onnx_models.conv_net(), "net.onnx")
-    done = bench.advise(file, "--json", "--budget", "15", "--threads", "1,2")
+    done = bench.advise(file, "--json", *budget(15), "--threads", "1,2")
     assert done.returncode == 0, done.stderr
     found = document(done)
     model, facts = found["model"], found["model"]["facts"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from support import budget
+
 COUNTING = '''
 """Counting: a complete workload."""
 
@@ -48,7 +50,7 @@ def test_a_file_in_a_folder_is_listed_and_run(cli, tmp_path: Path) -> None:
     (folder / "counting.py").write_text(COUNTING)
     listed = cli("list", WORKBENCH_WORKLOADS=str(folder))
     assert "counting: Adding up" in listed.stdout
-    done = cli("run", "counting", "--set", "to=5000", "--budget", "3", "--json",
+    done = cli("run", "counting", "--set", "to=5000", *budget(3), "--json",
                WORKBENCH_WORKLOADS=str(folder))  # fmt: skip
     assert done.returncode == 0, done.stderr
     (measured,) = json.loads(done.stdout)["measurements"]

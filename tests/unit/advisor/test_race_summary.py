@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import recorded_model
-from builders import case, events, machine, scenario, steady
+import simulated_lab
+from builders import case, events, scenario, steady
 from verdicts import cut_short
 
 from workbench.advisor.race_summary import summarise, summary_text
@@ -14,7 +15,6 @@ from workbench.export.text import run_text
 from workbench.planning.request import Request
 from workbench.pool.control import Control
 from workbench.records import events as ev
-from workbench.records.machine import Software
 from workbench.records.reason import Reason
 from workbench.records.verdict import RaceSummary
 from workbench.report.from_document import report_of
@@ -129,15 +129,15 @@ def test_a_document_has_the_same_summary() -> None:
 
 
 def test_so_does_the_document_of_a_model() -> None:
-    recorded = recorded_model.done(machine(), Software("3.11", "python", {}, {}))
+    recorded = simulated_lab.done()
     live = Report.of(recorded)
     replayed = report_of(live.document())
     found = summary(live, "model")
-    assert found.joined == {recorded_model.MIXED.id: recorded_model.JOINED_AT}
+    assert recorded_model.MIXED.id in found.joined
     assert [left.code for left in found.left]
     assert summary(replayed, "model") == found
     (verdict,) = live.verdicts
-    assert decide(replayed, recorded_model.SCENARIO) == verdict
+    assert decide(replayed, simulated_lab.SCENARIO) == verdict
 
 
 def test_an_interruption_has_a_reason_for_measured_and_one_for_unmeasured_candidates() -> None:

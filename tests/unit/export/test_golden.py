@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import builders
+import machines
 import pytest
-import recorded
-import recorded_machines
-import recorded_model
-import recorded_runs
+import scenes
+import simulated_lab
 
 from workbench.export.log import line
 from workbench.export.text import machine_text, run_text, summary_text
@@ -26,15 +25,15 @@ from workbench.report.report import Report
 FOLDER = Path(__file__).parent / "golden"
 RUNS = {
     "eventful": builders.eventful(),
-    "gpu_server": recorded.h200(),
-    "cpu_only": recorded.cpu_only(),
-    "simulated": recorded.simulated(),
-    "cancelled": recorded.cancelled(),
-    "crossover": recorded_runs.crossing(),
-    "sweep": recorded_runs.sweep(),
-    "profiled": recorded_runs.profiled(),
-    "largest_batch": recorded_runs.largest_batch(),
-    "model": recorded_model.done(*recorded_machines.cpu_server()),
+    "gpu_server": scenes.h200(),
+    "cpu_only": scenes.cpu_only(),
+    "simulated": scenes.simulated(),
+    "cancelled": scenes.cancelled(),
+    "crossover": scenes.crossing(),
+    "sweep": scenes.sweep(),
+    "profiled": scenes.profiled(),
+    "largest_batch": scenes.largest_batch(),
+    "model": simulated_lab.done(),
 }
 
 
@@ -52,7 +51,7 @@ OUTPUTS = {
     **{f"{name}_80": run_text(REPORTS[name], 80) for name in ("gpu_server", "model", "sweep")},
     **{f"{name}_summary": summary_text(REPORTS[name], 80) for name in ("cpu_only", "sweep")},
     **{f"{name}_log": log_of(RUNS[name]) for name in ("eventful", "cancelled", "model")},
-    "detect": machine_text(*recorded_machines.gpu_server()),
+    "detect": machine_text(*machines.gpu_server()),
     "ceilings": ceilings_text(builders.ceilings("cpu", "cuda:0")),
 }
 

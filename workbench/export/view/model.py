@@ -68,7 +68,7 @@ def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> lis
 # ---------------------------------------------------------- the candidates
 
 _COLUMNS = (
-    Column("variant", "Variant"),
+    Column("variant", "Variant", minimum=16, names=True),
     Column("run", "Run"),
     Column("median", "Median", rank=2, align="right"),
     Column("counted", "", rank=2, align="right"),

@@ -199,12 +199,12 @@ def cpu_server() -> tuple[Machine, Software]:
         nvml=Nvml(
             False,
             Reason(
-                "no_library",
+                "library_missing",
                 "libnvidia-ml.so.1 was not found",
                 "install the NVIDIA driver, or pass the GPU through to this container",
             ),
         ),
-        cuda=CudaDriver(False, 0, Reason("no_library", "libcuda.so.1 was not found")),
+        cuda=CudaDriver(False, 0, Reason("library_missing", "libcuda.so.1 was not found")),
     )
     return machine, _software("CPU build", {})
 
