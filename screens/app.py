@@ -31,11 +31,11 @@ from .pages.help import HelpScreen
 from .pages.model import ModelScreen
 from .pages.new_run import NewRunScreen
 from .pages.run import RunScreen
-from .state.event_source import CANCEL_S, EventSource, FeedError
+from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Failure, Session
 from .theme import apply_theme
 from .widgets.bars import Tab
-from .widgets.keybar import OPTIONAL, TABS, name_of
+from .widgets.keybar import OPTIONAL, TABS, key_name
 from .widgets.table import Table
 
 REPAINT_S = 0.25  # at most four repaints a second, for slow connections
@@ -66,11 +66,11 @@ def _help_keys() -> list[tuple[str, str]]:
     tabs = {screen.KEY: screen.HELP for screen in SCREENS}
     owners: tuple[type[DOMNode], ...] = (WorkbenchApp, Table, ViewScreen, *SCREENS)
     bindings = [each for owner in owners for each in owner.BINDINGS if isinstance(each, Binding)]
-    return [*(tabs | {name_of(each): each.tooltip for each in bindings if each.tooltip}).items()]
+    return [*(tabs | {key_name(each): each.tooltip for each in bindings if each.tooltip}).items()]
 
 
 class WorkbenchApp(App[None]):
-    """Shows the run that `feed_factory` starts for a request; it measures nothing itself."""
+    """Shows the run that `start_source` starts for a request; it measures nothing itself."""
 
     TITLE = "workbench"
     CSS_PATH: ClassVar[list[str]] = [  # type: ignore[assignment]
@@ -111,7 +111,7 @@ class WorkbenchApp(App[None]):
 
     def __init__(
         self,
-        feed_factory: Callable[[Request], EventSource],
+        start_source: Callable[[Request], EventSource],
         request: Request | None = None,
         *,
         start: bool = True,
@@ -121,12 +121,12 @@ class WorkbenchApp(App[None]):
     ) -> None:
         # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        self._feed_factory = feed_factory
+        self._start_source = start_source
         self._request = request or Request()  # the run on the screen, or the one that `s` starts
         self._start_at_once = start or replay
-        self._recorded = report  # of a document, which the feed has no events of
+        self._recorded = report  # a document's report; its source has no events
         self._monotonic = monotonic
-        self._feed: EventSource | None = None
+        self._source: EventSource | None = None
         self._over = asyncio.Event()  # set when the current run has ended in any way
         self._leaving = False
         self._opened = False  # the screen for this kind of run was opened
@@ -175,15 +175,15 @@ class WorkbenchApp(App[None]):
         )
         self.session.begin()
         self._over = asyncio.Event()
-        self._feed = self._feed_factory(self._request)
-        self.run_worker(self._pump(self._feed, self.session), group="feed")
+        self._source = self._start_source(self._request)
+        self.run_worker(self._pump(self._source, self.session), group="source")
         self.repaint()
 
-    async def _pump(self, feed: EventSource, session: Session) -> None:
+    async def _pump(self, source: EventSource, session: Session) -> None:
         """Apply the events to the session until there are no more."""
         self._open_screen(session)
         try:
-            async with contextlib.aclosing(feed.events()) as stream:
+            async with contextlib.aclosing(source.events()) as stream:
                 count = 0
                 async for event in stream:
                     session.apply(event)
@@ -192,7 +192,7 @@ class WorkbenchApp(App[None]):
                     count += 1
                     if count % BREATH == 0:
                         await asyncio.sleep(0)
-        except FeedError as error:
+        except EventSourceError as error:
             session.failure = Failure(str(error), error.remedy, error.log_tail)
         except (KeyError, ValueError) as error:
             # Report.apply refuses an event about a case or scenario that was never announced.
@@ -202,7 +202,7 @@ class WorkbenchApp(App[None]):
         finally:
             session.ended = True
             self._over.set()
-            await feed.close()
+            await source.close()
         self.repaint()
 
     def _open_screen(self, session: Session, event: AnyEvent | None = None) -> None:
@@ -278,8 +278,8 @@ class WorkbenchApp(App[None]):
         self.repaint()
 
     def _send(self, control: str) -> None:
-        if self._feed is not None:
-            self._feed.send(control)
+        if self._source is not None:
+            self._source.send(control)
 
     def action_copy(self) -> None:
         """Copy to the terminal's clipboard (OSC 52); the notice shows the text if that fails."""
@@ -323,8 +323,8 @@ class WorkbenchApp(App[None]):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), CANCEL_S)
             code = session.exit_code if session.report.finished else CUT_SHORT
-        if self._feed is not None:
-            await self._feed.close()
+        if self._source is not None:
+            await self._source.close()
         self.exit(return_code=code)
 
     # ------------------------------------------------------- the suspend
@@ -346,7 +346,7 @@ class WorkbenchApp(App[None]):
 
 
 def run_tui(
-    feed_factory: Callable[[Request], EventSource],
+    start_source: Callable[[Request], EventSource],
     request: Request | None = None,
     *,
     start: bool = True,
@@ -356,11 +356,11 @@ def run_tui(
 ) -> int:
     """Show runs until the user quits, and return the exit code.
 
-    `feed_factory` starts a run: first `request`, later those from the form.  When the TUI has
+    `start_source` starts a run: first `request`, later those from the form.  When the TUI has
     closed, the summary of the last run goes to stdout, except in a replay.  `finish` gets its
     report and the exit code, and returns the code to use.
     """
-    app = WorkbenchApp(feed_factory, request, start=start, replay=replay, report=report)
+    app = WorkbenchApp(start_source, request, start=start, replay=replay, report=report)
     app.run()
     report = app.session.report
     if not replay and (told := summary_text(report, shutil.get_terminal_size().columns)):

@@ -9,7 +9,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
-from screens.state.event_source import FeedError, ReplayFeed
+from screens.state.event_source import EventSourceError, ReplaySource
 from workbench.records import events as ev
 from workbench.report.report import Report
 
@@ -19,7 +19,9 @@ STILL_S = 0.035
 class HeldFeed:
     """A run that stands still until the test sends a control word, as to an engine."""
 
-    def __init__(self, events: Sequence[ev.AnyEvent], failure: FeedError | None = None) -> None:
+    def __init__(
+        self, events: Sequence[ev.AnyEvent], failure: EventSourceError | None = None
+    ) -> None:
         self.said: list[str] = []
         self.closed = False
         self.deaf = False
@@ -65,12 +67,12 @@ def replayed(
 ) -> WorkbenchApp:
     """An app whose run is over before anyone looks; `report` is that of a document."""
     return WorkbenchApp(
-        lambda _: ReplayFeed(events), replay=replay, report=report, monotonic=lambda: 0.0
+        lambda _: ReplaySource(events), replay=replay, report=report, monotonic=lambda: 0.0
     )
 
 
 def held(
-    events: Sequence[ev.AnyEvent], failure: FeedError | None = None
+    events: Sequence[ev.AnyEvent], failure: EventSourceError | None = None
 ) -> tuple[WorkbenchApp, HeldFeed]:
     """An app in the middle of a run, and its event source, which records control words."""
     feed = HeldFeed(events, failure)

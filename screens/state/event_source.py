@@ -24,7 +24,7 @@ SILENCE_S = 1.0  # between two checks whether a silent engine still lives
 TAIL_LINES = 20
 
 
-class FeedError(Exception):
+class EventSourceError(Exception):
     """The events broke off; the message says how, `log_tail` has the engine's last lines."""
 
     def __init__(self, message: str, remedy: str, log_tail: Sequence[str] = ()) -> None:
@@ -37,7 +37,7 @@ class EventSource(Protocol):
     """A stream of events that can be paused, resumed and cancelled."""
 
     def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
-        """The events in order; FeedError if they break off before the run ended."""
+        """The events in order; EventSourceError if they break off before the run ended."""
         ...
 
     def send(self, control: str) -> None:
@@ -49,7 +49,7 @@ class EventSource(Protocol):
         ...
 
 
-class ReplayFeed:
+class ReplaySource:
     """Events that are already there: at once, or `speed` times as fast as they happened."""
 
     def __init__(self, events: Sequence[ev.AnyEvent], speed: float | None = None) -> None:
@@ -81,7 +81,7 @@ class ReplayFeed:
         self.send("cancel")
 
 
-class EngineFeed:
+class EngineSource:
     """`argv` writes events as JSON lines on its stdout and reads control lines on its stdin.
 
     When we are gone its stdin closes, and the engine cancels the run by itself.  It leads its own
@@ -110,7 +110,7 @@ class EngineFeed:
             await process.wait()
         code = process.returncode or 0
         if not finished:
-            raise FeedError(
+            raise EventSourceError(
                 ending("the engine ended before the run was finished", code),
                 "what was measured is kept: `workbench open last`; s tries again"
                 if begun
@@ -120,7 +120,7 @@ class EngineFeed:
         if code == EXIT_USAGE and (lines := self._tail()):
             # Some requests turn out to be impossible only when the hardware or the model is known.
             message = lines[-1].removeprefix("workbench: ")
-            raise FeedError(message, "start another run with other options")
+            raise EventSourceError(message, "start another run with other options")
 
     async def _start(self) -> asyncio.subprocess.Process:
         # A file, because a pipe would have to be drained; without a name, because it must not stay
@@ -137,7 +137,7 @@ class EngineFeed:
                 limit=LINE_LIMIT,
             )
         except OSError as error:
-            raise FeedError(
+            raise EventSourceError(
                 f"the engine could not be started: {error}", f"check {self._argv[0]}"
             ) from error
         for control in self._unsent:
@@ -220,7 +220,7 @@ async def _lines(
         try:
             text = line.result()
         except ValueError as error:
-            raise FeedError("the engine sent an endless line", "report it") from error
+            raise EventSourceError("the engine sent an endless line", "report it") from error
         if not text:
             return
         yield text

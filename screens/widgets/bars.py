@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 
-from workbench.advisor.model.overview import name_of
+from workbench.advisor.model.overview import short_name
 from workbench.export.view import glyphs
 from workbench.text import units
 
@@ -111,7 +111,7 @@ def _activity(session: Session) -> Content:
             return Content("writing what was measured...")
         case "finished" | "incomplete" if session.has_model:
             picks = (report.candidates.get(verdict.pick or "") for verdict in report.verdicts)
-            return Content(", ".join(f"pick: {name_of(pick.case)}" for pick in picks if pick))
+            return Content(", ".join(f"pick: {short_name(pick.case)}" for pick in picks if pick))
         case "finished" | "incomplete":
             answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
@@ -123,7 +123,7 @@ def _activity(session: Session) -> Content:
         return Content(f"largest batch: {case}" if report.current_case else "planning...")
     candidate = report.candidates.get(report.current_case or "")
     if session.has_model and candidate is not None:
-        return Content(name_of(candidate.case))
+        return Content(short_name(candidate.case))
     title = derived.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
 

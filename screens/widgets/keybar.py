@@ -40,7 +40,7 @@ def _active(screen: Screen[Any]) -> list[Binding]:
     found: dict[str, Binding] = {}
     for active in screen.active_bindings.values():
         if active.binding.show and active.enabled:
-            found.setdefault(name_of(active.binding), active.binding)
+            found.setdefault(key_name(active.binding), active.binding)
     return list(found.values())
 
 
@@ -53,14 +53,14 @@ def key_line(bindings: list[Binding], width: int) -> Content:
     for binding in shown:
         click = f"@click=app.simulate_key('{binding.key}')"
         label = Content.from_markup(f"[{click}]$text[/]", text=binding.description)
-        parts.append(Content.assemble((name_of(binding), "bold $primary"), " ", label))
+        parts.append(Content.assemble((key_name(binding), "bold $primary"), " ", label))
     return Content(" " * GAP).join(parts)
 
 
 def _length(binding: Binding) -> int:
-    return len(name_of(binding)) + 1 + len(binding.description)
+    return len(key_name(binding)) + 1 + len(binding.description)
 
 
-def name_of(binding: Binding) -> str:
+def key_name(binding: Binding) -> str:
     """The key as people call it."""
     return binding.key_display or binding.key

@@ -7,7 +7,7 @@ import json
 from support import budget
 
 from screens.app import WorkbenchApp
-from screens.state.event_source import ReplayFeed
+from screens.state.event_source import ReplaySource
 from workbench.export.json import dump
 from workbench.records import events as ev
 
@@ -17,7 +17,7 @@ async def test_the_tui_holds_the_document_that_json_prints(cli) -> None:
     assert printed.returncode == 0
     (journal,) = cli.runs.glob("*.jsonl")
     events = [ev.decode(line) for line in journal.read_bytes().splitlines()]
-    app = WorkbenchApp(lambda _: ReplayFeed(events), replay=True)
+    app = WorkbenchApp(lambda _: ReplaySource(events), replay=True)
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import scenes
 
-from screens.state.event_source import EngineFeed, FeedError, ReplayFeed
+from screens.state.event_source import EngineSource, EventSourceError, ReplaySource
 from workbench.records import events as ev
 
 # A stand-in for the engine; each test says how it goes on.
@@ -33,15 +33,15 @@ say(event="StatusChanged", at_s=1.0, status="running")
 
 @pytest.fixture
 def engine(tmp_path: Path) -> object:
-    def make(body: str) -> EngineFeed:
+    def make(body: str) -> EngineSource:
         script = tmp_path / "engine.py"
         script.write_text(ENGINE.format(body=textwrap.dedent(body)))
-        return EngineFeed([sys.executable, "-S", str(script)], dict(os.environ))
+        return EngineSource([sys.executable, "-S", str(script)], dict(os.environ))
 
     return make
 
 
-async def collect(feed: EngineFeed) -> list[ev.AnyEvent]:
+async def collect(feed: EngineSource) -> list[ev.AnyEvent]:
     return [event async for event in feed.events()]
 
 
@@ -65,7 +65,7 @@ async def test_an_engine_that_was_asked_the_impossible_says_so_in_its_last_line(
         sys.exit(2)
         """
     )
-    with pytest.raises(FeedError, match=r"^bad\.onnx: no ONNX model$"):
+    with pytest.raises(EventSourceError, match=r"^bad\.onnx: no ONNX model$"):
         await collect(feed)
     await feed.close()
 
@@ -90,7 +90,7 @@ async def test_what_is_said_before_the_child_is_there_reaches_it_too(engine) -> 
 
 async def test_a_child_that_dies_is_reported_with_its_last_words(engine) -> None:
     feed = engine("print('out of luck', file=sys.stderr, flush=True)\nos.kill(os.getpid(), 9)")
-    with pytest.raises(FeedError, match="killed by SIGKILL") as caught:
+    with pytest.raises(EventSourceError, match="killed by SIGKILL") as caught:
         await collect(feed)
     assert caught.value.log_tail == ("out of luck",)
     assert "workbench open last" in caught.value.remedy
@@ -98,8 +98,8 @@ async def test_a_child_that_dies_is_reported_with_its_last_words(engine) -> None
 
 
 async def test_a_child_that_never_spoke_points_at_its_log() -> None:
-    feed = EngineFeed([sys.executable, "-S", "-c", "raise SystemExit('no such device')"])
-    with pytest.raises(FeedError, match="exit code 1") as caught:
+    feed = EngineSource([sys.executable, "-S", "-c", "raise SystemExit('no such device')"])
+    with pytest.raises(EventSourceError, match="exit code 1") as caught:
         await collect(feed)
     assert caught.value.log_tail == ("no such device",)
     assert "the log below says why" in caught.value.remedy
@@ -107,8 +107,8 @@ async def test_a_child_that_never_spoke_points_at_its_log() -> None:
 
 
 async def test_a_program_that_does_not_exist_is_one_line() -> None:
-    feed = EngineFeed(["/nonexistent/engine"])
-    with pytest.raises(FeedError, match="could not be started"):
+    feed = EngineSource(["/nonexistent/engine"])
+    with pytest.raises(EventSourceError, match="could not be started"):
         await collect(feed)
     await feed.close()
 
@@ -116,7 +116,7 @@ async def test_a_program_that_does_not_exist_is_one_line() -> None:
 async def test_a_grandchild_that_holds_the_pipe_does_not_hide_a_death(engine) -> None:
     feed = engine("subprocess.Popen(['sleep', '5'])\nos._exit(3)")
     began = time.monotonic()
-    with pytest.raises(FeedError, match="exit code 3"):
+    with pytest.raises(EventSourceError, match="exit code 3"):
         await collect(feed)
     await feed.close()
     assert time.monotonic() - began < 4
@@ -170,11 +170,11 @@ async def test_a_child_that_ignores_everything_is_killed_in_time(engine, monkeyp
 
 async def test_a_replay_gives_all_events_at_once() -> None:
     events = scenes.cpu_only()
-    assert [event async for event in ReplayFeed(events).events()] == events
+    assert [event async for event in ReplaySource(events).events()] == events
 
 
 async def test_a_paced_replay_can_be_paused_and_cancelled() -> None:
-    feed = ReplayFeed(scenes.cpu_only(), speed=1e6)
+    feed = ReplaySource(scenes.cpu_only(), speed=1e6)
     found = []
 
     async def read() -> None:

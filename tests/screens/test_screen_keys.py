@@ -13,7 +13,7 @@ from stage import HeldFeed, held, press, replayed, settle, text
 from screens import app as app_module
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
-from screens.state.event_source import FeedError, ReplayFeed
+from screens.state.event_source import EventSourceError, ReplaySource
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.text import units
@@ -279,8 +279,10 @@ async def test_a_suspend_pauses_the_race_and_coming_back_resumes_it() -> None:
 
 
 async def test_a_dead_engine_shows_its_last_words_and_s_tries_again() -> None:
-    failures: list[FeedError | None] = [
-        FeedError("the engine was killed by signal 9", "try again", ["Traceback", "MemoryError"]),
+    failures: list[EventSourceError | None] = [
+        EventSourceError(
+            "the engine was killed by signal 9", "try again", ["Traceback", "MemoryError"]
+        ),
         None,
     ]
     app = WorkbenchApp(lambda _: HeldFeed(scenes.midway(), failures.pop(0)), monotonic=lambda: 0.0)
@@ -324,7 +326,7 @@ async def test_a_plain_run_opens_on_the_race_and_owes_no_verdict() -> None:
 
 @pytest.mark.parametrize("events", [scenes.cpu_only, scenes.h200, scenes.simulated])
 async def test_no_width_cuts_a_verdict(events: Callable[[], list[ev.AnyEvent]]) -> None:
-    app = WorkbenchApp(lambda _: ReplayFeed(events()), monotonic=lambda: 0.0)
+    app = WorkbenchApp(lambda _: ReplaySource(events()), monotonic=lambda: 0.0)
     async with app.run_test(size=(60, 24)) as pilot:
         for width in (60, 72, 80, 100, 120, 200):
             await pilot.resize_terminal(width, 24)

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
 from screens.pages.new_run import NewRunScreen
-from screens.state.event_source import ReplayFeed
+from screens.state.event_source import ReplaySource
 from screens.state.run_form import SCENARIOS, RunForm
 from screens.widgets.table import Table
 from workbench import catalog
@@ -28,9 +28,9 @@ def finished(request: Request | None = None) -> tuple[WorkbenchApp, Started]:
     """An app whose run is over, and the arguments of every engine that it starts."""
     started: Started = []
 
-    def feed(asked: Request) -> ReplayFeed:
+    def feed(asked: Request) -> ReplaySource:
         started.append(asked.arguments())
-        return ReplayFeed(scenes.cpu_only())
+        return ReplaySource(scenes.cpu_only())
 
     return WorkbenchApp(feed, request, monotonic=lambda: 0.0), started
 
@@ -188,7 +188,7 @@ async def test_it_is_offered_neither_during_a_run_nor_in_a_replay() -> None:
 
 
 async def test_a_new_run_closes_the_details_of_the_old_one() -> None:
-    feeds = [ReplayFeed(scenes.cpu_only()), HeldFeed(scenes.midway()[:1])]
+    feeds = [ReplaySource(scenes.cpu_only()), HeldFeed(scenes.midway()[:1])]
     app = WorkbenchApp(lambda _: feeds.pop(0), monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)

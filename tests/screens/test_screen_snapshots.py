@@ -16,7 +16,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from screens.app import WorkbenchApp
-from screens.state.event_source import FeedError
+from screens.state.event_source import EventSourceError
 from workbench import catalog
 
 SIZES = [pytest.param((80, 24), id="80x24"), pytest.param((120, 40), id="120x40")]
@@ -264,7 +264,7 @@ def test_the_hardware_screen_while_it_is_being_detected(pictured: Picture) -> No
 
 @at_both_sizes
 def test_a_dead_engine_with_its_last_words(pictured: Picture) -> None:
-    failure = FeedError(
+    failure = EventSourceError(
         "the engine was killed by signal 9 before the run was finished",
         "what was measured is kept: `workbench open last`; s tries again",
         ["Traceback (most recent call last):", '  File "engine.py", line 184', "MemoryError"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..records.verdict import Elimination, Payoff, Verdict
-from ..report.names import name_of
+from ..report.names import candidate_name
 from ..text import units
 from .race_summary import eliminated_by_first_block
 
@@ -26,7 +26,7 @@ def sentence(payoff: Payoff, noun: str = "step", left: Elimination | None = None
     `noun` is what a step is called; `left` says how one of the two was eliminated after its first
     block.  Firm only where the whole interval of the steps' ratio lies on one side of 1.
     """
-    one, other = map(name_of, (payoff.id, payoff.over))
+    one, other = map(candidate_name, (payoff.id, payoff.over))
     later_s, interval = payoff.fixed_s - payoff.over_fixed_s, payoff.step_ratio_ci95
     difference = units.duration(abs(later_s))
     more = "longer" if later_s >= 0 else "less"
@@ -58,7 +58,7 @@ def _uncertain(payoff: Payoff, noun: str, left: Elimination | None) -> str:
         value, ci = units.ratio_parts(ratio, payoff.step_ratio_ci95)
         return f"Their {noun}s cannot be distinguished: {value} (95% CI {ci})."
     if left is not None:
-        return f"{name_of(left.id)} was eliminated after its first turn ({left.message})."
+        return f"{candidate_name(left.id)} was eliminated after its first turn ({left.message})."
     return f"Too few rounds to compare their {noun}s."
 
 

@@ -9,7 +9,7 @@ from ..contract import REDUCED, Case
 from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate
-from ..report.names import short
+from ..report.names import candidate_name
 from ..stats.samples import median
 from ..text import units
 from ..text.units import as_sentence
@@ -41,12 +41,12 @@ def _start_up(found: Evidence, pick: Candidate) -> Iterator[str]:
     if found.scenario.objective != "time_to_result":
         return
     share, spent = _start_up_share(pick)
-    name = short(pick.case)
+    name = candidate_name(pick.case)
     text = f"{share} of the time to result of {name} is start-up and set-up ({spent})."
     rival = found.rival
     if rival is not None and rival.case.device_kind != pick.case.device_kind:
         share, spent = _start_up_share(rival)
-        text = f"{text} For {short(rival.case)} it is {share} ({spent})."
+        text = f"{text} For {candidate_name(rival.case)} it is {share} ({spent})."
     yield text
 
 
@@ -60,8 +60,8 @@ def _start_up_share(candidate: Candidate) -> tuple[str, str]:
 def _waiting(found: Evidence, pick: Candidate) -> Iterator[str]:
     waiting = waiting_fraction(found)
     if waiting is not None:
-        share = f"{waiting:.0%}"
-        yield f"{short(pick.case)} waits for data {share} of the time: loading is the limit."
+        name = candidate_name(pick.case)
+        yield f"{name} waits for data {waiting:.0%} of the time: loading is the limit."
 
 
 def waiting_fraction(found: Evidence) -> float | None:
@@ -75,7 +75,7 @@ def waiting_fraction(found: Evidence) -> float | None:
 def _launches(found: Evidence) -> Iterator[str]:
     clocks = launch_bound(found)
     if clocks is not None and found.best_gpu is not None:
-        name = short(found.best_gpu.case)
+        name = candidate_name(found.best_gpu.case)
         issue, device = units.duration(clocks.issue_s), units.duration(clocks.device_s)
         yield f"Launches limit {name}: the host needs {issue} to queue a step of {device}."
 
@@ -110,7 +110,7 @@ def _roof(found: Evidence, candidate: Candidate) -> str | None:
     roof = roof_of(found, candidate)
     if roof is None or FAR_FROM_LIMIT < roof.fraction < NEAR_LIMIT:
         return None  # in between, neither can be said
-    name, limit = short(candidate.case), ROOFS[roof.limited_by]
+    name, limit = candidate_name(candidate.case), ROOFS[roof.limited_by]
     reached = units.percent(roof.fraction)
     if roof.fraction >= NEAR_LIMIT:
         return f"{limit.capitalize()} limits {name}, which reaches {reached} of that limit."
@@ -178,6 +178,6 @@ def _threads(found: Evidence, pick: Candidate) -> Iterator[str]:
             continue
         if (gain := _gain(pick, other)) is not None:
             factor, ci = gain
-            name, threads = short(pick.case), other.case.threads
+            name, threads = candidate_name(pick.case), other.case.threads
             yield f"{name} is {factor} than with {threads} threads (95% CI {ci})."
             return

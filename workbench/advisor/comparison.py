@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..report.candidate import Candidate
-from ..report.names import short
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text import units
@@ -71,7 +71,7 @@ class Comparison:
 
     def sentence(self) -> str:
         """The lead of `one` in words, or that it has none."""
-        one, other = short(self.one.case), short(self.other.case)
+        one, other = candidate_name(self.one.case), candidate_name(self.other.case)
         factor, ci = self.parts
         if self.ratio is None:
             return f"{one} leads {other}, but too few rounds were measured for an interval."

@@ -13,7 +13,7 @@ from ..contract import kind_of
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick
 from ..report.candidate import ENERGY, Candidate
-from ..report.names import name_of
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..stats.objectives import HOUR_S, SECONDS
 from ..stats.samples import Ratio, median
@@ -146,7 +146,9 @@ def _most_frugal(eligible: Sequence[Candidate]) -> ObjectivePick:
             ". ".join(ENERGY_HINTS[kind] for kind in silent),
         )
         return _unknown("most_frugal", unit, reason)
-    if unread := [name_of(c.case.id) for c in _in_question(eligible) if c.case.id not in known]:
+    if unread := [
+        candidate_name(c.case.id) for c in _in_question(eligible) if c.case.id not in known
+    ]:
         text = f"energy and power of {' and '.join(unread)} were not read"
         reason = Reason("no_energy", text, "raise --budget: power is read twice a second")
         return _unknown("most_frugal", unit, reason)

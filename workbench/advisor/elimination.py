@@ -15,7 +15,7 @@ from ..records.events import BlockMeasured
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..report.candidate import Candidate
-from ..report.names import name_of
+from ..report.names import candidate_name
 from ..report.warnings import WIDE
 from ..stats import ratios
 from ..stats import samples as stats
@@ -171,7 +171,7 @@ def proven_slower(standings: Standings) -> Iterator[Eliminated]:
         by_id = {candidate.case.id: candidate for candidate in group}
         rounds = {case: candidate.rounds() for case, candidate in by_id.items()}
         for proof in ratios.proven_slower(rounds, look=look, pairs=standings.pairs):
-            text = f"{proof.ratio.value:.3g}x slower than {name_of(proof.by)}"
+            text = f"{proof.ratio.value:.3g}x slower than {candidate_name(proof.by)}"
             yield Eliminated(by_id[proof.case], Reason("beaten", text), proof)
 
 
@@ -223,7 +223,7 @@ def _slowdowns(group: Sequence[Candidate]) -> Iterator[Slowdown]:
         }
         best = min(values, key=values.__getitem__)
         own = min(candidate.samples_s) if candidate.objective in OF_A_STEP else values[case]
-        yield Slowdown(candidate, own / values[best], name_of(best))
+        yield Slowdown(candidate, own / values[best], candidate_name(best))
 
 
 def protected(standings: Standings) -> set[str]:

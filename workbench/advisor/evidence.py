@@ -11,7 +11,7 @@ from ..machine import no_gpu
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
-from ..report.names import short
+from ..report.names import candidate_name
 from ..report.report import Report
 from ..report.row import Row
 from ..report.warnings import measurement_warnings
@@ -170,7 +170,7 @@ class Evidence:
                 remedy = "start-up times vary that much: compare the break-even points instead"
         yield Warning(
             code="pick_unsettled",
-            message=f"cannot be distinguished from {short(lead.other.case)}: {ratio}",
+            message=f"cannot be distinguished from {candidate_name(lead.other.case)}: {ratio}",
             remedy=remedy,
             subject=lead.one.case.id,
         )

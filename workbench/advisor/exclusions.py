@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
-from ..report.names import short
+from ..report.names import candidate_name
 from ..text import units
 from .evidence import Evidence
 from .limits import beyond_limits, uncounted
@@ -28,7 +28,7 @@ def excluded(found: Evidence) -> dict[str, list[str]]:
     by_reason: dict[str, list[str]] = {}
 
     def exclude(candidate: Candidate, why: str) -> None:
-        by_reason.setdefault(why, []).append(short(candidate.case))
+        by_reason.setdefault(why, []).append(candidate_name(candidate.case))
 
     here = [c for c in found.for_the_pick if c.case.device_kind in found.kinds]
     for candidate in found.over_limit:
@@ -50,7 +50,7 @@ def why_lost(lost: Sequence[Candidate], found: Evidence) -> list[str]:
     phrases = []
     over = sorted((c for c in lost if c in found.over_limit), key=_by_error)
     if over:
-        name, error = short(over[0].case), _error(over[0], found.scenario)
+        name, error = candidate_name(over[0].case), _error(over[0], found.scenario)
         which = f"the most accurate of {len(over)}" if len(over) > 1 else ""
         phrases.append(f"{name} ({', '.join(filter(None, [which, error]))})")
     others = sorted((c for c in lost if c not in found.over_limit), key=lambda c: c.case.id)
@@ -66,7 +66,7 @@ def _why(candidate: Candidate, scenario: Scenario) -> str:
     """Why it cannot be picked: the limit that it exceeds, or its own reason."""
     exceeded = None if candidate.state == "failed" else beyond_limits(candidate, scenario)
     if exceeded is not None:
-        return f"{short(candidate.case)} ({exceeded})"
+        return f"{candidate_name(candidate.case)} ({exceeded})"
     if (why := uncounted(candidate)) is not None:
         return why
     if candidate.reason is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 
 from ..contract import REDUCED
 from ..report.candidate import Candidate
-from ..report.names import short
+from ..report.names import candidate_name
 from ..stats import ratios
 from ..text import units
 from ..text.units import as_sentence
@@ -126,7 +126,7 @@ def _for_precision(found: Evidence) -> Iterator[str]:
         if gain > 1 + ratios.TOLERANCE and other.accuracy is not None:
             error = units.share(other.accuracy.value)
             yield (
-                f"{short(other.case)} is {gain:.2f}x {better(found.scenario.objective)}. "
+                f"{candidate_name(other.case)} is {gain:.2f}x {better(found.scenario.objective)}. "
                 f"Raise the error limit only if an error of {error} is acceptable"
             )
     roof = roof_of(found, pick)
@@ -134,7 +134,7 @@ def _for_precision(found: Evidence) -> Iterator[str]:
     has_reduced = any(c.case.precision in REDUCED for c in found.row.candidates)
     if is_limited and pick.case.precision == "fp32" and not has_reduced:
         yield (
-            f"Memory bandwidth limits {short(pick.case)}. "
+            f"Memory bandwidth limits {candidate_name(pick.case)}. "
             "Try a precision with fewer bytes, such as bf16 or int8"
         )
     yield from _for_accuracy(pick, found)
@@ -155,7 +155,7 @@ def _for_accuracy(pick: Candidate, found: Evidence) -> Iterator[str]:
     if exact:
         _, _, error_value, comparison = min(exact, key=lambda each: each[:2])
         factor, ci = comparison.parts
-        name, noun = short(comparison.other.case), TAKEN.get(pick.objective, "time")
+        name, noun = candidate_name(comparison.other.case), TAKEN.get(pick.objective, "time")
         yield (
             f"{name} is accurate to {units.figure(error_value)} and takes {factor} the {noun} "
             f"(95% CI {ci}). Prefer it if an error of {units.share(accuracy.value)} is too much"

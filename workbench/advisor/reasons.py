@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..report.candidate import Candidate
-from ..report.names import short
+from ..report.names import candidate_name
 from ..stats.ratios import TOLERANCE
 from ..stats.samples import Ratio, median
 from ..text import units
@@ -69,7 +69,7 @@ def _without_gpu(found: Evidence) -> Iterator[str]:
     if found.lead is not None:
         yield from _lead(found.lead)
     elif found.pick is not None:
-        name = short(found.pick.case)
+        name = candidate_name(found.pick.case)
         others = [c for c in found.for_the_pick if c is not found.pick]
         if others and not any(c.blocks for c in others):
             yield f"{name} is the only candidate that was measured."
@@ -84,8 +84,8 @@ def _lead(lead: Comparison) -> Iterator[str]:
     """The pick against the runner-up."""
     if lead.ratio is None and was_far_behind(lead.other) and lead.estimate is not None:
         behind = f"{units.ratio(lead.estimate)} {worse(lead.one.objective)}"
-        yield f"{short(lead.one.case)} leads."
-        yield f"{short(lead.other.case)} was eliminated after its first turn ({behind})."
+        yield f"{candidate_name(lead.one.case)} leads."
+        yield f"{candidate_name(lead.other.case)} was eliminated after its first turn ({behind})."
     else:
         yield lead.sentence()
 
@@ -200,16 +200,16 @@ def _doubts(found: Evidence) -> list[Doubt]:
     if found.is_cut_short:
         doubts.append(Doubt(None, "the run was cut short"))
     if pick is not None and len(pick.blocks) == 1:
-        doubts.append(Doubt(short(pick.case), "only one round was measured"))
+        doubts.append(Doubt(candidate_name(pick.case), "only one round was measured"))
     if pick is not None and pick.eliminated:
-        doubts.append(Doubt(short(pick.case), "it left the race before the end"))
+        doubts.append(Doubt(candidate_name(pick.case), "it left the race before the end"))
     of_row = [w for w in found.warnings if w.subject == found.row.plan.scenario]
     doubts += [Doubt(None, warning.message) for warning in of_row]
     by_id = {candidate.case.id: candidate for candidate in found.row.candidates}
     for warning in found.warnings:
         candidate = by_id.get(warning.subject or "")
         if candidate is not None and warning.code in WEAK and not _is_beaten(candidate):
-            doubts.append(Doubt(short(candidate.case), warning.message))
+            doubts.append(Doubt(candidate_name(candidate.case), warning.message))
     return doubts
 
 

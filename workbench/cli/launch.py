@@ -94,14 +94,14 @@ def take_part(request: Request) -> Request:
 def show_live(request: Request, output: Path | None) -> int:
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
-    from screens.state.event_source import EngineFeed  # noqa: TID251
+    from screens.state.event_source import EngineSource  # noqa: TID251
 
     from ..report.journal import is_kept
     from .headless import save
 
-    def engine(asked: Request) -> EngineFeed:
+    def engine(asked: Request) -> EngineSource:
         argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
-        return EngineFeed(argv)
+        return EngineSource(argv)
 
     def finish(report: Report, code: int) -> int:
         run = report.started.id if report.started is not None else ""
@@ -115,10 +115,10 @@ def show_live(request: Request, output: Path | None) -> int:
 def show_replay(opened: OpenedRun) -> int:
     """The TUI on an earlier run: a journal's events fill its log, a document is shown as it is."""
     from screens.app import run_tui  # noqa: TID251
-    from screens.state.event_source import ReplayFeed  # noqa: TID251
+    from screens.state.event_source import ReplaySource  # noqa: TID251
 
     report = None if opened.events else opened.report
-    return run_tui(lambda _: ReplayFeed(opened.events), replay=True, report=report)
+    return run_tui(lambda _: ReplaySource(opened.events), replay=True, report=report)
 
 
 def show_watch(found: Machine, *, every_s: float) -> int:

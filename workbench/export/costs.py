@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ..advisor.race_summary import eliminated_by_first_block
 from ..records.reason import Reason
 from ..records.verdict import CaseCost, ObjectivePick, Verdict
-from ..report.names import name_of
+from ..report.names import candidate_name
 from ..text import units
 from ..text.units import as_sentence
 
@@ -101,7 +101,7 @@ def _name(found: ObjectivePick) -> str:
 
 
 def _short(case: str | None) -> str:
-    return name_of(case) if case else "-"
+    return candidate_name(case) if case else "-"
 
 
 def _value(found: ObjectivePick) -> str:

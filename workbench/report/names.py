@@ -9,6 +9,3 @@ def candidate_name(case: Case | str) -> str:
     """`cpu torch bf16 t2` for a case or a case id."""
     label = case.partition("/")[2] if isinstance(case, str) else case.label
     return label.replace("/", " ")
-
-
-name_of = short = candidate_name  # names of before, until every caller is renamed

@@ -13,7 +13,7 @@ from ...machine.host.isa import X86, lacking
 from ...records.machine import Cpu
 from ...records.model import Built, Explanation, ModelFacts, OperatorTimes
 from ...report.candidate import Candidate
-from ...report.names import short
+from ...report.names import candidate_name
 from ...stats.ratios import ratio_between, relative
 from ...stats.samples import median
 from ...text import units
@@ -124,7 +124,7 @@ def explain(
 
 def _headline(candidate: Candidate, given: Candidate) -> str:
     mine, others = candidate.rounds(), given.rounds()
-    name, other = short(candidate.case), short(given.case)
+    name, other = candidate_name(candidate.case), candidate_name(given.case)
     better, worse = COMPARED.get(candidate.objective, ("faster", "slower"))
     ratio = ratio_between(others, mine)
     if ratio is not None and ratio.low <= 1 <= ratio.high:
@@ -230,7 +230,7 @@ def _limits(candidate: Candidate, context: ModelContext) -> Iterator[str]:
     """The limits of the model as given."""
     profile = KernelTimes.of(candidate)
     best = "best" if candidate.objective in COMPARED else "fastest"
-    yield f"{short(candidate.case)} is the {best} run of the model as given."
+    yield f"{candidate_name(candidate.case)} is the {best} run of the model as given."
     products_s = sum(profile.by_operator.get(name, 0.0) for name in ("MatMul", "LSTM", "Conv"))
     ceiling = context.memory_bytes_per_s
     if ceiling and products_s > 0 and products_s > NOTABLE * profile.run_s:

@@ -13,7 +13,7 @@ from ...contract import Case
 from ...records.model import Explanation, ModelFacts
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate
-from ...report.names import short
+from ...report.names import candidate_name
 from ...report.report import Report
 from ...report.row import Row
 from ...stats import ratios
@@ -59,8 +59,8 @@ def how(case: Case) -> str:
     return " ".join(filter(None, (device, case.mode, threads)))
 
 
-def name_of(case: Case) -> str:
-    return brief(short(case))
+def short_name(case: Case) -> str:
+    return brief(candidate_name(case))
 
 
 def brief(text: str) -> str:
@@ -198,7 +198,7 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
         return f"{words}{why}."
     if given is None or gained is None:  # the model as given did not race
         return f"Ship {variant_of(pick.case)}{_ways(pick.case)}{error}."
-    ratio, other = gained[1], f"the model as given ({name_of(given.case)})"
+    ratio, other = gained[1], f"the model as given ({short_name(given.case)})"
     if ratio is None:
         gain = f"{gained[0]:.2f}x {_better(row)} {other}, after one or two rounds only"
     elif ratio.low > 1:
@@ -237,7 +237,7 @@ def _ties(verdict: Verdict, report: Report) -> Iterator[str]:
         yield verdict.reasons[0]
     runner_up = report.candidates.get(verdict.runner_up or "")
     if verdict.tie and runner_up is not None:
-        yield f"Tied with {name_of(runner_up.case)}."
+        yield f"Tied with {short_name(runner_up.case)}."
 
 
 def compared(report: Report, case: str | None = None) -> Explanation | None:
@@ -264,5 +264,5 @@ def unprofiled(report: Report) -> str | None:
         candidate = report.candidates[each.case]
         if not candidate.operators:
             why = f": {candidate.unprofiled.message}" if candidate.unprofiled else ""
-            return f"{name_of(candidate.case)} was not profiled{why}"
+            return f"{short_name(candidate.case)} was not profiled{why}"
     return None

@@ -15,11 +15,11 @@ from ...advisor.model.overview import (
     error_text,
     is_as_given,
     is_too_far_off,
-    name_of,
     original,
     ranked_candidates,
     recommendation,
     row_of,
+    short_name,
     unprofiled,
 )
 from ...advisor.race_summary import summary_text
@@ -198,7 +198,7 @@ def _why_lines(
     if explained is None or candidate.state == "failed":
         sentences.insert(0, _sentence(found, candidate))
     facts = [fact("", brief(text)) for text in sentences]
-    return [Text(), heading(f"Why {name_of(candidate.case)}", width), *wrapped(facts, width, 0)]
+    return [Text(), heading(f"Why {short_name(candidate.case)}", width), *wrapped(facts, width, 0)]
 
 
 def _sentence(found: Sequence[RankedCandidate], candidate: Candidate) -> str:
@@ -243,7 +243,7 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
         if model is None or ranked.gain is None:
             continue
         if not is_too_far_off(ranked.candidate, model.facts):
-            name = name_of(ranked.candidate.case)
+            name = short_name(ranked.candidate.case)
             gain = f", {units.ratio(ranked.gain)} against the model as given"
             if is_as_given(ranked.candidate.case, model.facts):
                 gain = ", the model as given"
@@ -254,7 +254,7 @@ def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
 def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
-        about = f"{name_of(candidate.case)}: " if candidate else ""
+        about = f"{short_name(candidate.case)}: " if candidate else ""
         text = f"{about}{brief(warning.message)}; {warning.remedy}"
         yield fact("! warning", text, "warning", label_tone="strong warning")
 
@@ -289,8 +289,8 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
     longest = max(max(each.fp32_s, each.int8_s) for each in found.operators) or 1.0
     columns = (
         Column("operator", "Operator", minimum=10),
-        Column("fp32", name_of(given.case) if given else "as given", minimum=16, maximum=44),
-        Column("int8", name_of(case), minimum=16, maximum=44),
+        Column("fp32", short_name(given.case) if given else "as given", minimum=16, maximum=44),
+        Column("int8", short_name(case), minimum=16, maximum=44),
         Column("gain", "Gain", rank=1, align="right"),
     )
     lines = []
@@ -354,7 +354,7 @@ def _outputs(
         return "", []
     facts = [fact(each.name, output_text(each)) for each in accuracy.outputs]
     facts.append(fact("", f"compared with {accuracy.reference}", "dim"))
-    return f"Outputs of {name_of(candidate.case)}", facts
+    return f"Outputs of {short_name(candidate.case)}", facts
 
 
 # ------------------------------------------------------------- as one text
