@@ -24,7 +24,7 @@ BATCHES = 8
 NODE_BYTES = 8 + 4 + 16 + 4
 # Measured peak bytes: for each node while the forest grows (and is moved), and for each visit.
 PEAK_BYTES = {"numpy": (56, 40), "onnxruntime": (56, 8), "torch": (76, 90)}
-MODEL_PEAK_BYTES = 640  # of a node that a path can reach, while its model is made and loaded
+MODEL_PEAK_BYTES = 640  # per node that a path can reach, while its model is made and loaded
 
 
 class ForestInference(Workload):

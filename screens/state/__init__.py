@@ -1,1 +1,1 @@
-"""What a screen shows, without Textual: the session, its events, derived values and forms."""
+"""The state behind the screens, without Textual: a session, its event source, the run form."""

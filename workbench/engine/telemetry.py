@@ -70,7 +70,7 @@ class _Watched:
     readings: list[_Reading] = field(default_factory=list)
     blocks: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # begin, end
     known: set[int] = field(default_factory=set)  # processes already reported
-    card: Gpu | None = None  # as detected before the run
+    card: Gpu | None = None  # the GPU as detected before the run
 
     def within(self, blocks: list[tuple[float, float]]) -> Iterator[_Reading]:
         for reading in self.readings:

@@ -57,7 +57,7 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def _lead(found: ObjectivePick, verdict: Verdict) -> str:
-    """How far the best leads the next."""
+    """The lead of the best over the next."""
     if found.runner_up is None:
         return "no other candidate to compare with"
     next_ = _short(found.runner_up)

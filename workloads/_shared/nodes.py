@@ -79,7 +79,7 @@ def bound(node: Node | None) -> Iterator[None]:
 
 
 def pages_by_node(address: int, maps: Path = Path("/proc/self/numa_maps")) -> dict[int, int]:
-    """How many pages of the mapping that holds `address` lie on each node; empty where the
+    """Pages on each node of the mapping that holds `address`; empty where the
     kernel does not tell."""
     try:
         lines = maps.read_text().splitlines()
