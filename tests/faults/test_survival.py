@@ -100,7 +100,7 @@ def test_a_signal_ends_the_run_with_a_valid_partial_document(environment, number
         text=True,
     )
     for line in process.stderr:
-        if "worker cpu/numpy" in line:
+        if "cpu/numpy up" in line:
             break
     process.send_signal(number)
     out, log = process.communicate(timeout=10)

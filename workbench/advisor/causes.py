@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..contract import REDUCED, Case
+from ..contract import REDUCED
 from ..machine.host.isa import having, lacking
 from ..records.document import Clocks, Roofline
 from ..report.candidate import Candidate
@@ -137,7 +137,7 @@ def _precision(found: Evidence, pick: Candidate) -> Iterator[str]:
             yield " ".join(
                 [
                     f"{one} is {factor} than {than}, all else equal (95% CI {ci}).",
-                    *_instructions(found, pick.case if is_reduced else other.case),
+                    *_instructions(found, pick if is_reduced else other, wins=is_reduced),
                 ]
             )
 
@@ -151,13 +151,14 @@ def _gain(pick: Candidate, other: Candidate) -> tuple[str, str] | None:
     return f"{factor} {better(pick.objective)}", ci
 
 
-def _instructions(found: Evidence, case: Case) -> Iterator[str]:
-    """The instruction set that the CPU has or lacks for a precision, where that is known."""
-    machine = found.report.machine
+def _instructions(found: Evidence, reduced: Candidate, *, wins: bool) -> Iterator[str]:
+    """The instruction set that the CPU has or lacks for a reduced precision, where it is known."""
+    machine, case = found.report.machine, reduced.case
     if machine is None or case.device_kind != "cpu":
         return
     if names := having(case.precision, machine.cpu):
-        yield f"The CPU has {names}."
+        has = f"the CPU has {names}."
+        yield as_sentence(has) if wins else f"{_name(reduced)} loses although {has}"
     elif names := lacking(case.precision, machine.cpu):
         yield f"The CPU has no {names}."
 
