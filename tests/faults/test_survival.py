@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -100,7 +101,7 @@ def test_a_signal_ends_the_run_with_a_valid_partial_document(environment, number
         text=True,
     )
     for line in process.stderr:
-        if "cpu/numpy up" in line:
+        if re.search(r"worker +cpu/numpy", line):
             break
     process.send_signal(number)
     out, log = process.communicate(timeout=10)
