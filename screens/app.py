@@ -363,7 +363,7 @@ def run_tui(
     app = WorkbenchApp(start_source, request, start=start, replay=replay, report=report)
     app.run()
     report = app.session.report
-    if not replay and (told := summary_text(report, shutil.get_terminal_size().columns)):
-        sys.stdout.write(f"{told}\n")
+    if not replay and (summary := summary_text(report, shutil.get_terminal_size().columns)):
+        sys.stdout.write(f"{summary}\n")
     code = app.return_code or 0
     return code if finish is None or report.started is None else finish(report, code)

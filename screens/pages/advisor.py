@@ -19,7 +19,7 @@ from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.pane import Pane
 from ..widgets.table import Table
-from .base import FILTER, ViewScreen
+from .base import FILTER, ViewScreen, nothing_yet
 from .detail import DetailScreen
 
 ROOMY_HEIGHT = 34
@@ -56,7 +56,7 @@ class AdvisorScreen(ViewScreen):
                 row.plan.title, row.plan.scenario, *(c.case.label for c in row.candidates)
             )
         ]
-        empty = "nothing matches the filter" if rows else _nothing(session)
+        empty = "nothing matches the filter" if rows else nothing_yet(session)
         columns = advisor_columns(rows, self.size.width)
         self.query_one(Table).show(columns, lines, Text.of((empty, "dim")))
         self._draw_answer()
@@ -94,9 +94,3 @@ class AdvisorScreen(ViewScreen):
     def command(self) -> str | None:
         row = self.row
         return row.plan.reproduce or None if row is not None else None
-
-
-def _nothing(session: Session) -> str:
-    if session.phase == "idle":
-        return "No run yet.  Press s to start one, n to set one up."
-    return "Planning the races..." if session.going else "Nothing was raced."

@@ -157,3 +157,10 @@ def failure_text(session: Session, width: int) -> Content:
         lines.append(line.truncate(width))
         label = ""
     return joined(lines)
+
+
+def nothing_yet(session: Session) -> str:
+    """Shown in a table of races without one."""
+    if session.phase == "idle":
+        return "No run yet.  Press s to start one, n to set one up."
+    return "Planning the races..." if session.going else "Nothing was raced."

@@ -27,7 +27,7 @@ from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.filter import FilterBar
 from ..widgets.table import Table
-from .base import FILTER, ViewScreen
+from .base import FILTER, ViewScreen, nothing_yet
 from .detail import DetailScreen
 
 LINES_BESIDE_LOSS = 15
@@ -61,7 +61,7 @@ class RunScreen(ViewScreen):
         yield Drawn(id="row-title")
         yield Table(id="candidates")
         yield FilterBar()
-        yield Drawn(id="told")
+        yield Drawn(id="metrics")
         yield Drawn(id="curve")
         yield Drawn(id="loss")
         yield Drawn(id="log")
@@ -77,7 +77,7 @@ class RunScreen(ViewScreen):
         self.query_one("#row-title", Drawn).show(lambda width, _: self._title(row, width))
         sweep = self._sweep(row)
         self._draw_table(row, session, sweep)
-        self._draw_told()
+        self._draw_metrics()
         self._draw_curve(row, sweep)
         self._draw_loss(row if sweep is None else None, session)
         at_another = row is not None and self._looked_at == row.plan.scenario
@@ -90,7 +90,7 @@ class RunScreen(ViewScreen):
         table, bar = self.query_one(Table), self.query_one(FilterBar)
         table.set_class(sweep is not None, "-beside-curve")
         if row is None:
-            table.show((), (), Text.of((_nothing(session), "dim")))
+            table.show((), (), Text.of((nothing_yet(session), "dim")))
             return
         marks = curve_marks(sweep) if sweep is not None else {}
         lines = [
@@ -101,16 +101,16 @@ class RunScreen(ViewScreen):
         columns = run_columns(row, marks=bool(marks))
         table.show(columns, lines, Text.of(("nothing matches the filter", "dim")))
 
-    def _draw_told(self) -> None:
+    def _draw_metrics(self) -> None:
         """The workload's own metrics for the selected candidate."""
-        told = self.query_one("#told", Drawn)
+        drawn = self.query_one("#metrics", Drawn)
         candidate = self._chosen
         derived = self.session.derived
         found = derived.numbers(candidate).measurement if candidate is not None else None
-        told.display = found is not None and bool(found.metrics)
-        if found is not None and told.display:
+        drawn.display = found is not None and bool(found.metrics)
+        if found is not None and drawn.display:
             line = Text.of(case_text(found.id, derived), ": ", metrics_text(found))
-            told.show(lambda width, _: content(line.truncate(width)))
+            drawn.show(lambda width, _: content(line.truncate(width)))
 
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
         curve, log = self.query_one("#curve", Drawn), self.query_one("#log", Drawn)
@@ -137,7 +137,7 @@ class RunScreen(ViewScreen):
         return self.session.report.candidates.get(self.query_one(Table).cursor or "")
 
     def on_table_moved(self) -> None:
-        self._draw_told()
+        self._draw_metrics()
         self._draw_curve(self.row, self._sweep(self.row))
 
     def _draw_loss(self, row: Row | None, session: Session) -> None:
@@ -206,9 +206,3 @@ class RunScreen(ViewScreen):
     def command(self) -> str | None:
         row = self.row
         return row.plan.reproduce or None if row is not None else None
-
-
-def _nothing(session: Session) -> str:
-    if session.phase == "idle":
-        return "No run yet.  Press s to start one, n to set one up."
-    return "Planning the races..." if session.going else "Nothing was raced."

@@ -80,8 +80,8 @@ class Session:
     def has_model(self) -> bool:
         """The run is about a user's model."""
         report = self.report
-        told = report.model is not None or row_of(report) is not None
-        return told or self.model_file is not None
+        reported = report.model is not None or row_of(report) is not None
+        return reported or self.model_file is not None
 
     @property
     def going(self) -> bool:

@@ -99,15 +99,15 @@ def answers(
     return dict(zip([each for each, _ in USAGE], json.loads(done.stdout), strict=True))
 
 
-@pytest.mark.parametrize(("arguments", "told"), USAGE, ids=[" ".join(a) for a, _ in USAGE])
-def test_a_wrong_request_is_one_line_and_exit_2(answers, arguments, told: str) -> None:
+@pytest.mark.parametrize(("arguments", "expected"), USAGE, ids=[" ".join(a) for a, _ in USAGE])
+def test_a_wrong_request_is_one_line_and_exit_2(answers, arguments, expected: str) -> None:
     code, printed, log = answers[arguments]
     assert code == 2
     assert printed == ""
     assert "Traceback" not in log
     *progress, line = log.strip().splitlines()
     assert line.startswith("workbench: ")
-    assert told in line
+    assert expected in line
     assert not any("Traceback" in text for text in progress)
 
 
@@ -137,7 +137,7 @@ def test_a_refused_run_leaves_no_journal(cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "expected"),
     [
         ("empty.json", "", "not a workbench document"),
         ("other.json", '{"a": 1}', "not a workbench document"),
@@ -146,12 +146,12 @@ def test_a_refused_run_leaves_no_journal(cli) -> None:
         ("text.jsonl", "hello\nworld\n", "line 1"),
     ],
 )
-def test_a_file_that_is_no_run_is_refused(cli, tmp_path: Path, name, content, told) -> None:
+def test_a_file_that_is_no_run_is_refused(cli, tmp_path: Path, name, content, expected) -> None:
     file = tmp_path / name
     file.write_text(content)
     done = cli("open", str(file), "--json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
+    assert expected in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

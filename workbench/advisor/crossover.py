@@ -187,8 +187,8 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
     if duel is None or change is None:
         return _without_change(points, parameter)
     value, (lower, upper) = duel.crossing(change)
-    told = _told(points, duel.between, change.below, change.above)
-    carried = _zero({p.value: p.ratio_with_transfers for p in told if p.ratio_with_transfers})
+    pairs = _paired(points, duel.between, change.below, change.above)
+    carried = _zero({p.value: p.ratio_with_transfers for p in pairs if p.ratio_with_transfers})
     if whole:  # the first whole size at which the other leads
         value, carried = math.ceil(value), carried and math.ceil(carried)
         lower, upper = math.floor(lower), math.ceil(upper)
@@ -200,8 +200,8 @@ def conclude(points: Sequence[Measured], parameter: str, *, whole: bool) -> Cros
         value=min(max(value, lower), upper),
         ci95=(lower, upper),
         value_with_transfers=carried,
-        searched=(told[0].value, told[-1].value),
-        points=told,
+        searched=(pairs[0].value, pairs[-1].value),
+        points=pairs,
         back=change.back,
         sizes=list(_named(points)),
         then=None if change.back else _successor(points, duel.between, change),
@@ -234,9 +234,9 @@ def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
                 proven[value] = first
     run = _longest_run(list(named), proven)
     below = proven[run[0]] if run else None
-    told: list[CrossoverPoint] = []
+    pairs: list[CrossoverPoint] = []
     if by_device and below is not None:
-        told = _told(points, "device", below, next(kind for kind in KINDS if kind != below))
+        pairs = _paired(points, "device", below, next(kind for kind in KINDS if kind != below))
     return Crossover(
         parameter=parameter,
         between="device" if by_device else "candidate",
@@ -246,7 +246,7 @@ def _without_change(points: Sequence[Measured], parameter: str) -> Crossover:
         ci95=None,
         value_with_transfers=None,
         searched=(min(named), max(named)),
-        points=told,
+        points=pairs,
         leads=(run[0], run[-1]) if run else None,
         sizes=list(named),
     )
@@ -262,7 +262,7 @@ def _longest_run(values: Sequence[float], proven: Mapping[float, str]) -> list[f
     return best
 
 
-def _told(points: Sequence[Measured], kind: str, below: str, above: str) -> list[CrossoverPoint]:
+def _paired(points: Sequence[Measured], kind: str, below: str, above: str) -> list[CrossoverPoint]:
     found = []
     for point in sorted(points, key=lambda point: point.value):
         named = point.by_name(kind) if point.candidates else {}

@@ -48,7 +48,7 @@ class Clock:
 
 
 @pytest.fixture
-def told() -> list[ev.AnyEvent]:
+def emitted() -> list[ev.AnyEvent]:
     return []
 
 
@@ -58,8 +58,8 @@ def script() -> Script:
 
 
 @pytest.fixture
-def telemetry(script: Script, told: list[ev.AnyEvent]) -> MachineTelemetry:
-    return MachineTelemetry(script, {"cuda:0": 0}, now=script._clock, emit=told.append)  # type: ignore[arg-type]
+def telemetry(script: Script, emitted: list[ev.AnyEvent]) -> MachineTelemetry:
+    return MachineTelemetry(script, {"cuda:0": 0}, now=script._clock, emit=emitted.append)  # type: ignore[arg-type]
 
 
 def codes(telemetry: MachineTelemetry) -> list[str]:
@@ -67,7 +67,7 @@ def codes(telemetry: MachineTelemetry) -> list[str]:
 
 
 def test_a_candidate_is_told_by_the_readings_within_its_blocks(
-    telemetry: MachineTelemetry, script: Script, told: list[ev.AnyEvent]
+    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
 ) -> None:
     script.read(10.0, sm_clock_mhz=345.0)
     telemetry.begin()
@@ -87,7 +87,9 @@ def test_a_candidate_is_told_by_the_readings_within_its_blocks(
     assert found.clock_mhz == 1940.0
     assert found.clock_after_mhz == 1200.0
     assert codes(telemetry) == []
-    assert [event.at_s for event in told] == pytest.approx([10.0, 11.5, 12.5, 13.5, 14.5], abs=0.1)
+    assert [event.at_s for event in emitted] == pytest.approx(
+        [10.0, 11.5, 12.5, 13.5, 14.5], abs=0.1
+    )
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:1"])
@@ -229,17 +231,17 @@ def test_a_race_begins_afresh_but_for_the_last_look(
 
 
 def test_the_processor_is_read_after_a_block_and_no_more_than_twice_a_second(
-    told: list[ev.AnyEvent],
+    emitted: list[ev.AnyEvent],
 ) -> None:
     class Host:
         def read(self) -> HostReading:
             return HostReading(frequency_mhz=2500.0, temperature_c=55.0, power_w=80.0)
 
-    telemetry = MachineTelemetry(None, {}, now=Clock(), emit=told.append, host=Host())  # type: ignore[arg-type]
+    telemetry = MachineTelemetry(None, {}, now=Clock(), emit=emitted.append, host=Host())  # type: ignore[arg-type]
     telemetry.begin()
     for end_s in (100.2, 100.4, 100.6, 100.8, 101.2):
         telemetry.measured("w/cpu/torch/fp32/t2", "cpu", end_s - 0.2, end_s)
-    assert [event.at_s for event in told] == [100.0, 100.6, 101.2]
+    assert [event.at_s for event in emitted] == [100.0, 100.6, 101.2]
     found = telemetry.of_case("w/cpu/torch/fp32/t2", "cpu")
     assert found is not None
     assert (found.readings, found.clock_mhz, found.temperature_c) == (2, 2500.0, 55.0)
@@ -247,10 +249,10 @@ def test_the_processor_is_read_after_a_block_and_no_more_than_twice_a_second(
 
 
 def test_a_gap_is_an_event_with_its_reason(
-    telemetry: MachineTelemetry, script: Script, told: list[ev.AnyEvent]
+    telemetry: MachineTelemetry, script: Script, emitted: list[ev.AnyEvent]
 ) -> None:
     script.fail()
     telemetry.begin()
-    [event] = told
+    [event] = emitted
     assert isinstance(event, ev.MachineRead)
     assert event.gap == Reason("nvml_crashed", "it died") and event.gpus == []

@@ -54,7 +54,7 @@ def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, conte
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "value", "told"),
+    ("place", "name", "value", "expected"),
     [
         ("measurements", "samples_s", [], r"measurements\[0\]: its blocks count 40 samples, .* 0"),
         ("measurements", "samples_s", [0.0] * 40, "has a sample of 0 s"),
@@ -66,13 +66,13 @@ def test_a_file_that_is_no_document_is_refused_in_one_line(tmp_path: Path, conte
     ],
 )
 def test_a_document_that_contradicts_itself_is_refused_with_the_place(
-    tmp_path: Path, place: str, name: str, value: object, told: str
+    tmp_path: Path, place: str, name: str, value: object, expected: str
 ) -> None:
     fields = msgspec.json.decode(msgspec.json.encode(DOCUMENT))
     fields[place][0][name] = value
     file = tmp_path / "mine.json"
     file.write_bytes(msgspec.json.encode(fields))
-    with pytest.raises(journal.JournalError, match=f"not a workbench document: .*{told}"):
+    with pytest.raises(journal.JournalError, match=f"not a workbench document: .*{expected}"):
         open_run(str(file))
 
 
@@ -90,8 +90,8 @@ def test_escape_codes_of_a_foreign_file_do_not_reach_the_terminal(
     text: str, ascii_only: bool
 ) -> None:
     raw = json.dumps({text: [text, "\\u001b", "two\nlines", "ü 日 😀"]}, ensure_ascii=ascii_only)
-    ((name, (told, *plain)),) = json.loads(printable_json(raw.encode())).items()
-    assert name == told == "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    ((name, (expected, *plain)),) = json.loads(printable_json(raw.encode())).items()
+    assert name == expected == "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     assert plain == ["\\u001b", "two\nlines", "ü 日 😀"]
 
 

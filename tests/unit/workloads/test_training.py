@@ -91,11 +91,10 @@ def test_a_check_changes_nothing_in_the_training(name: str) -> None:
 def test_fp16_lowers_its_loss_scale_and_is_right() -> None:
     import torch
 
-    for name in ("train_resnet", "train_gpt"):
-        task = prepared(case_of(name, "fp16"))
-        task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
-        assert task.check().passed
-        assert task.scaler.get_scale() < 2.0**30
+    task = prepared(case_of("train_gpt", "fp16"))
+    task.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
+    assert task.check().passed
+    assert task.scaler.get_scale() < 2.0**30
 
 
 @pytest.mark.parametrize("batch", [2, 11, 24])
