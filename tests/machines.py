@@ -140,6 +140,7 @@ def hidden_gpu() -> Gpu:
         temperature_c=41.0,
         visible=False,
         unavailable={
+            "device": "hidden by CUDA_VISIBLE_DEVICES=0",
             "power_w": refused,
             "power_limit_w": refused,
             "ecc": refused,

@@ -35,7 +35,7 @@ NO_BF16 = Reason(
 )
 BUSY = Warning(
     "busy_machine",
-    "other programs used 1.9 of 2 cores while it ran",
+    "other processes used 1.9 of 2 cores while it ran",
     "stop them, or run it again",
     "branching",
 )

@@ -21,7 +21,7 @@ WORKLOADS = Path(__file__).resolve().parent / "fixtures" / "workloads"
 
 def budget(idle_s: float) -> tuple[str, str]:
     """The option for a budget that suffices on an idle machine, longer by as much as this one is
-    busy with other programs now."""
+    busy with other processes now."""
     began, cpu_began = time.monotonic(), time.process_time()
     while time.process_time() - cpu_began < SPIN_S:
         pass

@@ -128,7 +128,7 @@ def _host(machine: Machine, software: Software, warnings: Sequence[Warning]) -> 
     ]
     free = f"{units.size(memory.available_bytes)} of {units.size(memory.total_bytes)} free"
     if memory.available_bytes < LEAST_FREE * memory.total_bytes:
-        yield Check("memory", WARN, f"only {free}", "close other programs or measure small sizes")
+        yield Check("memory", WARN, f"only {free}", "stop other processes or measure small sizes")
     else:
         yield Check("memory", OK, free)
     codes = ("thread_variable", "isa_variable", "precision_variable", "debug_variable")

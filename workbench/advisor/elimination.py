@@ -200,7 +200,7 @@ def groups(candidates: Iterable[Candidate], scenario: Scenario) -> list[list[Can
 
 def is_plausible(candidate: Candidate) -> bool:
     """Whether its first block may be believed at once: several steps, at least one of them about
-    as fast as the end of its warm-up.  All are slow where another program holds a core that the
+    as fast as the end of its warm-up.  All are slow where another process holds a core that the
     candidate's threads wait for."""
     samples, warm_s = candidate.blocks[0].samples_s, candidate.warmup.step_s
     if len(samples) < CERTAIN_SAMPLES:

@@ -289,6 +289,6 @@ def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator
     new = {pid for pid in seen - watched.known - set(own) if psutil.pid_exists(pid)}
     watched.known |= new
     if new:
-        count = "another program" if len(new) == 1 else f"{len(new)} other programs"
+        count = "another process" if len(new) == 1 else f"{len(new)} other processes"
         message = f"{count} started on {device} during the race"
         yield Warning("busy_gpu", message, "find them with `nvidia-smi`, wait, and rerun")

@@ -11,7 +11,7 @@ from ..records.machine import Cpu, Machine, Software
 from ..records.reason import Reason
 from ..text import units
 
-GPU_SHARE = 0.9  # share of the free GPU memory that a case may take; other programs need some too
+GPU_SHARE = 0.9  # share of the free GPU memory that a case may take; other processes need some too
 NOT_WORTH_RACING = 3.0  # times the time of the best: not raced on, or not at all
 COMPILE_S = 30.0  # seconds for a training step on two cores, with nothing in torch's cache
 # Cards run above the rated clock that a datasheet's peak stands for: 989 TFLOP/s of an H200 mean

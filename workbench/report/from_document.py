@@ -97,7 +97,7 @@ def _plan(
     return ev.RacePlanned(
         at_s=0.0,
         scenario=scenario,
-        title=verdict.title if verdict else scenario,
+        title=verdict.title if verdict else case.workload if swept else scenario,
         question=verdict.question if verdict else "",
         textbook=owed.textbook if owed else None,
         objective=verdict.objective if verdict else "throughput",

@@ -40,7 +40,7 @@ def _samples(candidate: Candidate) -> Iterator[Warning]:
     if width is not None and width > WIDE:
         low, high = map(units.duration, candidate.interval or (0.0, 0.0))
         extent = f"±{width:.0%}" if width < 1 else f"between {low} and {high}"
-        remedy = "close other programs or raise --budget"
+        remedy = "stop other processes or raise --budget"
         yield Warning("unstable", f"median uncertain ({extent})", remedy, case)
 
 

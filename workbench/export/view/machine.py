@@ -204,8 +204,10 @@ def gpu(found: Gpu) -> list[Fact]:
     if found.simulated:  # there is nothing to read: a column of n/a would say no more
         return [fact("! simulated", "a CPU worker poses as this GPU; it has no sensors", "warning")]
     facts: list[Fact] = []
+    reasons = dict(found.unavailable)
     if not found.visible:
-        facts.append(fact("! hidden", "excluded by CUDA_VISIBLE_DEVICES", "warning"))
+        why = reasons.pop("device", "by CUDA_VISIBLE_DEVICES")
+        facts.append(fact("! hidden", why.removeprefix("hidden "), "warning"))
     facts += [
         Fact("memory used", _gpu_memory(found)),
         Fact("driver", reading(found.driver_version)),
@@ -220,7 +222,7 @@ def gpu(found: Gpu) -> list[Fact]:
         Fact("modes", _modes(found)),
         Fact("NVLink", reading(None if found.nvlinks is None else f"{found.nvlinks} links active")),
     ]
-    return facts + missing(found.unavailable)
+    return facts + missing(reasons)
 
 
 def _gpu_memory(found: Gpu) -> Text:

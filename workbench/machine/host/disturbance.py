@@ -1,4 +1,4 @@
-"""Notices what disturbs a measurement: other programs, a hypervisor, a quota, swapping, heat.
+"""Notices what disturbs a measurement: other processes, a hypervisor, a quota, swapping, heat.
 
 Every number is a difference between two readings of the kernel's counters, so nothing of ours runs
 in between.  Sources: proc(5) for /proc/vmstat; kernel docs admin-guide/cgroup-v2.rst (cpu.stat) and

@@ -1,4 +1,4 @@
-"""Measures how many cores other programs use while something is measured."""
+"""Measures how many cores other processes use while something is measured."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ _NVML = {
 
 _CUDA = {
     1: Meaning("invalid_value", "CUDA refused an argument"),
-    2: Meaning("out_of_memory", "CUDA ran out of memory", "stop other programs on the GPU"),
+    2: Meaning("out_of_memory", "CUDA ran out of memory", "stop other processes on the GPU"),
     3: Meaning("not_initialized", "the CUDA driver could not be initialised", _KERNEL_LOG),
     34: Meaning(
         "stub_library",
