@@ -230,7 +230,7 @@ class SimulatedPool:
         }
 
     def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"case_s": self.step_s(request["case"]), "beside_s": self.step_s(request["beside"])}
+        return {"case_s": self.step_s(request["case"]), "other_s": self.step_s(request["other"])}
 
     def attempt(self, request: dict[str, Any]) -> dict[str, Any]:
         """Two steps at one batch size, if they fit into memory."""

@@ -77,16 +77,16 @@ class ModelScreen(ViewScreen):
 
     def _draw_pane(self) -> None:
         found, chosen, session = self._found, self.chosen, self.session
-        beside = self.size.width >= SIDE_BY_SIDE
-        self.query_one("#model-columns").set_class(beside, "-side-by-side")
+        wide = self.size.width >= SIDE_BY_SIDE
+        self.query_one("#model-columns").set_class(wide, "-side-by-side")
         answer, more = self.query_one("#model-answer", Drawn), self.query_one("#model-more", Drawn)
 
         def left(width: int, _height: int) -> Content:
-            rest = rest_lines(chosen, session, width) if beside else []
+            rest = rest_lines(chosen, session, width) if wide else []
             return joined([*answer_lines(found, chosen, session, width), Text(), *rest])
 
         def right(width: int, _height: int) -> Content:
-            rest = [] if beside else rest_lines(chosen, session, width)
+            rest = [] if wide else rest_lines(chosen, session, width)
             return joined([*code_lines(chosen, session, width), *rest])
 
         answer.show(left)

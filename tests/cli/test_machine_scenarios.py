@@ -65,9 +65,9 @@ def test_detect_and_the_hardware_screen_tell_each_condition(
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     msgspec.convert(found["software"], Software)
-    told = SCENARIOS[name][2]
-    assert told in done.stdout
-    assert told.split()[0] in shown(found["machine"])
+    expected = SCENARIOS[name][2]
+    assert expected in done.stdout
+    assert expected.split()[0] in shown(found["machine"])
     for gpu in found["machine"]["gpus"]:
         absent = {field for field, value in gpu.items() if value is None}
         assert absent <= {*gpu["unavailable"], "device", "uuid", "name", "pci_bus_id"} | (

@@ -142,7 +142,7 @@ async def test_the_cursor_stays_where_it_was_moved_when_the_verdict_comes() -> N
 async def test_everything_can_be_read_by_keyboard_in_a_small_terminal() -> None:
     async with replayed(DONE).run_test(size=SIZE) as pilot:
         await settle(pilot)
-        told = await read_on(pilot)
+        drawn = await read_on(pilot)
     for wanted in (
         "Where the time of one run goes",
         "import onnxruntime as ort",
@@ -153,7 +153,7 @@ async def test_everything_can_be_read_by_keyboard_in_a_small_terminal() -> None:
         "fused: skipped, no such pattern in this graph",
         "$ workbench advise --model mobilenet_v2.onnx",
     ):
-        assert wanted in told
+        assert wanted in drawn
 
 
 async def test_c_copies_the_code_as_it_stands() -> None:

@@ -134,11 +134,11 @@ def test_candidates_of_one_row_are_told_apart_by_their_parameters() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_what_stays_in_the_terminal_fits_it_and_names_every_pick(width: int) -> None:
-    told = summary_text(Report.of(scenes.cpu_only()), width).splitlines()
-    assert all(len(line) <= width for line in told)
-    assert told[0].startswith("Scenario")
+    lines = summary_text(Report.of(scenes.cpu_only()), width).splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert lines[0].startswith("Scenario")
     verdicts = Report.of(scenes.cpu_only()).verdicts
-    for line, verdict in zip(told[1:], verdicts, strict=True):
+    for line, verdict in zip(lines[1:], verdicts, strict=True):
         assert verdict.title[:12] in line
         assert (verdict.pick or "").split("/")[3] in line
 

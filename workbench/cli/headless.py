@@ -17,7 +17,7 @@ from ..pool.control import Control
 from ..records import events as ev
 from ..report import journal
 from ..report.report import Report
-from ..text.output import beside_of, let_go, say
+from ..text.output import let_go, partial_of, say
 
 
 def run_headless(
@@ -123,10 +123,10 @@ def write_atomically(path: Path, text: str) -> None:
     if path.exists() and not path.is_file():  # a pipe or /dev/stdout cannot be replaced
         path.write_text(text)
         return
-    beside = beside_of(path)
+    partial = partial_of(path)
     try:
-        beside.write_text(text)
-        beside.replace(path)
+        partial.write_text(text)
+        partial.replace(path)
     except OSError:
-        beside.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise

@@ -144,7 +144,7 @@ def check_output(option: str, path: Path | None) -> None:
     """Refuse, before the run, a file that its result could not be written to."""
     if path is None:
         return
-    from ..text.output import beside_of
+    from ..text.output import partial_of
 
     try:
         if path.is_dir():
@@ -152,9 +152,9 @@ def check_output(option: str, path: Path | None) -> None:
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if path.is_file() or not path.exists():  # access rights alone allow a file in /proc
-            beside = beside_of(path)
-            beside.touch()
-            beside.unlink()
+            partial = partial_of(path)
+            partial.touch()
+            partial.unlink()
     except OSError as error:
         raise UsageError(f"{option}: {path} cannot be written: {error.strerror}") from None
 

@@ -43,6 +43,6 @@ def save(ceilings: Ceilings) -> None:
     """Keep the ceilings for later runs; if that fails, each run measures them again."""
     with suppress(OSError):
         folder().mkdir(parents=True, exist_ok=True)
-        beside = folder() / f".{ceilings.fingerprint}.tmp"
-        beside.write_bytes(msgspec.json.encode(ceilings))
-        beside.replace(folder() / f"{ceilings.fingerprint}.json")
+        partial = folder() / f".{ceilings.fingerprint}.tmp"
+        partial.write_bytes(msgspec.json.encode(ceilings))
+        partial.replace(folder() / f"{ceilings.fingerprint}.json")

@@ -198,10 +198,10 @@ class Preparation:
             self.deadline(PROBE_DEADLINE_S),
             op="probe_small",
             case=small,
-            beside=like,
+            other=like,
             seed=self._context.request.seed,
         )
-        factor = answer.result["case_s"] / answer.result["beside_s"]
+        factor = answer.result["case_s"] / answer.result["other_s"]
         where = f"in {small.id.partition('/')[0]}"
         return admission.slower_precision(case, factor, where, self._cpu)
 

@@ -26,7 +26,7 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def beside_of(path: Path) -> Path:
+def partial_of(path: Path) -> Path:
     """The temporary file that is renamed to `path` once it is complete."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 

@@ -167,20 +167,18 @@ class Worker:
         profile = task.profile(steps)
         return asdict(profile if events else replace(profile, events=[]))
 
-    def probe_small(
-        self, case: dict[str, Any], beside: dict[str, Any], seed: int
-    ) -> dict[str, Any]:
+    def probe_small(self, case: dict[str, Any], other: dict[str, Any], seed: int) -> dict[str, Any]:
         """Seconds per step of two small cases: `case` may be in a precision that is emulated."""
         steps_s = []
         self._cases += 1
-        for fields in (beside, case):
+        for fields in (other, case):
             wanted = decode_case(fields)
             task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
             try:
                 steps_s.append(best_step_s(task, SMALL_PROBE_S))
             finally:
                 task.close()
-        return {"beside_s": steps_s[0], "case_s": steps_s[1]}
+        return {"other_s": steps_s[0], "case_s": steps_s[1]}
 
     def release(self, cases: list[str]) -> dict[str, Any]:
         """Release what these cases hold; one that fails to close does not affect the others."""

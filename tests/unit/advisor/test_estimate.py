@@ -94,7 +94,7 @@ def test_a_power_of_the_work_is_found_exactly(power, n) -> None:
 
 def test_intervals_hold_the_truth_where_rates_rise_smoothly() -> None:
     rng = random.Random(1)
-    held = told = 0
+    held = given = 0
     for _ in range(500):
         overhead, half = 10 ** rng.uniform(-6, -4), 10 ** rng.uniform(1, 3)
         peak, bandwidth = 10 ** rng.uniform(10.5, 13.5), 10 ** rng.uniform(9.5, 12)
@@ -106,10 +106,10 @@ def test_intervals_hold_the_truth_where_rates_rise_smoothly() -> None:
         n = rng.randrange(65, 1023)
         found = estimate(points, n, product(n))
         if isinstance(found, Estimate):
-            told += 1
+            given += 1
             held += found.interval_s[0] <= truth(n) <= found.interval_s[1]
-    assert told > 400
-    assert held / told >= 0.95
+    assert given > 400
+    assert held / given >= 0.95
 
 
 def test_the_order_of_the_points_does_not_matter() -> None:

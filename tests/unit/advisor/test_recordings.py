@@ -72,12 +72,12 @@ def test_unusable_files_lead_to_warnings(recordings_folder: Path, monkeypatch) -
     monkeypatch.setattr(recordings, "MOST_BYTES", len(good) + 50_000)
     found, warnings = load()
     assert [recording.file for recording in found] == ["h200.json"]
-    told = {warning.message.partition(" ")[0]: warning for warning in warnings}
-    assert len(told) == len(warnings) == 13
-    assert "regular file" in told["pipe.json"].message
-    assert "MiB" in told["large.json"].message
-    assert "schema version 9" in told["later.json"].message
-    assert told["gone.json"].message.endswith(": No such file or directory")
+    by_file = {warning.message.partition(" ")[0]: warning for warning in warnings}
+    assert len(by_file) == len(warnings) == 13
+    assert "regular file" in by_file["pipe.json"].message
+    assert "MiB" in by_file["large.json"].message
+    assert "schema version 9" in by_file["later.json"].message
+    assert by_file["gone.json"].message.endswith(": No such file or directory")
     for warning in warnings:
         assert warning.code == "recording_unusable"
         assert "Error" not in warning.message
@@ -127,13 +127,13 @@ def test_escape_codes_of_a_recording_do_not_reach_the_terminal(recordings_folder
     (recording,), (unusable,) = load()
     (warning,) = recording.measurements[0].warnings
     assert warning.message == r"busy\x1b]0;owned\x07\nand more"
-    told = [recording.file, recording.recorded_at, *msgspec.structs.astuple(warning)]
-    told += msgspec.structs.astuple(unusable)
+    texts = [recording.file, recording.recorded_at, *msgspec.structs.astuple(warning)]
+    texts += msgspec.structs.astuple(unusable)
     request = Request(scenarios=("floating_point",), what_if=("h200",))
     (row,) = resolve(request, ROWS)
     whatif_devices.fill([row], request)
-    told.append(sentence(row.what_if[0], "throughput"))
-    assert all(text is None or text.isprintable() for text in told)
+    texts.append(sentence(row.what_if[0], "throughput"))
+    assert all(text is None or text.isprintable() for text in texts)
 
 
 # -------------------------------------------------------------------- names
@@ -163,9 +163,9 @@ def test_a_device_is_known_by_the_words_of_its_name(asked: str, found: str) -> N
 def test_an_unknown_device_is_refused_with_a_list_of_the_known_ones(asked: str) -> None:
     with pytest.raises(UsageError) as refused:
         named(asked, known(H200, "Test CPU, 8 cores"))
-    told = str(refused.value)
-    assert "Recorded: NVIDIA H200; Test CPU, 8 cores" in told
-    assert "workbench advise --all --thorough --crossover --output" in told
+    message = str(refused.value)
+    assert "Recorded: NVIDIA H200; Test CPU, 8 cores" in message
+    assert "workbench advise --all --thorough --crossover --output" in message
 
 
 def test_the_refusal_mentions_unusable_files(

@@ -205,14 +205,14 @@ def planned(*what_if: WhatIf, blocks=None) -> Report:
     found = events(blocks)
     position = next(i for i, e in enumerate(found) if isinstance(e, ev.RacePlanned))
     found[position] = msgspec.structs.replace(found[position], what_if=list(what_if))
-    told = Report.of(found)
-    told.apply(ev.VerdictReached(at_s=9.0, verdict=decide(told, scenario())))
-    return told
+    report = Report.of(found)
+    report.apply(ev.VerdictReached(at_s=9.0, verdict=decide(report, scenario())))
+    return report
 
 
 def test_the_ratio_uses_the_far_ends_of_both_intervals() -> None:
-    told = planned(recorded())
-    (verdict,), here = told.verdicts, told.candidates[HERE.id]
+    report = planned(recorded())
+    (verdict,), here = report.verdicts, report.candidates[HERE.id]
     (found,) = verdict.what_if
     low, high = here.interval
     assert found.ratio == pytest.approx(2.0, rel=0.01)
@@ -225,8 +225,8 @@ def test_the_ratio_uses_the_far_ends_of_both_intervals() -> None:
 
 def test_other_devices_do_not_change_choice_and_pick() -> None:
     alone = report({HERE: steady(1.0)})
-    (beside,) = planned(recorded(step_s=1e-6), MISSING).verdicts
-    assert msgspec.structs.replace(beside, what_if=[]) == decide(alone, scenario())
+    (compared,) = planned(recorded(step_s=1e-6), MISSING).verdicts
+    assert msgspec.structs.replace(compared, what_if=[]) == decide(alone, scenario())
 
 
 def test_without_a_pick_there_is_no_ratio() -> None:
@@ -261,12 +261,12 @@ def test_a_simulated_pick_is_not_compared_with_real_hardware() -> None:
 
 
 def test_a_document_gives_the_same_answers_again() -> None:
-    told = planned(recorded(), recorded(error=0.09, basis="estimated"), MISSING)
-    written = msgspec.json.decode(dump(told.document()), type=Document)
+    report = planned(recorded(), recorded(error=0.09, basis="estimated"), MISSING)
+    written = msgspec.json.decode(dump(report.document()), type=Document)
     again = report_of(written)
-    assert again.document() == told.document()
-    assert decide(again, scenario()).what_if == told.verdicts[0].what_if
-    assert run_text(again) == run_text(told)
+    assert again.document() == report.document()
+    assert decide(again, scenario()).what_if == report.verdicts[0].what_if
+    assert run_text(again) == run_text(report)
 
 
 @pytest.mark.parametrize(
@@ -282,14 +282,14 @@ def test_a_document_gives_the_same_answers_again() -> None:
     ],
 )
 def test_an_answer_in_words(changes: dict, words: str) -> None:
-    told = sentence(recorded(**changes), "throughput")
-    assert told.startswith(f"NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: {words}")
+    text = sentence(recorded(**changes), "throughput")
+    assert text.startswith(f"NVIDIA H200 (recorded 2026-11-21), cuda:0 torch bf16: {words}")
 
 
 def test_an_estimate_has_its_error_and_a_tail_its_percentile() -> None:
-    told = recorded(basis="estimated", error=0.09, ratio=2.0, ratio_ci95=(1.5, 2.5))
-    assert "2.00x faster at the 99th percentile, " in sentence(told, "latency_p99")
-    assert sentence(told, "latency_p99").startswith(
+    answer = recorded(basis="estimated", error=0.09, ratio=2.0, ratio_ci95=(1.5, 2.5))
+    assert "2.00x faster at the 99th percentile, " in sentence(answer, "latency_p99")
+    assert sentence(answer, "latency_p99").startswith(
         "NVIDIA H200 (estimated between sizes recorded 2026-11-21, error up to "
     )
 

@@ -54,7 +54,7 @@ class Bench:
 
     def __init__(self, step_s: StepOf, *, end_s: float = 100.0, race_s: float = 1.0, **of: object):
         self.step_s, self.race_s, self.clock = step_s, race_s, Clock()
-        self.report, self.told, self.sizes = Report(), [], []
+        self.report, self.emitted, self.sizes = Report(), [], []
         self.warnings: list[Warning] = []
         size = of.pop("size", Size("batch", 1, 512))
         self.error_of: StepOf = of.pop("error_of", lambda case: 0.0)

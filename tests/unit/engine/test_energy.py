@@ -81,7 +81,7 @@ def test_a_counter_that_wrapped_around_or_stood_still_tells_nothing(monkeypatch,
     meter, counter = EnergyMeter(), Counter(monkeypatch)
     counter.turn(meter, joules=5.0, seconds=1.0)
     counter.turn(meter, joules=joules, seconds=1.0)
-    assert meter.figures([0.01]) == {}  # not what the block before told
+    assert meter.figures([0.01]) == {}  # not the figures of the block before
 
 
 def test_of_a_gpu_the_packages_know_nothing(monkeypatch) -> None:

@@ -51,7 +51,7 @@ class StartingPool(FakePool):
         self.ended.append(key)
 
     def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"case_s": 1.0, "beside_s": 1.0}
+        return {"case_s": 1.0, "other_s": 1.0}
 
     def release(self, request: dict[str, Any]) -> dict[str, Any]:
         return {}

@@ -168,7 +168,7 @@ class Emulating(FakePool):
     """FP16 is 2x slower than FP32 at a small size, and never gets ready at the full one."""
 
     def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"case_s": 2.0, "beside_s": 1.0}
+        return {"case_s": 2.0, "other_s": 1.0}
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["case"].precision == "fp16":
@@ -217,7 +217,7 @@ def test_late_candidates_get_rounds_of_their_own_or_a_reason() -> None:
 def test_a_precision_far_slower_at_a_small_size_never_joins() -> None:
     class Slow(Emulating):
         def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:
-            return {"case_s": 80.0, "beside_s": 1.0}
+            return {"case_s": 80.0, "other_s": 1.0}
 
     fp16 = case("cpu-a", "fp16")
     report, emitted, _ = run_race({fp16: 1.0, CPU_A: 1.0}, pool_type=Slow, budget_s=2.0)

@@ -17,10 +17,10 @@ def test_candidates_follow_one_another_under_their_own_names() -> None:
     trace = TraceFile()
     trace.add("a", EVENTS)
     trace.add("b", EVENTS)
-    told = json.loads(trace.dump())["traceEvents"]
-    names = {e["pid"]: e["args"]["name"] for e in told if e["ph"] == "M"}
+    entries = json.loads(trace.dump())["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in entries if e["ph"] == "M"}
     assert list(names.values()) == ["a", "a", "b", "b"]
-    timed = [e for e in told if e["ph"] == "X"]
+    timed = [e for e in entries if e["ph"] == "X"]
     assert [e["ts"] for e in timed] == [0, 4, 34 + GAP_US, 38 + GAP_US]
     assert [names[e["pid"]] for e in timed] == ["a", "a", "b", "b"]
 

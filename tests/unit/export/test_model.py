@@ -118,9 +118,10 @@ def test_without_two_profiles_the_reason_stands_in_place_of_operators() -> None:
         if isinstance(event, ev.CaseProfiled):
             event = msgspec.structs.replace(event, operators=[], reason=silent)
         if isinstance(event, ev.ModelAdvised):
-            told = event.advice.explanations
-            told = [msgspec.structs.replace(each, operators=[]) for each in told]
-            advice = msgspec.structs.replace(event.advice, explanations=told)
+            shortened = [
+                msgspec.structs.replace(each, operators=[]) for each in event.advice.explanations
+            ]
+            advice = msgspec.structs.replace(event.advice, explanations=shortened)
             event = msgspec.structs.replace(event, advice=advice)
         events.append(event)
     text = run_text(Report.of(events))

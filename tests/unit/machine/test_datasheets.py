@@ -50,8 +50,8 @@ def test_a_card_far_below_its_kind_is_told_by_the_doctor_and_a_good_one_is_not()
         ("cuda:0", "fp32 products reach 22% of the datasheet"),
         ("cuda:0", "bf16 products reach 11% of the datasheet"),
     ]
-    told = examine(machine(), Software("3.11", "python", {}, {}), {}, slow).checks
-    assert [c.status for c in told if c.name == "cuda:0 ceilings"] == ["warn", "warn"]
+    found = examine(machine(), Software("3.11", "python", {}, {}), {}, slow).checks
+    assert [c.status for c in found if c.name == "cuda:0 ceilings"] == ["warn", "warn"]
     assert ("cuda:0", "fp32") not in [(d, w[:4]) for d, w in datasheets.shortfalls(good)]
 
 

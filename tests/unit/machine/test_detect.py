@@ -22,10 +22,10 @@ import json, sys
 import msgspec
 from workbench.machine import detect, hardware_warnings, no_gpu
 machine, software = detect()
-told = [w.code for w in hardware_warnings(machine, software)]
+codes = [w.code for w in hardware_warnings(machine, software)]
 heavy = [n for n in ("torch", "onnxruntime", "textual", "numpy", "pynvml") if n in sys.modules]
 none = no_gpu(machine)
-parts = dict(machine=machine, software=software, warnings=told, heavy=heavy, no_gpu=none)
+parts = dict(machine=machine, software=software, warnings=codes, heavy=heavy, no_gpu=none)
 print(msgspec.json.encode(parts).decode())
 """
 

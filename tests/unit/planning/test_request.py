@@ -124,8 +124,8 @@ some_words = st.lists(words, max_size=3).map(tuple)
 )
 def test_any_request_survives_its_own_command_line(request_: Request, turned: bool) -> None:
     if turned:
-        beside = {name: getattr(Request(), name) for name in OF_ADVISE}
-        request_ = replace(request_, workloads=request_.scenarios, scenarios=(), **beside)
+        defaults = {name: getattr(Request(), name) for name in OF_ADVISE}
+        request_ = replace(request_, workloads=request_.scenarios, scenarios=(), **defaults)
     seen: list[Request] = []
 
     def record(options, scenarios=(), workloads=()):

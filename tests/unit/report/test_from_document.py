@@ -186,5 +186,5 @@ def test_documents_decode_into_their_types() -> None:
 def test_a_verdict_follows_again_from_its_document() -> None:
     replayed = report_of(DOCUMENT)
     again = decide(replayed, scenario())
-    told = next(v for v in DOCUMENT.verdicts if v.scenario == "row")
-    assert again == msgspec.structs.replace(told, crossover=None)  # found after the verdict
+    decided = next(v for v in DOCUMENT.verdicts if v.scenario == "row")
+    assert again == msgspec.structs.replace(decided, crossover=None)  # found after the verdict

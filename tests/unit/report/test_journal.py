@@ -124,8 +124,8 @@ def test_an_event_can_be_read_as_soon_as_it_is_appended(state: Path) -> None:
 def test_a_full_disk_costs_the_journal_and_nothing_else(
     state: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
-    told: list[ev.AnyEvent] = []
-    stream = EventStream(Control(), Report(), told.append)
+    forwarded: list[ev.AnyEvent] = []
+    stream = EventStream(Control(), Report(), forwarded.append)
     assert stream.open_journal("short") is None
     for event in RUN[:before]:
         stream.emit(event)
@@ -141,8 +141,8 @@ def test_a_full_disk_costs_the_journal_and_nothing_else(
     monkeypatch.setattr(os, "write", fill)
     for event in RUN[before : before + 2]:
         stream.emit(event)
-    warned = told.pop(before + 1)
-    assert told == RUN[: before + 2]
+    warned = forwarded.pop(before + 1)
+    assert forwarded == RUN[: before + 2]
     assert isinstance(warned, ev.WarningRaised)
     assert warned.warning.code == "no_journal"
     assert warned.warning.message.endswith("/short.jsonl: No space left on device")

@@ -172,15 +172,15 @@ def guard(lines: str) -> None:
 
 
 def test_the_guardian_removes_the_scratch_folder(tmp_path: Path) -> None:
-    scratch, beside = tmp_path / "scratch of a run", tmp_path / "beside"
+    scratch, outside = tmp_path / "scratch of a run", tmp_path / "outside"
     (scratch / "deep").mkdir(parents=True)
     (scratch / "deep" / "form.onnx").write_bytes(b"x")
-    (scratch / "link").symlink_to(beside)
-    beside.mkdir()
-    (beside / "kept").write_text("mine")
+    (scratch / "link").symlink_to(outside)
+    outside.mkdir()
+    (outside / "kept").write_text("mine")
     guard(f"{scratch}\n")
     assert not scratch.exists()
-    assert (beside / "kept").read_text() == "mine"
+    assert (outside / "kept").read_text() == "mine"
 
 
 def test_a_guardian_without_a_scratch_folder_or_with_none_left(tmp_path: Path) -> None:

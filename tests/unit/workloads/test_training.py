@@ -233,8 +233,8 @@ def test_the_memory_that_backward_needs_is_in_the_estimate(
     def estimated(batch: int) -> float:
         return catalog.load(name).work(case_of(name, batch=batch, **params)).memory_bytes
 
-    measured, told = saved(8) - saved(4), estimated(8) - estimated(4)
-    assert measured < told < 2 * measured
+    measured, expected = saved(8) - saved(4), estimated(8) - estimated(4)
+    assert measured < expected < 2 * measured
 
 
 # ------------------------------------------------------------ data and results
@@ -303,10 +303,10 @@ def test_every_training_to_an_accuracy_is_the_same() -> None:
     found = task.check()
     assert found.metric == "test_accuracy"
     assert found.value >= 0.9
-    told = [task.metrics(), *(task.step() or task.metrics() for _ in range(2))]
-    assert told[0] == told[1] == told[2]
-    assert told[0]["epochs"] >= 1
-    assert told[0]["test_accuracy"] == pytest.approx(found.value)
+    reported = [task.metrics(), *(task.step() or task.metrics() for _ in range(2))]
+    assert reported[0] == reported[1] == reported[2]
+    assert reported[0]["epochs"] >= 1
+    assert reported[0]["test_accuracy"] == pytest.approx(found.value)
 
 
 def test_a_harder_target_takes_more_epochs() -> None:
