@@ -8,12 +8,15 @@ from pathlib import Path
 
 import msgspec
 
+from ..files.read import whole
 from ..records import events as ev
 from ..records.document import Document
 from ..text.sanitize import printable_json
 from . import journal
 from .from_document import LONGEST_S, contradictions, report_of
 from .report import Report
+
+MOST_BYTES = 64 << 20  # size of a document
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,11 @@ class _Head(msgspec.Struct):
 def decode_document(path: Path) -> Document:
     """A JSON document of this schema; JournalError if the file is none."""
     try:
-        text = printable_json(path.read_bytes())
+        text = printable_json(whole(path, MOST_BYTES))
         journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
         return msgspec.json.decode(text, type=Document)
     except OSError as error:
         raise journal.JournalError(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise journal.JournalError(f"{path} is not a workbench document: {error}") from error
+    except journal.UNREADABLE as error:
+        problem = f"{path} is not a workbench document: {journal.reason(error)}"
+        raise journal.JournalError(problem) from error

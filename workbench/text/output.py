@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
 from typing import TextIO
+
+from ..files.write import send
 
 
 def say(line: str) -> None:
@@ -26,9 +27,10 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def partial_of(path: Path) -> Path:
-    """The temporary file that is renamed to `path` once it is complete."""
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def put(text: str) -> None:
+    """Write to stdout and leave nothing in its buffer, whose flush at exit could block or fail."""
+    sys.stdout.flush()
+    send(sys.stdout.fileno(), text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
 
 
 def let_go(stream: TextIO) -> None:
