@@ -24,8 +24,7 @@ from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import journal
 from ..report.from_document import LONGEST_S
-from ..report.report import Report
-from ..report.run_files import decode_document
+from ..report.run_files import decode_document, read_journal
 from ..text.toml_file import shown as clean  # for foreign text on its way to the terminal
 from .whatif import devices_by_name
 
@@ -85,7 +84,7 @@ def _reason(error: Exception) -> str:
 
 def _document(file: Path) -> Document:
     if journal.looks_like_one(file):
-        return Report.of(journal.read(file)).document()
+        return read_journal(file).report.document()
     return decode_document(file)
 
 

@@ -20,6 +20,7 @@ from ..records import events as ev
 from ..records.document import SCHEMA_VERSION
 from ..records.reason import Warning
 from ..text.sanitize import printable_json
+from .plausible import absurdity
 
 MOST_BYTES = 256 << 20  # size of a journal; a long run writes a few
 LONGEST_LINE = 16 << 20
@@ -93,12 +94,15 @@ def read(path: Path) -> list[ev.AnyEvent]:
             if line.isspace():
                 continue
             try:
-                events.append(_decode(printable_json(line)))
+                event = _decode(printable_json(line))
             except UNREADABLE as error:
                 if not line.endswith(b"\n"):  # the writer died here
                     break
                 problem = f"{path}, line {number}, is not an event: {reason(error)}"
                 raise JournalError(problem) from error
+            if absurd := absurdity(event):
+                raise JournalError(f"{path}, line {number}: {absurd}")
+            events.append(event)
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
     if not events or not isinstance(events[0], ev.RunStarted):

@@ -88,8 +88,8 @@ def test_unusable_files_lead_to_warnings(recordings_folder: Path, monkeypatch) -
 @pytest.mark.parametrize(
     "change",
     [
-        {"samples_s": [1e-4] * 39 + [1e-320]},
-        {"setup": SetupTimes(import_s=1e308)},
+        {"samples_s": [1e-4] * 39 + [1e-11]},
+        {"setup": SetupTimes(import_s=1e9)},
         {"samples_s": [1e-4, -1e-4] * 20},
         {"samples_s": []},
         {"samples_s": [1e-4]},
