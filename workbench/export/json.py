@@ -13,5 +13,5 @@ NUMBERS = re.compile(r"\[\n[\s\d.,eE+-]+\]")
 
 def dump(value: Any) -> str:
     """`value` as indented JSON, arrays of numbers on one line for the sake of people."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=list), indent=2).decode()
     return NUMBERS.sub(lambda match: " ".join(match.group().split()), text)

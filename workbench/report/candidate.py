@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .. import catalog
@@ -56,9 +56,19 @@ class Candidate:
     fallback_fraction: float = 0.0  # share of their time on the CPU instead of the chosen provider
     unprofiled: Reason | None = None  # cause of missing operators
 
+    # Median step of each block, as far as they were asked for: a block never changes.
+    _medians: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+
     @property
-    def samples_s(self) -> list[float]:
-        return [sample for block in self.blocks for sample in block.samples_s]
+    def samples_s(self) -> Sequence[float]:
+        return stats.joined([block.samples_s for block in self.blocks])
+
+    @property
+    def medians_s(self) -> list[float]:
+        """The median step of each block."""
+        known = self._medians[: len(self.blocks)]
+        self._medians = known + [stats.median(b.samples_s) for b in self.blocks[len(known) :]]
+        return self._medians
 
     @property
     def loss(self) -> list[float]:
@@ -75,7 +85,7 @@ class Candidate:
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the median sample; None below six samples."""
-        return stats.blocked_interval([block.samples_s for block in self.blocks])
+        return stats.blocked_interval([b.samples_s for b in self.blocks], self.medians_s)
 
     @property
     def ended(self) -> bool:
@@ -123,12 +133,13 @@ class Candidate:
             block.round: block_value(
                 self.objective,
                 block.samples_s,
+                median_s=median_s,
                 fixed_s=fixed_s,
                 memory_bytes=self.memory_peak_bytes,
                 energy_j=block.metrics.get(ENERGY),
                 price_per_hour=self.price_per_hour,
             )
-            for block in self.blocks
+            for block, median_s in zip(self.blocks, self.medians_s, strict=True)
         }
         rounds = Rounds({number: value for number, value in values.items() if value is not None})
         if from_start and rounds:
@@ -138,7 +149,10 @@ class Candidate:
 
     def step_rounds(self) -> dict[int, float]:
         """Median seconds per step in each round, whatever the objective."""
-        return {block.round: stats.median(block.samples_s) for block in self.blocks}
+        return {
+            block.round: median_s
+            for block, median_s in zip(self.blocks, self.medians_s, strict=True)
+        }
 
     @property
     def rate(self) -> float | None:

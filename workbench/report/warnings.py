@@ -45,7 +45,7 @@ def _samples(candidate: Candidate) -> Iterator[Warning]:
 
 
 def _drift(candidate: Candidate) -> Iterator[Warning]:
-    change = stats.trend([stats.median(block.samples_s) for block in candidate.blocks])
+    change = stats.trend(candidate.medians_s)
     if abs(change) > DRIFT:
         did = "slowed down" if change > 0 else "sped up"
         message = f"{did} by {abs(change):.0%} during the run"
