@@ -151,7 +151,7 @@ class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
     call_overhead_s: float | None = None  # seconds per step that the timing loop itself takes
 
 
-class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
+class BlockMeasured(Event, frozen=True, kw_only=True, tag=True, gc=False):
     """One turn of a case: consecutive samples after a lead-in."""
 
     case: str

@@ -56,12 +56,31 @@ class Candidate:
     fallback_fraction: float = 0.0  # share of their time on the CPU instead of the chosen provider
     unprofiled: Reason | None = None  # cause of missing operators
 
-    # Median step of each block, as far as they were asked for: a block never changes.
+    # Kept, since a block never changes: the median of each, and what was derived at a stamp.
     _medians: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+    _ordered: tuple[object, Sequence[float]] = field(
+        default=(None, ()), init=False, repr=False, compare=False
+    )
+    _rounds: tuple[object, Rounds] = field(
+        default=(None, Rounds()), init=False, repr=False, compare=False
+    )
+
+    @property
+    def _stamp(self) -> tuple[int, int]:
+        """Another one as soon as there is another block."""
+        return len(self.blocks), id(self.blocks[-1]) if self.blocks else 0
 
     @property
     def samples_s(self) -> Sequence[float]:
         return stats.joined([block.samples_s for block in self.blocks])
+
+    @property
+    def ordered_s(self) -> Sequence[float]:
+        """All samples, from the shortest to the longest."""
+        stamp = self._stamp
+        if self._ordered[0] != stamp:
+            self._ordered = stamp, stats.ascending(self.samples_s)
+        return self._ordered[1]
 
     @property
     def medians_s(self) -> list[float]:
@@ -85,7 +104,7 @@ class Candidate:
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the median sample; None below six samples."""
-        return stats.blocked_interval([b.samples_s for b in self.blocks], self.medians_s)
+        return stats.blocked_interval([self.ordered_s], self.medians_s)
 
     @property
     def ended(self) -> bool:
@@ -102,7 +121,7 @@ class Candidate:
 
     @property
     def fixed_parts_s(self) -> tuple[float, ...]:
-        return fixed_parts_s(self.setup, self.warmup.first_s, self.samples_s)
+        return fixed_parts_s(self.setup, self.warmup.first_s, self.ordered_s)
 
     @property
     def fixed_s(self) -> float:
@@ -112,7 +131,7 @@ class Candidate:
     @property
     def p99_s(self) -> float | None:
         """The 99th percentile of all steps; None below 100 samples, or if one holds several."""
-        samples = self.samples_s
+        samples = self.ordered_s
         if self.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
             return None
         return stats.quantile(samples, 0.99)
@@ -127,6 +146,12 @@ class Candidate:
 
     def rounds(self) -> Rounds:
         """One value per round under the row's objective; the race compares these."""
+        stamp = self._stamp, self.setup, self.warmup, self.memory_peak_bytes, self.price_per_hour
+        if self._rounds[0] != stamp or self.objective == "energy":
+            self._rounds = stamp, self._counted_rounds()
+        return self._rounds[1]
+
+    def _counted_rounds(self) -> Rounds:
         from_start = self.objective == "time_to_result"
         fixed_s = self.fixed_s if from_start else 0.0  # costly: it sorts all samples
         values = {
@@ -157,7 +182,7 @@ class Candidate:
     @property
     def rate(self) -> float | None:
         """Items per second at the median step; None before the first sample."""
-        samples = self.samples_s
+        samples = self.ordered_s
         return self.work.items / stats.median(samples) if samples else None
 
 

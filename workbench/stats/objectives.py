@@ -44,7 +44,8 @@ def block_value(
     energy_j: float | None = None,
     price_per_hour: float | None = None,
 ) -> float | None:
-    """The value of one block, whose median may be known already, under `objective`: seconds, bytes, joules, or the price of a step.
+    """The value of one block, whose median may be known, under `objective`: seconds, bytes,
+    joules, or the price of a step.
 
     None if it is not known.  `latency_p99` needs at least a hundred samples of single steps: with
     fewer, the quantile is practically the largest.  `time_to_result` adds the one-time costs

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, combinations, pairwise
+from itertools import combinations, pairwise
 from statistics import NormalDist
 
 MIN_SAMPLES_FOR_INTERVAL = 6  # below, no pair of order statistics covers the median at 95 %
@@ -21,7 +21,7 @@ MIN_PAIRS = 3  # below, Student's t says next to nothing
 TRIM = 0.2  # share of pairs cut off at each end
 MOST_AUTOCORRELATION = 0.9  # higher estimates from a few rounds are noise
 MANY = 10_000  # samples from which on NumPy sorts them
-LONGEST_TREND = 1000  # values of which all pairs are compared
+LONGEST_TREND = 300  # values of which all pairs are compared
 NORMAL_DF = 1000  # degrees of freedom from which on Student's t is expanded around the normal
 OUTLYING = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
 MIN_FOR_TREND = 6  # values; below, no order of them is significant at TREND_ALPHA
@@ -36,24 +36,30 @@ def require_finite(values: Sequence[float]) -> None:
             raise ValueError(f"sample {position} is {value!r}, not a positive finite time")
 
 
+class Ascending(array):  # type: ignore[type-arg]
+    """Many values in order."""
+
+
 def ascending(values: Sequence[float]) -> Sequence[float]:
-    """The values in order."""
+    """The values in order; those that this function has put in order are left as they are."""
+    if isinstance(values, Ascending):
+        return values
     if len(values) < MANY:
         return sorted(values)
     import numpy  # not needed to open what a run of usual length has measured
 
-    return array("d", numpy.sort(numpy.asarray(values, dtype=float)).tobytes())
+    return Ascending("d", numpy.sort(numpy.asarray(values, dtype=float)).tobytes())
 
 
 def quantile(values: Sequence[float], q: float) -> float:
     """The `q` quantile by linear interpolation (Hyndman and Fan 1996, type 7)."""
-    if not values:
-        raise ValueError("no samples")
     return quantile_of(ascending(values), q)
 
 
 def quantile_of(ordered: Sequence[float], q: float) -> float:
     """The same of values in order."""
+    if not ordered:
+        raise ValueError("no samples")
     position = q * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -63,7 +69,12 @@ def quantile_of(ordered: Sequence[float], q: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    return quantile(values, 0.5)
+    if not values:
+        raise ValueError("no samples")
+    ordered, half = ascending(values), (len(values) - 1) // 2
+    if len(values) % 2:
+        return ordered[half]
+    return ordered[half] + (ordered[half + 1] - ordered[half]) * 0.5
 
 
 @cache
@@ -107,17 +118,24 @@ def blocked_interval(
     ones.  The interval therefore includes that of the blocks' medians, once there are enough.
     """
     plain = median_interval(joined(blocks))
+    if plain is None:
+        return None
     between = median_interval(medians or [median(block) for block in blocks])
-    if plain is None or between is None:
+    if between is None:
         return plain
     return min(plain[0], between[0]), max(plain[1], between[1])
 
 
 def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
     """The samples of all blocks, as compact as the blocks are."""
+    if len(blocks) == 1:
+        return blocks[0]
     if all(isinstance(block, list) for block in blocks):
         return [sample for block in blocks for sample in block]
-    return array("d", chain.from_iterable(blocks))
+    found = array("d")
+    for block in blocks:
+        found.extend(block)
+    return found
 
 
 def tail_interval(
@@ -210,6 +228,12 @@ def outliers(values: Sequence[float]) -> list[int]:
     if len(values) < MIN_SAMPLES_FOR_INTERVAL:
         return []
     center = median(values)
+    if len(values) >= MANY:
+        import numpy
+
+        far = numpy.abs(numpy.asarray(values, dtype=float) - center)
+        scale = 1.4826 * float(numpy.median(far)) or 1.2533 * float(numpy.mean(far))
+        return [int(place) for place in numpy.flatnonzero(far > OUTLYING * scale)]
     distances = [abs(value - center) for value in values]
     scale = 1.4826 * median(distances) or 1.2533 * math.fsum(distances) / len(distances)
     return [i for i, far in enumerate(distances) if far > OUTLYING * scale]
