@@ -163,4 +163,4 @@ def show_run(name: str, export_as: str | None) -> None:
         sys.exit(show_replay(opened))
     whole = FORMATS[export_as or PLAIN].whole
     if whole is not None:
-        put(whole(opened.report) + "\n")
+        put(whole(opened.report))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 from ..engine.context import Listener
 from ..engine.engine import Engine
@@ -55,9 +56,9 @@ def save(output: Target, report: Report, code: int) -> int:
     return code
 
 
-def _print(text: str, report: Report, code: int) -> int:
+def _print(parts: Iterable[str], report: Report, code: int) -> int:
     try:
-        put(text + "\n")
+        put(parts)
     except BrokenPipeError:
         raise
     except OSError as error:

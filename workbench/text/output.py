@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
+from itertools import chain
 from typing import TextIO
 
 from ..files.write import send
@@ -27,10 +29,12 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def put(text: str) -> None:
-    """Write to stdout and leave nothing in its buffer, whose flush at exit could block or fail."""
+def put(parts: Iterable[str]) -> None:
+    """Write lines to stdout and leave nothing in its buffer, whose flush at exit could block."""
     sys.stdout.flush()
-    send(sys.stdout.fileno(), text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+    encoding, errors = sys.stdout.encoding, sys.stdout.errors or "strict"
+    for part in chain(parts, ["\n"]):
+        send(sys.stdout.fileno(), part.encode(encoding, errors))
 
 
 def let_go(stream: TextIO) -> None:
