@@ -53,7 +53,7 @@ def _start_up(found: Evidence, pick: Candidate) -> Iterator[str]:
 def _start_up_share(candidate: Candidate) -> tuple[str, str]:
     """The share of its time to result that comes once, and that time."""
     fixed_s = candidate.fixed_s
-    share = fixed_s / (fixed_s + median(candidate.samples_s))
+    share = fixed_s / (fixed_s + median(candidate.ordered_s))
     return f"{share:.0%}", units.duration(fixed_s)
 
 

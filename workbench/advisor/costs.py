@@ -34,7 +34,7 @@ def step_energy(candidate: Candidate) -> tuple[float, str] | None:
     A counter over this case alone is preferred: the GPU's, then RAPL around each block.  Otherwise
     the mean of the power readings (about two a second) times the length of a step.
     """
-    telemetry, step_s = candidate.telemetry, median(candidate.samples_s)
+    telemetry, step_s = candidate.telemetry, median(candidate.ordered_s)
     if candidate.case.device_kind == "gpu" and candidate.work.ranks > 1:
         return None  # only the first of its GPUs is read
     if telemetry is not None and telemetry.counted_power_w:
@@ -75,7 +75,7 @@ def per_million(candidate: Candidate) -> float | None:
     """The price of a million items; None without a price, or for work without items."""
     if candidate.price_per_hour is None or candidate.work.items <= 0:
         return None
-    seconds = median(candidate.samples_s)
+    seconds = median(candidate.ordered_s)
     if candidate.objective == RUNS:
         seconds += candidate.fixed_s
     return candidate.price_per_hour / HOUR_S * seconds * MILLION / candidate.work.items
@@ -100,7 +100,7 @@ def _fastest(eligible: Sequence[Candidate]) -> ObjectivePick:
     def value(candidate: Candidate) -> float | None:
         if objective in ("latency_p99", RUNS):
             return candidate.value
-        return median(candidate.samples_s)
+        return median(candidate.ordered_s)
 
     unit = {RUNS: "s/run", "latency_p99": "s/step at p99"}.get(objective, "s/step")
     rounds = {c.case.id: c.rounds() if counts_time else c.step_rounds() for c in eligible}

@@ -7,9 +7,7 @@ a warning.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,12 +24,10 @@ from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import journal
 from ..report.from_document import LONGEST_S
-from ..report.report import Report
-from ..report.run_files import decode_document
+from ..report.run_files import decode_document, read_journal
 from ..text.toml_file import shown as clean  # for foreign text on its way to the terminal
 from .whatif import devices_by_name
 
-MOST_BYTES = 64 << 20  # size of a recording
 SHORTEST_S = 1e-10  # seconds; a shorter step is no measurement
 RECORD = "workbench advise --all --thorough --crossover --output"
 
@@ -87,14 +83,8 @@ def _reason(error: Exception) -> str:
 
 
 def _document(file: Path) -> Document:
-    # Checked before opening: opening a pipe without a writer would block for ever.
-    status = os.stat(file)  # noqa: PTH116 - one call answers both questions
-    if not stat.S_ISREG(status.st_mode):
-        raise journal.JournalError("it is not a regular file")
-    if status.st_size > MOST_BYTES:
-        raise journal.JournalError(f"it is larger than {MOST_BYTES >> 20} MiB")
     if journal.looks_like_one(file):
-        return Report.of(journal.read(file)).document()
+        return read_journal(file).report.document()
     return decode_document(file)
 
 

@@ -156,10 +156,11 @@ def show_run(name: str, export_as: str | None) -> None:
     """An earlier run in one of the export formats; without one on the screens, or as text."""
     from ..export.formats import FORMATS, PLAIN
     from ..report.run_files import open_run
+    from ..text.output import put
 
     opened = open_run(name)
     if export_as is None and in_terminal():
         sys.exit(show_replay(opened))
     whole = FORMATS[export_as or PLAIN].whole
     if whole is not None:
-        click.echo(whole(opened.report))
+        put(whole(opened.report))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Iterable
 
 from ..engine.context import Listener
 from ..engine.engine import Engine
@@ -11,13 +11,14 @@ from ..engine.exit_codes import CUT_SHORT, FAILED
 from ..export.formats import DOCUMENT, FORMATS, Exporter
 from ..export.json import dump
 from ..export.log import line
+from ..files.write import Target, send
 from ..planning.plan import RowPlan
 from ..planning.request import Request
 from ..pool.control import Control
 from ..records import events as ev
 from ..report import journal
 from ..report.report import Report
-from ..text.output import let_go, partial_of, say
+from ..text.output import let_go, put, say
 
 
 def run_headless(
@@ -25,7 +26,7 @@ def run_headless(
     rows: list[RowPlan],
     *,
     export_as: str,
-    output: Path | None,
+    output: Target | None,
     take_control: bool,
 ) -> int:
     """Run in this process; `export_as` is a key of `FORMATS`.  Returns the exit code.
@@ -34,7 +35,7 @@ def run_headless(
     """
     control = Control(sys.stdin.fileno() if take_control else None)
     report, exporter = Report(), FORMATS[export_as]
-    events = EventWriter(exporter, output) if exporter.each is not None else None
+    events = EventWriter(exporter, output, control) if exporter.each is not None else None
     with control.signals():
         code = Engine(request, rows, control, report, events or log_writer(report)).run()
     if events is not None:
@@ -46,19 +47,18 @@ def run_headless(
     return code
 
 
-def save(output: Path, report: Report, code: int) -> int:
+def save(output: Target, report: Report, code: int) -> int:
     """Write the document of a run that ended with `code`; returns the exit code."""
     try:
-        write_atomically(output, dump(report.document()) + "\n")
+        output.write(dump(report.document()).encode() + b"\n")
     except OSError as error:
         return unwritten(output, error, report, code)
     return code
 
 
-def _print(text: str, report: Report, code: int) -> int:
+def _print(parts: Iterable[str], report: Report, code: int) -> int:
     try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        put(parts)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -66,7 +66,7 @@ def _print(text: str, report: Report, code: int) -> int:
     return code
 
 
-def unwritten(output: Path | None, error: OSError, report: Report, code: int) -> int:
+def unwritten(output: Target | None, error: OSError, report: Report, code: int) -> int:
     """Say that `output`, or stdout, did not take the result, and where the run is kept; returns
     the exit code."""
     if output is None:
@@ -74,7 +74,8 @@ def unwritten(output: Path | None, error: OSError, report: Report, code: int) ->
     run = report.started.id if report.started else ""
     kept = f"the run is kept: `workbench open {run} --json`"
     where = kept if journal.is_kept(run) else "the run is not kept"
-    say(f"workbench: {output or 'stdout'} cannot be written: {error.strerror}; {where}")
+    name = output.named if output else "stdout"
+    say(f"workbench: {name} cannot be written: {error.strerror}; {where}")
     return code if code == CUT_SHORT else FAILED
 
 
@@ -90,17 +91,21 @@ class EventWriter:
     """Writes each event at once to `output` or stdout, until a write fails: the run goes on for
     its journal, and `error` holds the reason."""
 
-    def __init__(self, exporter: Exporter, output: Path | None) -> None:
+    def __init__(self, exporter: Exporter, output: Target | None, control: Control) -> None:
         self._each = exporter.each
-        self._stream = sys.stdout.buffer if output is None else output.open("wb", buffering=0)
+        self._output = output
+        self._descriptor: int | None = None  # from the first event on
+        self._control = control
         self.error: OSError | None = None
 
     def __call__(self, event: ev.AnyEvent) -> None:
         if self.error is not None or self._each is None:
             return
         try:
-            self._stream.write(self._each(event))
-            self._stream.flush()
+            if self._descriptor is None:
+                self._descriptor = self._output.begin() if self._output else sys.stdout.fileno()
+            line = self._each(event)
+            send(self._descriptor, line, is_ending=lambda: self._control.is_ending)
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -116,17 +121,3 @@ def log_writer(report: Report) -> Listener:
             say(text)
 
     return write
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` in one step: a reader sees the old document or the whole new one."""
-    if path.exists() and not path.is_file():  # a pipe or /dev/stdout cannot be replaced
-        path.write_text(text)
-        return
-    partial = partial_of(path)
-    try:
-        partial.write_text(text)
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise

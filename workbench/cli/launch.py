@@ -5,7 +5,6 @@ Imports stay inside functions, so that commands which start nothing stay light.
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from dataclasses import replace
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, words
-from ..planning.usage import UsageError
+from ..planning.usage import UsageError, target
 from .options import chosen_format
 
 if TYPE_CHECKING:
+    from ..files.write import Target
     from ..machine.nvidia.nvml import Links
     from ..records.machine import Machine
     from ..report.report import Report
@@ -41,19 +41,29 @@ def start(
     request = Request(scenarios=scenarios, workloads=workloads, **options)
     rows = resolve(request, *rows_of.load_with(request.scenario_file))
     request = take_part(request)
-    check_output("--output", output)
-    check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
-    if request.model is not None and request.model.save_best is not None:
-        best = Path(request.model.save_best)
-        check_output("--save-best", best)
-        if best.resolve() == Path(request.model.file).resolve():
-            raise UsageError("--save-best would replace the model itself: name another file")
+    if request.trace is not None:
+        target("--trace", Path(request.trace))  # the engine opens it
+    request = with_saved_file(request)
+    output = None if output is None else target("--output", output, opened=True)
     if export_as is None and in_terminal():
         sys.exit(show_live(request, output))
     from .headless import run_headless
 
     export_as = export_as or PLAIN
     sys.exit(run_headless(request, rows, export_as=export_as, output=output, take_control=control))
+
+
+def with_saved_file(request: Request) -> Request:
+    """`request` with the file that --save-best leads to, which another process will write."""
+    model = request.model
+    if model is None or model.save_best is None:
+        return request
+    best = target("--save-best", Path(model.save_best))
+    if best.is_stream:
+        raise UsageError(f"--save-best: {model.save_best} is not a regular file: name a file")
+    if best.path.resolve() == Path(model.file).resolve():
+        raise UsageError("--save-best would replace the model itself: name another file")
+    return replace(request, model=replace(model, save_best=str(best.path)))
 
 
 def take_part(request: Request) -> Request:
@@ -91,7 +101,7 @@ def take_part(request: Request) -> Request:
     return replace(request, devices=("cuda:0",)) if request.devices == ("gpu",) else request
 
 
-def show_live(request: Request, output: Path | None) -> int:
+def show_live(request: Request, output: Target | None) -> int:
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
     from screens.state.event_source import EngineSource  # noqa: TID251
@@ -138,25 +148,6 @@ def check_python(path: str | None) -> None:
 
     if path is not None and shutil.which(path) is None:
         raise UsageError(f"--python: {path} is not an executable file; {NAME_PYTHON}")
-
-
-def check_output(option: str, path: Path | None) -> None:
-    """Refuse, before the run, a file that its result could not be written to."""
-    if path is None:
-        return
-    from ..text.output import partial_of
-
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if path.exists() and not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        if path.is_file() or not path.exists():  # access rights alone allow a file in /proc
-            partial = partial_of(path)
-            partial.touch()
-            partial.unlink()
-    except OSError as error:
-        raise UsageError(f"{option}: {path} cannot be written: {error.strerror}") from None
 
 
 def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:

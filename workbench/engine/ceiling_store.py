@@ -9,9 +9,12 @@ from pathlib import Path
 
 import msgspec
 
+from ..files import read, write
 from ..records.document import Ceilings
 from ..records.machine import Machine, Software
 from ..report import journal
+
+MOST_BYTES = 1 << 20  # hundreds of devices
 
 
 def fingerprint(machine: Machine, software: Software) -> str:
@@ -34,8 +37,9 @@ def folder() -> Path:
 
 def load(print_: str) -> Ceilings | None:
     """The ceilings kept under a fingerprint; None if there are none, or none that can be read."""
-    with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((folder() / f"{print_}.json").read_bytes(), type=Ceilings)
+    with suppress(OSError, msgspec.MsgspecError, RecursionError):
+        content = read.whole(folder() / f"{print_}.json", MOST_BYTES)
+        return msgspec.json.decode(content, type=Ceilings)
     return None
 
 
@@ -43,6 +47,4 @@ def save(ceilings: Ceilings) -> None:
     """Keep the ceilings for later runs; if that fails, each run measures them again."""
     with suppress(OSError):
         folder().mkdir(parents=True, exist_ok=True)
-        partial = folder() / f".{ceilings.fingerprint}.tmp"
-        partial.write_bytes(msgspec.json.encode(ceilings))
-        partial.replace(folder() / f"{ceilings.fingerprint}.json")
+        write.replace(folder() / f"{ceilings.fingerprint}.json", msgspec.json.encode(ceilings))

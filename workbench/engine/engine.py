@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 from .. import __version__, catalog
 from ..advisor import whatif_devices
@@ -18,7 +19,7 @@ from ..planning.plan import RowPlan, planned
 from ..planning.prices import unused_prices
 from ..planning.request import Request
 from ..planning.threads import fewer_threads
-from ..planning.usage import UsageError
+from ..planning.usage import UsageError, target
 from ..pool.control import Cancelled, Control
 from ..pool.pool import Pool
 from ..pool.worker_process import WorkerSettings
@@ -73,6 +74,9 @@ class Engine:
         self._context: RunContext | None = None  # once the devices in use are known
         self._overhead = OverheadMeter(control.front_end)
         self._trace = TraceFile()
+        self._trace_target = (
+            target("--trace", Path(request.trace), opened=True) if request.trace else None
+        )
         self.report = report
         self.run_id = new_run_id()
 
@@ -279,9 +283,9 @@ class Engine:
             self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
 
     def _write_trace(self) -> None:
-        if self._request.trace is None:
+        if self._trace_target is None:
             return
-        written = write_trace(self._trace, self._request.trace, self._request, self.report)
+        written = write_trace(self._trace, self._trace_target, self._request, self.report)
         if isinstance(written, Warning):
             self._warn(written)
         else:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ..contract import kind_of
+from ..files.write import Target
 from ..planning.request import Request
 from ..records.document import Trace
 from ..records.reason import Warning
@@ -56,13 +56,16 @@ class TraceFile:
         return msgspec.json.encode({"traceEvents": self._events, "displayTimeUnit": "ms"})
 
 
-def write_trace(trace: TraceFile, file: str, request: Request, report: Report) -> Trace | Warning:
-    """Write `trace` to `file`; a warning if it is empty or cannot be written."""
+def write_trace(
+    trace: TraceFile, target: Target, request: Request, report: Report
+) -> Trace | Warning:
+    """Write `trace` to `target`; a warning if it is empty or cannot be written."""
+    file = str(target.named)
     if trace.is_empty:
         text = f"{file} was not written: nothing was profiled{_why_unprofiled(report)}"
         return Warning("no_trace", text, "raise --budget or choose other candidates")
     try:
-        Path(file).write_bytes(trace.dump())
+        target.write(trace.dump())
     except OSError as error:
         text = f"{file} could not be written: {error.strerror}"
         return Warning("no_trace", text, "choose another --trace")

@@ -5,7 +5,7 @@ The functions import what they need when they are called, because every command 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,14 @@ class Exporter:
     """One format; its name is its option."""
 
     help: str
-    whole: Callable[[Report], str] | None = None  # a run at its end, or one that is opened
+    whole: Callable[[Report], Iterable[str]] | None = None  # a run that has ended, in parts
     each: Callable[[AnyEvent], bytes] | None = None  # every event at once, as a line
 
 
-def _document(report: Report) -> str:
-    from .json import dump
+def _document(report: Report) -> Iterable[str]:
+    from .json import document_parts
 
-    return dump(report.document())
+    return document_parts(report)
 
 
 def _event(event: AnyEvent) -> bytes:
@@ -37,10 +37,10 @@ def _event(event: AnyEvent) -> bytes:
     return encode(event) + b"\n"
 
 
-def _text(report: Report) -> str:
+def _text(report: Report) -> Iterable[str]:
     from .text import run_text
 
-    return run_text(report, terminal_width())
+    return [run_text(report, terminal_width())]
 
 
 DOCUMENT, PLAIN = "json", "plain"

@@ -33,6 +33,12 @@ from .view.tables import advisor_columns, advisor_line, has_gpu
 
 # ------------------------------------------------------------------- a run
 
+ENDED_EARLY = {  # status of a run without rows: why
+    "cancelled": "the run was cut short at its start",
+    "failed": "the run failed at its start",
+    "incomplete": "the run was killed at its start, or has just begun",
+}
+
 
 def run_text(report: Report, width: int | None = None) -> str:
     """Everything about a run, for a terminal of `width` cells; without one, for a file, in which
@@ -48,7 +54,14 @@ def run_text(report: Report, width: int | None = None) -> str:
     for sweep in report.sweeps if not report.largest_batches else ():
         parts.append(_sweep(sweep, run, prose, wide))
     parts.append(facts_lines(trace_facts(report.trace), prose, INDENT))
-    return _joined(parts)
+    return _joined(parts) or _nothing(report)
+
+
+def _nothing(report: Report) -> str:
+    """Why a run has no row: it ended before any was planned."""
+    why = ENDED_EARLY.get(report.status, "it ended before a candidate was planned")
+    warned = "".join(f"\nwarning: {warning.message}" for warning in report.warnings)
+    return f"Nothing was measured: {why}.{warned}"
 
 
 def summary_text(report: Report, width: int | None = None) -> str:

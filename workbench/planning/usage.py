@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
+
+from ..files.write import Target
 
 MOST_THREADS = 4096
 MOST_BATCH = 1_000_000
@@ -19,3 +22,15 @@ def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     close = difflib.get_close_matches(given, listed, n=1)
     hint = f"; did you mean {close[0]}?" if close else "."
     return UsageError(f"unknown {noun} {given!r}{hint} Choices: {', '.join(listed)}")
+
+
+def target(option: str, path: Path, *, opened: bool = False) -> Target:
+    """The file or stream that an option names, `opened` where it is a stream that this process
+    will write; UsageError if nothing can be written there."""
+    try:
+        found = Target(path)
+        if opened:
+            found.open()
+    except OSError as error:
+        raise UsageError(f"{option}: {path} cannot be written: {error.strerror}") from None
+    return found

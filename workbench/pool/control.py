@@ -116,6 +116,11 @@ class Control:
     def cancel(self, reason: str) -> None:
         self._cancelled = self._cancelled or reason
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the run is to end."""
+        return self._cancelled is not None
+
     def check(self) -> None:
         """Raise Cancelled if the run is to end."""
         if self._cancelled is not None:

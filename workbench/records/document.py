@@ -7,6 +7,8 @@ Units are SI and part of the field names.  An unknown value is `null`, with its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ..contract import Case, OutputAccuracy, Work
@@ -127,10 +129,10 @@ class Measurement(msgspec.Struct):
     reason: Reason | None  # cause of a missing result or an early end
     scenario: str | None  # id of its row
     work: Work  # amount of work in one step
-    samples_s: list[float]  # seconds per iteration, in the order of measuring
+    samples_s: Sequence[float]  # seconds per iteration, in the order of measuring
     blocks: list[BlockShape]  # division of the samples into turns
     iterations_per_sample: int
-    lead_in_s: list[float]  # seconds per iteration before the samples of each block
+    lead_in_s: Sequence[float]  # seconds per iteration before the samples of each block
     warmup: WarmUp
     n: int  # number of samples
     median_s: float | None

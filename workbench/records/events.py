@@ -6,6 +6,8 @@ All that the screens and the JSON document show derives from these events
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ..contract import Case, Work
@@ -149,14 +151,14 @@ class CasePrepared(Event, frozen=True, kw_only=True, tag=True):
     call_overhead_s: float | None = None  # seconds per step that the timing loop itself takes
 
 
-class BlockMeasured(Event, frozen=True, kw_only=True, tag=True):
+class BlockMeasured(Event, frozen=True, kw_only=True, tag=True, gc=False):
     """One turn of a case: consecutive samples after a lead-in."""
 
     case: str
     scenario: str
     round: int  # number of the round; blocks of the same round are compared as a pair
-    samples_s: list[float]  # seconds per iteration
-    lead_in_s: list[float]  # seconds per iteration before the first sample
+    samples_s: Sequence[float]  # seconds per iteration
+    lead_in_s: Sequence[float]  # seconds per iteration before the first sample
     loss: float | None  # training loss after the block
     clocks: Clocks | None = None
     # Metrics of this workload alone, units in the names.

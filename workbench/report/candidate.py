@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .. import catalog
@@ -56,9 +56,38 @@ class Candidate:
     fallback_fraction: float = 0.0  # share of their time on the CPU instead of the chosen provider
     unprofiled: Reason | None = None  # cause of missing operators
 
+    # Kept, since a block never changes: the median of each, and what was derived at a stamp.
+    _medians: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+    _ordered: tuple[object, Sequence[float]] = field(
+        default=(None, ()), init=False, repr=False, compare=False
+    )
+    _rounds: tuple[object, Rounds] = field(
+        default=(None, Rounds()), init=False, repr=False, compare=False
+    )
+
     @property
-    def samples_s(self) -> list[float]:
-        return [sample for block in self.blocks for sample in block.samples_s]
+    def _stamp(self) -> tuple[int, int]:
+        """Another one as soon as there is another block."""
+        return len(self.blocks), id(self.blocks[-1]) if self.blocks else 0
+
+    @property
+    def samples_s(self) -> Sequence[float]:
+        return stats.joined([block.samples_s for block in self.blocks])
+
+    @property
+    def ordered_s(self) -> Sequence[float]:
+        """All samples, from the shortest to the longest."""
+        stamp = self._stamp
+        if self._ordered[0] != stamp:
+            self._ordered = stamp, stats.ascending(self.samples_s)
+        return self._ordered[1]
+
+    @property
+    def medians_s(self) -> list[float]:
+        """The median step of each block."""
+        known = self._medians[: len(self.blocks)]
+        self._medians = known + [stats.median(b.samples_s) for b in self.blocks[len(known) :]]
+        return self._medians
 
     @property
     def loss(self) -> list[float]:
@@ -75,7 +104,7 @@ class Candidate:
     @property
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the median sample; None below six samples."""
-        return stats.blocked_interval([block.samples_s for block in self.blocks])
+        return stats.blocked_interval([self.ordered_s], self.medians_s)
 
     @property
     def ended(self) -> bool:
@@ -92,7 +121,7 @@ class Candidate:
 
     @property
     def fixed_parts_s(self) -> tuple[float, ...]:
-        return fixed_parts_s(self.setup, self.warmup.first_s, self.samples_s)
+        return fixed_parts_s(self.setup, self.warmup.first_s, self.ordered_s)
 
     @property
     def fixed_s(self) -> float:
@@ -102,7 +131,7 @@ class Candidate:
     @property
     def p99_s(self) -> float | None:
         """The 99th percentile of all steps; None below 100 samples, or if one holds several."""
-        samples = self.samples_s
+        samples = self.ordered_s
         if self.iterations_per_sample != 1 or len(samples) < stats.MIN_SAMPLES_FOR_P99:
             return None
         return stats.quantile(samples, 0.99)
@@ -117,18 +146,25 @@ class Candidate:
 
     def rounds(self) -> Rounds:
         """One value per round under the row's objective; the race compares these."""
+        stamp = self._stamp, self.setup, self.warmup, self.memory_peak_bytes, self.price_per_hour
+        if self._rounds[0] != stamp or self.objective == "energy":
+            self._rounds = stamp, self._counted_rounds()
+        return self._rounds[1]
+
+    def _counted_rounds(self) -> Rounds:
         from_start = self.objective == "time_to_result"
         fixed_s = self.fixed_s if from_start else 0.0  # costly: it sorts all samples
         values = {
             block.round: block_value(
                 self.objective,
                 block.samples_s,
+                median_s=median_s,
                 fixed_s=fixed_s,
                 memory_bytes=self.memory_peak_bytes,
                 energy_j=block.metrics.get(ENERGY),
                 price_per_hour=self.price_per_hour,
             )
-            for block in self.blocks
+            for block, median_s in zip(self.blocks, self.medians_s, strict=True)
         }
         rounds = Rounds({number: value for number, value in values.items() if value is not None})
         if from_start and rounds:
@@ -138,12 +174,15 @@ class Candidate:
 
     def step_rounds(self) -> dict[int, float]:
         """Median seconds per step in each round, whatever the objective."""
-        return {block.round: stats.median(block.samples_s) for block in self.blocks}
+        return {
+            block.round: median_s
+            for block, median_s in zip(self.blocks, self.medians_s, strict=True)
+        }
 
     @property
     def rate(self) -> float | None:
         """Items per second at the median step; None before the first sample."""
-        samples = self.samples_s
+        samples = self.ordered_s
         return self.work.items / stats.median(samples) if samples else None
 
 

@@ -16,6 +16,7 @@ from .report import Report
 from .row import Row
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
+SHORTEST_S = 1e-12  # seconds; a shorter sample is no measurement
 LONGEST_S = 1e8  # seconds; a longer sample or set-up is no measurement
 
 
@@ -200,6 +201,13 @@ def _metrics(measured: Measurement, shape: BlockShape) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:
+    """The shortest or longest sample, where no measurement takes so long."""
+    for sample in (min(samples_s), max(samples_s)):
+        if not SHORTEST_S <= sample <= LONGEST_S:
+            yield f"{of} has a sample of {sample:g} s"
+
+
 def contradictions(document: Document) -> Iterator[str]:
     """The contradictions within a document, each with its place."""
     for place, m in enumerate(document.measurements):
@@ -210,8 +218,8 @@ def contradictions(document: Document) -> Iterator[str]:
             yield f"{at}.status is {m.status!r}, not one of {', '.join(ENDED)}"
         if any(block.n < 1 for block in m.blocks) or counted != len(m.samples_s):
             yield f"{at}: its blocks count {counted} samples, samples_s holds {len(m.samples_s)}"
-        if wrong := [sample for sample in m.samples_s if not 0 < sample <= LONGEST_S]:
-            yield f"{at} has a sample of {wrong[0]:g} s"
+        if m.samples_s:
+            yield from wrong_samples(at, m.samples_s)
     ids = {m.id for m in document.measurements}
     for place, v in enumerate(document.verdicts):
         at = f"verdicts[{place}]"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,10 +16,17 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from ..files.read import lines
 from ..records import events as ev
 from ..records.document import SCHEMA_VERSION
 from ..records.reason import Warning
 from ..text.sanitize import printable_json
+from .plausible import absurdity
+
+MOST_BYTES = 256 << 20  # size of a journal; a long run writes a few
+LONGEST_LINE = 16 << 20
+COMPACT_FROM = 8 << 20  # bytes of a journal after which memory matters more than time
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class JournalError(Exception):
@@ -50,9 +58,11 @@ class Journal:
     """The journal of one run, open for appending."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         self.path = path
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o600)
 
     def append(self, event: ev.AnyEvent) -> None:
         """Append one line, in one write call if possible, so that a kill leaves whole lines.
@@ -80,24 +90,45 @@ def read(path: Path) -> list[ev.AnyEvent]:
 
     JournalError names any other line that is not an event.
     """
+    events: list[ev.AnyEvent | _CaseDropped] = []
+    size, names = 0, dict[str, str]()
     try:
-        lines = path.read_bytes().split(b"\n")
+        for number, line in enumerate(lines(path, MOST_BYTES, LONGEST_LINE), start=1):
+            if line.isspace():
+                continue
+            try:
+                event = _decode(printable_json(line))
+            except UNREADABLE as error:
+                if not line.endswith(b"\n"):  # the writer died here
+                    break
+                problem = f"{path}, line {number}, is not an event: {reason(error)}"
+                raise JournalError(problem) from error
+            if absurd := absurdity(event):
+                raise JournalError(f"{path}, line {number}: {absurd}")
+            events.append(event)
+            size += len(line)
+            if size > COMPACT_FROM and isinstance(event, ev.BlockMeasured):
+                _compact(event, names)
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}") from error
-    events: list[ev.AnyEvent | _CaseDropped] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            events.append(_decode(printable_json(line)))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            if number == len(lines):  # without a newline: the writer died here
-                break
-            raise JournalError(f"{path}, line {number}, is not an event: {error}") from error
     if not events or not isinstance(events[0], ev.RunStarted):
         raise JournalError(f"{path} is not the journal of a run: it does not begin with RunStarted")
     check_schema(path, events[0].schema_version)
     return list(_upgraded(events))
+
+
+def _compact(block: ev.BlockMeasured, names: dict[str, str]) -> None:
+    """Shrink a new event to a third: numbers without an object each, names in common."""
+    for field in ("samples_s", "lead_in_s"):
+        msgspec.structs.force_setattr(block, field, array("d", getattr(block, field)))
+    for field in ("case", "scenario"):
+        name = getattr(block, field)
+        msgspec.structs.force_setattr(block, field, names.setdefault(name, name))
+
+
+def reason(error: Exception) -> str:
+    """Why JSON could not be decoded, in words."""
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 class _CaseDropped(ev.Event, frozen=True, kw_only=True, tag="CaseDropped"):
@@ -134,9 +165,8 @@ def looks_like_one(path: Path) -> bool:
     if path.suffix == ".jsonl":
         return True
     try:
-        with path.open("rb") as file:
-            ev.decode(file.readline())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        ev.decode(next(lines(path, MOST_BYTES, LONGEST_LINE), b""))
+    except (OSError, *UNREADABLE):
         return False
     return True
 

@@ -20,7 +20,7 @@ def measurement(
     ceilings: Ceilings | None = None,
 ) -> Measurement:
     """The measurement of a candidate, compared with its `row` and with the `ceilings`."""
-    samples = candidate.samples_s
+    samples = candidate.ordered_s
     n = len(samples)
     center = stats.median(samples) if n else None
     fast = stats.quantile(samples, 0.10) if n else None
@@ -33,7 +33,7 @@ def measurement(
         reason=candidate.reason,
         scenario=candidate.scenario,
         work=candidate.work,
-        samples_s=samples,
+        samples_s=candidate.samples_s,
         blocks=candidate.block_shapes,
         iterations_per_sample=candidate.iterations_per_sample,
         lead_in_s=[value for block in candidate.blocks for value in block.lead_in_s],
@@ -44,7 +44,7 @@ def measurement(
         p10_s=fast,
         p90_s=stats.quantile(samples, 0.90) if n else None,
         p99_s=candidate.p99_s,
-        min_s=min(samples) if n else None,
+        min_s=samples[0] if n else None,
         throughput=_throughput(candidate, center),
         capability=_throughput(candidate, fast),
         flops_per_s=rate,

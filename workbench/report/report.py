@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -219,7 +219,11 @@ class Report:
 
     @property
     def measurements(self) -> list[Measurement]:
-        return [self.measurement(c) for row in self.rows.values() for c in row.candidates]
+        return list(self.each_measurement())
+
+    def each_measurement(self) -> Iterator[Measurement]:
+        """The measurements one by one, for runs whose samples fill much of the memory."""
+        return (self.measurement(c) for row in self.rows.values() for c in row.candidates)
 
     @property
     def sweeps(self) -> list[Sweep]:
@@ -231,6 +235,10 @@ class Report:
 
     def document(self) -> Document:
         """The JSON document; valid at any time after `RunStarted`."""
+        return self.document_with(self.measurements)
+
+    def document_with(self, measurements: list[Measurement]) -> Document:
+        """The JSON document with these measurements instead of its own."""
         started = self.started
         if started is None:
             raise ValueError("the run has not begun")
@@ -249,7 +257,7 @@ class Report:
             ),
             machine=self.machine,
             software=self.software,
-            measurements=self.measurements,
+            measurements=measurements,
             verdicts=self.verdicts,
             warnings=list(self.warnings),
             ceilings=self.ceilings,

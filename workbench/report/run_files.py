@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from ..files.read import whole
 from ..records import events as ev
 from ..records.document import Document
 from ..text.sanitize import printable_json
 from . import journal
-from .from_document import LONGEST_S, contradictions, report_of
+from .from_document import contradictions, report_of, wrong_samples
+from .plausible import absurdity
 from .report import Report
+
+MOST_BYTES = 64 << 20  # size of a document
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,9 @@ def _is_file(path: Path) -> bool:
 def read_journal(path: Path) -> OpenedRun:
     """The run in a journal; JournalError says what is wrong with it."""
     events = journal.read(path)
-    flaw = _bad_sample(events)
+    flaw = next(_flaws(events), None)
     try:
-        report = Report.of(events)
+        report = Report() if flaw else Report.of(events)
     except LookupError:
         flaw = "an event names a candidate or a row that was never announced"
     if flaw is not None:
@@ -63,15 +67,17 @@ def read_journal(path: Path) -> OpenedRun:
     return OpenedRun(report, events)
 
 
-def _bad_sample(events: Sequence[ev.AnyEvent]) -> str | None:
+def _flaws(events: Iterable[ev.AnyEvent]) -> Iterator[str]:
     for event in events:
         if isinstance(event, ev.BlockMeasured):
             if not event.samples_s:
-                return f"{event.case} has a block without samples"
-            for sample in event.samples_s:
-                if not 0 < sample <= LONGEST_S:
-                    return f"{event.case} has a sample of {sample:g} s"
-    return None
+                yield f"{event.case} has a block without samples"
+            else:
+                yield from wrong_samples(event.case, event.samples_s)
+        elif isinstance(event, ev.RacePlanned) and event.point:
+            sizes = [{"batch", *case.params} for case in event.cases]
+            if not sizes or not all(sizes_of >= event.point.keys() for sizes_of in sizes):
+                yield f"{event.scenario} is at a point of sizes that its cases do not have"
 
 
 def read_document(path: Path) -> Report:
@@ -89,10 +95,14 @@ class _Head(msgspec.Struct):
 def decode_document(path: Path) -> Document:
     """A JSON document of this schema; JournalError if the file is none."""
     try:
-        text = printable_json(path.read_bytes())
+        text = printable_json(whole(path, MOST_BYTES))
         journal.check_schema(path, msgspec.json.decode(text, type=_Head).schema_version)
-        return msgspec.json.decode(text, type=Document)
+        document = msgspec.json.decode(text, type=Document)
     except OSError as error:
         raise journal.JournalError(f"{path} cannot be read: {error.strerror}") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise journal.JournalError(f"{path} is not a workbench document: {error}") from error
+    except journal.UNREADABLE as error:
+        problem = f"{path} is not a workbench document: {journal.reason(error)}"
+        raise journal.JournalError(problem) from error
+    if absurd := absurdity(document):
+        raise journal.JournalError(f"{path} is not a workbench document: {absurd}")
+    return document

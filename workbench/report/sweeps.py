@@ -23,7 +23,7 @@ PointOf = Callable[[Mapping[str, ParameterValue], Candidate], CurvePoint]
 
 def point_of(at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
     """The result of one candidate at one point."""
-    samples = candidate.samples_s
+    samples = candidate.ordered_s
     median_s = stats.median(samples) if samples else None
     amount = candidate.work.flops or candidate.work.items
     valid = median_s is not None and candidate.state != "failed"

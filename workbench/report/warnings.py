@@ -32,7 +32,7 @@ def measurement_warnings(candidate: Candidate, machine: Machine | None = None) -
 
 
 def _samples(candidate: Candidate) -> Iterator[Warning]:
-    samples, case = candidate.samples_s, candidate.case.id
+    samples, case = candidate.ordered_s, candidate.case.id
     if len(samples) < FEW_SAMPLES:
         remedy = "raise --budget or run fewer scenarios"
         yield Warning("few_samples", f"few samples ({len(samples)})", remedy, case)
@@ -45,7 +45,7 @@ def _samples(candidate: Candidate) -> Iterator[Warning]:
 
 
 def _drift(candidate: Candidate) -> Iterator[Warning]:
-    change = stats.trend([stats.median(block.samples_s) for block in candidate.blocks])
+    change = stats.trend(candidate.medians_s)
     if abs(change) > DRIFT:
         did = "slowed down" if change > 0 else "sped up"
         message = f"{did} by {abs(change):.0%} during the run"
@@ -54,7 +54,7 @@ def _drift(candidate: Candidate) -> Iterator[Warning]:
 
 
 def _overhead(candidate: Candidate) -> Iterator[Warning]:
-    overhead, step_s = candidate.call_overhead_s, stats.median(candidate.samples_s)
+    overhead, step_s = candidate.call_overhead_s, stats.median(candidate.ordered_s)
     if overhead is not None and overhead > OVERHEAD * step_s:
         share = units.percent(overhead / step_s)
         message = f"the timing loop takes {overhead * 1e9:.0f} ns of a step ({share})"

@@ -38,25 +38,28 @@ def block_value(
     objective: str,
     samples_s: Sequence[float],
     *,
+    median_s: float | None = None,
     fixed_s: float = 0.0,
     memory_bytes: int | None = None,
     energy_j: float | None = None,
     price_per_hour: float | None = None,
 ) -> float | None:
-    """The value of one block under `objective`: seconds, bytes, joules, or the price of a step.
+    """The value of one block, whose median may be known, under `objective`: seconds, bytes,
+    joules, or the price of a step.
 
     None if it is not known.  `latency_p99` needs at least a hundred samples of single steps: with
     fewer, the quantile is practically the largest.  `time_to_result` adds the one-time costs
     (`fixed_s`).
     """
+    median_s = median(samples_s) if median_s is None else median_s
     if objective == "memory":
         return memory_bytes
     if objective == "energy":
         return energy_j
     if objective == "cost":
-        return None if price_per_hour is None else median(samples_s) * price_per_hour / HOUR_S
+        return None if price_per_hour is None else median_s * price_per_hour / HOUR_S
     if objective == "latency_p99":
         return quantile(samples_s, 0.99)
     if objective == "time_to_result":
-        return fixed_s + median(samples_s)
-    return median(samples_s)
+        return fixed_s + median_s
+    return median_s

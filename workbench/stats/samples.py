@@ -1,4 +1,5 @@
-"""Medians, intervals and paired ratios.  Pure functions of raw samples; standard library only.
+"""Medians, intervals and paired ratios.  Pure functions of raw samples; the standard library,
+and NumPy for more samples than runs measure.
 
 Decisions rest on the paired ratio: two candidates measured in the same rounds share the machine's
 drift, so their ratio within a round is far steadier than either time.
@@ -7,6 +8,7 @@ drift, so their ratio within a round is far steadier than either time.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,6 +20,9 @@ MIN_SAMPLES_FOR_P99 = 100
 MIN_PAIRS = 3  # below, Student's t says next to nothing
 TRIM = 0.2  # share of pairs cut off at each end
 MOST_AUTOCORRELATION = 0.9  # higher estimates from a few rounds are noise
+MANY = 10_000  # samples from which on NumPy sorts them
+LONGEST_TREND = 300  # values of which all pairs are compared
+NORMAL_DF = 1000  # degrees of freedom from which on Student's t is expanded around the normal
 OUTLYING = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
 MIN_FOR_TREND = 6  # values; below, no order of them is significant at TREND_ALPHA
 TREND_ALPHA = 0.01
@@ -31,11 +36,30 @@ def require_finite(values: Sequence[float]) -> None:
             raise ValueError(f"sample {position} is {value!r}, not a positive finite time")
 
 
+class Ascending(array):  # type: ignore[type-arg]
+    """Many values in order."""
+
+
+def ascending(values: Sequence[float]) -> Sequence[float]:
+    """The values in order; those that this function has put in order are left as they are."""
+    if isinstance(values, Ascending):
+        return values
+    if len(values) < MANY:
+        return sorted(values)
+    import numpy  # not needed to open what a run of usual length has measured
+
+    return Ascending("d", numpy.sort(numpy.asarray(values, dtype=float)).tobytes())
+
+
 def quantile(values: Sequence[float], q: float) -> float:
     """The `q` quantile by linear interpolation (Hyndman and Fan 1996, type 7)."""
-    if not values:
+    return quantile_of(ascending(values), q)
+
+
+def quantile_of(ordered: Sequence[float], q: float) -> float:
+    """The same of values in order."""
+    if not ordered:
         raise ValueError("no samples")
-    ordered = sorted(values)
     position = q * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
@@ -45,7 +69,12 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    return quantile(values, 0.5)
+    if not values:
+        raise ValueError("no samples")
+    ordered, half = ascending(values), (len(values) - 1) // 2
+    if len(values) % 2:
+        return ordered[half]
+    return ordered[half] + (ordered[half + 1] - ordered[half]) * 0.5
 
 
 @cache
@@ -54,7 +83,7 @@ def _median_rank(n: int, confidence: float) -> int | None:
 
     Order statistics k and n + 1 - k then cover the median (David and Nagaraja 2003, 7.1).
     """
-    tail, k = 0.0, 0
+    tail, k = 0.0, max(0, int(n / 2 - 10 * math.sqrt(n)))  # 20 deviations: what lies below is 0
     log_half_n = n * math.log(0.5)
     while k <= n // 2:
         log_term = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + log_half_n
@@ -75,21 +104,38 @@ def median_interval(
     rank = _median_rank(n, confidence)
     if rank is None:
         return None
-    ordered = sorted(values)
+    ordered = ascending(values)
     return ordered[rank - 1], ordered[n - rank]
 
 
-def blocked_interval(blocks: Sequence[Sequence[float]]) -> tuple[float, float] | None:
-    """An interval of the median of all samples that allows for blocks.
+def blocked_interval(
+    blocks: Sequence[Sequence[float]], medians: Sequence[float] = ()
+) -> tuple[float, float] | None:
+    """An interval of the median of all samples that allows for blocks, whose `medians` may be
+    known already.
 
     Samples of one block share the state of the machine and prove less than as many independent
     ones.  The interval therefore includes that of the blocks' medians, once there are enough.
     """
-    plain = median_interval([sample for block in blocks for sample in block])
-    between = median_interval([median(block) for block in blocks])
-    if plain is None or between is None:
+    plain = median_interval(joined(blocks))
+    if plain is None:
+        return None
+    between = median_interval(medians or [median(block) for block in blocks])
+    if between is None:
         return plain
     return min(plain[0], between[0]), max(plain[1], between[1])
+
+
+def joined(blocks: Sequence[Sequence[float]]) -> Sequence[float]:
+    """The samples of all blocks, as compact as the blocks are."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if all(isinstance(block, list) for block in blocks):
+        return [sample for block in blocks for sample in block]
+    found = array("d")
+    for block in blocks:
+        found.extend(block)
+    return found
 
 
 def tail_interval(
@@ -99,7 +145,7 @@ def tail_interval(
 
     It includes the interval of the blocks' own quantiles; None if either cannot be had.
     """
-    samples = sorted((sample for block in blocks for sample in block), reverse=True)
+    samples = ascending(joined(blocks))[::-1]
     between = median_interval([quantile(block, q) for block in blocks], confidence)
     ranks = _tail_ranks(len(samples), q, confidence)
     if ranks is None or between is None:
@@ -115,8 +161,8 @@ def _tail_ranks(n: int, q: float, confidence: float) -> tuple[int, int] | None:
     of rank i is an upper bound, with P(Y <= j) >= (1 + confidence) / 2 that of rank j a lower one
     (David and Nagaraja 2003, 7.1).
     """
-    below, upper = 0.0, None
-    for y in range(n):
+    below, upper, mean = 0.0, None, n * (1 - q)
+    for y in range(max(0, int(mean - 20 * math.sqrt(mean))), n):  # what lies below is 0
         log_term = math.lgamma(n + 1) - math.lgamma(y + 1) - math.lgamma(n - y + 1)
         below += math.exp(log_term + y * math.log(1 - q) + (n - y) * math.log(q))
         if below <= (1 - confidence) / 2:
@@ -157,6 +203,9 @@ def student_t_quantile(p: float, df: int) -> float:
     """The `p` quantile (0.5 <= p < 1) of Student's t, by bisection of its distribution."""
     if not 0.5 <= p < 1:
         raise ValueError(f"p must lie in [0.5, 1), not {p}")
+    if df >= NORMAL_DF:  # Abramowitz and Stegun 26.7.5
+        x = NormalDist().inv_cdf(p)
+        return x + (x**3 + x) / (4 * df) + (5 * x**5 + 16 * x**3 + 3 * x) / (96 * df**2)
     low, high = 0.0, 1.0
     while student_t_cdf(high, df) < p:
         high *= 2
@@ -179,6 +228,12 @@ def outliers(values: Sequence[float]) -> list[int]:
     if len(values) < MIN_SAMPLES_FOR_INTERVAL:
         return []
     center = median(values)
+    if len(values) >= MANY:
+        import numpy
+
+        far = numpy.abs(numpy.asarray(values, dtype=float) - center)
+        scale = 1.4826 * float(numpy.median(far)) or 1.2533 * float(numpy.mean(far))
+        return [int(place) for place in numpy.flatnonzero(far > OUTLYING * scale)]
     distances = [abs(value - center) for value in values]
     scale = 1.4826 * median(distances) or 1.2533 * math.fsum(distances) / len(distances)
     return [i for i, far in enumerate(distances) if far > OUTLYING * scale]
@@ -206,6 +261,10 @@ def trend(values: Sequence[float]) -> float:
 
     0 unless Kendall's rank test against time rejects at 1 % (Mann 1945; normal approximation).
     """
+    if len(values) > LONGEST_TREND:  # the medians of neighbours show the same trend
+        size = math.ceil(len(values) / LONGEST_TREND)
+        starts = range(0, len(values), size)
+        values = [median(values[start : start + size]) for start in starts]
     n = len(values)
     if n < MIN_FOR_TREND:
         return 0.0

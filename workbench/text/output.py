@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from pathlib import Path
+from collections.abc import Iterable
+from itertools import chain
 from typing import TextIO
+
+from ..files.write import send
 
 
 def say(line: str) -> None:
@@ -26,9 +29,12 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def partial_of(path: Path) -> Path:
-    """The temporary file that is renamed to `path` once it is complete."""
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def put(parts: Iterable[str]) -> None:
+    """Write lines to stdout and leave nothing in its buffer, whose flush at exit could block."""
+    sys.stdout.flush()
+    encoding, errors = sys.stdout.encoding, sys.stdout.errors or "strict"
+    for part in chain(parts, ["\n"]):
+        send(sys.stdout.fileno(), part.encode(encoding, errors))
 
 
 def let_go(stream: TextIO) -> None:

@@ -15,9 +15,11 @@ _SUSPECT = re.compile(
 )
 
 
-def printable_json(raw: bytes) -> str:
+def printable_json(raw: bytes) -> bytes | str:
     """`raw` with an escape for each character in its strings that would steer a terminal: control
     characters, C1, bidi overrides, line separators.  UnicodeDecodeError unless it is UTF-8."""
+    if raw.isascii() and b"\\" not in raw and b"\x7f" not in raw:
+        return raw
     return _SUSPECT.sub(_escaped, raw.decode())
 
 

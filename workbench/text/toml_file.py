@@ -6,9 +6,7 @@ The file is not trusted: one that is huge, not text or not a file is refused wit
 from __future__ import annotations
 
 import math
-import os
 import re
-import stat
 import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -16,14 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..files.read import whole
+
 MOST_BYTES = 1 << 18  # hundreds of scenarios
 MOST_DOTS = 32  # in a line: the memory of tomllib grows with the square of a key's depth
 Key = str | int
 
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-# Strings and comments, in which nothing is a header.
+# Strings and comments, in which nothing is a header.  One that lacks its end reaches as far as it
+# can, and nothing is tried twice: the time is linear.
 _QUOTED = re.compile(
-    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
+    r'"""(?:\\.|(?!""")[^\\])*+(?:""")?+'
+    r"|'''(?:(?!''').)*+(?:''')?+"
+    r'|"(?:\\.|[^"\\\n])*+"?+'
+    r"|'[^'\n]*+'?+|#[^\n]*+",
+    re.DOTALL,
 )
 
 
@@ -109,7 +114,10 @@ def _blanked(match: re.Match[str]) -> str:
 def read(path: Path) -> TomlFile:
     """The tables of `path`; TomlError says why it cannot be read."""
     name = shown(str(path))
-    raw = _bytes(path, name)
+    try:
+        raw = whole(path, MOST_BYTES)
+    except OSError as error:
+        raise TomlError(f"{name} cannot be read: {error.strerror}") from None
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -133,28 +141,6 @@ def read(path: Path) -> TomlFile:
         if not math.isfinite(number):
             raise file.error(f"{_last_name(keys)} = {number} is not finite", keys)
     return file
-
-
-def _bytes(path: Path, name: str) -> bytes:
-    try:
-        # O_NONBLOCK: opening a pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-                raise TomlError(f"{name} cannot be read: it is {kind}")
-            with os.fdopen(descriptor, "rb", closefd=False) as opened:
-                raw = opened.read(MOST_BYTES + 1)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise TomlError(f"{name} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # a NUL in the name
-        raise TomlError(f"{name} cannot be read: {error}") from None
-    if len(raw) > MOST_BYTES:
-        raise TomlError(f"{name} cannot be read: it is larger than {MOST_BYTES >> 10} KiB")
-    return raw
 
 
 def _syntax(name: str, text: str, message: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.files import write
 
 from .._shared.session import cpu_session
 from . import agreement, graph, prepare, samples
@@ -25,7 +25,7 @@ def save(model: Path, folder: Path, variant: Path, destination: Path) -> dict[st
     _require_free(model, destination)
     with quiet():
         content = prepare.load(source).SerializeToString()
-        _replace(destination, content)
+        _write(destination, content)
         return {
             "file": str(destination),
             "size_bytes": len(content),
@@ -45,25 +45,12 @@ def _require_free(model: Path, destination: Path) -> None:
             code="unsupported",
             hint="choose another name: the original is never overwritten",
         )
-    if destination.is_dir() or not destination.parent.is_dir():
-        raise WorkloadError(
-            f"{destination} is not a file in a folder that exists",
-            code="unsupported",
-            hint="pass the name of a file, such as model-int8.onnx",
-        )
 
 
-def _replace(destination: Path, content: bytes) -> None:
-    """Write a whole file or none."""
-    part = destination.with_name(f".{destination.name}.{os.getpid()}.part")
+def _write(destination: Path, content: bytes) -> None:
     try:
-        with part.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(destination)
+        write.replace(destination, content)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise WorkloadError(
             f"cannot write {destination}: {error.strerror}",
             code="unsupported",

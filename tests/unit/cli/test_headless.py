@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from builders import eventful
 
 from workbench.cli.headless import EventWriter, log_writer, save
-from workbench.cli.launch import check_output
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
 from workbench.export.formats import FORMATS
-from workbench.planning.usage import UsageError
+from workbench.files.write import Target
+from workbench.planning.usage import UsageError, target
+from workbench.pool.control import Control
 from workbench.report import journal
 from workbench.report.report import Report
 
-FULL = Path("/dev/full")  # every write: no space left on device
 RUN = eventful()
 REPORT = Report.of(RUN)
 
 
+@pytest.fixture
+def full() -> Iterator[Target]:
+    """A stream on which every write fails: no space left on device."""
+    with Path("/dev/full").open("wb") as device:
+        yield target("--output", Path(f"/dev/fd/{device.fileno()}"), opened=True)
+
+
 def test_a_file_that_could_not_be_made_is_refused_before_the_run(tmp_path: Path) -> None:
-    check_output("--output", tmp_path / "new.json")
+    target("--output", tmp_path / "new.json", opened=True)
     assert list(tmp_path.iterdir()) == []
-    for path in (tmp_path / "none" / "x.json", tmp_path / ("x" * 250), tmp_path):
-        with pytest.raises(UsageError, match="cannot be written: "):
-            check_output("--output", path)
+    for path in (tmp_path / "none" / "x.json", tmp_path / ("x" * 256), tmp_path):
+        with pytest.raises(UsageError, match=f"--output: {path} cannot be written: "):
+            target("--output", path, opened=True)
 
 
 def test_a_document_that_cannot_be_written_says_where_the_run_is_kept(
-    tmp_path: Path, monkeypatch, capsys
+    tmp_path: Path, full: Target, monkeypatch, capsys
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert save(FULL, REPORT, OK) == FAILED
+    assert save(full, REPORT, OK) == FAILED
     assert "No space left on device; the run is not kept" in capsys.readouterr().err
     run = RUN[0].id
     journal.Journal(journal.runs_folder() / f"{run}.jsonl").close()
-    assert save(FULL, REPORT, CUT_SHORT) == CUT_SHORT
+    assert save(full, REPORT, CUT_SHORT) == CUT_SHORT
     assert f"the run is kept: `workbench open {run} --json`" in capsys.readouterr().err
 
 
-def test_neither_a_full_disk_nor_a_full_log_ends_a_run(monkeypatch) -> None:
-    writer = EventWriter(FORMATS["jsonl"], FULL)
-    with FULL.open("w") as full:
-        monkeypatch.setattr(sys, "stderr", full)
+def test_neither_a_full_disk_nor_a_full_log_ends_a_run(full: Target, monkeypatch) -> None:
+    writer = EventWriter(FORMATS["jsonl"], full, Control())
+    with Path("/dev/full").open("w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
         log = log_writer(REPORT)
         for event in RUN[:2]:
             writer(event)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from workbench.cli.main import cli
 from workbench.cli.options import chosen_format
 from workbench.export.formats import FORMATS
+from workbench.export.json import document_parts, dump
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
 from workbench.report.report import Report
@@ -33,7 +34,7 @@ def test_every_format_writes_a_whole_run_or_each_event(name: str) -> None:
 def test_the_document_is_json() -> None:
     whole = FORMATS["json"].whole
     assert whole is not None
-    assert json.loads(whole(REPORT))["run"]["id"] == REPORT.started.id
+    assert json.loads("".join(whole(REPORT)))["run"]["id"] == REPORT.started.id
 
 
 @pytest.mark.parametrize("command", ["advise", "run"])
@@ -61,3 +62,9 @@ def test_text_gives_way_to_another_format(given: tuple[str, ...], chosen: str | 
 def test_two_formats_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="--json and --jsonl exclude each other"):
         chosen_format({"as_json": True, "as_jsonl": True})
+
+
+def test_a_document_in_parts_is_the_same_text() -> None:
+    for events in (eventful(), eventful()[:1]):
+        report = Report.of(events)
+        assert "".join(document_parts(report)) == dump(report.document())

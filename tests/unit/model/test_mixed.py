@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -203,9 +204,18 @@ def test_the_model_itself_is_never_written_over(tmp_path: Path) -> None:
 
 def test_a_destination_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     prepared(perceptron(), tmp_path, (4, 16))
-    for destination in (tmp_path, tmp_path / "nowhere" / "small.onnx"):
-        with pytest.raises(WorkloadError, match="folder that exists"):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "planted").symlink_to(tmp_path / "elsewhere")
+    for destination, reason in {
+        tmp_path: "it is a folder",
+        tmp_path / "nowhere" / "small.onnx": "No such file or directory",
+        tmp_path / "fifo": "it is not a regular file",
+        tmp_path / "planted": "it has become a link since the run began",
+    }.items():
+        with pytest.raises(WorkloadError, match=f"cannot write {destination}: {reason}"):
             saved(tmp_path, destination)
+    assert (tmp_path / "fifo").is_fifo()
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_the_weights_of_the_model_are_never_written_over(tmp_path: Path) -> None:

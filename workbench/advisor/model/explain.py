@@ -74,7 +74,7 @@ class KernelTimes:
             by_kernel[kernel.name] = by_kernel.get(kernel.name, 0.0) + seconds
             name = stands_for(kernel.name)
             by_operator[name] = by_operator.get(name, 0.0) + seconds
-        return cls(by_operator, by_kernel, median(candidate.samples_s))
+        return cls(by_operator, by_kernel, median(candidate.ordered_s))
 
     @property
     def total_s(self) -> float:
@@ -256,7 +256,7 @@ def _threads(candidate: Candidate, given: Candidate) -> Iterator[str]:
     mine, other = candidate.case.threads, given.case.threads
     if mine is None or other is None or mine == other:
         return
-    if mine < other and median(candidate.samples_s) < median(given.samples_s):
+    if mine < other and median(candidate.ordered_s) < median(given.samples_s):
         enough = "One thread is" if mine == 1 else f"{mine} threads are"
         yield f"{enough} enough: too little work to split{' further'[: 8 * (mine > 1)]}."
 

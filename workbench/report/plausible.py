@@ -1,0 +1,75 @@
+"""Refuses numbers that no run can have measured, before anything divides by them or prints them.
+
+A file may hold any finite number.  Within these bounds every product and quotient of a few of them
+is finite too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import msgspec
+
+from ..contract import Work
+from ..records.events import BlockMeasured
+from ..records.verdict import Crossover, Payoff
+
+LARGEST, SMALLEST = 1e30, 1e-60  # of a number that is not 0
+# The least value of numbers that are not negative, or that something is divided by.
+LEAST: dict[tuple[type, str], float] = {
+    (Work, "flops"): 0.0,
+    (Work, "bytes_moved"): 0.0,
+    (Work, "memory_bytes"): 0.0,
+    (Work, "items"): SMALLEST,
+    (Work, "ranks"): SMALLEST,
+    (Payoff, "step_s"): SMALLEST,
+    (Payoff, "over_step_s"): SMALLEST,
+    (Crossover, "sizes"): SMALLEST,
+}
+
+
+def absurdity(record: object) -> str | None:
+    """The first number of a record that cannot be true, by its name; None if there is none."""
+    if isinstance(record, BlockMeasured) and _is_plain(record):
+        return None
+    waiting: list[tuple[str, object, float]] = [("", record, -LARGEST)]
+    while waiting:
+        name, value, least = waiting.pop()
+        if isinstance(value, int | float):
+            if not _is_plausible(value) or value < least:
+                shown = f"{value:g}" if isinstance(value, float) else f"{str(value)[:20]}"
+                return f"{name} cannot be {shown}"
+        elif isinstance(value, list | tuple):
+            waiting += [(name, inner, least) for inner in _telling(value)]
+        else:
+            for part, inner in _parts(value):
+                waiting.append((part, inner, LEAST.get((type(value), part), -LARGEST)))
+    return None
+
+
+def _is_plausible(number: float) -> bool:
+    return number == 0 or SMALLEST <= abs(number) <= LARGEST
+
+
+def _is_plain(block: BlockMeasured) -> bool:
+    """Whether its samples, which are checked elsewhere, are its only numbers but these."""
+    numbers = block.at_s, block.round, block.loss or 0.0
+    return block.clocks is None and not block.metrics and all(map(_is_plausible, numbers))
+
+
+def _telling(values: list[object] | tuple[object, ...]) -> tuple[object, ...] | list[object]:
+    """The least and the largest of many floats, since a document has millions; else all values."""
+    if len(values) > 2 and set(map(type, values)) == {float}:
+        return min(values), max(values)  # type: ignore[type-var]
+    return values
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """The named parts of a record."""
+    if isinstance(value, msgspec.Struct):
+        yield from ((name, getattr(value, name)) for name in value.__struct_fields__)
+    elif dataclasses.is_dataclass(value):
+        yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    elif isinstance(value, dict):
+        yield from ((str(name), inner) for name, inner in value.items())
