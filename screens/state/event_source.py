@@ -12,6 +12,7 @@ from typing import IO, Protocol
 
 import msgspec
 
+from workbench.process.children import clean
 from workbench.process.exit_status import ending, log_tail
 from workbench.records import events as ev
 from workbench.records.reason import Warning
@@ -90,7 +91,7 @@ class EngineSource:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self._argv = list(argv)
-        self._env = dict(os.environ if env is None else env)
+        self._env = clean(os.environ if env is None else env)
         self._process: asyncio.subprocess.Process | None = None
         self._log: IO[bytes] | None = None
         self._unsent: list[str] = []  # controls from before the engine was started

@@ -96,12 +96,14 @@ def show_live(request: Request, output: Path | None) -> int:
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
     from screens.state.event_source import EngineSource  # noqa: TID251
 
+    from ..process.children import command
     from ..report.journal import is_kept
     from .headless import save
 
     def engine(asked: Request) -> EngineSource:
-        argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
-        return EngineSource(argv)
+        options = (*asked.arguments(), "--jsonl", "--control")
+        # It ends by its control pipe, after it has written its journal.
+        return EngineSource(command("workbench.cli.main", *options, bound=False))
 
     def finish(report: Report, code: int) -> int:
         run = report.started.id if report.started is not None else ""

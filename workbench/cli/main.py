@@ -229,13 +229,13 @@ def list_(file: str | None, as_json: bool) -> None:
 # ----------------------------------------------------------- the entry point
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """The console script: runs the command, turns every error into one line."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
     try:
-        cli.main(standalone_mode=False)
+        cli.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as error:

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from ..process import children
 from . import guardian
 
 
@@ -14,14 +15,13 @@ class Guardian:
     """The process that outlives the engine just long enough to end its workers."""
 
     def __init__(self, run_id: str) -> None:
-        self._process = subprocess.Popen(
+        self._process = children.start(
             [sys.executable, "-I", "-S", guardian.__file__, run_id],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            text=True,
-            bufsize=1,
+            bufsize=0,
+            outlives_us=True,
         )
 
     def add_group(self, group: int) -> None:
@@ -39,7 +39,7 @@ class Guardian:
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
         with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.write(f"{line}\n".encode())
 
     def close(self) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was asked for

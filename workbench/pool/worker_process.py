@@ -23,10 +23,10 @@ from .. import catalog
 from ..contract import DEVICE_KINDS, Case, kind_of
 from ..machine.packages.software import PRECISION_VARIABLES
 from ..planning.request import Request
+from ..process.children import command
 from ..process.line_process import LineProcess
 from ..records.machine import Machine
 from ..report.journal import runs_folder
-from ..worker.ranks import BOOTSTRAP
 from .guardian import RUN_ID_VARIABLE
 from .resource_limits import limit_resources
 
@@ -105,7 +105,7 @@ class WorkerProcess(LineProcess):
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         super().__init__(
-            [settings.python, str(BOOTSTRAP), module],
+            command(module, python=settings.python),
             key.backend,
             device,
             environ=_environment(key, device, settings, scratch),

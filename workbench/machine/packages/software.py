@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
 from ...records.machine import Package, Software
 from . import stack_query
@@ -103,8 +104,7 @@ class StackQuery:
         self._python = python
         self._process: QueryProcess | None = None
         if python is not None:
-            source = Path(stack_query.__file__).read_text(encoding="utf-8")
-            self._process = QueryProcess([python, "-c", source])
+            self._process = QueryProcess(command(Path(stack_query.__file__), python=python))
 
     def collect(self) -> Software:
         own = msgspec.convert(stack_query.query(), _Stack)

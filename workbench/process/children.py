@@ -1,0 +1,104 @@
+"""How every child process is started and ended.
+
+Its modules come from its interpreter and from PYTHONPATH, never from the current directory.  It
+ends with this process, and so does its process group, if it leads one.  Standard library only:
+workers start processes of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
+POLL_S = 0.002
+
+_groups: list[subprocess.Popen[bytes]] = []  # children that lead a group and may still live
+
+
+def command(
+    target: str | Path, *arguments: str, python: str | None = None, bound: bool = True
+) -> list[str]:
+    """The command line for `target`, a module of ours with a `main` or a file to run.
+
+    `python` is its interpreter if it is not this one; a `bound` child ends with this process.
+    """
+    # What --python names may be a script that starts an interpreter: then that is the parent.
+    parent = "-" if python not in (None, sys.executable) else str(os.getpid())
+    life = parent if bound else "free"
+    return [python or sys.executable, str(BOOTSTRAP), life, str(target), *arguments]
+
+
+def clean(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without the empty entries of PYTHONPATH, which mean the current directory."""
+    kept = dict(environ)
+    if "PYTHONPATH" in kept:
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, kept["PYTHONPATH"].split(os.pathsep)))
+    return kept
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    new_session: bool = True,
+    outlives_us: bool = False,
+    **streams: Any,
+) -> subprocess.Popen[bytes]:
+    """Start a child; with a session of its own, its whole group is killed with it, at the latest
+    when this process exits, unless it `outlives_us`.
+
+    Call it from a thread that lives as long as the child should (see `bootstrap.end_with`).
+    """
+    environ = clean(os.environ if environ is None else environ)
+    process: subprocess.Popen[bytes] = subprocess.Popen(
+        argv, env=environ, start_new_session=new_session, **streams
+    )
+    if new_session and not outlives_us:
+        _groups[:] = [other for other in _groups if other.returncode is None]
+        _groups.append(process)
+    return process
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child that leads its group, and the group.
+
+    Once a child has been waited for, its number may belong to others: then nothing is sent.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def has_ended(process: subprocess.Popen[bytes], within_s: float) -> bool:
+    """Whether a child ends in time.  It is not waited for, so `kill` still reaches its group."""
+    until = time.monotonic() + within_s
+    with suppress(ChildProcessError):  # waited for already
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(POLL_S)
+    return True
+
+
+def reap(process: subprocess.Popen[bytes], within_s: float) -> int | None:
+    """The exit code of a child that was killed; None if the kernel does not end it in time, as in
+    an uninterruptible system call: then we go on without it."""
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(within_s)
+    return None
+
+
+@atexit.register
+def kill_all() -> None:
+    """Kill every group that this process started and that still lives."""
+    for process in _groups:
+        kill(process)
