@@ -78,15 +78,18 @@ def kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def has_ended(process: subprocess.Popen[bytes], within_s: float) -> bool:
-    """Whether a child ends in time.  It is not waited for, so `kill` still reaches its group."""
+def exit_code(process: subprocess.Popen[bytes], within_s: float = 0.0) -> int | None:
+    """The exit code of a child that ends in time.  It is not waited for, so that `kill` still
+    reaches its group."""
     until = time.monotonic() + within_s
-    with suppress(ChildProcessError):  # waited for already
-        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(POLL_S)
-    return True
+    while process.returncode is None:
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is not None:
+            return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        if time.monotonic() >= until:
+            break
+        time.sleep(POLL_S)
+    return process.returncode
 
 
 def reap(process: subprocess.Popen[bytes], within_s: float) -> int | None:
@@ -95,6 +98,19 @@ def reap(process: subprocess.Popen[bytes], within_s: float) -> int | None:
     with suppress(subprocess.TimeoutExpired):
         return process.wait(within_s)
     return None
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants (Linux; elsewhere the process alone)."""
+    # psutil would read the parent of every process of the machine; this reads only these.
+    members, to_visit = [], [pid]
+    while to_visit:
+        pid = to_visit.pop()
+        members.append(pid)
+        for listed in Path("/proc").glob(f"{pid}/task/*/children"):
+            with suppress(OSError):
+                to_visit += [int(child) for child in listed.read_text().split()]
+    return members
 
 
 @atexit.register

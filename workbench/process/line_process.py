@@ -68,7 +68,7 @@ class QueryProcess:
         line = self.poll(deadline_s)
         if line is None:
             self.close()
-            return Ended("silent", f"gave no answer within {deadline_s:g} s")
+            return Ended("silent", f"gave no answer within {round(deadline_s, 2):g} s")
         return line
 
     def poll(self, wait_s: float = 0.0) -> bytes | Ended | None:
@@ -81,7 +81,7 @@ class QueryProcess:
             return None
         if line is not None:
             return line
-        children.has_ended(self._process, _REAP_S)  # by itself, since its pipe has closed
+        children.exit_code(self._process, _REAP_S)  # by itself, since its pipe has closed
         self.close()
         return Ended("crashed", ending("ended without an answer", self._process.returncode))
 
@@ -157,3 +157,10 @@ class LineProcess(LineChannel):
     def log_tail(self) -> str:
         """The last lines that the child and its libraries wrote."""
         return log_tail(self._log)
+
+    def reap(self, within_s: float = _REAP_S) -> int | None:
+        """The exit code of a child that was killed, whose log and socket are given up; None if the
+        kernel does not end it in time."""
+        self.socket.close()
+        self._log.close()
+        return children.reap(self.process, within_s)
