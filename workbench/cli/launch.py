@@ -43,6 +43,8 @@ def start(
     request = take_part(request)
     check_output("--output", output)
     check_output("--trace", Path(options["trace"]) if options["trace"] is not None else None)
+    if request.model is not None:
+        Path(request.model.file).absolute()  # fails here if the current directory is gone
     if request.model is not None and request.model.save_best is not None:
         best = Path(request.model.save_best)
         check_output("--save-best", best)

@@ -248,9 +248,8 @@ class RankGroup:
         children = [rank.child for rank in self.ranks if rank.child is not None]
         for child in children:
             child.process.kill()
-            child.socket.close()
         for child in children:
-            child.process.wait()
+            child.reap()
         self.ranks, self._store = [], None
 
 
