@@ -105,7 +105,7 @@ def show_live(request: Request, output: Path | None) -> int:
     def engine(asked: Request) -> EngineSource:
         options = (*asked.arguments(), "--jsonl", "--control")
         # It ends by its control pipe, after it has written its journal.
-        return EngineSource(command("workbench.cli.main", *options, bound=False))
+        return EngineSource(command("workbench.__main__", *options, bound=False))
 
     def finish(report: Report, code: int) -> int:
         run = report.started.id if report.started is not None else ""
