@@ -165,3 +165,12 @@ def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:
     assert isinstance(made._listener, Listener)
     expected = ["not_frozen", "WorkerStarted", "not_frozen", "WorkerEnded"]
     assert made._listener.happened == expected
+
+
+def test_without_time_no_worker_is_started(dropped: list[bool]) -> None:
+    made = pool(Control())
+    other = WorkerKey("cpu", "numpy")
+    with pytest.raises(WorkerFailed, match="no time was left") as caught:
+        made.start(other, 0.0)
+    assert caught.value.reason.code == "timeout"
+    assert not made.is_alive(other)

@@ -112,6 +112,7 @@ class StackQuery:
         if self._process is None:
             return _software(own)
         stack = _foreign(self._process, min(deadline_s, FOREIGN_DEADLINE_S))
+        self._process.close()
         if isinstance(stack, _Stack):
             own_packages = {name: own.packages[name] for name in _OWN}
             return _software(
@@ -135,7 +136,6 @@ def _foreign(process: QueryProcess, deadline_s: float) -> _Stack | Ended:
             return line
         with suppress(msgspec.MsgspecError):
             return msgspec.json.decode(line, type=_Stack)
-    process.close()
     return Ended("crashed", "does not answer like a Python interpreter")
 
 
