@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -36,22 +36,28 @@ def silent(tmp_path: Path) -> Path:
     return wrapper
 
 
-def noted(silent: Path) -> list[psutil.Process]:
-    """The silent interpreter and its child, once they run."""
+def noted(silent: Path) -> list[int]:
+    """The ids of the silent interpreter and its child, once they run."""
     pids = silent.with_name("pids")
     until = time.monotonic() + 60
     while not (pids.exists() and pids.read_text().endswith("\n")):
         assert time.monotonic() < until
         time.sleep(0.01)
-    return [psutil.Process(int(pid)) for pid in pids.read_text().split()]
+    return [int(pid) for pid in pids.read_text().split()]
 
 
-def assert_gone(processes: list[psutil.Process]) -> None:
+def assert_gone(pids: Iterable[int]) -> None:
     until = time.monotonic() + SOON_S
-    for process in processes:
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < until, process
-            time.sleep(0.01)
+    while left := [pid for pid in pids if lives(pid)]:
+        assert time.monotonic() < until, left
+        time.sleep(0.01)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture
@@ -155,7 +161,7 @@ def test_a_stopped_guardian_holds_nothing_up(start, temporary: Path, signals: in
         process.send_signal(signal.SIGINT)
         time.sleep(0.1)
     ended(process)
-    assert_gone([guardian])
+    assert_gone([guardian.pid])
     assert list(temporary.iterdir()) == []
 
 
@@ -167,14 +173,14 @@ def test_a_stopped_guardian_costs_a_finished_run_nothing(start, temporary: Path)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert json.loads(out)["run"]["status"] == "done"
-    assert_gone([guardian])
+    assert_gone([guardian.pid])
     assert list(temporary.iterdir()) == []
 
 
 def test_two_signals_end_a_run_whose_worker_never_answers(start) -> None:
     process = start(*LONG, "--set", "trouble=hang")
     at_work(process)
-    workers = psutil.Process(process.pid).children(recursive=True)
+    workers = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
     for number in (signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
     ended(process)
@@ -236,7 +242,7 @@ def test_the_scratch_folder_goes_although_the_guardian_was_killed(live_engine, t
 def test_frozen_workers_end_with_the_engine_although_the_guardian_was_killed(live_engine) -> None:
     engine = live_engine(*LONG, "--device", "cpu", "--device", "fake:0")
     engine.until(ev.BlockMeasured, 3)
-    family = engine.family()
+    family = [process.pid for process in engine.family()]
     guardian_of(engine.process).kill()
     engine.process.kill()
     engine.process.wait()

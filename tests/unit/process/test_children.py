@@ -50,8 +50,11 @@ def test_a_child_searches_neither_the_current_directory_nor_our_own_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     own = str(children.BOOTSTRAP.parent)
-    text = "import os, sys; print(sys.argv[1:], [p for p in sys.path if p in ('', os.getcwd(), %r)])"
-    said = output(tmp_path, text % own, PYTHONPATH=":/nowhere:", PYTHONSAFEPATH=safe)
+    text = f"""
+import os, sys
+print(sys.argv[1:], [p for p in sys.path if p in ("", os.getcwd(), {own!r})])
+"""
+    said = output(tmp_path, text, PYTHONPATH=":/nowhere:", PYTHONSAFEPATH=safe)
     assert said == "['one', 'two'] []"
 
 
