@@ -12,14 +12,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
 POLL_S = 0.002
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM")  # their handlers may raise; Windows lacks most
+_RAISING = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 
 _groups: list[subprocess.Popen[bytes]] = []  # children that lead a group and may still live
 
@@ -59,13 +62,34 @@ def start(
     Call it from a thread that lives as long as the child should (see `bootstrap.end_with`).
     """
     environ = clean(os.environ if environ is None else environ)
-    process: subprocess.Popen[bytes] = subprocess.Popen(
-        argv, env=environ, start_new_session=new_session, **streams
-    )
-    if new_session and not outlives_us:
-        _groups[:] = [other for other in _groups if other.returncode is None]
-        _groups.append(process)
+    with _signals_held_back():
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            argv, env=environ, start_new_session=new_session, **streams
+        )
+        if new_session and not outlives_us:
+            _groups[:] = [other for other in _groups if other.returncode is None]
+            _groups.append(process)
     return process
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Call the handlers of signals that come during the block after it: an exception from one would
+    leave a child that is not in `_groups`.  (A child would inherit a blocked signal's mask.)"""
+    held: list[int] = []
+    handlers: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # no other thread runs handlers
+        for number in _RAISING:
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+                signal.signal(number, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in held:
+            handlers[number](number, None)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

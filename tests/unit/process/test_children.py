@@ -134,3 +134,20 @@ def test_an_exit_code_is_known_before_the_child_is_waited_for() -> None:
     assert children.exit_code(running, 0.01) is None
     children.kill(running)
     assert children.reap(running, 30) == -signal.SIGKILL
+
+
+def test_a_signal_during_the_start_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its exception would otherwise leave a child that nobody knows."""
+    real = subprocess.Popen
+
+    def interrupted(*arguments: object, **options: object) -> object:
+        process = real(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        children.start(["/bin/sleep", "1000"])
+    started = children._groups[-1]
+    children.kill_all()
+    assert children.reap(started, 30) == -signal.SIGKILL
