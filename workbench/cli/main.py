@@ -236,7 +236,7 @@ def list_(file: str | None, as_json: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The console script: runs the command, turns every error into one line."""
+    """Run the command, and turn every error into one line."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
