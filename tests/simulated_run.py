@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,9 @@ class SimulatedControl:
     def check(self) -> None:
         if self.at_s >= self.cancel_at_s:
             raise Cancelled("cancelled by the user")
+
+    def raising(self, _at: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +170,7 @@ class SimulatedPool:
     def process_ids(self) -> list[int]:
         return list(self._alive.values())
 
-    def close(self, *, at_once: bool) -> None:
+    def end_all(self, *, at_once: bool) -> None:
         for key in list(self._alive):
             self.end(key)
 
@@ -347,7 +350,7 @@ def run(
         (ceiling_store, "load", lambda mark: known),
         (ceiling_store, "save", lambda found: None),
         (EventStream, "open_journal", lambda self, run_id: None),
-        (devices, "detect", lambda _: (simulated.machine, simulated.software)),
+        (devices, "detect", lambda *_, **__: (simulated.machine, simulated.software)),
         (energy, "package_energy_j", lambda: (None, "only root may read it")),
         (race, "DisturbanceMonitor", lambda _: SimulatedMonitor(simulated.disturbances)),
         (telemetry, "GpuSampler", SimulatedSampler),

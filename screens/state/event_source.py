@@ -12,6 +12,7 @@ from typing import IO, Protocol
 
 import msgspec
 
+from workbench.process.children import clean
 from workbench.process.exit_status import ending, log_tail
 from workbench.records import events as ev
 from workbench.records.reason import Warning
@@ -20,6 +21,7 @@ LINE_LIMIT = 2**26  # one event with a long block of samples is one line
 EXIT_USAGE = 2
 CANCEL_S = 2.0  # time for an engine to write its partial result
 TERMINATE_S = 1.0
+LINGER_S = 10.0  # from the end of its events to that of an engine, which waits for its workers
 SILENCE_S = 1.0  # between two checks whether a silent engine still lives
 TAIL_LINES = 20
 
@@ -90,7 +92,7 @@ class EngineSource:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self._argv = list(argv)
-        self._env = dict(os.environ if env is None else env)
+        self._env = clean(os.environ if env is None else env)
         self._process: asyncio.subprocess.Process | None = None
         self._log: IO[bytes] | None = None
         self._unsent: list[str] = []  # controls from before the engine was started
@@ -106,8 +108,8 @@ class EngineSource:
             begun = True
             finished = finished or isinstance(event, ev.RunFinished)
             yield event
-        if process.returncode is None:
-            await process.wait()
+        if not await _gone(process, LINGER_S):
+            await self._end(process)
         code = process.returncode or 0
         if not finished:
             raise EventSourceError(

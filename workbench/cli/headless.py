@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 
 from ..engine.context import Listener
 from ..engine.engine import Engine
@@ -36,8 +37,22 @@ def run_headless(
     control = Control(sys.stdin.fileno() if take_control else None)
     report, exporter = Report(), FORMATS[export_as]
     events = EventWriter(exporter, output, control) if exporter.each is not None else None
-    with control.signals():
-        code = Engine(request, rows, control, report, events or log_writer(report)).run()
+    engine = Engine(request, rows, control, report, events or log_writer(report))
+    with control.signals(), closing(engine):
+        code = engine.run()
+        with control.writing():
+            return _deliver(report, exporter, events, output, export_as, code)
+
+
+def _deliver(
+    report: Report,
+    exporter: Exporter,
+    events: EventWriter | None,
+    output: Target | None,
+    export_as: str,
+    code: int,
+) -> int:
+    """Write what the run has not written yet; returns the exit code."""
     if events is not None:
         return code if events.error is None else unwritten(output, events.error, report, code)
     if output is not None:
@@ -82,9 +97,9 @@ def unwritten(output: Target | None, error: OSError, report: Report, code: int) 
 def run_quietly(request: Request, rows: list[RowPlan] | None = None) -> tuple[Report, int]:
     """A run with its log on stderr and nothing on stdout; returns its report and exit code."""
     control, report = Control(), Report()
-    with control.signals():
-        code = Engine(request, rows or [], control, report, log_writer(report)).run()
-    return report, code
+    engine = Engine(request, rows or [], control, report, log_writer(report))
+    with control.signals(), closing(engine):
+        return report, engine.run()
 
 
 class EventWriter:

@@ -43,6 +43,8 @@ def start(
     request = take_part(request)
     if request.trace is not None:
         target("--trace", Path(request.trace))  # the engine opens it
+    if request.model is not None:
+        Path(request.model.file).absolute()  # fails here if the current directory is gone
     request = with_saved_file(request)
     output = None if output is None else target("--output", output, opened=True)
     if export_as is None and in_terminal():
@@ -106,12 +108,14 @@ def show_live(request: Request, output: Target | None) -> int:
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
     from screens.state.event_source import EngineSource  # noqa: TID251
 
+    from ..process.children import command
     from ..report.journal import is_kept
     from .headless import save
 
     def engine(asked: Request) -> EngineSource:
-        argv = [sys.executable, "-m", "workbench", *asked.arguments(), "--jsonl", "--control"]
-        return EngineSource(argv)
+        options = (*asked.arguments(), "--jsonl", "--control")
+        # It ends by its control pipe, after it has written its journal.
+        return EngineSource(command("workbench.__main__", *options, bound=False))
 
     def finish(report: Report, code: int) -> int:
         run = report.started.id if report.started is not None else ""

@@ -35,6 +35,12 @@ from .options import (
 )
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+SHORT = {  # of what the system is short, and what gives more of it (errno(3))
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "the whole machine has too many files open; close some",
+    errno.EAGAIN: "raise the limit on processes (ulimit -u), or end some",
+    errno.ENOMEM: "free memory, or raise the limit on it (ulimit -v)",
+}
 DEFAULT = click.core.ParameterSource.DEFAULT
 
 
@@ -229,13 +235,13 @@ def list_(file: str | None, as_json: bool) -> None:
 # ----------------------------------------------------------- the entry point
 
 
-def main() -> None:
-    """The console script: runs the command, turns every error into one line."""
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command, and turn every error into one line."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
     try:
-        cli.main(standalone_mode=False)
+        cli.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as error:
@@ -249,14 +255,35 @@ def main() -> None:
         # The reader of the pipe is gone; keep the interpreter from complaining at exit.
         let_go(sys.stdout)
         sys.exit(FAILED)
+    except OSError as error:
+        refuse(error)
+        internal(error)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
-            let_go(sys.stdout)
-            fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
-        if os.environ.get("WORKBENCH_DEBUG"):
-            raise
-        text = f"internal error: {type(error).__name__}: {error} (details: WORKBENCH_DEBUG=1)"
-        fail(text, FAILED)
+        internal(error)
+
+
+def refuse(error: OSError) -> None:
+    """End with what the system is short of, if `error` comes from that."""
+    if error.errno in NO_ROOM:
+        let_go(sys.stdout)
+        fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
+    if error.errno in SHORT:
+        fail(f"{error.strerror}: {SHORT[error.errno]}", FAILED)
+    if error.errno == errno.ECANCELED:  # raised by `Control.writing`
+        let_go(sys.stdout)
+        sys.exit(CUT_SHORT)
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        fail("the current directory no longer exists: change to one that does", USAGE)
+
+
+def internal(error: Exception) -> None:
+    """End with a mistake of ours."""
+    if os.environ.get("WORKBENCH_DEBUG"):
+        raise error
+    text = f"internal error: {type(error).__name__}: {error} (details: WORKBENCH_DEBUG=1)"
+    fail(text, FAILED)
 
 
 def fail(message: str, code: int) -> None:

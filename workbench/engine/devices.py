@@ -8,6 +8,7 @@ import msgspec
 
 from .. import catalog
 from ..machine import detect
+from ..machine.nvidia.probe_client import DEADLINE_S
 from ..planning.plan import RowPlan
 from ..planning.request import NAME_PYTHON, Request, fake_devices
 from ..planning.usage import UsageError
@@ -15,13 +16,15 @@ from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records.machine import Gpu, Machine, Software
 
+LEAST_S = 1.0  # for an answer about the machine, however short the budget is
 
-def detected(request: Request) -> tuple[Machine, Software]:
-    """The machine with its simulated GPUs, and its software.
+
+def detected(request: Request, within_s: float) -> tuple[Machine, Software]:
+    """The machine with its simulated GPUs, and its software, found out in about `within_s`.
 
     Raises UsageError if the requested interpreter fails.
     """
-    machine, software = detect(request.python)
+    machine, software = detect(request.python, deadline_s=min(DEADLINE_S, max(LEAST_S, within_s)))
     if (failure := software.unavailable.get("python")) is not None:
         raise UsageError(f"--python: {failure}; {NAME_PYTHON}")
     return _with_simulated(machine, request), software

@@ -20,7 +20,7 @@ from ..planning.prices import unused_prices
 from ..planning.request import Request
 from ..planning.threads import fewer_threads
 from ..planning.usage import UsageError, target
-from ..pool.control import Cancelled, Control
+from ..pool.control import FIRST, SECOND, Cancelled, Control
 from ..pool.pool import Pool
 from ..pool.worker_process import WorkerSettings
 from ..records import events as ev
@@ -83,11 +83,15 @@ class Engine:
     # ----------------------------------------------------------------- run
 
     def run(self) -> int:
-        """Everything, within the budget; raises UsageError before anything is measured."""
+        """Everything, within the budget; raises UsageError before anything is measured.
+
+        It ends without waiting for any process: `close` does that, after the result is written.
+        """
         self._begin()
         status = "failed"
         try:
-            self._measure()
+            with self._control.raising(SECOND):
+                self._measure()
             status = "done"
         except Cancelled as cancelled:
             self._cut_short(str(cancelled))
@@ -139,7 +143,10 @@ class Engine:
 
     def _detect(self) -> tuple[Machine, Software]:
         """Detect the machine, and start the pool that its workers will live in."""
-        machine, software = detected(self._request)
+        with self._control.raising(FIRST):
+            self._control.check()
+            left_s = self._request.budget - SLACK_S - self._control.now()
+            machine, software = detected(self._request, within_s=left_s)
         settings = WorkerSettings.of(self._request, machine, self.run_id)
         self._pool = Pool(settings, control=self._control, listener=self._events)
         if backend := backend_to_ask(machine, software, self._request, self._rows):
@@ -243,11 +250,9 @@ class Engine:
         self._warn(Warning("cut_short", f"the run was cut short ({cause})", "run it again"))
 
     def _end(self, status: str) -> int:
-        """Stop what still runs, and close the journal with the run's exit code."""
+        """End the workers, and close the journal with the run's exit code."""
         if self._pool is not None:
-            self._pool.close(at_once=status != "done")
-        if self._context is not None:
-            self._context.telemetry.close()
+            self._pool.end_all(at_once=status != "done")
         code = exit_code(status, self._request, self.report)
         self._emit(
             ev.RunFinished(
@@ -261,6 +266,13 @@ class Engine:
         )
         self._events.close()
         return code
+
+    def close(self) -> None:
+        """Wait, with a bound, until nothing of the run is left."""
+        if self._context is not None:
+            self._context.telemetry.close()
+        if self._pool is not None:
+            self._pool.close()
 
     def _decide(self, row: RowPlan) -> None:
         """Reach the verdict of a row that owes one."""

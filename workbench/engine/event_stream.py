@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..pool.control import Control
+from ..pool.control import NEVER, SECOND, Cancelled, Control
 from ..records import events as ev
 from ..records.reason import Warning
 from ..report.journal import Journal, no_journal, runs_folder
@@ -28,13 +28,17 @@ class EventStream:
         return None
 
     def emit(self, event: ev.AnyEvent) -> None:
-        unkept = self._keep(event)
-        self._report.apply(event)
+        with self._control.raising(NEVER):
+            unkept = self._keep(event)
+            self._report.apply(event)
         try:
-            self._listener(event)
+            with self._control.raising(SECOND):
+                self._listener(event)
         except BrokenPipeError:
             self._listener = lambda _: None
             self._control.cancel("the reader of the output is gone")
+        except Cancelled:  # its reader does not read; the run ends at its next wait
+            self._listener = lambda _: None
         if unkept is not None:
             self.warn(unkept)
 

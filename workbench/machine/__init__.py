@@ -28,14 +28,14 @@ def detect(
     """Everything that can be found out; a missing part is a reason, not an exception.
 
     `python` is the workers' interpreter if it is another one.  `deadline_s` bounds the wait for
-    each of the driver's answers.  `root` is the folder in which tests keep their /proc and /sys.
+    each answer of a process.  `root` is the folder in which tests keep their /proc and /sys.
     """
     stack = StackQuery(python)
     os_info = read_os(root)
     probes = GpuProbes(in_container=os_info.container is not None)
     cpu = read_cpu(root)
     memory = read_memory(root)
-    software = stack.collect()
+    software = stack.collect(deadline_s)
     nvml, gpus, cuda = probes.collect(deadline_s)
     machine = Machine(
         hostname=platform.node(),

@@ -2,11 +2,15 @@
 
 The engine waits in one place, `Control.wait`, which wakes for a worker's answer, a deadline,
 a signal or a control line.  It never polls: a busy parent takes a core from what it measures.
+The first signal to end is noted, and obeyed there; the second one interrupts whatever else holds
+this process, except where a record would be left half written.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import selectors
 import signal
@@ -20,6 +24,10 @@ from typing import Any, Literal
 import psutil
 
 Happening = Literal["readable", "child", "deadline", "pause", "suspend"]
+
+NEVER = math.inf
+FIRST, SECOND = 1, 2  # of the signals that end a run
+LEAVE_S = 0.4  # from the second signal, or one during the output, to the end of a write that hangs
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error
@@ -55,6 +63,9 @@ class Control:
         self._control_fd = control_fd
         self._control_text = b""
         self._cancelled: str | None = None
+        self._ends = 0  # how often the run was asked to end
+        self._raise_at = NEVER  # as many of those raise Cancelled at once
+        self._writing = False  # the result is being written
         self._wish: Literal["pause", "suspend"] | None = None
         self._continued = False
         self._child = False
@@ -87,6 +98,7 @@ class Control:
             "SIGTSTP": self._on_suspend,
             "SIGCONT": self._on_continue,
             "SIGCHLD": self._on_child,
+            "SIGALRM": self._on_alarm,
         }
         previous: dict[int, Any] = {}
         for name, handler in handlers.items():
@@ -97,12 +109,56 @@ class Control:
         try:
             yield
         finally:
+            if self._ends:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.set_wakeup_fd(old_wakeup)
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
     def _on_end(self, number: int, _frame: FrameType | None) -> None:
-        self._cancelled = signal.Signals(number).name
+        self._ends += 1
+        self._cancelled = self._cancelled or signal.Signals(number).name
+        if self._ends >= SECOND or self._writing:
+            signal.setitimer(signal.ITIMER_REAL, LEAVE_S, LEAVE_S)
+        self._interrupt()
+
+    def _on_alarm(self, _number: int, _frame: FrameType | None) -> None:
+        if self._writing:
+            # Not EINTR, after which Python would go on writing (PEP 475).
+            raise OSError(errno.ECANCELED, "the reader does not read")
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._ends >= self._raise_at:
+            self._raise_at = NEVER  # once: the next one must not cut off what follows
+            self.check()
+
+    @contextmanager
+    def raising(self, at: float) -> Iterator[None]:
+        """Let signal number `at`, counted from the start, raise Cancelled at once while the block
+        runs, and not only in `wait`; NEVER for a block that must not be cut in two."""
+        before, self._raise_at = self._raise_at, at
+        try:
+            yield
+        finally:
+            self._raise_at = before
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """While the block writes the result: after an end signal it has a moment to finish, then a
+        write that hangs raises OSError."""
+        self._writing = True
+        if self._ends >= SECOND:
+            signal.setitimer(signal.ITIMER_REAL, LEAVE_S, LEAVE_S)
+        try:
+            yield
+        finally:
+            self._writing = False
+
+    @property
+    def ends(self) -> int:
+        """How often the run was asked to end."""
+        return self._ends
 
     def _on_suspend(self, _number: int, _frame: FrameType | None) -> None:
         self._wish = "suspend"
@@ -115,6 +171,7 @@ class Control:
 
     def cancel(self, reason: str) -> None:
         self._cancelled = self._cancelled or reason
+        self._ends = max(self._ends, FIRST)
 
     @property
     def is_ending(self) -> bool:

@@ -1,27 +1,34 @@
-"""The engine's side of `guardian`."""
+"""The engine's side of `guardian`, and what remains to be ended where that one cannot see it."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
+from ..process import children
 from . import guardian
+
+PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+CLOSE_S, REAP_S = 2.0, 0.1  # for it to end by itself; after SIGKILL
 
 
 class Guardian:
     """The process that outlives the engine just long enough to end its workers."""
 
     def __init__(self, run_id: str) -> None:
-        self._process = subprocess.Popen(
+        self._adopts = _adopt_orphans()
+        self._process = children.start(
             [sys.executable, "-I", "-S", guardian.__file__, run_id],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            text=True,
-            bufsize=1,
+            bufsize=0,
+            outlives_us=True,
         )
 
     def add_group(self, group: int) -> None:
@@ -39,10 +46,31 @@ class Guardian:
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
         with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.write(f"{line}\n".encode())
 
-    def close(self) -> None:
+    def close(self, within_s: float = CLOSE_S) -> None:
+        """Let it end what is left of the run, and wait for that."""
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait()
+        self._process.stdin.close()
+        children.exit_code(self._process, within_s)
+
+    def kill(self) -> None:
+        """End it if it did not end by itself, and every process that was left to us meanwhile."""
+        children.kill(self._process)
+        children.reap(self._process, REAP_S)
+        for pid in children.family(os.getpid())[1:] if self._adopts else ():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _adopt_orphans() -> bool:
+    """Become the parent of descendants that lose theirs, so that even those which carry no mark of
+    the run are found at its end (Linux).
+
+    Not where a shell had children before it became this process: theirs would be ours, too.
+    """
+    if sys.platform != "linux" or len(children.family(os.getpid())) > 1:
+        return False
+    with suppress(OSError, AttributeError):
+        return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return False

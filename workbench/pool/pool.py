@@ -7,8 +7,8 @@ Only one is ever awake: an idle ONNX Runtime pool that spins slows a torch candi
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -20,18 +20,20 @@ from typing import Any, Protocol
 import msgspec
 import psutil
 
+from ..process import children
 from ..process.exit_status import ending
 from ..records import events as ev
 from ..records.reason import Reason, Warning
 from ..worker.ranks import launch_of
-from .control import Control
+from .control import Cancelled, Control
 from .guardian_client import Guardian
-from .worker_process import WorkerKey, WorkerProcess, WorkerSettings, drop_compiled, group_members
+from .worker_process import PATIENCE_S, WorkerKey, WorkerProcess, WorkerSettings, drop_compiled
 
 HINTS = {
     "timeout": "choose a smaller size or raise --budget",
     "worker_died": "run its workload alone to see whether it dies again",
 }
+DEATH_S = 1.0  # from the end of its pipe to that of a worker
 KILLED_HINT = "killed from outside, most often by the kernel for lack of memory: see dmesg"
 
 
@@ -77,6 +79,7 @@ class Pool:
         self.scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
         self._guardian.own_folder(self.scratch)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
+        self._ending: list[WorkerProcess] = []  # killed or asked to end, not yet waited for
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
         self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
 
@@ -84,6 +87,8 @@ class Pool:
         """Make sure of a worker with its backend imported; WorkerFailed if there can be none."""
         if key in self._workers:
             return
+        if deadline_s <= 0:
+            raise WorkerFailed(Reason("timeout", "no time was left to start it", HINTS["timeout"]))
         began = time.monotonic()
         try:
             worker = WorkerProcess(key, self._settings, self.scratch)
@@ -115,7 +120,7 @@ class Pool:
 
     def process_ids(self) -> list[int]:
         """Every process of the run: workers, this one, its front end, and other ranks."""
-        workers = (group_members(worker.pid) for worker in self._workers.values())
+        workers = (children.family(worker.pid) for worker in self._workers.values())
         front_end = [self._control.front_end] if self._control.front_end else []
         own = [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
         return own if self._freezes else [*own, *_other_ranks(own)]
@@ -200,38 +205,67 @@ class Pool:
         worker = self._workers[key]
         if code == "worker_died":
             # Reap first, so that our own SIGKILL does not pass for the cause of death.
-            with suppress(subprocess.TimeoutExpired):
-                worker.process.wait(1.0)
-        exit_code = worker.process.poll()
+            worker.exit_code(DEATH_S)
+        exit_code = worker.exit_code()
         hint = KILLED_HINT if exit_code == -signal.SIGKILL else HINTS[code]
         reason = Reason(code, ending(text, exit_code, worker.log_tail()), hint)
         self._remove(key, reason, worker.kill)
         return WorkerFailed(reason)
 
-    def _remove(self, key: WorkerKey, reason: Reason | None, end: Callable[[], int]) -> None:
-        worker = self._workers.pop(key)
-        self.generation[key] = self.generation.get(key, 0) + 1
+    def _remove(self, key: WorkerKey, reason: Reason | None, end: Callable[[], None]) -> None:
+        """End one worker in the middle of the run."""
+        worker = self._workers[key]
         end()
-        if worker.compiling:
-            drop_compiled()
-        self._guardian.remove_group(worker.pid)
+        self._forget(key, reason)
+        self._reap(worker)
+
+    def _forget(self, key: WorkerKey, reason: Reason | None) -> None:
+        del self._workers[key]
+        self.generation[key] = self.generation.get(key, 0) + 1
         self._listener.emit(
             ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason)
         )
 
-    def close(self, *, at_once: bool) -> None:
-        """End all workers: kill them if the run was cut short, else ask them to end."""
-        if not at_once:
-            for worker in self._workers.values():
-                worker.ask_to_end()  # all of them first, so that they end at the same time
+    def _reap(self, worker: WorkerProcess) -> None:
+        """Wait for a worker that was killed, and clear up after it."""
+        if worker.reap() is not None:
+            self._guardian.remove_group(worker.pid)
+        if worker.compiling:
+            drop_compiled()
+
+    def end_all(self, *, at_once: bool) -> None:
+        """Kill all workers if the run was cut short, else ask them to end; waits for none."""
         for key, worker in list(self._workers.items()):
-            self._remove(key, None, worker.kill if at_once else worker.stop)
-        self._guardian.close()
+            if at_once:
+                worker.kill()
+            else:
+                worker.ask_to_end()
+            self._ending.append(worker)
+            self._forget(key, None)
+
+    def close(self) -> None:
+        """Wait, each time with a bound, for the processes of this run to be gone."""
+        try:
+            # A further signal cuts the patience short.
+            with suppress(Cancelled), self._control.raising(self._control.ends + 1):
+                until = time.monotonic() + PATIENCE_S
+                for worker in self._ending:
+                    worker.exit_code(until - time.monotonic())
+        finally:
+            children.kill_all()
+        try:
+            with suppress(Cancelled), self._control.raising(self._control.ends + 1):
+                for worker in self._ending:
+                    self._reap(worker)
+                self._guardian.close()
+        finally:
+            self._guardian.kill()
+            shutil.rmtree(self.scratch, ignore_errors=True)  # in case the guardian was killed
 
 
 def _other_ranks(own: Sequence[int]) -> list[int]:
     """Processes that the launcher of this rank started on this machine, itself included."""
     with suppress(psutil.Error):
         launchers = {psutil.Process(pid).ppid() for pid in own[:2]} - set(own)
-        return [pid for parent in launchers if parent > 1 for pid in group_members(parent)]
+        return [pid for parent in launchers if parent > 1 for pid in children.family(parent)]
     return []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -23,13 +22,15 @@ from .. import catalog
 from ..contract import DEVICE_KINDS, Case, kind_of
 from ..machine.packages.software import PRECISION_VARIABLES
 from ..planning.request import Request
+from ..process import children
+from ..process.children import command
 from ..process.line_process import LineProcess
 from ..records.machine import Machine
 from ..report.journal import runs_folder
-from ..worker.ranks import BOOTSTRAP
 from .guardian import RUN_ID_VARIABLE
 from .resource_limits import limit_resources
 
+PATIENCE_S = 1.0  # for a worker to end by itself
 CAN_FREEZE = hasattr(signal, "SIGSTOP")
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -105,7 +106,7 @@ class WorkerProcess(LineProcess):
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
         super().__init__(
-            [settings.python, str(BOOTSTRAP), module],
+            command(module, python=settings.python),
             key.backend,
             device,
             environ=_environment(key, device, settings, scratch),
@@ -139,7 +140,7 @@ class WorkerProcess(LineProcess):
         try:
             lines = self.receive()
         except BlockingIOError:
-            if self.process.poll() is None:
+            if self.exit_code() is None:
                 return None
             raise EOFError from None
         return lines[0] if lines else None
@@ -151,7 +152,7 @@ class WorkerProcess(LineProcess):
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGSTOP)
         until = time.monotonic() + 1.0
-        while not all(map(_stands_still, group_members(self.pid))):
+        while not all(map(_stands_still, children.family(self.pid))):
             if time.monotonic() > until:
                 return False
             time.sleep(0.0002)
@@ -162,24 +163,24 @@ class WorkerProcess(LineProcess):
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGCONT)
 
-    def kill(self) -> int:
-        """End the whole group at once; returns the exit code."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.socket.close()
-        return self.process.wait()
+    def exit_code(self, within_s: float = 0.0) -> int | None:
+        """The exit code of a worker that ends in time."""
+        return children.exit_code(self.process, within_s)
+
+    def kill(self) -> None:
+        """End the whole group at once, without waiting for it; `reap` does that."""
+        children.kill(self.process)
 
     def ask_to_end(self) -> None:
         """Close the pipe of an awake worker, which then ends by itself."""
         self.thaw()
         self.socket.close()
 
-    def stop(self, patience_s: float = 1.0) -> int:
+    def stop(self, patience_s: float = PATIENCE_S) -> None:
         """Ask the worker to end, then make sure that its whole group did."""
         self.ask_to_end()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(patience_s)
-        return self.kill()
+        self.exit_code(patience_s)
+        self.kill()
 
 
 def _environment(
@@ -198,24 +199,6 @@ def _environment(
     environment[RUN_ID_VARIABLE] = settings.run_id
     environment["TMPDIR"] = str(scratch)
     return environment
-
-
-def group_members(group: int) -> list[int]:
-    """The group's leader and its descendants."""
-    tree = Path("/proc")
-    if not (tree / "self/task").exists():
-        with suppress(psutil.NoSuchProcess):
-            return [group, *(child.pid for child in psutil.Process(group).children(recursive=True))]
-        return [group]
-    # psutil would read the parent of every process of the machine; this reads only the group.
-    members, to_visit = [], [group]
-    while to_visit:
-        pid = to_visit.pop()
-        members.append(pid)
-        for thread_children in tree.glob(f"{pid}/task/*/children"):
-            with suppress(OSError):
-                to_visit += [int(child) for child in thread_children.read_text().split()]
-    return members
 
 
 def _stands_still(pid: int) -> bool:

@@ -1,1 +1,1 @@
-"""Child processes that speak in lines, and words for how they ended."""
+"""How child processes are started, spoken with and ended."""

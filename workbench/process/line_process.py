@@ -13,14 +13,13 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TypeVar, cast
 
+from . import children
 from .exit_status import ending, log_tail
 
-# Death by SIGKILL is prompt, except in an uninterruptible system call: then we go on without it.
-_REAP_S = 2.0
+_REAP_S = 2.0  # death by SIGKILL is prompt
 
 _Answer = TypeVar("_Answer")
 
@@ -42,12 +41,12 @@ class QueryProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._failure = ""
         try:
-            self._process = subprocess.Popen(
+            self._process = children.start(
                 argv,
+                environ=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=None if environ is None else dict(environ),
             )
         except (OSError, ValueError) as error:
             self._failure = f"could not be started: {getattr(error, 'strerror', None) or error}"
@@ -69,7 +68,7 @@ class QueryProcess:
         line = self.poll(deadline_s)
         if line is None:
             self.close()
-            return Ended("silent", f"gave no answer within {deadline_s:g} s")
+            return Ended("silent", f"gave no answer within {round(deadline_s, 2):g} s")
         return line
 
     def poll(self, wait_s: float = 0.0) -> bytes | Ended | None:
@@ -82,7 +81,8 @@ class QueryProcess:
             return None
         if line is not None:
             return line
-        self._reap(self._process)
+        children.exit_code(self._process, _REAP_S)  # by itself, since its pipe has closed
+        self.close()
         return Ended("crashed", ending("ended without an answer", self._process.returncode))
 
     def parse(self, line: bytes | Ended, decode: Callable[[bytes], _Answer]) -> _Answer | Ended:
@@ -96,16 +96,11 @@ class QueryProcess:
             return Ended("crashed", "gave an unreadable answer")
 
     def close(self) -> None:
-        """Kill the child if it still runs; lines from anything it left behind are discarded."""
+        """Kill the child and what it started; lines from anything it left behind are discarded."""
         self._closed.set()
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._reap(self._process)
-
-    @staticmethod
-    def _reap(process: subprocess.Popen[bytes]) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_REAP_S)
+        if self._process is not None:
+            children.kill(self._process)
+            children.reap(self._process, _REAP_S)
 
 
 class LineChannel:
@@ -149,16 +144,23 @@ class LineProcess(LineChannel):
         ours, theirs = socket.socketpair()
         super().__init__(ours)
         with theirs:
-            self.process = subprocess.Popen(
+            self.process = children.start(
                 [*command, str(theirs.fileno()), *arguments],
+                environ=environ,
+                new_session=new_session,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
-                start_new_session=new_session,
                 pass_fds=[theirs.fileno()],
-                env=dict(environ),
             )
 
     def log_tail(self) -> str:
         """The last lines that the child and its libraries wrote."""
         return log_tail(self._log)
+
+    def reap(self, within_s: float = _REAP_S) -> int | None:
+        """The exit code of a child that was killed, whose log and socket are given up; None if the
+        kernel does not end it in time."""
+        self.socket.close()
+        self._log.close()
+        return children.reap(self.process, within_s)

@@ -15,13 +15,12 @@ import sys
 from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
+from ..process.children import command
 from ..process.exit_status import ending
 from ..process.line_process import LineProcess
 
-BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
 DESERTED = 75  # exit code of a rank whose worker went away without a goodbye
 TORCH_PORTS = range(10_000, 30_000)  # below Linux's range of ephemeral ports
 
@@ -83,7 +82,7 @@ def follow(python: str | None, without: Iterable[str]) -> NoReturn:
     path = shutil.which(python or sys.executable) or sys.executable
     kept = {name: value for name, value in os.environ.items() if name not in without}
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is rank 0's to answer
-    rank = LineProcess([path, str(BOOTSTRAP), "workloads._ranks.rank"], environ=kept)
+    rank = LineProcess(command("workloads._ranks.rank", python=path), environ=kept)
     # Our own hold on its line to the worker: it stays open when the rank dies.
     _, lines, _, _ = socket.recv_fds(rank.socket, 1, 1)
     code = rank.process.wait()

@@ -22,9 +22,10 @@ from contextlib import suppress
 from typing import Any
 
 from workbench.contract import WorkloadError, kind_of
+from workbench.process.children import command
 from workbench.process.exit_status import ending
 from workbench.process.line_process import LineChannel, LineProcess
-from workbench.worker.ranks import BOOTSTRAP, LaunchedRank, launch_of
+from workbench.worker.ranks import LaunchedRank, launch_of
 
 from .rank import JOIN_S
 
@@ -146,8 +147,8 @@ class RankGroup:
         channel.close()
 
     def _child(self, environment: dict[str, str], address: str = "") -> None:
-        command = [sys.executable, str(BOOTSTRAP), "workloads._ranks.rank"]
-        self.ranks.append(Rank(LineProcess(command, address, environ=environment)))
+        rank = command("workloads._ranks.rank")
+        self.ranks.append(Rank(LineProcess(rank, address, environ=environment)))
 
     def _hear_hellos(self) -> None:
         for rank, hello in zip(self.ranks, self._answers(self.ranks), strict=True):
@@ -247,9 +248,8 @@ class RankGroup:
         children = [rank.child for rank in self.ranks if rank.child is not None]
         for child in children:
             child.process.kill()
-            child.socket.close()
         for child in children:
-            child.process.wait()
+            child.reap()
         self.ranks, self._store = [], None
 
 

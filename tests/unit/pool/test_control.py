@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ import time
 import pytest
 
 from workbench.pool import control
+from workbench.pool.control import FIRST, NEVER, SECOND, Cancelled, Control
 
 TICK_S = 0.01
 CHILD = """
@@ -41,3 +44,48 @@ def test_a_clock_that_was_set_back_is_no_negative_age(monkeypatch: pytest.Monkey
     monkeypatch.setattr(control.psutil.Process, "create_time", lambda self: 100.0)
     monkeypatch.setattr(control.time, "time", lambda: 1.0)
     assert control.process_age_s() == 0.0
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_first_signal_is_noted_and_the_second_one_raises() -> None:
+    run = Control()
+    with run.signals(), run.raising(SECOND):
+        interrupt()
+        with pytest.raises(Cancelled, match="SIGINT"):
+            interrupt()
+        interrupt()  # once: what ends the run is not interrupted
+        with pytest.raises(Cancelled):
+            run.check()
+
+
+def test_where_nothing_else_wakes_it_the_first_signal_raises() -> None:
+    run = Control()
+    with run.signals(), run.raising(FIRST), pytest.raises(Cancelled):
+        interrupt()
+
+
+def test_a_record_is_not_cut_in_two() -> None:
+    run = Control()
+    with run.signals(), run.raising(FIRST), run.raising(NEVER):
+        interrupt()
+        interrupt()
+    assert run.ends == 2
+
+
+def test_the_front_ends_cancel_counts_as_a_signal() -> None:
+    run = Control()
+    run.cancel("cancelled by the user")
+    with run.signals(), run.raising(SECOND), pytest.raises(Cancelled, match="by the user"):
+        interrupt()
+
+
+def test_output_that_hangs_is_left_soon_after_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "LEAVE_S", 0.01)
+    run = Control()
+    with run.signals(), run.writing():
+        interrupt()
+        with pytest.raises(OSError, match="does not read"):
+            time.sleep(60)

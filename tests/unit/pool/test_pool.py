@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -38,12 +39,16 @@ class Process(WorkerProcess):
     def log_tail(self) -> str:
         return ""
 
-    thaw = send = fileno = kill = stop = poll = ask_to_end = freeze = nothing
+    thaw = send = fileno = kill = stop = exit_code = reap = ask_to_end = freeze = nothing
 
 
 class Control:
     front_end = None
     interrupted = False
+    ends = 0
+
+    def raising(self, _at: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def now(self) -> float:
         return 0.0
@@ -64,7 +69,7 @@ class Guardian:
     def nothing(self, *_: Any) -> None:
         pass
 
-    add_group = remove_group = own_folder = close = nothing
+    add_group = remove_group = own_folder = close = kill = nothing
 
 
 class Listener:
@@ -131,7 +136,8 @@ def test_only_a_compilation_cut_short_costs_what_was_compiled(
     control.interrupted = interrupted
     with pytest.raises(Cancelled if interrupted else WorkerFailed):
         lost.ask(KEY, 1.0, **lost_at)
-    lost.close(at_once=True)
+    lost.end_all(at_once=True)
+    lost.close()
     assert dropped == [True] * is_dropped
 
 
@@ -155,7 +161,16 @@ def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:
     made = pool(Control())
     Process.answers = [b'{"ok": {}}']
     made.ask(KEY, 1.0, op="block", case=PLAIN.id)  # `freeze` of the stand-in fails
-    made.close(at_once=True)
+    made.end_all(at_once=True)
     assert isinstance(made._listener, Listener)
     expected = ["not_frozen", "WorkerStarted", "not_frozen", "WorkerEnded"]
     assert made._listener.happened == expected
+
+
+def test_without_time_no_worker_is_started(dropped: list[bool]) -> None:
+    made = pool(Control())
+    other = WorkerKey("cpu", "numpy")
+    with pytest.raises(WorkerFailed, match="no time was left") as caught:
+        made.start(other, 0.0)
+    assert caught.value.reason.code == "timeout"
+    assert not made.is_alive(other)

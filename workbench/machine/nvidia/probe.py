@@ -23,11 +23,11 @@ from . import cuda_driver, nvml
 _ALONE_S = 120
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Answer on what was standard output; anything the libraries print goes to stderr."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    topic, *further = sys.argv[1:]
+    topic, *further = arguments
     lines: Iterator[nvml.NvmlHeader | Gpu | nvml.GpuSample | nvml.Links | cuda_driver.CudaAnswer]
     if topic == "nvml":
         lines = nvml.survey(int(further[0]) if further else 0)
@@ -49,7 +49,3 @@ def main() -> None:
 def _rearm() -> None:
     if hasattr(signal, "alarm"):  # not on Windows
         signal.alarm(_ALONE_S)
-
-
-if __name__ == "__main__":
-    main()

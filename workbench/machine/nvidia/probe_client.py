@@ -7,13 +7,13 @@ work while this process reads /proc and /sys.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
 
+from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
 from ...records.machine import CudaDriver, Gpu, Nvml
 from ...records.reason import Reason
@@ -26,11 +26,6 @@ NVML_LIBRARY = "libnvidia-ml.so.1"
 # Per answer: the first call after boot takes seconds per GPU without persistence mode.
 DEADLINE_S = 30.0
 
-# The child searches for modules exactly where this process does.
-_BOOT = (
-    "import os, sys; sys.path[:] = sys.argv.pop(1).split(os.pathsep);"
-    "from workbench.machine.nvidia.probe import main; main()"
-)
 _ENDINGS = {"crashed": "crashed", "silent": "hung", "not_started": "not_started"}
 _LOST_GPU = "a lost GPU can cause this: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
 
@@ -56,8 +51,7 @@ def missing(library: str, *, in_container: bool) -> Reason | None:
 
 def start_probe(*arguments: str, environ: Mapping[str, str] | None) -> QueryProcess:
     """Start `probe` with these arguments."""
-    argv = [sys.executable, "-c", _BOOT, os.pathsep.join(sys.path), *arguments]
-    return QueryProcess(argv, environ=environ)
+    return QueryProcess(command("workbench.machine.nvidia.probe", *arguments), environ=environ)
 
 
 def _answer(

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
 from ...records.machine import Package, Software
 from . import stack_query
 
 _GREETING_LINES = 10
-_FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds
+FOREIGN_DEADLINE_S = 20.0  # a conda interpreter on a cold network file system takes seconds
 
 # These two belong to this program's own interpreter, even if another one runs the workers.
 _OWN = ("textual", "nvidia-ml-py")
@@ -103,14 +105,14 @@ class StackQuery:
         self._python = python
         self._process: QueryProcess | None = None
         if python is not None:
-            source = Path(stack_query.__file__).read_text(encoding="utf-8")
-            self._process = QueryProcess([python, "-c", source])
+            self._process = QueryProcess(command(Path(stack_query.__file__), python=python))
 
-    def collect(self) -> Software:
+    def collect(self, deadline_s: float = FOREIGN_DEADLINE_S) -> Software:
         own = msgspec.convert(stack_query.query(), _Stack)
         if self._process is None:
             return _software(own)
-        stack = _foreign(self._process)
+        stack = _foreign(self._process, min(deadline_s, FOREIGN_DEADLINE_S))
+        self._process.close()
         if isinstance(stack, _Stack):
             own_packages = {name: own.packages[name] for name in _OWN}
             return _software(
@@ -125,15 +127,15 @@ class StackQuery:
         return msgspec.structs.replace(failed, unavailable={"python": reason, "packages": reason})
 
 
-def _foreign(process: QueryProcess) -> _Stack | Ended:
+def _foreign(process: QueryProcess, deadline_s: float) -> _Stack | Ended:
     """The answer of another interpreter; a wrapper may print a greeting before it."""
+    until = time.monotonic() + deadline_s
     for _ in range(_GREETING_LINES + 1):
-        line = process.line(_FOREIGN_DEADLINE_S)
+        line = process.line(max(0.0, until - time.monotonic()))
         if isinstance(line, Ended):
             return line
         with suppress(msgspec.MsgspecError):
             return msgspec.json.decode(line, type=_Stack)
-    process.close()
     return Ended("crashed", "does not answer like a Python interpreter")
 
 

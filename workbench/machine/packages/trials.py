@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
 from . import stack_trial
 
@@ -29,10 +29,11 @@ _decode = msgspec.json.Decoder(Trial).decode
 
 def try_packages(names: Iterable[str], python: str | None = None) -> dict[str, Trial]:
     """Package -> trial; a crash or a hang is that package's failure."""
-    source = Path(stack_trial.__file__).read_text(encoding="utf-8")
     environ = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
     started = {
-        name: QueryProcess([python or sys.executable, "-c", source, name], environ=environ)
+        name: QueryProcess(
+            command(Path(stack_trial.__file__), name, python=python), environ=environ
+        )
         for name in names
     }
     return {name: _answer(process) for name, process in started.items()}

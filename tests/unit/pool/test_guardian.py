@@ -1,0 +1,66 @@
+"""The end of a run where its guardian is stopped or killed, and of processes that hide from it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals, prctl(2)")
+
+# In a process of its own, since it adopts orphans.  It prints the guardian and the daemon's id.
+ENGINE = """
+import os, sys
+from workbench.pool.guardian_client import Guardian
+guardian = Guardian("test")
+read, write = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:  # a daemon without any mark of the run
+        os.write(write, str(os.getpid()).encode())
+        os.execve("/bin/sleep", ["sleep", "1000"], {})
+    os._exit(0)
+os.wait()
+print(guardian._process.pid, os.read(read, 100).decode(), flush=True)
+sys.stdin.readline()
+guardian.close(0.5)
+guardian.kill()
+print("closed", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGSTOP, signal.SIGKILL])
+def test_closing_ends_guardian_and_daemons(number: signal.Signals | None) -> None:
+    engine = subprocess.Popen(
+        [sys.executable, "-c", ENGINE],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert engine.stdin is not None and engine.stdout is not None
+    pids = [int(pid) for pid in engine.stdout.readline().split()]
+    if number is not None:
+        os.kill(pids[0], number)
+    engine.stdin.write("close\n")
+    engine.stdin.flush()
+    assert engine.stdout.readline() == "closed\n"
+    until = time.monotonic() + 30
+    while any(map(lives, pids)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(map(lives, pids))
+    engine.communicate(timeout=30)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,153 @@
+"""How children are started and ended: their path, their group, their parent's end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workbench.process import children
+from workbench.process.line_process import QueryProcess
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="prctl(2), /proc")
+
+# A wrapper as --python may name one: it does not replace itself, and leaves a child behind.
+WRAPPER = "#!/bin/sh\nsleep 1000 &\necho $!\nsleep 1000\n"
+
+
+def gone(pid: int, within_s: float = 30.0) -> bool:
+    """Whether a process ends in time; a zombie has ended."""
+    until = time.monotonic() + within_s
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def script(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "script.py"
+    file.write_text(text)
+    return file
+
+
+def output(tmp_path: Path, text: str, **environ: str) -> str:
+    """What a script prints that is started from the poisoned folder `tmp_path`."""
+    argv = children.command(script(tmp_path, text), "one", "two")
+    process = children.start(argv, environ={**os.environ, **environ}, stdout=subprocess.PIPE)
+    return process.communicate(timeout=30)[0].decode().strip()
+
+
+@pytest.mark.parametrize("safe", ["", "1"])
+def test_a_child_searches_neither_the_current_directory_nor_our_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, safe: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = str(children.BOOTSTRAP.parent)
+    text = f"""
+import os, sys
+print(sys.argv[1:], [p for p in sys.path if p in ("", os.getcwd(), {own!r})])
+"""
+    said = output(tmp_path, text, PYTHONPATH=":/nowhere:", PYTHONSAFEPATH=safe)
+    assert said == "['one', 'two'] []"
+
+
+def test_with_p_the_first_folder_of_the_path_stays(tmp_path: Path) -> None:
+    """There is no script folder to take off then."""
+    argv = children.command(script(tmp_path, "import sys; print(sys.path[0])"))
+    usual = subprocess.run(argv, capture_output=True, text=True, timeout=30).stdout
+    argv.insert(1, "-P")
+    assert subprocess.run(argv, capture_output=True, text=True, timeout=30).stdout == usual != ""
+
+
+def test_empty_entries_of_pythonpath_go() -> None:
+    assert children.clean({"PYTHONPATH": ":/x::/y:", "A": ":"}) == {"PYTHONPATH": "/x:/y", "A": ":"}
+
+
+def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text(WRAPPER)
+    wrapper.chmod(0o755)
+    process = QueryProcess([str(wrapper)])
+    left = process.line(30)
+    assert isinstance(left, bytes)
+    process.line(0.01)
+    assert gone(int(left))
+
+
+def test_what_a_child_left_behind_ends_too() -> None:
+    process = QueryProcess(["/bin/sh", "-c", "sleep 1000 >/dev/null & echo $!"])
+    left = process.line(30)
+    assert isinstance(left, bytes)
+    assert not isinstance(process.line(30), bytes)
+    assert gone(int(left))
+
+
+PARENT = """
+import subprocess, sys
+from workbench.process.children import command, start
+child = start(command(sys.argv[1]), stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_child_ends_with_its_parent(tmp_path: Path, frozen: bool) -> None:
+    silent = script(tmp_path, "import time; print('up', flush=True); time.sleep(1000)")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(silent)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    if frozen:
+        os.kill(child, signal.SIGSTOP)
+    parent.kill()
+    parent.communicate(timeout=30)
+    assert gone(child)
+
+
+def test_a_child_whose_parent_is_gone_does_not_begin(tmp_path: Path) -> None:
+    argv = children.command(script(tmp_path, "print('it ran')"))
+    argv[2] = "1"  # not the process that starts it
+    done = subprocess.run(argv, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
+def test_an_exit_code_is_known_before_the_child_is_waited_for() -> None:
+    for text, code in (("exit 3", 3), ("kill -9 $$", -9)):
+        process = children.start(["/bin/sh", "-c", text])
+        assert children.exit_code(process, 30) == code
+        assert process.returncode is None
+        assert children.reap(process, 30) == code
+    running = children.start(["/bin/sleep", "1000"])
+    assert children.exit_code(running, 0.01) is None
+    children.kill(running)
+    assert children.reap(running, 30) == -signal.SIGKILL
+
+
+def test_a_signal_during_the_start_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its exception would otherwise leave a child that nobody knows."""
+    real = subprocess.Popen
+
+    def interrupted(*arguments: object, **options: object) -> object:
+        process = real(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        children.start(["/bin/sleep", "1000"])
+    started = children._groups[-1]
+    children.kill_all()
+    assert children.reap(started, 30) == -signal.SIGKILL

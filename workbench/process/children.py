@@ -1,0 +1,144 @@
+"""How every child process is started and ended.
+
+Its modules come from its interpreter and from PYTHONPATH, never from the current directory.  It
+ends with this process, and so does its process group, if it leads one.  Standard library only:
+workers start processes of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
+POLL_S = 0.002
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM")  # their handlers may raise; Windows lacks most
+_RAISING = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+
+_groups: list[subprocess.Popen[bytes]] = []  # children that lead a group and may still live
+
+
+def command(
+    target: str | Path, *arguments: str, python: str | None = None, bound: bool = True
+) -> list[str]:
+    """The command line for `target`, a module of ours with a `main` or a file to run.
+
+    `python` is its interpreter if it is not this one; a `bound` child ends with this process.
+    """
+    # What --python names may be a script that starts an interpreter: then that is the parent.
+    parent = "-" if python not in (None, sys.executable) else str(os.getpid())
+    life = parent if bound else "free"
+    return [python or sys.executable, str(BOOTSTRAP), life, str(target), *arguments]
+
+
+def clean(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without the empty entries of PYTHONPATH, which mean the current directory."""
+    kept = dict(environ)
+    if "PYTHONPATH" in kept:
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, kept["PYTHONPATH"].split(os.pathsep)))
+    return kept
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    new_session: bool = True,
+    outlives_us: bool = False,
+    **streams: Any,
+) -> subprocess.Popen[bytes]:
+    """Start a child; with a session of its own, its whole group is killed with it, at the latest
+    when this process exits, unless it `outlives_us`.
+
+    Call it from a thread that lives as long as the child should (see `bootstrap.end_with`).
+    """
+    environ = clean(os.environ if environ is None else environ)
+    with _signals_held_back():
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            argv, env=environ, start_new_session=new_session, **streams
+        )
+        if new_session and not outlives_us:
+            _groups[:] = [other for other in _groups if other.returncode is None]
+            _groups.append(process)
+    return process
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Call the handlers of signals that come during the block after it: an exception from one would
+    leave a child that is not in `_groups`.  (A child would inherit a blocked signal's mask.)"""
+    held: list[int] = []
+    handlers: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # no other thread runs handlers
+        for number in _RAISING:
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+                signal.signal(number, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in held:
+            handlers[number](number, None)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child that leads its group, and the group.
+
+    Once a child has been waited for, its number may belong to others: then nothing is sent.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def exit_code(process: subprocess.Popen[bytes], within_s: float = 0.0) -> int | None:
+    """The exit code of a child that ends in time.  It is not waited for, so that `kill` still
+    reaches its group."""
+    until = time.monotonic() + within_s
+    while process.returncode is None:
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is not None:
+            return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        if time.monotonic() >= until:
+            break
+        time.sleep(POLL_S)
+    return process.returncode
+
+
+def reap(process: subprocess.Popen[bytes], within_s: float) -> int | None:
+    """The exit code of a child that was killed; None if the kernel does not end it in time, as in
+    an uninterruptible system call: then we go on without it."""
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(within_s)
+    return None
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants (Linux; elsewhere the process alone)."""
+    # psutil would read the parent of every process of the machine; this reads only these.
+    members, to_visit = [], [pid]
+    while to_visit:
+        pid = to_visit.pop()
+        members.append(pid)
+        for listed in Path("/proc").glob(f"{pid}/task/*/children"):
+            with suppress(OSError):
+                to_visit += [int(child) for child in listed.read_text().split()]
+    return members
+
+
+@atexit.register
+def kill_all() -> None:
+    """Kill every group that this process started and that still lives."""
+    for process in _groups:
+        kill(process)
