@@ -28,7 +28,7 @@ from ..report import journal
 from ..report.from_document import LONGEST_S
 from ..report.report import Report
 from ..report.run_files import decode_document
-from ..text.toml_file import shown as clean  # for foreign text on its way to the terminal
+from ..text.sanitize import shown as clean  # for foreign text on its way to the terminal
 from .whatif import devices_by_name
 
 MOST_BYTES = 64 << 20  # size of a recording

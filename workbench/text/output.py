@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
+from .sanitize import shown
+
+LONGEST_LINE = 4000  # characters
+
 
 def say(line: str) -> None:
     """Write a line to stderr; a run does not fail because its log cannot be written."""
     try:
-        sys.stderr.write(line + "\n")
+        sys.stderr.write(shown(line, LONGEST_LINE) + "\n")
         sys.stderr.flush()
     except BrokenPipeError:
         let_go(sys.stderr)
