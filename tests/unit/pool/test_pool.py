@@ -127,10 +127,10 @@ def test_only_a_compilation_cut_short_costs_what_was_compiled(
     lost = pool(control)
     for request in answered:
         Process.answers = [b'{"ok": {}}']
-        lost.ask(KEY, 1.0, **request)
+        lost.ask(KEY, 1.0, dict, **request)
     control.interrupted = interrupted
     with pytest.raises(Cancelled if interrupted else WorkerFailed):
-        lost.ask(KEY, 1.0, **lost_at)
+        lost.ask(KEY, 1.0, dict, **lost_at)
     lost.close(at_once=True)
     assert dropped == [True] * is_dropped
 
@@ -154,7 +154,7 @@ def test_a_worker_that_cannot_be_started_is_a_reason(
 def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:
     made = pool(Control())
     Process.answers = [b'{"ok": {}}']
-    made.ask(KEY, 1.0, op="block", case=PLAIN.id)  # `freeze` of the stand-in fails
+    made.ask(KEY, 1.0, dict, op="block", case=PLAIN.id)  # `freeze` of the stand-in fails
     made.close(at_once=True)
     assert isinstance(made._listener, Listener)
     expected = ["not_frozen", "WorkerStarted", "not_frozen", "WorkerEnded"]
