@@ -98,22 +98,22 @@ def _wrong_variant(variant: Variant) -> str | None:
 
 def in_work(work: Work) -> Iterator[str]:
     if not all(_is_amount(n) for n in astuple(work) if isinstance(n, (int, float))):
-        yield f"work(): amounts are between 0 and {MOST_AMOUNT:g}, not {shown(str(work))}"
+        yield f"amounts are between 0 and {MOST_AMOUNT:g}, not {shown(str(work))}"
     if work.items <= 0 or not _is_word(work.item):
-        yield "work(): items is above 0, and item names its unit"
+        yield "items is above 0, and item names its unit"
     if work.transfers not in TRANSFERS:
-        yield f"work(): transfers is one of {TRANSFERS}"
+        yield f"transfers is one of {TRANSFERS}"
     if work.ranks < 1:
-        yield "work(): ranks is at least 1"
+        yield "ranks is at least 1"
 
 
 def in_values(parameter: Parameter, values: Sequence[ParameterValue]) -> Iterator[str]:
     """Faults of the values that a workload proposes for a tuning parameter."""
     if not 1 <= len(values) <= 64:
-        yield f"tuning_values(): {len(values)} values for {parameter.name}, between 1 and 64 can be"
+        yield f"{len(values)} values for {parameter.name}, between 1 and 64 can be"
     for value in values:
         if wrong := _wrong_value(parameter, value):
-            yield f"tuning_values(): {wrong}"
+            yield wrong
 
 
 def in_probe(small: Case | None, case: Case, parameters: Sequence[Parameter]) -> Iterator[str]:
@@ -121,13 +121,13 @@ def in_probe(small: Case | None, case: Case, parameters: Sequence[Parameter]) ->
     if small is None:
         return
     if _way(small) != _way(case):
-        yield "small_probe(): only sizes may differ from those of the case"
+        yield "only sizes may differ from those of the case"
     known = {parameter.name: parameter for parameter in parameters}
     for name, value in {**small.params, **small.tuning}.items():
         if name not in known or _wrong_value(known[name], value):
-            yield f"small_probe(): {shown(name, 60)} cannot be {shown(repr(value), 60)}"
+            yield f"{shown(name, 60)} cannot be {shown(repr(value), 60)}"
     if small.batch is not None and not 1 <= small.batch <= MOST_BATCH:
-        yield f"small_probe(): batch is between 1 and {MOST_BATCH}"
+        yield f"batch is between 1 and {MOST_BATCH}"
 
 
 def _way(case: Case) -> tuple[object, ...]:

@@ -40,6 +40,7 @@ class UserFile:
     def __init__(self, kind: str, name: str, file: Path) -> None:
         self._kind, self._name, self._file = kind, name, file
         self._child: LineProcess | None = None
+        self._method = ""  # what is asked now, for messages
         self._ended: Reason | None = None  # why it answers no more questions
         self._answers: dict[bytes, Any] = {}  # by question; a `Reason` where there is none
 
@@ -56,6 +57,7 @@ class UserFile:
         """
         question = msgspec.json.encode({"op": op, **arguments})
         if question not in self._answers:
+            self._method = "" if op == "describe" else f"{op}(): "
             self._answers[question] = self._answer(question, kind, faults)
         answer = self._answers[question]
         if isinstance(answer, Reason):
@@ -82,9 +84,10 @@ class UserFile:
         try:
             answer = read(line, kind)
         except Unreadable as error:
-            return self._broken(f"it cannot be used: {error}")
+            return self._broken(str(error))
         if isinstance(answer, Failure):
-            return self._broken(answer.reason.message, answer.reason.hint)
+            hint = None if answer.code == "non_finite" else answer.reason.hint
+            return self._broken(answer.reason.message, hint)
         found = next(iter(faults(answer)), None)
         return answer if found is None else self._broken(found)
 
@@ -133,9 +136,9 @@ class UserFile:
         return ending("its process ended", self._child.process.poll(), self._child.log_tail())
 
     def _broken(self, text: str, hint: str | None = None) -> Reason:
-        """`text` as a reason that names the file."""
+        """`text` as a reason that names the file and the method."""
         name = shown(self._file.name)
-        message = text if text.startswith(name) else f"{name}: {text}"
+        message = text if text.startswith(name) else f"{name}: {self._method}{text}"
         return Reason(f"broken_{self._kind}", shown(message, LONGEST), hint)
 
 

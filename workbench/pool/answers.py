@@ -18,23 +18,30 @@ MOST_S = 1e9
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=MOST_S)]
 StepSeconds = Annotated[float, msgspec.Meta(gt=0, le=MOST_S)]
 Bytes = Annotated[int, msgspec.Meta(ge=0)]
-Word = Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[^\n\t]*$")]  # a name or a version
 
 
 class Hello(msgspec.Struct):
     """The backend is imported."""
 
-    versions: dict[Word, Word]
+    versions: Annotated[dict[str, str], msgspec.Meta(max_length=100)]
+
+    def __post_init__(self) -> None:
+        self.versions = {shown(name, 60): shown(one, 60) for name, one in self.versions.items()}
 
 
 class Accelerator(msgspec.Struct):
     """A GPU that only a backend knows."""
 
-    device: Word
-    name: Word | None = None
-    uuid: Word | None = None
+    device: str
+    name: str | None = None
+    uuid: str | None = None
     memory_total_bytes: Bytes | None = None
-    compute_capability: Word | None = None
+    compute_capability: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("device", "name", "uuid", "compute_capability"):
+            text = getattr(self, name)
+            setattr(self, name, text and shown(text))
 
 
 class Accelerators(msgspec.Struct):
@@ -75,9 +82,12 @@ class Block(msgspec.Struct):
     lead_in_s: list[float]
     loss: float | None
     clocks: Clocks | None
-    figures: Annotated[dict[Word, float], msgspec.Meta(max_length=100)]
+    figures: Annotated[dict[str, float], msgspec.Meta(max_length=100)]
     gap: bool
     after_s: Seconds
+
+    def __post_init__(self) -> None:
+        self.figures = {shown(name, 60): value for name, value in self.figures.items()}
 
 
 class Attempt(msgspec.Struct):

@@ -64,7 +64,7 @@ class QueryProcess:
 
     def _read(self, stdout: IO[bytes]) -> None:
         with stdout:
-            for line in stdout:
+            while line := stdout.readline(MOST_LINE_BYTES):
                 if self._closed.is_set():
                     break
                 self._lines.put(line)

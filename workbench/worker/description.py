@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.importing import import_backend, import_workload
-from ..contract import Backend, Host, ParameterValue, Workload, decode_case
+from ..contract import Backend, Host, ParameterValue, Work, Workload, decode_case
 from .worker import serve
 
 MOST_MEMORY_BYTES = 8 << 30  # private: enough to import any library, even with many cores
@@ -45,7 +45,10 @@ class WorkloadDescription:
         }
 
     def work(self, case: dict[str, Any]) -> dict[str, Any]:
-        return asdict(self._workload.work(decode_case(case)))
+        work = self._workload.work(decode_case(case))
+        if not isinstance(work, Work):
+            raise TypeError(f"expected a Work, not {type(work).__name__}")
+        return asdict(work)
 
     def small_probe(self, case: dict[str, Any]) -> dict[str, Any] | None:
         small = self._workload.small_probe(decode_case(case))

@@ -10,9 +10,11 @@ import pytest
 from builders import case
 
 from workbench.pool import pool as workers
+from workbench.pool.answers import SmallProbe
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Pool, WorkerFailed
 from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
+from workbench.process.line_process import LineTooLong
 
 PLAIN = case("cpu-a")
 COMPILED = replace(PLAIN, mode="compile")
@@ -159,3 +161,32 @@ def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:
     assert isinstance(made._listener, Listener)
     expected = ["not_frozen", "WorkerStarted", "not_frozen", "WorkerEnded"]
     assert made._listener.happened == expected
+
+
+@pytest.mark.parametrize(
+    "line", [b"no JSON", b"[1]", b"{}", b'{"ok": 3}', b'{"error": "it broke"}']
+)
+def test_an_answer_that_cannot_be_read_is_the_end_of_its_worker_only(
+    dropped: list[bool], line: bytes
+) -> None:
+    made = pool(Control())
+    Process.answers = [line]
+    with pytest.raises(WorkerFailed, match="an answer that cannot be read") as caught:
+        made.ask(KEY, 1.0, SmallProbe, op="probe_small")
+    assert caught.value.reason.code == "worker_died"
+    assert not made.is_alive(KEY)
+
+
+def test_an_answer_without_an_end_is_the_end_of_its_worker_only(
+    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pool(Control())
+
+    def too_long(_: Process) -> bytes:
+        raise LineTooLong
+
+    monkeypatch.setattr(Process, "answer", too_long)
+    Process.answers = [b""]
+    with pytest.raises(WorkerFailed, match="without an end"):
+        made.ask(KEY, 1.0, SmallProbe, op="probe_small")
+    assert not made.is_alive(KEY)
