@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,13 +16,13 @@ USABLE = ("closes_stdout", "deletes_stdout", "escapes", "prints", "spins")
 STEERS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
-def describing() -> list[psutil.Process]:
-    """The children that describe files of the zoo, of whatever parent."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if "workbench.worker.description" in words and words[-1] in (*UNUSABLE, *USABLE):
-            found.append(process)
+def left_over(cli: Cli) -> list[psutil.Process]:
+    """What this test's commands have started and not ended."""
+    home, found = cli.environment["XDG_STATE_HOME"], []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("XDG_STATE_HOME") == home:
+                found.append(process)
     return found
 
 
@@ -45,7 +46,7 @@ def test_each_broken_file_is_named_and_the_others_are_listed(zoo: Cli, tmp_path:
     for name, said in UNUSABLE.items():
         found = listed["broken"][name]
         assert found.startswith(f"{name}.py") and said in found and len(found) < 700
-    assert describing() == []
+    assert left_over(zoo) == []
 
 
 @pytest.mark.parametrize("name", ["exits_well", "work_raises"])
@@ -73,3 +74,4 @@ def test_what_fails_in_a_worker_costs_its_own_row(zoo: Cli) -> None:
     assert len(raised["message"]) < 700
     assert len(found["reference_much"]["accuracy"]["reference"]) < 400
     assert len(done.stdout) < 200_000
+    assert left_over(zoo) == []
