@@ -14,7 +14,7 @@ from ..text.sanitize import shown
 
 MOST_AMOUNT = 1e30  # of any number: an exaflop for ten thousand years
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096
-LONGEST_WORD = 60  # characters of a name or unit
+LONGEST_WORD = 60  # characters of a name
 TRANSFERS = ("step", "setup", "")
 
 
@@ -41,6 +41,7 @@ class BackendDescription(msgspec.Struct, frozen=True):
 
 
 def in_workload(found: WorkloadDescription) -> Iterator[str]:
+    """Faults of the attributes of a workload."""
     names = [parameter.name for parameter in found.parameters]
     for name in names:
         if not _is_word(name) or not name.isidentifier() or names.count(name) > 1:
@@ -63,10 +64,9 @@ def in_workload(found: WorkloadDescription) -> Iterator[str]:
 
 
 def _wrong_parameter(parameter: Parameter) -> str | None:
-    if len(parameter.choices) > 256 or not all(map(_is_word, parameter.choices)):
-        return f"parameter {parameter.name}: choices must be short printable texts"
-    if not _is_word(parameter.unit, empty=True) or shown(parameter.help) != parameter.help:
-        return f"parameter {parameter.name}: help and unit must be short printable texts"
+    texts = (*parameter.choices, parameter.unit, parameter.help)
+    if len(parameter.choices) > 256 or not all(map(_is_text, texts)):
+        return f"parameter {parameter.name}: choices, unit and help must be short printable texts"
     return _wrong_value(parameter, parameter.default)
 
 
@@ -74,7 +74,7 @@ def _wrong_value(parameter: Parameter, value: ParameterValue) -> str | None:
     kind = type(parameter.default)
     if not isinstance(value, kind) and not (kind is float and isinstance(value, int)):
         return f"{parameter.name} is {shown(repr(value), 60)}, not of the type of its default"
-    if not _is_word(str(value), empty=True):
+    if not _is_text(str(value)):
         return f"{parameter.name} must be a short printable text"
     try:
         parameter.parse(str(value))
@@ -97,6 +97,7 @@ def _wrong_variant(variant: Variant) -> str | None:
 
 
 def in_work(work: Work) -> Iterator[str]:
+    """Faults of the work of a case."""
     if not all(_is_amount(n) for n in astuple(work) if isinstance(n, (int, float))):
         yield f"amounts are between 0 and {MOST_AMOUNT:g}, not {shown(str(work))}"
     if work.items <= 0 or not _is_word(work.item):
@@ -135,7 +136,8 @@ def _way(case: Case) -> tuple[object, ...]:
 
 
 def in_backend(found: BackendDescription) -> Iterator[str]:
-    if shown(found.install) != found.install:
+    """Faults of the attributes of a backend."""
+    if not _is_text(found.install):
         yield "install must be a short printable text"
     if not all(name.isidentifier() and len(name) <= 100 for name in found.thread_variables):
         yield "thread_variables are names of environment variables"
@@ -145,5 +147,9 @@ def _is_amount(number: float) -> bool:
     return math.isfinite(number) and 0 <= number <= MOST_AMOUNT
 
 
-def _is_word(text: str, *, empty: bool = False) -> bool:
-    return len(text) <= LONGEST_WORD and text.isprintable() and (empty or bool(text))
+def _is_text(text: str) -> bool:
+    return shown(text) == text
+
+
+def _is_word(text: str) -> bool:
+    return 0 < len(text) <= LONGEST_WORD and text.isprintable()

@@ -131,7 +131,6 @@ class UserFile:
         if self._child is None:
             return "its process ended"
         with suppress(subprocess.TimeoutExpired):
-            os.killpg(self._child.process.pid, signal.SIGCONT)
             self._child.process.wait(1.0)
         return ending("its process ended", self._child.process.poll(), self._child.log_tail())
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ...process.line_process import Ended, QueryProcess
 from ...records.machine import Package, Software
+from ...text.sanitize import printable_json
 from . import stack_query
 
 _GREETING_LINES = 10
@@ -131,8 +132,8 @@ def _foreign(process: QueryProcess) -> _Stack | Ended:
         line = process.line(_FOREIGN_DEADLINE_S)
         if isinstance(line, Ended):
             return line
-        with suppress(msgspec.MsgspecError):
-            return msgspec.json.decode(line, type=_Stack)
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return msgspec.json.decode(printable_json(line), type=_Stack)
     process.close()
     return Ended("crashed", "does not answer like a Python interpreter")
 
