@@ -107,6 +107,9 @@ class UserFile:
         except OSError as error:
             text = f"no process could be started to read it: {error.strerror or error}"
             self._ended = self._broken(text, "free memory, disk or processes (ulimit -a)")
+        except BaseException:  # by a signal: a late answer must not pass for that to the next one
+            self.close()
+            raise
         finally:
             self._stop()
         self.close()

@@ -13,7 +13,7 @@ import pytest
 from zoo import ENDLESS, UNPLANNABLE, ZOO
 
 from workbench import catalog
-from workbench.catalog import described
+from workbench.catalog import described, user_file
 from workbench.catalog.user_file import DEADLINE_ENV
 from workbench.contract import Case, Host, WorkloadError
 from workbench.engine.engine import _broken_workloads
@@ -165,3 +165,19 @@ def test_a_backend_and_tuning_values_are_described(monkeypatch: pytest.MonkeyPat
     assert (toy.name, toy.threads_fixed_at_import) == ("toy", True)
     assert tuple(toy.thread_variables) == ("TOY_NUM_THREADS",)
     assert catalog.load("tuned").tuning_values("hands", Host(8, 0), "cpu") == [1, 8]
+
+
+def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = catalog.load("prints")
+    assert workload.work(case("prints")).items == 1
+
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(user_file, "_line", interrupted)
+        workload.work(case("prints", params={"n": 2}))
+    assert children() == []
+    assert workload.work(case("prints")).items == 1  # what it has answered stays known
+    with pytest.raises(WorkloadError):
+        workload.work(case("prints", params={"n": 2}))
