@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+import msgspec
 from builders import case, context, events, scenario
 
 from workbench.advisor.elimination import Standings
@@ -82,9 +83,9 @@ class FakePool:
     def process_ids(self) -> list[int]:
         return []
 
-    def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
+    def ask(self, key: WorkerKey, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
         self.asked.append((key, request))
-        return Answer(getattr(self, request["op"])(request), False)
+        return Answer(msgspec.convert(getattr(self, request["op"])(request), kind), False)
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request["case"].id

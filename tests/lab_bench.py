@@ -69,7 +69,7 @@ class Child:
     def start(self, key: object, deadline_s: float) -> None:
         assert key == CHILD
 
-    def ask(self, key: object, deadline_s: float, **request: Any) -> Answer:
+    def ask(self, key: object, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
         assert key == CHILD
         self.asked.append(request)
         self.deadlines.append(deadline_s)
@@ -78,7 +78,7 @@ class Child:
             reply = reply(request)
         if isinstance(reply, Exception):
             raise reply
-        return Answer(reply, False)
+        return Answer(msgspec.convert(reply, kind), False)
 
     def build(self, request: dict[str, Any]) -> dict[str, Any]:
         self.clock.at_s += self.build_s

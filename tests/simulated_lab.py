@@ -47,11 +47,12 @@ MIXED_NODES = ("features.0.0/Conv", "features.1.conv.0/Conv", "classifier.1/Gemm
 class SimulatedLab(SimulatedPool):
     """Also answers as the lab's child, which reads, quantises and saves models."""
 
-    def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
+    def ask(self, key: WorkerKey, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
         if key.backend == catalog.LAB:
             self.control.check()
-            return Answer(getattr(self, f"lab_{request['op']}")(request), False)
-        return super().ask(key, deadline_s, **request)
+            answer = getattr(self, f"lab_{request['op']}")(request)
+            return Answer(msgspec.convert(answer, kind), False)
+        return super().ask(key, deadline_s, kind, **request)
 
     def step_s(self, case: Case) -> float:
         slower = 1.0 if case.threads == 2 else 1.79

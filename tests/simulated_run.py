@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 from builders import ceilings
 
 from workbench import catalog
@@ -174,10 +175,10 @@ class SimulatedPool:
         for key in list(self._alive):
             self.end(key)
 
-    def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
+    def ask(self, key: WorkerKey, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
         self.control.check()
         try:
-            return Answer(getattr(self, request["op"])(request), False)
+            return Answer(msgspec.convert(getattr(self, request["op"])(request), kind), False)
         except WorkerFailed as failure:
             if failure.reason.code == "worker_died":
                 self.end(key, failure.reason)

@@ -99,7 +99,7 @@ class Backend:
         return str(importlib.import_module(self.name).__version__)
 
     def gpus(self) -> list[dict[str, Any]]:
-        """The GPUs that the library can use, as fields of `records.machine.Gpu`."""
+        """The GPUs that the library can use, each with the fields of `pool.answers.Accelerator`."""
         return []
 
     def start(self, device: str) -> None:

@@ -25,7 +25,7 @@ from ..records.reason import Warning
 from ..report import journal
 from ..report.from_document import LONGEST_S
 from ..report.run_files import decode_document, read_journal
-from ..text.toml_file import shown as clean  # for foreign text on its way to the terminal
+from ..text.sanitize import shown as clean  # for foreign text on its way to the terminal
 from .whatif import devices_by_name
 
 SHORTEST_S = 1e-10  # seconds; a shorter step is no measurement

@@ -21,6 +21,7 @@ from ..planning.scenario import ScenarioError
 from ..planning.usage import UsageError
 from ..report.journal import JournalError
 from ..text.output import let_go, say
+from ..text.sanitize import shown
 from . import commands
 from .launch import start
 from .options import (
@@ -41,6 +42,7 @@ SHORT = {  # of what the system is short, and what gives more of it (errno(3))
     errno.EAGAIN: "raise the limit on processes (ulimit -u), or end some",
     errno.ENOMEM: "free memory, or raise the limit on it (ulimit -v)",
 }
+LONGEST = 2000  # characters of an error: the choices of an option fit, a huge argument does not
 DEFAULT = click.core.ParameterSource.DEFAULT
 
 
@@ -292,7 +294,7 @@ def fail(message: str, code: int) -> None:
 
     launch = launch_of(os.environ)
     if launch is None or launch.rank == 0 or code != USAGE:
-        line = " ".join(message.split())
+        line = shown(" ".join(message.split()), LONGEST)
         with suppress(BrokenPipeError):
             say(f"workbench: {line}")
     sys.exit(code)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-import msgspec
-
 from ..contract import kind_of
 from ..planning import admission
 from ..planning.plan import RowPlan
+from ..pool.answers import Block
 from ..pool.pool import Answer, WorkerFailed
 from ..records import events as ev
-from ..records.document import Clocks
 from ..records.reason import Reason
 from ..stats import samples as stats
 from .context import RunContext
@@ -50,10 +48,10 @@ class BlockRunner:
         if answer is None:
             return True
         speed = self._context.speeds.get(prepared.case.device, 1.0)
-        samples_s = [value / speed for value in answer.result["samples_s"]]
+        samples_s = [value / speed for value in answer.result.samples_s]
         wrong = _bad_clock(samples_s)
         if wrong is None:
-            self._report(prepared, number, samples_s, answer)
+            self._report(prepared, number, samples_s, answer.result)
             wrong = self._impossible(prepared)
         if wrong is not None:
             self._preparation.finish(prepared.case, "failed", wrong)
@@ -71,14 +69,14 @@ class BlockRunner:
         return self._preparation.renew(prepared, 0.0 if is_measured else -math.inf)
 
     def _report(
-        self, prepared: PreparedCase, number: int, samples_s: list[float], answer: Answer
+        self, prepared: PreparedCase, number: int, samples_s: list[float], result: Block
     ) -> None:
         """Record a block, and what it teaches about the length of the next one."""
-        context, case, result = self._context, prepared.case, answer.result
-        prepared.step_s = stats.median(result["samples_s"])
-        prepared.lead_in_s = sum(result["lead_in_s"]) * prepared.iterations
-        ended_s = context.control.now() - result["after_s"]
-        took_s = sum(result["samples_s"]) * prepared.iterations
+        context, case = self._context, prepared.case
+        prepared.step_s = stats.median(result.samples_s)
+        prepared.lead_in_s = sum(result.lead_in_s) * prepared.iterations
+        ended_s = context.control.now() - result.after_s
+        took_s = sum(result.samples_s) * prepared.iterations
         context.telemetry.measured(case.id, case.device, ended_s - took_s, ended_s)
         speed = context.speeds.get(case.device, 1.0)
         context.emit(
@@ -88,10 +86,10 @@ class BlockRunner:
                 scenario=self._plan.scenario.id,
                 round=number,
                 samples_s=samples_s,
-                lead_in_s=[value / speed for value in result["lead_in_s"]],
-                loss=result["loss"],
-                clocks=msgspec.convert(result["clocks"], Clocks | None),
-                metrics=result["figures"] | self._energy.figures(result["samples_s"]),
+                lead_in_s=[value / speed for value in result.lead_in_s],
+                loss=result.loss,
+                clocks=result.clocks,
+                metrics=result.figures | self._energy.figures(result.samples_s),
             )
         )
 
@@ -110,7 +108,9 @@ class BlockRunner:
             convolves=self._plan.workload.convolves,
         )
 
-    def _ask_block(self, prepared: PreparedCase, field: Collection[PreparedCase]) -> Answer | None:
+    def _ask_block(
+        self, prepared: PreparedCase, field: Collection[PreparedCase]
+    ) -> Answer[Block] | None:
         """A block that no pause or suspend interrupted; None if every attempt was interrupted."""
         context, case = self._context, prepared.case
         for _ in range(ATTEMPTS):
@@ -118,13 +118,14 @@ class BlockRunner:
                 answer = context.pool.ask(
                     prepared.key,
                     self._preparation.deadline(10.0 + 20 * self._budget.turn_s(prepared, field)),
+                    Block,
                     op="block",
                     case=case.id,
                     seconds=self._budget.block_s(field),
                     min_samples=self._budget.least_samples(prepared),
                     settle_s=kind_of(case.device).settle_s,
                 )
-            if not answer.interrupted and not answer.result["gap"]:
+            if not answer.interrupted and not answer.result.gap:
                 return answer
             reason = Reason("suspended", "the block spanned a pause or a suspend")
             at_s = context.control.now()

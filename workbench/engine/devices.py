@@ -12,6 +12,7 @@ from ..machine.nvidia.probe_client import DEADLINE_S
 from ..planning.plan import RowPlan
 from ..planning.request import NAME_PYTHON, Request, fake_devices
 from ..planning.usage import UsageError
+from ..pool.answers import Accelerators
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records.machine import Gpu, Machine, Software
@@ -71,7 +72,7 @@ def with_gpus_of(backend: str, machine: Machine, pool: Pool, left_s: float) -> M
     key = WorkerKey("cpu", backend)
     try:
         pool.start(key, left_s)
-        devices = pool.ask(key, left_s, op="accelerators").result["devices"]
+        devices = pool.ask(key, left_s, Accelerators, op="accelerators").result.devices
     except WorkerFailed:
         return machine  # its cases report the failure
     found = [
@@ -79,8 +80,8 @@ def with_gpus_of(backend: str, machine: Machine, pool: Pool, left_s: float) -> M
             index=None,
             pci_bus_id=None,
             unavailable={"*": f"only {backend} sees this device; NVML and libcuda do not"},
-            **fields,
+            **msgspec.structs.asdict(device),
         )
-        for fields in devices
+        for device in devices
     ]
     return msgspec.structs.replace(machine, gpus=found)

@@ -6,7 +6,7 @@ The engine never draws and never measures: front ends read its events, workers m
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -165,12 +165,13 @@ class Engine:
         source = row_source(
             request, self._rows, machine, pool=self._pool, control=self._control, emit=self._emit
         )
-        self._rows = [row for row in source.rows() if row.cases]
+        planned_rows = source.rows()
+        self._rows = [row for row in planned_rows if row.cases]
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]
         devices = {case.device for row in self._rows for case in row.cases}
         backends = {case.backend for row in self._rows for case in row.cases}
         missing = missing_backends(software, backends)
-        broken = _broken_workloads() if request.every else []
+        broken = _broken_workloads(planned_rows) if request.every else []
         fewer = [] if request.model else fewer_threads(threaded, request, machine)
         for row in self._rows:
             self._emit(planned(row, request, self._control.now()))
@@ -304,7 +305,11 @@ class Engine:
             self._emit(ev.TraceWritten(at_s=self._control.now(), trace=written))
 
 
-def _broken_workloads() -> Iterator[Warning]:
-    for name, error in catalog.load_all()[1].items():
-        remedy = error.hint or f"correct {name}.py, or remove it from the folder"
-        yield Warning("broken_workload", f"left out: {error}", remedy)
+def _broken_workloads(rows: Sequence[RowPlan]) -> Iterator[Warning]:
+    """A warning for each file that `run --all` leaves out."""
+    broken = {name: (str(error), error.hint) for name, error in catalog.load_all()[1].items()}
+    refused = {row.workload.name: row.refused for row in rows if row.refused and not row.cases}
+    broken |= {name: (reason.message, reason.hint) for name, reason in refused.items()}
+    for name, (message, hint) in broken.items():
+        remedy = hint or f"correct {name}.py, or remove it from the folder"
+        yield Warning("broken_workload", f"left out: {message}", remedy)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..contract import Case
 from ..planning.plan import RowPlan
 from ..planning.usage import UsageError
+from ..pool.answers import Attempt
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.document import BatchAttempt, LargestBatch
@@ -111,12 +112,13 @@ class LargestBatchSearch:
         assert case.batch is not None  # noqa: S101 - the plan has only cases with one
         try:
             self._pool.start(key, min(START_DEADLINE_S, left))
-            answer = self._pool.ask(key, left, op="attempt", case=case, seed=self._seed)
+            answer = self._pool.ask(key, left, Attempt, op="attempt", case=case, seed=self._seed)
         except WorkerFailed as failure:
             return BatchAttempt(case.batch, None, None, failure.reason)
         finally:
             self._pool.end(key)
-        return BatchAttempt(case.batch, **answer.result, reason=None)
+        fitted = answer.result
+        return BatchAttempt(case.batch, fitted.step_s, fitted.memory_peak_bytes, reason=None)
 
 
 def _is_memory(reason: Reason) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from ..advisor.model.overview import variant_of
 from ..contract import Case
+from ..pool.answers import Made
 from ..pool.control import Control
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
@@ -88,15 +88,15 @@ class VariantBuilder:
     def _label(self, recipe: Recipe) -> str:
         return self._precision if recipe == ORIGINAL else recipe.label
 
-    def _keep(self, recipe: Recipe, made: Mapping[str, Any], began: float) -> None:
-        self._files[recipe.label] = made["file"]
+    def _keep(self, recipe: Recipe, made: Made, began: float) -> None:
+        self._files[recipe.label] = made.file
         self.left_out.pop(recipe.label, None)  # there may have been no time for it at first
         built = Built(
             recipe=recipe.label,
             seconds=time.monotonic() - began,
-            size_bytes=made["size_bytes"],
-            operators=made["operators"],
-            coverage=made["coverage"],
+            size_bytes=made.size_bytes,
+            operators=made.operators,
+            coverage=made.coverage,
             excluded=list(recipe.excluded),
         )
         self._emit(ev.ModelBuilt(at_s=self._control.now(), built=built))

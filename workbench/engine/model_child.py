@@ -6,7 +6,7 @@ The worker is one like the others: limited, frozen between requests, replaced wh
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,10 +14,11 @@ from .. import catalog
 from ..planning.model_question import ModelQuestion
 from ..planning.request import Request
 from ..planning.usage import UsageError
+from ..pool.answers import Made, Mixed, ModelSteps, SavedFile
 from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..pool.worker_process import WorkerKey
-from ..records.model import ModelFacts, PreparationStep
+from ..records.model import ModelFacts
 from ..records.reason import Reason
 from ..worker.recipe import Recipe
 
@@ -29,6 +30,8 @@ OVER_S = 2.0  # seconds that a search may overrun its time
 # Reasons that are about the model or the options, rather than about the worker.
 NOT_USABLE = ("bad_model", "bad_input", "unsupported", "non_finite")
 NOT_HERE = ("missing_package", "no_memory")
+
+T = TypeVar("T")
 
 
 class Child:
@@ -45,22 +48,23 @@ class Child:
         self.folder = str(pool.scratch)
         self.metric = question.metric
 
-    def _ask(self, share: float, **request: Any) -> dict[str, Any]:
+    def _ask(self, share: float, kind: type[T], **request: Any) -> T:
         """Ask with a share of the budget as the deadline, or the rest of it if that is less."""
         budget, now = self._request.budget, self._control.now()
-        return self._ask_within(max(LEAST_S, min(share * budget, budget - now)), **request)
+        return self._ask_within(max(LEAST_S, min(share * budget, budget - now)), kind, **request)
 
-    def _ask_within(self, deadline_s: float, **request: Any) -> dict[str, Any]:
+    def _ask_within(self, deadline_s: float, kind: type[T], **request: Any) -> T:
         self._pool.start(CHILD, START_S)
-        answer = self._pool.ask(CHILD, deadline_s, model=self.file, folder=self.folder, **request)
-        return answer.result
+        whole = {"model": self.file, "folder": self.folder, **request}
+        return self._pool.ask(CHILD, deadline_s, kind, **whole).result
 
     def inspect(self) -> ModelFacts:
         """The facts about the model; UsageError where it or an option cannot be used."""
         question, request = self._question, self._request
         try:
-            fields = self._ask(
+            facts = self._ask(
                 INSPECT_SHARE,
+                ModelFacts,
                 op="inspect",
                 shapes=question.run_shapes(),
                 inputs=None if question.inputs is None else str(Path(question.inputs).absolute()),
@@ -71,7 +75,6 @@ class Child:
             if failure.reason.code in (*NOT_USABLE, *NOT_HERE):
                 raise UsageError(self._refusal(failure.reason)) from None
             raise
-        facts = msgspec.convert(fields, ModelFacts)
         return msgspec.structs.replace(facts, max_error=question.limit)
 
     def _refusal(self, reason: Reason) -> str:
@@ -84,34 +87,36 @@ class Child:
 
     def prepare(self, facts: ModelFacts) -> tuple[ModelFacts, dict[str, int]]:
         """The facts after preparation, and the number of nodes that can be quantised, by type."""
-        prepared = self._ask(PREPARE_SHARE, op="prepare")
+        prepared = self._ask(PREPARE_SHARE, ModelSteps, op="prepare")
         facts = msgspec.structs.replace(
             facts,
-            steps=msgspec.convert(prepared["forms"], list[PreparationStep]),
-            multiply_adds=prepared["multiply_adds"],
-            weights_bytes=prepared["weights_bytes"],
+            steps=prepared.forms,
+            multiply_adds=prepared.multiply_adds,
+            weights_bytes=prepared.weights_bytes,
         )
-        return facts, prepared["products"]
+        return facts, prepared.products
 
     def providers(self) -> dict[str, str]:
         """Execution providers other than the CPU's: the word of a mode to ONNX Runtime's name."""
-        return self._ask(INSPECT_SHARE, op="providers")
+        return self._ask(INSPECT_SHARE, dict[str, str], op="providers")
 
-    def build(self, recipe: Recipe) -> dict[str, Any]:
-        return self._ask(BUILD_SHARE, op="build", recipe=recipe.as_fields())
+    def build(self, recipe: Recipe) -> Made:
+        return self._ask(BUILD_SHARE, Made, op="build", recipe=recipe.as_fields())
 
-    def mix(self, recipe: Recipe, seconds: float) -> tuple[Recipe, dict[str, Any]]:
+    def mix(self, recipe: Recipe, seconds: float) -> tuple[Recipe, Made]:
         """`recipe` with the nodes to leave in FP32, found within `seconds`, and its file."""
         mixed = self._ask_within(
             seconds + OVER_S,
+            Mixed,
             op="mixed",
             recipe=recipe.as_fields(),
             metric=self._question.metric,
             limit=self._question.limit,
             seconds=seconds,
         )
-        return Recipe.of(mixed["recipe"]), mixed
+        return mixed.recipe, mixed
 
-    def save(self, variant: str, target: Path) -> dict[str, Any]:
+    def save(self, variant: str, target: Path) -> SavedFile:
         destination = str(target.absolute())
-        return self._ask(BUILD_SHARE, op="save", variant=variant, destination=destination)
+        kind, asked = SavedFile, {"variant": variant, "destination": destination}
+        return self._ask(BUILD_SHARE, kind, op="save", **asked)

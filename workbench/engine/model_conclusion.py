@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from ..advisor.model.explain import ModelContext, explain
 from ..advisor.model.overview import is_as_given, original, variant_of
 from ..advisor.model.snippet import snippet
@@ -45,7 +43,7 @@ class ModelRun:
             saved = self.child.save(self.builder.file(case), target)
         except WorkerFailed as failure:
             return Saved(target.name, None, None, failure.reason)
-        return msgspec.convert({**saved, "file": str(target)}, Saved)
+        return Saved(str(target), saved.size_bytes, saved.difference)
 
     def provider(self, case: Case) -> str:
         """ONNX Runtime's name of the provider that ran `case`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 
@@ -14,10 +13,11 @@ from ..contract import DEFAULT_CACHE_BYTES, Case
 from ..planning import admission
 from ..planning.plan import RowPlan
 from ..planning.scenario import Scenario
+from ..pool.answers import Prepared, Released, SmallProbe
 from ..pool.pool import WorkerFailed
 from ..pool.worker_process import WorkerKey
 from ..records import events as ev
-from ..records.document import AccuracyResult, SetupTimes, WarmUp
+from ..records.document import WarmUp
 from ..records.machine import Cpu
 from ..records.reason import Reason
 from ..stats.ratios import ProvenSlower
@@ -132,7 +132,7 @@ class Preparation:
             self.skip(case, slower)
         return slower is None
 
-    def _load(self, case: Case, key: WorkerKey, need_s: float) -> dict[str, Any] | Reason:
+    def _load(self, case: Case, key: WorkerKey, need_s: float) -> Prepared | Reason:
         """The worker's answer once it holds the case, or why the case is not loaded."""
         left_s = self._until_s - self._now()
         if left_s <= need_s:
@@ -196,22 +196,24 @@ class Preparation:
         answer = self._context.pool.ask(
             key,
             self.deadline(PROBE_DEADLINE_S),
+            SmallProbe,
             op="probe_small",
             case=small,
             other=like,
             seed=self._context.request.seed,
         )
-        factor = answer.result["case_s"] / answer.result["other_s"]
+        factor = answer.result.case_s / answer.result.other_s
         where = f"in {small.id.partition('/')[0]}"
         return admission.slower_precision(case, factor, where, self._cpu)
 
-    def _ask_worker(self, case: Case, key: WorkerKey, warm_up_s: float) -> dict[str, Any]:
+    def _ask_worker(self, case: Case, key: WorkerKey, warm_up_s: float) -> Prepared:
         """Have the worker build, check and warm up one case; its answer."""
         scenario, source = self._plan.scenario, self._plan.source
         began_s = self._now()
         answer = self._context.pool.ask(
             key,
             self.deadline(self._prepare_deadline_s()),
+            Prepared,
             op="prepare",
             case=case,
             seed=self._context.request.seed,
@@ -225,36 +227,36 @@ class Preparation:
             self.longest_s = max(self.longest_s, self._now() - began_s)
         return answer.result
 
-    def _accept(self, case: Case, key: WorkerKey, loaded: dict[str, Any]) -> PreparedCase | None:
+    def _accept(self, case: Case, key: WorkerKey, loaded: Prepared) -> PreparedCase | None:
         """Report what preparing showed; None if the result is wrong."""
-        pool, warmed = self._context.pool, loaded["warmup"]
+        pool, warmed = self._context.pool, loaded.warmup
         speed = self._context.speeds.get(case.device, 1.0)
-        accuracy = msgspec.convert(loaded["accuracy"], AccuracyResult)
+        accuracy = loaded.accuracy
         generation = self.holders[case.id] = pool.generation.get(key, 0)
         self._context.emit(
             ev.CasePrepared(
                 at_s=self._now(),
                 case=case.id,
-                setup=SetupTimes(
+                setup=msgspec.structs.replace(
+                    loaded.setup,
                     import_s=pool.import_s.get(key),  # absent if the first import failed
-                    transfer_out_s=loaded["transfer_out_s"],
-                    **loaded["setup"],
+                    transfer_out_s=loaded.transfer_out_s,
                 ),
                 accuracy=accuracy,
                 warmup=WarmUp(
-                    n=warmed["n"],
-                    seconds=warmed["seconds"],
-                    first_s=warmed["first_s"] / speed,
-                    steady=warmed["steady"],
-                    step_s=warmed["step_s"] / speed,
+                    n=warmed.n,
+                    seconds=warmed.seconds,
+                    first_s=warmed.first_s / speed,
+                    steady=warmed.steady,
+                    step_s=warmed.step_s / speed,
                 ),
-                iterations_per_sample=warmed["iterations"],
-                memory_peak_bytes=loaded["memory_peak_bytes"],
-                call_overhead_s=loaded["call_overhead_s"],
+                iterations_per_sample=warmed.iterations,
+                memory_peak_bytes=loaded.memory_peak_bytes,
+                call_overhead_s=loaded.call_overhead_s,
             )
         )
         if accuracy.passed:
-            return PreparedCase(case, key, generation, warmed["step_s"], warmed["iterations"])
+            return PreparedCase(case, key, generation, warmed.step_s, warmed.iterations)
         reason = Reason(
             "wrong_result",
             f"its {accuracy.metric.replace('_', ' ')} is {accuracy.value:.3g}, "
@@ -310,7 +312,8 @@ class Preparation:
                 pool.end(key)  # it holds nothing but cases of this row
             elif key in held:
                 with suppress(WorkerFailed):  # the pool has already reported that the worker ended
-                    pool.ask(key, self.deadline(RELEASE_DEADLINE_S), op="release", cases=held[key])
+                    deadline_s, cases = self.deadline(RELEASE_DEADLINE_S), held[key]
+                    pool.ask(key, deadline_s, Released, op="release", cases=cases)
         self.holders.clear()
 
     def fail(self, case: Case, failure: WorkerFailed) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..contract import kind_of
 from ..planning.plan import RowPlan
+from ..pool.answers import Profile
 from ..pool.pool import WorkerFailed
 from ..records import events as ev
 from ..records.document import OperatorShare
@@ -77,14 +78,14 @@ class Profiling:
             if self._holders[case] != self._pool.generation.get(key, 0):
                 raise WorkerFailed(GONE)
             wanted = {"case": case, "steps": steps, "events": trace is not None}
-            found = self._pool.ask(key, deadline, op="profile", **wanted).result
+            found = self._pool.ask(key, deadline, Profile, op="profile", **wanted).result
             if trace is not None:
-                trace.add(case, found["events"])
-            whole = found["total_s"] or 1.0
-            fallback = found["fallback_s"] / whole
+                trace.add(case, found.events)
+            whole = found.total_s or 1.0
+            fallback = found.fallback_s / whole
             operators = [
-                OperatorShare(**operator, share=operator["self_s"] / whole)
-                for operator in found["operators"]
+                OperatorShare(each.name, each.calls, each.self_s, share=each.self_s / whole)
+                for each in found.operators
             ]
         except WorkerFailed as failure:
             reason = failure.reason

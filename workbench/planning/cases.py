@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..contract import Case, Host, ParameterValue, Variant
+from ..contract import Case, Host, ParameterValue, Variant, WorkloadError
 from ..records.machine import Machine
+from ..records.reason import Reason
+from .admission import small_probe_of
 from .plan import RowPlan
 from .request import Request
 from .scenario import Scenario
@@ -39,20 +41,40 @@ def gpu_devices(request: Request, machine: Machine) -> list[str]:
 
 
 def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> None:
-    """Fill in the candidates of each row; UsageError if the filters leave a row without any."""
+    """Fill in the candidates of each row; UsageError if the filters leave a row without any, or if
+    a workload that the user named cannot describe them."""
     gpus = gpu_devices(request, machine)
     with_cpu = not request.devices or "cpu" in request.devices
     for row in rows:
-        row.cases = cases_on(row, request, machine, gpus, with_cpu=with_cpu)
-        if len(row.cases) > MOST_CASES:
-            raise UsageError(
-                f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
-                "narrow it with --device, --precision, --threads or --set"
-            )
+        try:
+            row.cases = cases_on(row, request, machine, gpus, with_cpu=with_cpu)
+            _require_few(row)
+            _ask_all(row, machine)
+        except WorkloadError as error:
+            reason = Reason(error.code, str(error), error.hint)
+            if not request.every:
+                hint = f" ({reason.hint})" if reason.hint else ""
+                raise UsageError(f"{reason.message}{hint}") from None
+            row.cases, row.refused = [], reason
         if not row.cases and not request.every:
             raise _no_candidate(row, gpus)
     if rows and not any(row.cases for row in rows):
         raise UsageError("no workload has a candidate left with these filters")
+
+
+def _require_few(row: RowPlan) -> None:
+    if len(row.cases) > MOST_CASES:
+        raise UsageError(
+            f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
+            "narrow it with --device, --precision, --threads or --set"
+        )
+
+
+def _ask_all(row: RowPlan, machine: Machine) -> None:
+    """Have the workload say all that a race asks of it: a user's file that fails, fails now."""
+    for case in row.cases:
+        row.workload.work(case)
+        small_probe_of(case, row.workload, machine.cpu)
 
 
 def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..text.sanitize import shown
 from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput", "memory", "energy")
@@ -53,7 +54,7 @@ class ModelQuestion:
 
     def scenario(self) -> Scenario:
         """The scenario before anything is known about the model."""
-        name = "".join(c if c.isprintable() else "?" for c in Path(self.file).name)
+        name = shown(Path(self.file).name)
         return Scenario(
             id="model",
             title=name,

@@ -9,7 +9,8 @@ import msgspec
 
 from .. import catalog
 from ..contract import Parameter, ParameterValue, Workload, WorkloadError
-from ..text.toml_file import Key, TomlFile, shown
+from ..text.sanitize import shown
+from ..text.toml_file import Key, TomlFile
 from .scenario import Scenario, Size
 from .usage import MOST_BATCH, MOST_THREADS, unknown
 

@@ -13,7 +13,8 @@ import msgspec
 
 from ..assets import path as asset
 from ..stats.objectives import OBJECTIVES
-from ..text.toml_file import Key, TomlError, TomlFile, read, shown
+from ..text.sanitize import shown
+from ..text.toml_file import Key, TomlError, TomlFile, read
 from .scenario import Limits, Quick, Scenario, ScenarioError, Size
 
 NESTED: Mapping[str, type[msgspec.Struct]] = {"quick": Quick, "limits": Limits, "size": Size}

@@ -15,16 +15,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-import msgspec
 import psutil
 
 from ..process import children
 from ..process.exit_status import ending
+from ..process.line_process import LineTooLong
 from ..records import events as ev
 from ..records.reason import Reason, Warning
+from ..records.reply import Failure, Unreadable, read
 from ..worker.ranks import launch_of
+from .answers import Hello
 from .control import Cancelled, Control
 from .guardian_client import Guardian
 from .worker_process import PATIENCE_S, WorkerKey, WorkerProcess, WorkerSettings, drop_compiled
@@ -55,11 +57,14 @@ class PoolListener(Protocol):
         ...
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
-class Answer:
+class Answer(Generic[T]):
     """A worker's result; `interrupted` if the time it took includes a pause or a suspend."""
 
-    result: dict[str, Any]
+    result: T
     interrupted: bool
 
 
@@ -98,7 +103,7 @@ class Pool:
             raise WorkerFailed(Reason("not_started", text, hint)) from None
         self._workers[key] = worker
         self._guardian.add_group(worker.pid)
-        hello = self.ask(key, deadline_s, op="hello").result
+        hello = self.ask(key, deadline_s, Hello, op="hello").result
         self.import_s[key] = time.monotonic() - began
         self._listener.emit(
             ev.WorkerStarted(
@@ -106,7 +111,7 @@ class Pool:
                 worker=key.name,
                 pid=worker.pid,
                 import_s=self.import_s[key],
-                versions=hello["versions"],
+                versions=hello.versions,
             )
         )
 
@@ -125,31 +130,36 @@ class Pool:
         own = [os.getpid(), *front_end, *(pid for members in workers for pid in members)]
         return own if self._freezes else [*own, *_other_ranks(own)]
 
-    def ask(self, key: WorkerKey, deadline_s: float, **request: Any) -> Answer:
-        """Wake the worker, let it carry out one request, freeze it again."""
+    def ask(self, key: WorkerKey, deadline_s: float, kind: type[T], **request: Any) -> Answer[T]:
+        """Wake the worker, let it carry out one request, freeze it again.
+
+        An answer that is not of `kind`, one of `answers`, ends the worker.
+        """
         worker = self._workers[key]
         worker.thaw()
         try:
             worker.request(request)
         except OSError:
             raise self._lost(key, "worker_died", "the worker process was gone") from None
-        reply, interrupted = self._await(key, worker, deadline_s)
+        line, interrupted = self._await(key, worker, deadline_s)
+        try:
+            reply = read(line, kind)
+        except Unreadable as error:
+            text = f"it gave an answer that cannot be read: {error}"
+            raise self._lost(key, "worker_died", text, gone=False) from None
         worker.compiling = False
-        if "error" in reply:
-            error = reply["error"]
-            fatal = error.pop("fatal")
-            reason = Reason(**error)
-            if fatal:
-                self._remove(key, reason, worker.stop)
+        if isinstance(reply, Failure):
+            if reply.fatal:
+                self._remove(key, reply.reason, worker.stop)
             else:
                 self._freeze(key, worker)
-            raise WorkerFailed(reason)
+            raise WorkerFailed(reply.reason)
         self._freeze(key, worker)
-        return Answer(reply["ok"], interrupted)
+        return Answer(reply, interrupted)
 
     def _await(
         self, key: WorkerKey, worker: WorkerProcess, deadline_s: float
-    ) -> tuple[dict[str, Any], bool]:
+    ) -> tuple[bytes, bool]:
         """The answer, and whether a pause interrupted it."""
         interrupted = False
         self._control.was_continued()
@@ -157,15 +167,18 @@ class Pool:
         while True:
             happening = self._control.wait(worker.fileno(), until - time.monotonic())
             if happening == "deadline":
-                raise self._lost(key, "timeout", f"no answer within {deadline_s:.0f} s")
+                raise self._lost(key, "timeout", f"no answer within {deadline_s:.0f} s", gone=False)
             if happening in ("readable", "child"):
                 try:
                     line = worker.answer()
                 except EOFError:
                     raise self._lost(key, "worker_died", "the worker process died") from None
+                except LineTooLong:
+                    text = "it gave an answer without an end"
+                    raise self._lost(key, "worker_died", text, gone=False) from None
                 if line is not None:
                     interrupted = interrupted or self._control.was_continued()
-                    return msgspec.json.decode(line), interrupted
+                    return line, interrupted
             else:
                 until += self._pause(worker, happening)
                 interrupted = True
@@ -200,10 +213,10 @@ class Pool:
                 )
             )
 
-    def _lost(self, key: WorkerKey, code: str, text: str) -> WorkerFailed:
-        """Clear away a worker that died or has to be killed; returns the error to raise."""
+    def _lost(self, key: WorkerKey, code: str, text: str, *, gone: bool = True) -> WorkerFailed:
+        """Clear away a worker that is `gone`, or has to be killed; returns the error to raise."""
         worker = self._workers[key]
-        if code == "worker_died":
+        if gone:
             # Reap first, so that our own SIGKILL does not pass for the cause of death.
             worker.exit_code(DEATH_S)
         exit_code = worker.exit_code()

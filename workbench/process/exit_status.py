@@ -7,6 +7,8 @@ import signal
 from contextlib import suppress
 from typing import IO
 
+from ..text.sanitize import shown
+
 LOG_TAIL_BYTES = 16_384
 
 
@@ -29,5 +31,5 @@ def log_tail(log: IO[bytes]) -> str:
 def ending(text: str, code: int | None, log: str = "") -> str:
     """`text` with the exit code, if it is known, and the last three lines of the log."""
     message = text if code is None else f"{text} ({describe_exit(code)})"
-    lines = [line.strip() for line in log.splitlines()[-3:]]
+    lines = [shown(line.strip(), 200) for line in log.splitlines()[-3:]]
     return f"{message}; its log ends: {' | '.join(lines)}" if lines else message

@@ -21,7 +21,13 @@ from .exit_status import ending, log_tail
 
 _REAP_S = 2.0  # death by SIGKILL is prompt
 
+MOST_LINE_BYTES = 64 << 20  # of an answer; a profile of a large model has a few
+
 _Answer = TypeVar("_Answer")
+
+
+class LineTooLong(Exception):  # noqa: N818 - an outcome, as EOFError is
+    """The other end has sent more than MOST_LINE_BYTES without ending the line."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class QueryProcess:
 
     def _read(self, stdout: IO[bytes]) -> None:
         with stdout:
-            for line in stdout:
+            while line := stdout.readline(MOST_LINE_BYTES):
                 if self._closed.is_set():
                     break
                 self._lines.put(line)
@@ -108,14 +114,14 @@ class LineChannel:
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
-        self._incomplete = b""
+        self._incomplete = bytearray()
 
     def send(self, line: bytes) -> None:
         self.socket.sendall(line + b"\n")
 
     def receive(self) -> list[bytes]:
         """The lines completed by what has arrived; EOFError when the other end is gone,
-        BlockingIOError when nothing has arrived."""
+        BlockingIOError when nothing has arrived, LineTooLong for a line without end."""
         try:
             data = self.socket.recv(1 << 20, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -124,7 +130,13 @@ class LineChannel:
             data = b""
         if not data:
             raise EOFError
-        *lines, self._incomplete = (self._incomplete + data).split(b"\n")
+        self._incomplete += data
+        if len(self._incomplete) > MOST_LINE_BYTES:
+            raise LineTooLong
+        if b"\n" not in data:
+            return []
+        *lines, rest = bytes(self._incomplete).split(b"\n")
+        self._incomplete = bytearray(rest)
         return lines
 
 

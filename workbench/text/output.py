@@ -10,12 +10,15 @@ from itertools import chain
 from typing import TextIO
 
 from ..files.write import send
+from .sanitize import shown
+
+LONGEST_LINE = 4000  # characters
 
 
 def say(line: str) -> None:
     """Write a line to stderr; a run does not fail because its log cannot be written."""
     try:
-        sys.stderr.write(line + "\n")
+        sys.stderr.write(shown(line, LONGEST_LINE) + "\n")
         sys.stderr.flush()
     except BrokenPipeError:
         let_go(sys.stderr)

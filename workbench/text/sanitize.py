@@ -1,4 +1,7 @@
-"""Foreign JSON made safe for a terminal before it is parsed."""
+"""Text of others made safe for a terminal: one line of it, or whole JSON before it is parsed.
+
+Standard library only, since workers may run under a foreign interpreter.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,12 @@ _SUSPECT = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])"
     r"|[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]"
 )
+
+
+def shown(text: str, most: int = 300) -> str:
+    """`text` on one line of at most `most` characters, with an escape for each unprintable one."""
+    clean = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: most + 1])
+    return clean if len(clean) <= most else f"{clean[:most]}..."
 
 
 def printable_json(raw: bytes) -> bytes | str:

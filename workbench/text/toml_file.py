@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files.read import whole
+from .sanitize import shown
 
 MOST_BYTES = 1 << 18  # hundreds of scenarios
 MOST_DOTS = 32  # in a line: the memory of tomllib grows with the square of a key's depth
@@ -171,9 +172,3 @@ def _numbers(tables: dict[str, Any]) -> Iterator[tuple[tuple[Key, ...], float]]:
 
 def _last_name(keys: Sequence[Key]) -> str:
     return next((key for key in reversed(keys) if isinstance(key, str)), "")
-
-
-def shown(text: str, most: int = 300) -> str:
-    """`text` on one line, safe for a terminal: an escape for each unprintable character."""
-    clean = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: most + 1])
-    return clean if len(clean) <= most else f"{clean[:most]}..."

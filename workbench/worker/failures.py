@@ -5,6 +5,10 @@ Standard library only, since workers may run under a foreign interpreter.
 
 from __future__ import annotations
 
+from ..text.sanitize import shown
+
+LONGEST = 600  # characters of a message
+
 MEMORY_MARKS = (
     "bad_alloc",
     "Failed to allocate memory",
@@ -19,7 +23,7 @@ MEMORY_MARKS = (
 def first_line(error: BaseException) -> str:
     """`ValueError: no such axis`: the type and the first line of its message."""
     line = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+    return shown(f"{type(error).__name__}: {line}" if line else type(error).__name__, LONGEST)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -18,11 +18,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from .. import catalog
+from ..catalog.files import backends
+from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Setup, Task, WorkloadError, decode_case, kind_of
+from ..text.sanitize import shown
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .cold_start import ColdStart, StartUp
-from .failures import first_line, is_out_of_memory
+from .failures import LONGEST, first_line, is_out_of_memory
 from .quiet import wait_until_quiet
 
 SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
@@ -53,7 +55,7 @@ class Worker:
 
     @cached_property
     def _library(self) -> Backend:
-        return catalog.load_backend(self.backend)
+        return import_backend(self.backend)
 
     def hello(self) -> dict[str, Any]:
         """Import the backend, start the device, and report versions."""
@@ -85,7 +87,7 @@ class Worker:
         first step is then timed before the check, which would load kernels and memory for it.
         """
         wanted = decode_case(case)
-        workload = catalog.load(wanted.workload)
+        workload = import_workload(wanted.workload)
         make_setup = partial(Setup, seed=seed, cache_bytes=cache_bytes, files=files)
         self._begin_case()
         setup = make_setup()
@@ -150,7 +152,7 @@ class Worker:
         """Two steps, to see whether the case fits: an optimiser allocates after the first."""
         wanted = decode_case(case)
         self._begin_case()
-        task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
+        task = import_workload(wanted.workload).prepare(wanted, Setup(seed=seed))
         try:
             task.activate()
             time_sample(task, 1)
@@ -173,7 +175,7 @@ class Worker:
         self._cases += 1
         for fields in (other, case):
             wanted = decode_case(fields)
-            task = catalog.load(wanted.workload).prepare(wanted, Setup(seed=seed))
+            task = import_workload(wanted.workload).prepare(wanted, Setup(seed=seed))
             try:
                 steps_s.append(best_step_s(task, SMALL_PROBE_S))
             finally:
@@ -235,8 +237,8 @@ def _resident_peak() -> int | None:
 
 
 def _how_to_install(module: str) -> str:
-    if module in catalog.backends():
-        return catalog.load_backend(module).install
+    if module in backends():
+        return import_backend(module).install
     return f"`pip install {DISTRIBUTIONS.get(module, module)}`"
 
 
@@ -244,7 +246,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     """An exception as the protocol's error object; `fatal` ends the worker."""
     message = first_line(error)
     if isinstance(error, WorkloadError):
-        return {"code": error.code, "message": str(error), "hint": error.hint, "fatal": False}
+        text, hint = shown(str(error), LONGEST), error.hint and shown(error.hint, LONGEST)
+        return {"code": error.code, "message": text, "hint": hint, "fatal": False}
     if isinstance(error, ModuleNotFoundError):
         text = f"{error.name} is not installed"
         hint = _how_to_install(error.name or "")
@@ -278,6 +281,8 @@ def serialise(reply: dict[str, Any]) -> bytes:
     """One JSON line; a NaN or infinity becomes an error instead of an invalid document."""
     try:
         return json.dumps(reply, allow_nan=False).encode() + b"\n"
+    except (RecursionError, TypeError) as unfit:
+        return json.dumps({"error": describe(unfit)}).encode() + b"\n"
     except ValueError:
         error = {
             "code": "non_finite",
@@ -298,9 +303,12 @@ def serve(worker: Any, descriptor: int) -> None:
     """Answer with the methods of `worker` until the socket closes."""
     # Before any import of onnxruntime: afterwards it has already written files and a thread runs.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    own = os.getpid()
     with socket.socket(fileno=descriptor) as channel, channel.makefile("rb") as requests:
         for line in requests:
             reply = answer(worker, json.loads(line))
+            if os.getpid() != own:
+                os._exit(0)  # a copy that a workload forked must not answer too
             channel.sendall(serialise(reply))
             if reply.get("error", {}).get("fatal"):
                 break

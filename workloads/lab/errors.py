@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 
 from workbench.contract import WorkloadError
+from workbench.text.sanitize import shown
 from workbench.worker.failures import is_out_of_memory
 
 from .._shared.session import SILENT
@@ -43,10 +44,8 @@ def no_memory(message: str) -> WorkloadError:
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """`text` without line breaks, control characters and lone surrogates, cut where it is long."""
-    whole = " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
-    whole = "".join(character if character.isprintable() else "?" for character in whole)
-    return whole if len(whole) <= longest else whole[: longest - 3] + "..."
+    """`text` without line breaks, with escapes for unprintable characters, cut where it is long."""
+    return shown(" ".join(text.split()), longest)
 
 
 def said(error: BaseException) -> str:

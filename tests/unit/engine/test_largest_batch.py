@@ -38,11 +38,13 @@ class Memory:
     def end(self, key: object) -> None:
         self.alive.discard(key)
 
-    def ask(self, key: object, deadline_s: float, *, case: Case, **_: Any) -> Answer:
+    def ask(
+        self, key: object, deadline_s: float, kind: Any, *, case: Case, **_: Any
+    ) -> Answer[Any]:
         self.clock += self.seconds
         if (case.batch or 0) > self.limit:
             raise WorkerFailed(self.reason)
-        return Answer({"step_s": 0.1, "memory_peak_bytes": 2**20}, interrupted=False)
+        return Answer(kind(step_s=0.1, memory_peak_bytes=2**20), interrupted=False)
 
     def now(self) -> float:
         return self.clock
@@ -111,10 +113,12 @@ def test_a_search_that_is_cut_short_keeps_what_fitted() -> None:
     seen: list[ev.AnyEvent] = []
 
     class Cut(Memory):
-        def ask(self, key: object, deadline_s: float, *, case: Case, **rest: Any) -> Answer:
+        def ask(
+            self, key: object, deadline_s: float, kind: Any, *, case: Case, **rest: Any
+        ) -> Answer[Any]:
             if case.batch == 64:
                 raise Cancelled("by the user")
-            return super().ask(key, deadline_s, case=case, **rest)
+            return super().ask(key, deadline_s, kind, case=case, **rest)
 
     pool = Cut(10**9)
     fitting = LargestBatchSearch(context(pool, pool, Report(), seen.append))

@@ -193,7 +193,7 @@ def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
             return Accuracy("relative_error", 0.0, "none", 1.0, passed=True)
 
     workload = SimpleNamespace(prepare=lambda case, setup: Loading(setup))
-    monkeypatch.setattr(worker.catalog, "load", lambda name: workload)
+    monkeypatch.setattr(worker, "import_workload", lambda name: workload)
     monkeypatch.setattr(worker, "_first_step_s", lambda task: next(first))
     own = Worker("numpy", "cpu")
     fields = {"workload": "loading", "device": "cpu", "backend": "numpy", "precision": "fp32"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -125,6 +126,16 @@ def test_a_foreign_interpreter_that_fails_is_a_reason(
     assert words in software.unavailable["python"]
     assert software.packages["torch"].version is None
     assert "did not answer" in str(software.packages["torch"].detail)
+
+
+def test_what_a_foreign_interpreter_says_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    answer = json.dumps(
+        {"python": "3.11\x1b[31m", "executable": "x", "packages": {}, "debug_builds": []}
+    )
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+    path.chmod(0o755)
+    assert StackQuery(str(path)).collect().python == r"3.11\x1b[31m"
 
 
 def test_only_the_variables_that_matter_and_no_paths() -> None:

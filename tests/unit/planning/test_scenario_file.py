@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from workbench.planning import scenarios
 from workbench.planning.scenario import Limits, Scenario, ScenarioError
-from workbench.text.toml_file import MOST_BYTES, TomlError, read, shown
+from workbench.text.sanitize import shown
+from workbench.text.toml_file import MOST_BYTES, TomlError, read
 
 MINIMAL = """\
 # One of my own.

@@ -11,9 +11,11 @@ import pytest
 from builders import case
 
 from workbench.pool import pool as workers
+from workbench.pool.answers import SmallProbe
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Pool, WorkerFailed
 from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
+from workbench.process.line_process import LineTooLong
 
 PLAIN = case("cpu-a")
 COMPILED = replace(PLAIN, mode="compile")
@@ -132,10 +134,10 @@ def test_only_a_compilation_cut_short_costs_what_was_compiled(
     lost = pool(control)
     for request in answered:
         Process.answers = [b'{"ok": {}}']
-        lost.ask(KEY, 1.0, **request)
+        lost.ask(KEY, 1.0, dict, **request)
     control.interrupted = interrupted
     with pytest.raises(Cancelled if interrupted else WorkerFailed):
-        lost.ask(KEY, 1.0, **lost_at)
+        lost.ask(KEY, 1.0, dict, **lost_at)
     lost.end_all(at_once=True)
     lost.close()
     assert dropped == [True] * is_dropped
@@ -160,7 +162,7 @@ def test_a_worker_that_cannot_be_started_is_a_reason(
 def test_its_listener_hears_of_the_workers(dropped: list[bool]) -> None:
     made = pool(Control())
     Process.answers = [b'{"ok": {}}']
-    made.ask(KEY, 1.0, op="block", case=PLAIN.id)  # `freeze` of the stand-in fails
+    made.ask(KEY, 1.0, dict, op="block", case=PLAIN.id)  # `freeze` of the stand-in fails
     made.end_all(at_once=True)
     assert isinstance(made._listener, Listener)
     expected = ["not_frozen", "WorkerStarted", "not_frozen", "WorkerEnded"]
@@ -174,3 +176,32 @@ def test_without_time_no_worker_is_started(dropped: list[bool]) -> None:
         made.start(other, 0.0)
     assert caught.value.reason.code == "timeout"
     assert not made.is_alive(other)
+
+
+@pytest.mark.parametrize(
+    "line", [b"no JSON", b"[1]", b"{}", b'{"ok": 3}', b'{"error": "it broke"}']
+)
+def test_an_answer_that_cannot_be_read_is_the_end_of_its_worker_only(
+    dropped: list[bool], line: bytes
+) -> None:
+    made = pool(Control())
+    Process.answers = [line]
+    with pytest.raises(WorkerFailed, match="an answer that cannot be read") as caught:
+        made.ask(KEY, 1.0, SmallProbe, op="probe_small")
+    assert caught.value.reason.code == "worker_died"
+    assert not made.is_alive(KEY)
+
+
+def test_an_answer_without_an_end_is_the_end_of_its_worker_only(
+    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pool(Control())
+
+    def too_long(_: Process) -> bytes:
+        raise LineTooLong
+
+    monkeypatch.setattr(Process, "answer", too_long)
+    Process.answers = [b""]
+    with pytest.raises(WorkerFailed, match="without an end"):
+        made.ask(KEY, 1.0, SmallProbe, op="probe_small")
+    assert not made.is_alive(KEY)

@@ -9,7 +9,14 @@ import sys
 
 import pytest
 
-from workbench.process.line_process import Ended, LineChannel, LineProcess, QueryProcess
+from workbench.process import line_process
+from workbench.process.line_process import (
+    Ended,
+    LineChannel,
+    LineProcess,
+    LineTooLong,
+    QueryProcess,
+)
 
 
 def start(code: str) -> QueryProcess:
@@ -92,3 +99,16 @@ def test_a_channel_gives_whole_lines_only() -> None:
     theirs.close()
     with pytest.raises(EOFError):
         channel.receive()
+
+
+def test_a_line_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_process, "MOST_LINE_BYTES", 1000)
+    ours, theirs = socket.socketpair()
+    channel = LineChannel(ours)
+    theirs.sendall(b"x" * 800)
+    assert channel.receive() == []
+    theirs.sendall(b"x" * 800)
+    with pytest.raises(LineTooLong):
+        channel.receive()
+    endless = start("print('x' * 1500)")
+    assert endless.line(30) == b"x" * 1000

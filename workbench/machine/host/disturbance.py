@@ -17,6 +17,7 @@ import psutil
 
 from ...process.cores import allowed_cores
 from ...records.reason import Warning
+from ...text.sanitize import shown
 from .cgroup import groups, stat_value
 from .load import LoadMeter, core_times, disturbs, total_s
 from .sysfs import read_int, read_text
@@ -122,7 +123,7 @@ def _programs() -> dict[int, tuple[str, float]]:
     for process in psutil.process_iter(["name", "cpu_times"]):
         times = process.info["cpu_times"]
         # A program chooses its name freely, and it is shown on a terminal.
-        name = "".join(filter(str.isprintable, process.info["name"] or ""))
+        name = shown(process.info["name"] or "")
         if name and times is not None:
             programs[process.pid] = (name, times.user + times.system)
     return programs

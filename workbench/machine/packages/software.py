@@ -14,6 +14,7 @@ import msgspec
 from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
 from ...records.machine import Package, Software
+from ...text.sanitize import printable_json
 from . import stack_query
 
 _GREETING_LINES = 10
@@ -134,8 +135,8 @@ def _foreign(process: QueryProcess, deadline_s: float) -> _Stack | Ended:
         line = process.line(max(0.0, until - time.monotonic()))
         if isinstance(line, Ended):
             return line
-        with suppress(msgspec.MsgspecError):
-            return msgspec.json.decode(line, type=_Stack)
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return msgspec.json.decode(printable_json(line), type=_Stack)
     return Ended("crashed", "does not answer like a Python interpreter")
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from ...process.children import command
 from ...process.line_process import Ended, QueryProcess
+from ...text.sanitize import printable_json
 from . import stack_trial
 
 DEADLINE_S = 120.0  # a CUDA build on a cold network disk takes most of a minute to import
@@ -24,7 +25,8 @@ class Trial(msgspec.Struct, frozen=True):
     failure: str | None = None  # why it could not be tried at all
 
 
-_decode = msgspec.json.Decoder(Trial).decode
+def _decode(line: bytes) -> Trial:
+    return msgspec.json.decode(printable_json(line), type=Trial)
 
 
 def try_packages(names: Iterable[str], python: str | None = None) -> dict[str, Trial]:

@@ -1,0 +1,183 @@
+"""A user's file is asked in a child process, and whatever it does is one line with its name."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import machines
+import psutil
+import pytest
+from zoo import ENDLESS, UNPLANNABLE, ZOO
+
+from workbench import catalog
+from workbench.catalog import described, user_file
+from workbench.catalog.user_file import DEADLINE_ENV
+from workbench.contract import Case, Host, WorkloadError
+from workbench.engine.engine import _broken_workloads
+from workbench.planning.cases import fill_cases
+from workbench.planning.plan import resolve
+from workbench.planning.request import Request
+from workbench.planning.usage import UsageError
+
+
+@pytest.fixture(autouse=True)
+def zoo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(catalog.ENV, str(ZOO))
+    yield
+    described.close_all()
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def case(name: str, **changes: object) -> Case:
+    fields = {"workload": name, "device": "cpu", "backend": "numpy", "precision": "fp32"}
+    return Case(**{**fields, "threads": 1, "params": {"n": 1}, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", UNPLANNABLE)
+def test_a_workload_that_cannot_describe_its_cases_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name in ENDLESS:
+        monkeypatch.setenv(DEADLINE_ENV, "1")
+    try:
+        rows = resolve(Request(workloads=(name,)), {})
+        machine, _ = machines.cpu_server()
+        with pytest.raises(UsageError) as caught:
+            fill_cases(rows, Request(workloads=(name,), devices=("cpu",)), machine)
+    except WorkloadError as error:  # another busy machine: its import took too long
+        assert name in ENDLESS and "no answer within" in str(error)
+    else:
+        assert str(caught.value).startswith(f"{name}.py: {UNPLANNABLE[name]}")
+        assert len(str(caught.value)) < 800
+
+
+def test_run_all_leaves_it_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: ZOO / f"{name}.py" for name in ("spins", "work_none", "exits")}
+    monkeypatch.setattr(catalog, "files", lambda: few)
+    request = Request(every=True, devices=("cpu",))
+    rows = [row for row in resolve(request, {}) if row.workload.name in few]
+    machine, _ = machines.cpu_server()
+    fill_cases(rows, request, machine)
+    assert [row.workload.name for row in rows if row.cases] == ["spins"]
+    warned = [warning.message for warning in _broken_workloads(rows)]
+    assert [text.partition(".py")[0] for text in warned] == [
+        "left out: exits",
+        "left out: work_none",
+    ]
+
+
+def test_a_usable_one_answers_and_stands_still_meanwhile() -> None:
+    workload = catalog.load("spins")  # a thread of it never rests
+    asked = children()
+    assert len(asked) == 1
+    assert workload.work(case("spins")).items == 1
+    assert workload.small_probe(case("spins")) is None
+    until = time.monotonic() + 10
+    while asked[0].status() != psutil.STATUS_STOPPED and time.monotonic() < until:
+        time.sleep(0.01)
+    assert asked[0].status() == psutil.STATUS_STOPPED
+    assert catalog.load("spins").work(case("spins")).items == 1
+    assert children() == asked  # one child for one file
+    described.close_all()
+    assert children() == []
+
+
+def test_what_it_left_running_ends_with_it() -> None:
+    catalog.load("forks")
+    assert len(children()) == 2
+    family = children()
+    described.close_all()
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_copy_that_it_forked_does_not_answer_too() -> None:
+    workload = catalog.load("forks_and_returns")
+    for n in range(1, 20):
+        assert workload.work(case("forks_and_returns", params={"n": n})).item == "things"
+
+
+def test_what_it_says_is_printable_and_short() -> None:
+    escapes, huge = catalog.load("escapes"), catalog.load("huge_title")
+    assert escapes.title == r"\x1b[31mred\x07"
+    assert (escapes.title + escapes.teaches).isprintable()
+    assert len(huge.title) < 400
+
+
+def test_nothing_it_prints_reaches_this_process(capfd: pytest.CaptureFixture[str]) -> None:
+    assert catalog.load("prints").title
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_same_job_at_another_size_is_a_small_probe() -> None:
+    workload = catalog.load("probe_elsewhere")
+    with pytest.raises(WorkloadError, match="small_probe\\(\\): only sizes may differ"):
+        workload.small_probe(case("probe_elsewhere", precision="int8"))
+
+
+def test_a_file_that_was_corrected_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(catalog.ENV, str(tmp_path))
+    (tmp_path / "mine.py").write_text("1 / 0")
+    with pytest.raises(
+        WorkloadError, match=r"mine\.py cannot be used: ZeroDivisionError"
+    ) as caught:
+        catalog.load("mine")
+    assert caught.value.code == "broken_workload"
+    text = (ZOO / "_base.py").read_text()
+    (tmp_path / "mine.py").write_text(text)
+    assert catalog.load("mine").title == "Of the zoo"
+
+
+def test_a_name_that_no_case_can_have_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(catalog.ENV, str(tmp_path))
+    for name in (b"two words.py", b"\x1b[31m.py", b"\xff.py"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_text("")
+    usable, broken = catalog.load_all()
+    assert {"two words", r"\x1b[31m", r"\udcff"} == set(broken)
+    assert all("letters, digits" in str(error) for error in broken.values())
+    assert "matmul" in usable
+
+
+@pytest.mark.parametrize("name", ["zoo_raises", "zoo_odd"])
+def test_a_broken_backend_has_the_defaults(name: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        catalog.load_backend(name)
+    assert caught.value.code == "broken_backend"
+    assert str(caught.value).startswith(f"{name}.py")
+    assert not catalog.backend(name).threads_fixed_at_import
+    assert children() == []
+
+
+def test_a_backend_and_tuning_values_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixtures = ZOO.parent
+    monkeypatch.setenv(catalog.ENV, f"{fixtures / 'workloads'}:{fixtures / 'toy_backend'}")
+    toy = catalog.load_backend("toy")
+    assert (toy.name, toy.threads_fixed_at_import) == ("toy", True)
+    assert tuple(toy.thread_variables) == ("TOY_NUM_THREADS",)
+    assert catalog.load("tuned").tuning_values("hands", Host(8, 0), "cpu") == [1, 8]
+
+
+def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = catalog.load("prints")
+    assert workload.work(case("prints")).items == 1
+
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(user_file, "_line", interrupted)
+        workload.work(case("prints", params={"n": 2}))
+    assert children() == []
+    assert workload.work(case("prints")).items == 1  # what it has answered stays known
+    with pytest.raises(WorkloadError):
+        workload.work(case("prints", params={"n": 2}))

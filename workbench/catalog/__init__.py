@@ -1,0 +1,74 @@
+"""Workloads and backends for the engine and the front ends.
+
+A built-in file is imported.  A user's file is never imported here: a child process describes it,
+since its code can print, hang or crash.  Workers import what they run: see `importing`.
+"""
+
+from __future__ import annotations
+
+from ..contract import Backend, Case, Workload, WorkloadError
+from .files import BUILT_IN, ENV, backend_file, backends, files, is_built_in, workload_file
+from .importing import import_backend, import_workload
+
+__all__ = [
+    "BUILT_IN",
+    "ENV",
+    "LAB",
+    "LAB_MODULE",
+    "backend",
+    "backends",
+    "files",
+    "load",
+    "load_all",
+    "load_backend",
+    "process_of",
+]
+
+LAB = "onnx"  # the backend of the model lab's child process
+LAB_MODULE = "workloads.lab.child"
+
+
+def load(name: str) -> Workload:
+    """The workload called `name`; WorkloadError says what is wrong with its file."""
+    file = workload_file(name)
+    if is_built_in(file):
+        return import_workload(name)
+    from .described import describe_workload  # only users with files of their own pay for it
+
+    return describe_workload(name, file)
+
+
+def load_all() -> tuple[dict[str, Workload], dict[str, WorkloadError]]:
+    """Every usable workload by name, and the errors of the others."""
+    usable: dict[str, Workload] = {}
+    broken: dict[str, WorkloadError] = {}
+    for name in files():
+        try:
+            usable[name] = load(name)
+        except WorkloadError as error:
+            broken[name] = error
+    return usable, broken
+
+
+def load_backend(name: str) -> Backend:
+    """The backend called `name`; WorkloadError says what is wrong with its file."""
+    file = backend_file(name)
+    if is_built_in(file):
+        return import_backend(name)
+    from .described import describe_backend
+
+    return describe_backend(name, file)
+
+
+def backend(name: str) -> Backend:
+    """The backend called `name`, or the defaults where it cannot be used: its workers say why."""
+    try:
+        return load_backend(name)
+    except WorkloadError:
+        return Backend()
+
+
+def process_of(case: Case) -> tuple[str, str, int | None]:
+    """Device, backend and fixed number of threads: equal for cases that can share a worker."""
+    fixed = backend(case.backend).threads_fixed_at_import
+    return case.device, case.backend, case.threads if fixed else None

@@ -1,0 +1,82 @@
+"""Finds the files of workloads and backends: in `workloads/`, and in the user's folders.
+
+Every `NAME.py` of a folder is a workload, every `_backends/NAME.py` a backend.  Standard library
+only, since workers may run under a foreign interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from ..contract import WorkloadError
+from ..text.sanitize import shown
+
+ENV = "WORKBENCH_WORKLOADS"  # folders of further workloads, separated as in PATH
+BUILT_IN = Path(__file__).resolve().parents[2] / "workloads"
+UNLISTED = {"model": BUILT_IN / "lab" / "workload.py"}  # its cases come from `advise --model`
+BACKEND_FOLDER = "_backends"
+_NAME = re.compile(r"[\w.+-]{1,64}")
+
+
+def files() -> dict[str, Path]:
+    """Name to file of every workload; a user's file replaces a built-in one."""
+    found: dict[str, Path] = {}
+    for folder in _folders():
+        if not folder.is_dir():
+            raise WorkloadError(
+                f"{ENV} names {folder}, which is not a folder", hint=f"correct or unset {ENV}"
+            )
+        for file in sorted(folder.glob("*.py")):
+            if file.stem in UNLISTED:
+                raise WorkloadError(
+                    f"{file}: the name {file.stem} is reserved",
+                    code="broken_workload",
+                    hint="rename the file",
+                )
+            if not file.stem.startswith("_"):
+                found[shown(file.stem)] = file
+    return found
+
+
+def backends() -> dict[str, Path]:
+    """Name to file of every backend; a user's file replaces a built-in one."""
+    return {
+        shown(file.stem): file
+        for folder in _folders()
+        for file in sorted((folder / BACKEND_FOLDER).glob("*.py"))
+        if file.stem != "__init__"
+    }
+
+
+def workload_file(name: str) -> Path:
+    """The file of the workload called `name`; WorkloadError if there is none."""
+    file = UNLISTED.get(name) or files().get(name)
+    if file is None:
+        raise WorkloadError(f"there is no workload {name!r}", code="unknown_workload")
+    return _named(file, "broken_workload")
+
+
+def backend_file(name: str) -> Path:
+    """The file of the backend called `name`; WorkloadError if there is none."""
+    file = backends().get(name)
+    if file is None:
+        raise WorkloadError(f"there is no backend {name!r}", code="unknown_backend")
+    return _named(file, "broken_backend")
+
+
+def is_built_in(file: Path) -> bool:
+    return file.is_relative_to(BUILT_IN)
+
+
+def _named(file: Path, code: str) -> Path:
+    """`file`, if cases can be called by its name."""
+    if not _NAME.fullmatch(file.stem):
+        text = f"{shown(file.name)}: a name has at most 64 letters, digits, _ . + and -"
+        raise WorkloadError(text, code=code, hint="rename the file")
+    return file
+
+
+def _folders() -> list[Path]:
+    return [BUILT_IN, *map(Path, filter(None, os.environ.get(ENV, "").split(os.pathsep)))]

@@ -1,0 +1,160 @@
+"""Asks a user's file in a child process: its code can print, hang, crash or exit there.
+
+The child stands still between two questions, so that it cannot disturb a measurement.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..contract import WorkloadError
+from ..process.exit_status import ending
+from ..process.line_process import LineProcess, LineTooLong
+from ..records.reason import Reason
+from ..records.reply import LONGEST, Failure, Unreadable, read
+from ..text.sanitize import shown
+
+DEADLINE_ENV = "WORKBENCH_ANSWER_S"  # seconds
+DEADLINE_S = 5.0  # for the import, which may include NumPy, and for each question
+HINT = f"import libraries inside functions, or set {DEADLINE_ENV} to more seconds"
+BOOTSTRAP = Path(__file__).resolve().parents[1] / "worker" / "bootstrap.py"
+MODULE = "workbench.worker.description"
+
+T = TypeVar("T")
+
+
+class UserFile:
+    """One file of the user's, which binds a `kind`: "workload" or "backend"."""
+
+    def __init__(self, kind: str, name: str, file: Path) -> None:
+        self._kind, self._name, self._file = kind, name, file
+        self._child: LineProcess | None = None
+        self._method = ""  # what is asked now, for messages
+        self._ended: Reason | None = None  # why it answers no more questions
+        self._answers: dict[bytes, Any] = {}  # by question; a `Reason` where there is none
+
+    def ask(
+        self,
+        op: str,
+        kind: type[T],
+        faults: Callable[[T], Iterable[str]],
+        **arguments: Any,
+    ) -> T:
+        """The answer to one question; WorkloadError where there is none, or `faults` finds one.
+
+        Equal questions are asked once.
+        """
+        question = msgspec.json.encode({"op": op, **arguments})
+        if question not in self._answers:
+            self._method = "" if op == "describe" else f"{op}(): "
+            self._answers[question] = self._answer(question, kind, faults)
+        answer = self._answers[question]
+        if isinstance(answer, Reason):
+            raise WorkloadError(answer.message, code=answer.code, hint=answer.hint)
+        return answer  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """End the child; what it has answered stays known."""
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.process.pid, signal.SIGKILL)
+            self._child.socket.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._child.process.wait(1.0)
+            self._child = None
+        self._ended = self._ended or self._broken("it is closed")
+
+    def _answer(
+        self, question: bytes, kind: type[T], faults: Callable[[T], Iterable[str]]
+    ) -> T | Reason:
+        line = self._ended or self._converse(question)
+        if isinstance(line, Reason):
+            return line
+        try:
+            answer = read(line, kind)
+        except Unreadable as error:
+            return self._broken(str(error))
+        if isinstance(answer, Failure):
+            hint = None if answer.code == "non_finite" else answer.reason.hint
+            return self._broken(answer.reason.message, hint)
+        found = next(iter(faults(answer)), None)
+        return answer if found is None else self._broken(found)
+
+    def _converse(self, question: bytes) -> bytes | Reason:
+        """The child's line; a child that gives none is ended for good."""
+        deadline_s = _deadline_s()
+        try:
+            child = self._awake()
+            child.send(question)
+            return _line(child, time.monotonic() + deadline_s)
+        except TimeoutError:
+            self._ended = self._broken(f"it gave no answer within {deadline_s:g} s", HINT)
+        except LineTooLong:
+            self._ended = self._broken("its answer is too long")
+        except (EOFError, BrokenPipeError, ConnectionResetError, ProcessLookupError):
+            self._ended = self._broken(self._death())
+        except OSError as error:
+            text = f"no process could be started to read it: {error.strerror or error}"
+            self._ended = self._broken(text, "free memory, disk or processes (ulimit -a)")
+        except BaseException:  # by a signal: a late answer must not pass for that to the next one
+            self.close()
+            raise
+        finally:
+            self._stop()
+        self.close()
+        return self._ended
+
+    def _awake(self) -> LineProcess:
+        if self._child is None:
+            command = [sys.executable, str(BOOTSTRAP), MODULE]
+            self._child = LineProcess(
+                command, self._kind, self._name, environ=os.environ, new_session=True
+            )
+        else:
+            os.killpg(self._child.process.pid, signal.SIGCONT)
+        return self._child
+
+    def _stop(self) -> None:
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.process.pid, signal.SIGSTOP)
+
+    def _death(self) -> str:
+        if self._child is None:
+            return "its process ended"
+        with suppress(subprocess.TimeoutExpired):
+            self._child.process.wait(1.0)
+        return ending("its process ended", self._child.process.poll(), self._child.log_tail())
+
+    def _broken(self, text: str, hint: str | None = None) -> Reason:
+        """`text` as a reason that names the file and the method."""
+        name = shown(self._file.name)
+        message = text if text.startswith(name) else f"{name}: {self._method}{text}"
+        return Reason(f"broken_{self._kind}", shown(message, LONGEST), hint)
+
+
+def _deadline_s() -> float:
+    with suppress(ValueError):
+        return min(max(float(os.environ.get(DEADLINE_ENV, "")), 0.1), 600.0)
+    return DEADLINE_S
+
+
+def _line(child: LineProcess, until: float) -> bytes:
+    """The next line of the child; TimeoutError if none comes in time."""
+    poller = select.poll()
+    poller.register(child.socket, select.POLLIN)
+    while (left_s := until - time.monotonic()) > 0:
+        if poller.poll(1e3 * left_s) and (lines := child.receive()):
+            return lines[0]
+    raise TimeoutError

@@ -1,0 +1,159 @@
+"""What a worker's answer to each operation must look like; see `worker.worker` and `lab.child`.
+
+A worker runs code of others: these types are the engine's only way to what it says.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from ..records.document import AccuracyResult, Clocks, SetupTimes
+from ..records.model import PreparationStep
+from ..text.sanitize import shown
+from ..worker.recipe import Recipe
+
+MOST_S = 1e9
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=MOST_S)]
+StepSeconds = Annotated[float, msgspec.Meta(gt=0, le=MOST_S)]
+Bytes = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Hello(msgspec.Struct):
+    """The backend is imported."""
+
+    versions: Annotated[dict[str, str], msgspec.Meta(max_length=100)]
+
+    def __post_init__(self) -> None:
+        self.versions = {shown(name, 60): shown(one, 60) for name, one in self.versions.items()}
+
+
+class Accelerator(msgspec.Struct):
+    """A GPU that only a backend knows."""
+
+    device: str
+    name: str | None = None
+    uuid: str | None = None
+    memory_total_bytes: Bytes | None = None
+    compute_capability: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("device", "name", "uuid", "compute_capability"):
+            text = getattr(self, name)
+            setattr(self, name, text and shown(text))
+
+
+class Accelerators(msgspec.Struct):
+    devices: Annotated[list[Accelerator], msgspec.Meta(max_length=1024)]
+
+
+class Warmed(msgspec.Struct):
+    """See `worker.block.WarmedUp`."""
+
+    n: int
+    seconds: Seconds
+    first_s: Seconds
+    step_s: StepSeconds
+    steady: bool
+    iterations: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Prepared(msgspec.Struct):
+    """A case is loaded, checked and warm."""
+
+    setup: SetupTimes
+    transfer_out_s: Seconds | None
+    accuracy: AccuracyResult
+    warmup: Warmed
+    call_overhead_s: Seconds
+    memory_peak_bytes: Bytes | None
+
+    def __post_init__(self) -> None:
+        metric, reference = shown(self.accuracy.metric, 60), shown(self.accuracy.reference)
+        changed = msgspec.structs.replace(self.accuracy, metric=metric, reference=reference)
+        self.accuracy = changed
+
+
+class Block(msgspec.Struct):
+    """One turn, as `worker.block.run_block` measures it."""
+
+    samples_s: Annotated[list[float], msgspec.Meta(min_length=1)]
+    lead_in_s: list[float]
+    loss: float | None
+    clocks: Clocks | None
+    figures: Annotated[dict[str, float], msgspec.Meta(max_length=100)]
+    gap: bool
+    after_s: Seconds
+
+    def __post_init__(self) -> None:
+        self.figures = {shown(name, 60): value for name, value in self.figures.items()}
+
+
+class Attempt(msgspec.Struct):
+    """Two steps at one batch size fitted."""
+
+    step_s: Seconds
+    memory_peak_bytes: Bytes | None
+
+
+class SmallProbe(msgspec.Struct):
+    """Seconds per step of two small cases."""
+
+    case_s: StepSeconds
+    other_s: StepSeconds
+
+
+class Operator(msgspec.Struct):
+    """One kind of operation in a profile."""
+
+    name: str
+    calls: int
+    self_s: Seconds
+
+    def __post_init__(self) -> None:
+        self.name = shown(self.name)
+
+
+class Profile(msgspec.Struct):
+    """See `contract.Profile`."""
+
+    operators: list[Operator]
+    total_s: Seconds
+    fallback_s: Seconds
+    events: list[dict[str, Any]]
+
+
+class Released(msgspec.Struct):
+    """Nothing else is to be said."""
+
+
+class ModelSteps(msgspec.Struct):
+    """The lab has prepared the model for quantisation."""
+
+    forms: list[PreparationStep]
+    multiply_adds: int | None
+    weights_bytes: Bytes
+    products: dict[str, int]  # type to number of nodes that can be quantised
+
+
+class Made(msgspec.Struct):
+    """The lab has written a variant."""
+
+    file: str
+    size_bytes: Bytes
+    operators: dict[str, int]
+    coverage: float | None
+
+
+class Mixed(Made):
+    """A variant with some nodes in FP32."""
+
+    recipe: Recipe
+
+
+class SavedFile(msgspec.Struct):
+    """The lab has written the user's file."""
+
+    size_bytes: Bytes
+    difference: float | None

@@ -1,0 +1,107 @@
+"""The process that describes one file of the user's: `description.py FD KIND NAME`.
+
+It answers like a worker, but loads nothing but that file.  Standard library only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..catalog.importing import import_backend, import_workload
+from ..contract import Backend, Host, ParameterValue, Work, Workload, decode_case
+from .worker import serve
+
+MOST_MEMORY_BYTES = 8 << 30  # private: enough to import any library, even with many cores
+MOST_FILE_BYTES = 16 << 20  # of the log, most of all
+
+
+class WorkloadDescription:
+    """Answers for a workload; each public method is one question."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @cached_property
+    def _workload(self) -> Workload:
+        return import_workload(self._name)
+
+    def describe(self) -> dict[str, Any]:
+        found = self._workload
+        return {
+            "title": found.title,
+            "teaches": found.teaches,
+            "parameters": [asdict(parameter) for parameter in found.parameters],
+            "variants": [asdict(variant) for variant in found.variants],
+            "default_batch": found.default_batch,
+            "quick": dict(found.quick),
+            "latency": found.latency,
+            "convolves": found.convolves,
+        }
+
+    def work(self, case: dict[str, Any]) -> dict[str, Any]:
+        work = self._workload.work(decode_case(case))
+        if not isinstance(work, Work):
+            raise TypeError(f"expected a Work, not {type(work).__name__}")
+        return asdict(work)
+
+    def small_probe(self, case: dict[str, Any]) -> dict[str, Any] | None:
+        small = self._workload.small_probe(decode_case(case))
+        return None if small is None else asdict(small)
+
+    def tuning_values(
+        self, parameter: str, host: dict[str, int], device_kind: str
+    ) -> Sequence[ParameterValue]:
+        return list(self._workload.tuning_values(parameter, Host(**host), device_kind))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class BackendDescription:
+    """Answers for a backend."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def describe(self) -> dict[str, Any]:
+        found: Backend = import_backend(self._name)
+        return {
+            "install": found.install,
+            "thread_variables": list(found.thread_variables),
+            "threads_fixed_at_import": found.threads_fixed_at_import,
+            "lists_gpus": found.lists_gpus,
+        }
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def main(arguments: list[str]) -> None:
+    """Answer from the socket whose descriptor is the first argument until it closes."""
+    descriptor, kind, name = arguments
+    _limit()
+    described = WorkloadDescription if kind == "workload" else BackendDescription
+    serve(described(name), int(descriptor))
+
+
+def _limit() -> None:
+    """Keep a file that allocates or prints without end from taking the machine along (Linux)."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # the kernel's first choice (proc(5))
+    for limit, most in (
+        (resource.RLIMIT_DATA, MOST_MEMORY_BYTES),
+        (resource.RLIMIT_FSIZE, MOST_FILE_BYTES),  # beyond it, Python's writes fail (getrlimit(2))
+        (resource.RLIMIT_CORE, 0),
+    ):
+        with suppress(OSError, ValueError):  # a lower one is set already
+            resource.setrlimit(limit, (most, most))
