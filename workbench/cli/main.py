@@ -20,7 +20,7 @@ from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
 from ..planning.scenario import ScenarioError
 from ..planning.usage import UsageError
 from ..report.journal import JournalError
-from ..text.output import let_go, say
+from ..text.output import let_go, say, say_bug
 from . import commands
 from .launch import start
 from .options import (
@@ -253,10 +253,9 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             let_go(sys.stdout)
             fail(f"the output could not be written: {error.strerror}; write it elsewhere", FAILED)
-        if os.environ.get("WORKBENCH_DEBUG"):
-            raise
-        text = f"internal error: {type(error).__name__}: {error} (details: WORKBENCH_DEBUG=1)"
-        fail(text, FAILED)
+        with suppress(BrokenPipeError):
+            say_bug(error)
+        sys.exit(FAILED)
 
 
 def fail(message: str, code: int) -> None:
