@@ -62,13 +62,22 @@ class TerminalApp(App[None]):
             self._driver.patience_s = HURRY_S
         self.exit(return_code=code)
 
+    def _handle_exception(self, error: Exception) -> None:
+        """End after an error of our own, but not after one of a screen that opened or closed while
+        the application was leaving: its widgets are gone, and nothing of it is shown."""
+        if not self._exit:
+            super()._handle_exception(error)
+
     def _fatal_error(self) -> None:
-        """End after an error of our own, which `show` reports instead of a page of traceback."""
+        """`show` reports the error, instead of a page of traceback."""
         self._close_messages_no_wait()
 
     def show(self) -> int:
         """Run until the user leaves; returns the exit code."""
-        self.run()
+        try:
+            self.run()
+        except Exception as error:  # while Textual closes the screens
+            self._handle_exception(error)
         if isinstance(self._driver, TerminalDriver) and self._driver.is_lost:
             let_go(sys.stdout)
             let_go(sys.stderr)

@@ -34,7 +34,10 @@ def start(
     from ..planning.plan import resolve
 
     export_as = chosen_format(options)
-    output, control = options.pop("output"), options.pop("control")
+    named, control = options.pop("output"), options.pop("control")
+    output = None if named is None else Path(named)
+    if control:
+        check_control()
     for name in ("devices", "backends", "precisions", "modes"):
         options[name] = words(options[name])
     check_python(options["python"])
@@ -138,6 +141,15 @@ def check_python(path: str | None) -> None:
 
     if path is not None and shutil.which(path) is None:
         raise UsageError(f"--python: {path} is not an executable file; {NAME_PYTHON}")
+
+
+def check_control() -> None:
+    """Refuse a stdin that cannot be waited on, as epoll_ctl(2) says of regular files (EPERM)."""
+    import stat
+
+    mode = 0 if sys.stdin is None else os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (sys.stdin and sys.stdin.isatty())):
+        raise UsageError("--control reads lines from a pipe, and stdin is none: pipe them in")
 
 
 def check_output(option: str, path: Path | None) -> None:

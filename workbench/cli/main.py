@@ -24,6 +24,7 @@ from ..text.output import let_go, say, say_bug
 from . import commands
 from .launch import start
 from .options import (
+    Group,
     chosen_format,
     examples,
     format_options,
@@ -39,6 +40,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=examples(
@@ -234,6 +236,7 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr has it
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as ended:
