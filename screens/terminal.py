@@ -11,8 +11,11 @@ from codecs import getincrementaldecoder
 from contextlib import suppress
 from typing import Any
 
+from textual._context import active_message_pump
 from textual._xterm_parser import XTermParser
 from textual.app import App
+from textual.css.query import NoMatches
+from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
 
 from workbench.engine.exit_codes import FAILED
@@ -63,9 +66,11 @@ class TerminalApp(App[None]):
         self.exit(return_code=code)
 
     def _handle_exception(self, error: Exception) -> None:
-        """End after an error of our own, but not after one of a screen that opened or closed while
-        the application was leaving: its widgets are gone, and nothing of it is shown."""
-        if not self._exit:
+        """End after an error of our own, but not after one of a screen that was closed before it
+        was open, or while the application was leaving: its widgets are gone."""
+        pump = active_message_pump.get()
+        closed = isinstance(pump, DOMNode) and any(n._pruning for n in pump.ancestors_with_self)
+        if not self._exit and not (closed and isinstance(error, NoMatches)):
             super()._handle_exception(error)
 
     def _fatal_error(self) -> None:

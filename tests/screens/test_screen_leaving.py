@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 import scenes
@@ -36,6 +37,19 @@ async def test_leaving_while_a_screen_opens_is_no_error(opener: str, turns: int)
             await asyncio.sleep(0)
         app.post_message(events.Key("ctrl+c", None))
         while app.return_code is None:
+            await asyncio.sleep(0.005)
+
+
+async def test_no_order_and_no_haste_of_keys_is_an_error() -> None:
+    chance, keys = random.Random(1), {**OPENERS, "escape": None, "tab": "\t", "x": "x", "s": "s"}
+    async with held(scenes.midway())[0].run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        for _ in range(50):
+            key = chance.choice(list(keys))
+            pilot.app.post_message(events.Key(key, keys[key]))
+            await asyncio.sleep(chance.choice([0, 0, 0.001, 0.01]))
+        pilot.app.post_message(events.Key("ctrl+c", None))
+        while pilot.app.return_code is None:
             await asyncio.sleep(0.005)
 
 
