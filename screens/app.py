@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +31,7 @@ from .pages.new_run import NewRunScreen
 from .pages.run import RunScreen
 from .state.event_source import CANCEL_S, EventSource, EventSourceError
 from .state.session import Failure, Session
-from .theme import apply_theme
+from .terminal import TerminalApp
 from .widgets.bars import Tab
 from .widgets.keybar import OPTIONAL, TABS, key_name
 from .widgets.table import Table
@@ -69,7 +67,7 @@ def _help_keys() -> list[tuple[str, str]]:
     return [*(tabs | {key_name(each): each.tooltip for each in bindings if each.tooltip}).items()]
 
 
-class WorkbenchApp(App[None]):
+class WorkbenchApp(TerminalApp):
     """Shows the run that `start_source` starts for a request; it measures nothing itself."""
 
     TITLE = "workbench"
@@ -78,7 +76,6 @@ class WorkbenchApp(App[None]):
         *(screen.STYLE for screen in SCREENS),
         NewRunScreen.STYLE,
     ]
-    ENABLE_COMMAND_PALETTE = False
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         screen.LABEL: screen for screen in SCREENS
     }
@@ -99,7 +96,7 @@ class WorkbenchApp(App[None]):
         Binding("x", "stop", "Stop", tooltip="stop the run; results so far are kept"),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "leave", "Quit", tooltip="quit; a run in progress is stopped first"),
-        Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True),
+        Binding("ctrl+c,ctrl+q", "interrupt", "Quit", show=False, priority=True),
         Binding(
             "ctrl+z",
             "suspend_process",
@@ -119,8 +116,7 @@ class WorkbenchApp(App[None]):
         report: Report | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the run on the screen, or the one that `s` starts
         self._start_at_once = start or replay
@@ -135,7 +131,6 @@ class WorkbenchApp(App[None]):
         self._able: tuple[object, ...] = ()
         self._resume_later = False  # the run was paused for a suspend
         self.session = Session(replay=replay, monotonic=monotonic)
-        apply_theme(self)
 
     @property
     def tabs(self) -> list[Tab]:
@@ -149,19 +144,11 @@ class WorkbenchApp(App[None]):
     # ----------------------------------------------------------- the run
 
     def on_mount(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.action_leave)
         self.app_suspend_signal.subscribe(self, self._suspended, immediate=True)
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
         self.set_interval(REPAINT_S, self._tick)
         if self._start_at_once:
             self.action_start()
-
-    def on_unmount(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
 
     def action_start(self) -> None:
         if self.session.going or self._leaving:
@@ -219,6 +206,8 @@ class WorkbenchApp(App[None]):
 
     def _tick(self) -> None:
         """Repaint while a run is in progress; nothing else does."""
+        if self.is_unread:
+            return
         waited = self._monotonic() - self._painted_at
         if self._dirty or (self.session.ticking and waited >= TICK_S):
             self.repaint()
@@ -310,6 +299,13 @@ class WorkbenchApp(App[None]):
     def action_help(self) -> None:
         self.push_screen(HelpScreen(_help_keys()))
 
+    def action_interrupt(self) -> None:
+        """Leave; the second time at once: the engine ends by itself when its stdin closes."""
+        if self._leaving:
+            self.hurry(CUT_SHORT if self.session.going else self.session.exit_code)
+        else:
+            self.action_leave()
+
     def action_leave(self) -> None:
         if not self._leaving:
             self._leaving = True
@@ -361,9 +357,8 @@ def run_tui(
     report and the exit code, and returns the code to use.
     """
     app = WorkbenchApp(start_source, request, start=start, replay=replay, report=report)
-    app.run()
+    code = app.show()
     report = app.session.report
     if not replay and (summary := summary_text(report, shutil.get_terminal_size().columns)):
         sys.stdout.write(f"{summary}\n")
-    code = app.return_code or 0
     return code if finish is None or report.started is None else finish(report, code)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from textual import work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Footer
 from textual.worker import get_current_worker
 
+from workbench.engine.exit_codes import OK
 from workbench.export.view import glyphs
 from workbench.export.view.facts import Fact, facts_lines, heading
 from workbench.export.view.machine import gpu_title, missing
@@ -24,8 +24,8 @@ from workbench.machine.snapshots import Snapshot, snapshots
 from workbench.records.machine import Gpu, GpuReading, HostReading, Machine
 from workbench.text import units
 
+from .terminal import TerminalApp
 from .text.styles import joined
-from .theme import apply_theme
 from .widgets.drawn import Drawn
 
 KEPT = 600  # snapshots: ten minutes at one a second
@@ -34,15 +34,14 @@ VALUE_WIDTH = 22
 Series = deque[float | None]
 
 
-class WatchApp(App[None]):
+class WatchApp(TerminalApp):
     """Shows the snapshots as they come, until the user quits."""
 
     TITLE = "workbench watch"
     CSS_PATH: ClassVar[list[str]] = ["app.tcss"]  # type: ignore[assignment]
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "Quit"),
-        Binding("ctrl+c,ctrl+q,escape", "quit", "Quit", show=False, priority=True),
+        Binding("q", "interrupt", "Quit"),
+        Binding("ctrl+c,ctrl+q,escape", "interrupt", "Quit", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False),
     ]
 
@@ -54,14 +53,13 @@ class WatchApp(App[None]):
         stop: Callable[[], None] | None = None,
     ) -> None:
         """`stop` wakes `snapshots` from its sleep when the user quits."""
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        super().__init__()
         self._machine = machine
         self._snapshots = snapshots
         self._stop = stop
         self.finished = False  # no more snapshots will come
         self._latest: Snapshot | None = None
         self._series: dict[tuple[str, str], Series] = {}
-        apply_theme(self)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="body"):
@@ -76,6 +74,13 @@ class WatchApp(App[None]):
         if self._stop is not None:
             self._stop()
 
+    def action_interrupt(self) -> None:
+        """Exit; Ctrl-C is the usual end."""
+        if self._exit:
+            self.hurry(OK)
+        else:
+            self.exit()
+
     @work(thread=True, exit_on_error=True)
     def _follow(self) -> None:
         """Take each snapshot as it comes; in a thread, because the generator sleeps in between."""
@@ -83,7 +88,7 @@ class WatchApp(App[None]):
         for snapshot in self._snapshots:
             if worker.is_cancelled or not self.is_running:
                 break
-            self.call_from_thread(self._take, snapshot)
+            self.call_later(self._take, snapshot)
         self.finished = True
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -93,7 +98,8 @@ class WatchApp(App[None]):
         for reading in snapshot.gpus:
             for name, value in _gpu_values(reading).items():
                 self._series_of(f"gpu {reading.index}", name).append(value)
-        self._paint()
+        if not self.is_unread:
+            self._paint()
 
     def _series_of(self, device: str, name: str) -> Series:
         return self._series.setdefault((device, name), deque(maxlen=KEPT))
@@ -209,5 +215,4 @@ def run_watch(machine: Machine, *, every_s: float) -> int:
     left = threading.Event()
     stream = snapshots(machine, every_s=every_s, sleep=left.wait)
     app = WatchApp(machine, stream, stop=left.set)
-    app.run()
-    return app.return_code or 0
+    return app.show()

@@ -11,6 +11,7 @@ import struct
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -37,11 +38,13 @@ class Terminal:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.screen = bytearray()
         self._news = threading.Condition()
+        self._reads = threading.Event()
+        self._reads.set()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         with suppress(OSError):
-            while data := os.read(self.fd, 65536):
+            while self._reads.wait() and (data := os.read(self.fd, 65536)):
                 with self._news:
                     self.screen += data
                     self._news.notify_all()
@@ -50,12 +53,25 @@ class Terminal:
         with self._news:
             assert self._news.wait_for(lambda: text in self.screen, timeout), self.screen[-2000:]
 
+    def stall(self) -> None:
+        """Read no more, and have the program draw more than the kernel keeps for a reader."""
+        self._reads.clear()
+        for turn in range(40):
+            fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24 + turn, 150, 0, 0))
+            os.kill(self.pid, signal.SIGWINCH)
+            time.sleep(0.05)
+
     def press(self, keys: bytes) -> None:
         os.write(self.fd, keys)
 
-    def exit_code(self) -> int:
-        _, status = os.waitpid(self.pid, 0)
-        return os.waitstatus_to_exitcode(status)
+    def exit_code(self, timeout: float = 60) -> int:
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+        raise AssertionError("the program does not end")
 
 
 @pytest.fixture
@@ -129,3 +145,49 @@ def test_output_is_written_by_the_tui_too_and_the_result_stays(terminal, cli, tm
     left = bytes(shown.screen).rpartition(b"\x1b[?1049l")[2].decode()
     assert "Candidate" in left
     assert "cpu numpy" in left
+
+
+NO_TEXT = b"\xe9abc\xff\xc3\x1b[9999999999u"  # Latin-1, and a key beyond Unicode
+BOTH = pytest.mark.parametrize(
+    ("arguments", "ready", "code"), [(SPIN, b"ready", 130), (("watch",), b"busy", 0)]
+)
+
+
+@BOTH
+def test_bytes_that_are_no_text_are_ignored(terminal, arguments, ready, code) -> None:
+    shown = terminal(*arguments)
+    shown.until(ready)
+    shown.press(NO_TEXT)
+    time.sleep(0.5)  # for the thread that reads the keys: if it dies, so does the program
+    assert psutil.Process(shown.pid).status() != psutil.STATUS_ZOMBIE
+    shown.press(b"\x03")
+    assert shown.exit_code() == code
+    assert b"Traceback" not in shown.screen
+
+
+@BOTH
+def test_a_signal_ends_it_although_the_terminal_does_not_read(
+    terminal, cli, arguments, ready, code
+) -> None:
+    shown = terminal(*arguments)
+    shown.until(ready)
+    shown.stall()
+    os.kill(shown.pid, signal.SIGTERM)
+    assert shown.exit_code() == code
+    if arguments is SPIN:
+        assert journal.read(the_run(cli))[-1].status == "cancelled"
+
+
+def test_a_second_signal_does_not_wait_for_the_engine(terminal, cli) -> None:
+    shown = terminal(*SPIN)
+    shown.until(b"ready")
+    (engine,) = psutil.Process(shown.pid).children()
+    engine.suspend()
+    os.kill(shown.pid, signal.SIGTERM)
+    time.sleep(0.2)  # both at once would be one signal
+    os.kill(shown.pid, signal.SIGTERM)
+    assert shown.exit_code() == 130
+    assert engine.status() == psutil.STATUS_STOPPED
+    engine.resume()
+    psutil.wait_procs([engine], timeout=10)
+    assert journal.read(the_run(cli))[-1].status == "cancelled"

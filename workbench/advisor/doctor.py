@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -349,7 +350,8 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
 
 
 def nameless(machine: Machine) -> Machine:
-    """The machine without the names and users of the processes on its GPUs."""
+    """The machine without its own name, and without names and users of the processes on its
+    GPUs."""
     gpus = [
         msgspec.structs.replace(
             gpu,
@@ -358,18 +360,27 @@ def nameless(machine: Machine) -> Machine:
         )
         for gpu in machine.gpus
     ]
-    return msgspec.structs.replace(machine, gpus=gpus)
+    return msgspec.structs.replace(machine, hostname="host", gpus=gpus)
 
 
 _UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_HOME = re.compile(r"(/home|/Users)/[^/\s:;,'\"]+")
 
 
-def scrub(text: str, *, private: Mapping[str, str]) -> str:
-    """`text` without names of persons and machines.
+def scrub(value: Any, *, private: Mapping[str, str]) -> Any:
+    """Plain data without names of persons and machines in its texts.
 
-    Each key of `private` is replaced by its value, and the serial part of a GPU's UUID by dots.
+    Each key of `private` is replaced by its value, the owner of a home folder by `user`, and the
+    serial part of a GPU's UUID by dots.  A text that is nothing but such a word is kept: it is one
+    of ours, such as a status, which a person or a machine happens to be called.
     """
+    if isinstance(value, dict):
+        return {key: scrub(each, private=private) for key, each in value.items()}
+    if isinstance(value, list):
+        return [scrub(each, private=private) for each in value]
+    if not isinstance(value, str) or (value in private and "/" not in value):
+        return value
     for secret in sorted(filter(None, private), key=len, reverse=True):
         whole_word = rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])"
-        text = re.sub(whole_word, private[secret], text)
-    return _UUID.sub(r"\1-...", text)
+        value = re.sub(whole_word, private[secret], value)
+    return _UUID.sub(r"\1-...", _HOME.sub(r"\1/user", value))

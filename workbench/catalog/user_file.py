@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -19,6 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..contract import WorkloadError
+from ..process import children
 from ..process.exit_status import ending
 from ..process.line_process import LineProcess, LineTooLong
 from ..records.reason import Reason
@@ -27,8 +26,8 @@ from ..text.sanitize import shown
 
 DEADLINE_ENV = "WORKBENCH_ANSWER_S"  # seconds
 DEADLINE_S = 5.0  # for the import, which may include NumPy, and for each question
+DEATH_S = 1.0  # from the end of its pipe to that of the child
 HINT = f"import libraries inside functions, or set {DEADLINE_ENV} to more seconds"
-BOOTSTRAP = Path(__file__).resolve().parents[1] / "worker" / "bootstrap.py"
 MODULE = "workbench.worker.description"
 
 T = TypeVar("T")
@@ -67,11 +66,8 @@ class UserFile:
     def close(self) -> None:
         """End the child; what it has answered stays known."""
         if self._child is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._child.process.pid, signal.SIGKILL)
-            self._child.socket.close()
-            with suppress(subprocess.TimeoutExpired):
-                self._child.process.wait(1.0)
+            children.kill(self._child.process)
+            self._child.reap()
             self._child = None
         self._ended = self._ended or self._broken("it is closed")
 
@@ -117,9 +113,12 @@ class UserFile:
 
     def _awake(self) -> LineProcess:
         if self._child is None:
-            command = [sys.executable, str(BOOTSTRAP), MODULE]
             self._child = LineProcess(
-                command, self._kind, self._name, environ=os.environ, new_session=True
+                children.command(MODULE),
+                self._kind,
+                self._name,
+                environ=os.environ,
+                new_session=True,
             )
         else:
             os.killpg(self._child.process.pid, signal.SIGCONT)
@@ -133,9 +132,8 @@ class UserFile:
     def _death(self) -> str:
         if self._child is None:
             return "its process ended"
-        with suppress(subprocess.TimeoutExpired):
-            self._child.process.wait(1.0)
-        return ending("its process ended", self._child.process.poll(), self._child.log_tail())
+        exit_code = children.exit_code(self._child.process, DEATH_S)
+        return ending("its process ended", exit_code, self._child.log_tail())
 
     def _broken(self, text: str, hint: str | None = None) -> Reason:
         """`text` as a reason that names the file and the method."""

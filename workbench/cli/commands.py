@@ -72,8 +72,9 @@ def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> in
         examined = examined.with_all_gpus(report, links)
     if as_json:
         parts = {**head("doctor"), **msgspec.structs.asdict(examined), "trials": trials}
-        text = dump({**parts, "machine": doctor.nameless(found), "software": software})
-        click.echo(doctor.scrub(text, private=private_words(found)))
+        parts |= {"machine": doctor.nameless(found), "software": software}
+        plain = msgspec.to_builtins(parts)
+        click.echo(dump(doctor.scrub(plain, private=private_words(found))))
     else:
         click.echo(doctor_text(examined))
     return FAILED if examined.failed else OK

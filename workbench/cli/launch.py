@@ -34,7 +34,10 @@ def start(
     from ..planning.plan import resolve
 
     export_as = chosen_format(options)
-    output, control = options.pop("output"), options.pop("control")
+    named, control = options.pop("output"), options.pop("control")
+    output = None if named is None else Path(named)
+    if control:
+        check_control()
     for name in ("devices", "backends", "precisions", "modes"):
         options[name] = words(options[name])
     check_python(options["python"])
@@ -46,13 +49,13 @@ def start(
     if request.model is not None:
         Path(request.model.file).absolute()  # fails here if the current directory is gone
     request = with_saved_file(request)
-    output = None if output is None else target("--output", output, opened=True)
+    goal = None if output is None else target("--output", output, opened=True)
     if export_as is None and in_terminal():
-        sys.exit(show_live(request, output))
+        sys.exit(show_live(request, goal))
     from .headless import run_headless
 
     export_as = export_as or PLAIN
-    sys.exit(run_headless(request, rows, export_as=export_as, output=output, take_control=control))
+    sys.exit(run_headless(request, rows, export_as=export_as, output=goal, take_control=control))
 
 
 def with_saved_file(request: Request) -> Request:
@@ -152,6 +155,15 @@ def check_python(path: str | None) -> None:
 
     if path is not None and shutil.which(path) is None:
         raise UsageError(f"--python: {path} is not an executable file; {NAME_PYTHON}")
+
+
+def check_control() -> None:
+    """Refuse a stdin that cannot be waited on, as epoll_ctl(2) says of regular files (EPERM)."""
+    import stat
+
+    mode = 0 if sys.stdin is None else os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (sys.stdin and sys.stdin.isatty())):
+        raise UsageError("--control reads lines from a pipe, and stdin is none: pipe them in")
 
 
 def all_gpus_report(found: Machine, python: str | None) -> tuple[Report, Links]:

@@ -20,11 +20,12 @@ from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
 from ..planning.scenario import ScenarioError
 from ..planning.usage import UsageError
 from ..report.journal import JournalError
-from ..text.output import let_go, say
+from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
 from . import commands
 from .launch import start
 from .options import (
+    Group,
     chosen_format,
     examples,
     format_options,
@@ -47,6 +48,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=examples(
@@ -242,6 +244,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - until the end
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as stderr has it
     try:
         cli.main(arguments, standalone_mode=False)
     except click.exceptions.Exit as ended:
@@ -282,10 +285,9 @@ def refuse(error: OSError) -> None:
 
 def internal(error: Exception) -> None:
     """End with a mistake of ours."""
-    if os.environ.get("WORKBENCH_DEBUG"):
-        raise error
-    text = f"internal error: {type(error).__name__}: {error} (details: WORKBENCH_DEBUG=1)"
-    fail(text, FAILED)
+    with suppress(BrokenPipeError):
+        say_bug(error)
+    sys.exit(FAILED)
 
 
 def fail(message: str, code: int) -> None:

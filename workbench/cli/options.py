@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -16,6 +16,35 @@ from ..planning.request import whole_numbers
 from ..planning.usage import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Command(click.Command):
+    """A command whose values say something: an unset variable of the shell is no choice of all,
+    and NaN passes every comparison with a limit."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name or "")
+            for each in value if isinstance(value, tuple) else [value]:
+                _check(parameter, each)
+        return rest
+
+
+class Group(Command, click.Group):
+    """The same for the options before the name of a command."""
+
+    command_class = Command
+
+
+def _check(parameter: click.Parameter, value: object) -> None:
+    """Raise UsageError for an empty text, also one of commas alone, and for NaN and infinity."""
+    is_option = isinstance(parameter, click.Option)
+    name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
+    if isinstance(value, str) and not value.strip(" ,"):
+        raise UsageError(f"{name} is empty: give it a value, or leave it out")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{name} must be a finite number, not {value}")
 
 
 def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -131,7 +160,6 @@ SHARED = [
     *map(_format_option, FORMATS),
     click.option(
         "--output",
-        type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
         help="Write the JSON document (with --jsonl: the events) to FILE.",
     ),

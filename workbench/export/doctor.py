@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from pathlib import Path
 
 from ..advisor.doctor import FAIL, OK, WARN, Check, Examination, Level
@@ -70,6 +71,6 @@ def private_words(machine: Machine) -> dict[str, str]:
         user = getpass.getuser()
     except (KeyError, OSError):  # no such user in a container
         user = ""
-    if user != "root":  # an ordinary word, which identifies no one
-        words[user] = "user"
-    return words
+    people = {user, os.environ.get("SUDO_USER", "")}
+    people -= {"root"}  # an ordinary word, which identifies no one
+    return words | dict.fromkeys(people, "user")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from ..records.encoding import encode
 from ..report.report import Report
 
 # An array of numbers, one a line; no string holds a line break, so none can match.
@@ -17,7 +18,7 @@ EMPTY = '"measurements": ['
 
 def dump(value: Any) -> str:
     """`value` as indented JSON, arrays of numbers on one line for the sake of people."""
-    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=list), indent=2).decode()
+    text = msgspec.json.format(encode(value), indent=2).decode()
     return NUMBERS.sub(_on_one_line, text)
 
 

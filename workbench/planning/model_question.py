@@ -71,6 +71,12 @@ class ModelQuestion:
         """Raise ValueError for options that no model could satisfy."""
         if not self.file:
             raise ValueError("--model takes the path of an .onnx file")
+        for option, path in (("--model", self.file), ("--save-best", self.save_best or "")):
+            try:
+                path.encode()
+            except UnicodeEncodeError:
+                why = "is not UTF-8, and ONNX Runtime takes no other name; choose another"
+                raise ValueError(f"{option}: the name {path} {why}") from None
         if self.objective not in OBJECTIVES:
             raise ValueError(f"--objective is one of {', '.join(OBJECTIVES)}")
         if self.max_error is not None and self.min_agreement is not None:

@@ -5,6 +5,7 @@ Each worker leads its own session and process group, so that a signal reaches it
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -133,7 +134,7 @@ class WorkerProcess(LineProcess):
         else:
             self.compiling = case in self._not_run
             self._not_run.discard(str(case))
-        self.send(msgspec.json.encode(request))
+        self.send(json.dumps(msgspec.to_builtins(request)).encode())  # paths keep all their bytes
 
     def answer(self) -> bytes | None:
         """The answer if it is complete, None if not; EOFError when the worker is gone."""

@@ -25,6 +25,7 @@ from .document import (
     Trace,
     WarmUp,
 )
+from .encoding import encode as encode
 from .machine import GpuReading, HostReading, Machine, Software
 from .model import Advice, Built, ModelFacts
 from .reason import Reason, Warning
@@ -301,5 +302,4 @@ AnyEvent = (
     | RunFinished
 )
 
-encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(AnyEvent).decode

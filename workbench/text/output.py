@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import traceback
 from collections.abc import Iterable
 from itertools import chain
 from typing import TextIO
@@ -25,6 +26,16 @@ def say(line: str) -> None:
         raise
     except OSError:
         let_go(sys.stderr)
+
+
+def say_bug(error: BaseException) -> None:
+    """Write an error of our own to stderr: as one line, or with its traceback on request."""
+    if os.environ.get("WORKBENCH_DEBUG"):
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            say(line)
+        return
+    words = " ".join(f"internal error: {type(error).__name__}: {error}".split())
+    say(f"workbench: {words} (details: WORKBENCH_DEBUG=1)")
 
 
 def terminal_width() -> int | None:

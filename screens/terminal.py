@@ -1,0 +1,158 @@
+"""The terminal below the applications, which may send bytes that are no text, or stop reading."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import sys
+from codecs import getincrementaldecoder
+from contextlib import suppress
+from typing import Any
+
+from textual._context import active_message_pump
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.css.query import NoMatches
+from textual.dom import DOMNode
+from textual.drivers.linux_driver import LinuxDriver
+
+from workbench.engine.exit_codes import FAILED
+from workbench.text.output import let_go, say_bug
+
+from .theme import apply_theme
+
+TICK_S = 0.1  # between two looks whether a lone ESC was the key
+LEAVE_S, HURRY_S = 2.0, 0.2  # for the terminal to take the last writes; after a second signal
+BACKLOG = 8  # writes that wait for a terminal which does not read
+
+
+class TerminalApp(App[None]):
+    """What the applications have in common: their palette, their signals and their end."""
+
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self) -> None:
+        # NO_COLOR means none, not grey: Textual drops colours only from a native palette.
+        ansi = True if "NO_COLOR" in os.environ else None
+        super().__init__(driver_class=TerminalDriver, ansi_color=ansi)
+        apply_theme(self)
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.action_interrupt)
+
+    def on_unmount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    def action_interrupt(self) -> None:
+        """Leave because of a signal or Ctrl-C, or because the terminal is gone."""
+        raise NotImplementedError
+
+    @property
+    def is_unread(self) -> bool:
+        """The terminal does not read what was drawn: drawing more would only fill the memory."""
+        driver = self._driver
+        return isinstance(driver, TerminalDriver) and driver.waiting > BACKLOG
+
+    def hurry(self, code: int) -> None:
+        """Exit without patience for the terminal."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.patience_s = HURRY_S
+        self.exit(return_code=code)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End after an error of our own, but not after one of a screen that was closed before it
+        was open, or while the application was leaving: its widgets are gone."""
+        pump = active_message_pump.get()
+        closed = isinstance(pump, DOMNode) and any(n._pruning for n in pump.ancestors_with_self)
+        if not self._exit and not (closed and isinstance(error, NoMatches)):
+            super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        """`show` reports the error, instead of a page of traceback."""
+        self._close_messages_no_wait()
+
+    def show(self) -> int:
+        """Run until the user leaves; returns the exit code."""
+        try:
+            self.run()
+        except Exception as error:  # while Textual closes the screens
+            self._handle_exception(error)
+        if isinstance(self._driver, TerminalDriver) and self._driver.is_lost:
+            let_go(sys.stdout)
+            let_go(sys.stderr)
+        if self._exception is not None:
+            say_bug(self._exception)
+        return FAILED if self.return_code is None else self.return_code
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver, without the places where it ends the program or waits for ever."""
+
+    def __init__(self, app: TerminalApp, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._leave = app.action_interrupt
+        self._file = _Unbuffered()  # type: ignore[assignment]  # all that the writer thread uses
+        self.patience_s = LEAVE_S
+        self.is_lost = False  # the terminal is gone, or stopped reading
+
+    @property
+    def waiting(self) -> int:
+        """The number of writes that the terminal has not taken yet."""
+        return 0 if self._writer_thread is None else self._writer_thread._queue.qsize()
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        if self._writer_thread is not None:
+            # Textual's queue of 30 writes would make the event loop wait for the terminal.
+            self._writer_thread._queue.maxsize = 0
+
+    def close(self) -> None:
+        thread = self._writer_thread
+        if thread is not None:
+            thread._queue.put(None)
+            thread.join(self.patience_s)
+            self.is_lost = self.is_lost or thread.is_alive()
+
+    def run_input_thread(self) -> None:
+        """Read keys until `exit_event`; bytes and sequences that cannot be read are dropped."""
+        decode = getincrementaldecoder("utf-8")("ignore").decode
+        parser = XTermParser()
+        while not self.exit_event.is_set():
+            data = self._read()
+            if data == b"":
+                self.is_lost = True
+                self._app.call_later(self._leave)
+                return
+            text = decode(data or b"")
+            try:
+                for message in parser.feed(text) if text else parser.tick():
+                    self.process_message(message)
+            except Exception:  # such as a key with a number beyond Unicode
+                parser = XTermParser()
+
+    def _read(self) -> bytes | None:
+        """What was typed; None if nothing was, empty if the terminal is gone."""
+        if not select.select([self.fileno], [], [], TICK_S)[0]:
+            return None
+        with suppress(OSError):  # EIO after a hang-up
+            return os.read(self.fileno, 4096)
+        return b""
+
+
+class _Unbuffered:
+    """stderr without the buffer of Python, which waits at exit for a thread that is writing."""
+
+    def write(self, text: str) -> None:
+        data = text.encode("utf-8", "replace")
+        with suppress(OSError):  # the terminal is gone
+            while data:
+                data = data[os.write(2, data) :]
+
+    def flush(self) -> None:
+        pass

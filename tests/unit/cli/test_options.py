@@ -1,0 +1,97 @@
+"""Values that say nothing are refused before anything starts, for every option by one rule."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from workbench.cli.launch import check_control
+from workbench.cli.main import advise, cli
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.usage import UsageError
+
+TEXTS = [
+    option.opts[0]
+    for option in advise.params
+    if isinstance(option, click.Option)
+    and isinstance(option.type, click.types.StringParamType)
+    and option.opts[0] not in ("--threads", "--batch")  # these take numbers, and say so
+]
+FLOATS = ["--budget", "--max-error", "--min-agreement"]
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(UsageError) as error:
+        cli.main(arguments, standalone_mode=False)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("option", TEXTS)
+@pytest.mark.parametrize("value", ["", " ", ","])
+def test_an_empty_value_is_refused(option: str, value: str) -> None:
+    assert refused("advise", option, value) == (
+        f"{option} is empty: give it a value, or leave it out"
+    )
+
+
+def test_the_rule_knows_the_options_with_texts() -> None:
+    assert {"--device", "--output", "--model", "--what-if", "--price"} <= set(TEXTS)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("option", FLOATS)
+def test_numbers_are_finite(option: str, value: str) -> None:
+    assert refused("advise", option, value).startswith(f"{option} must be a finite number")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["advise", ""], "SCENARIO"),
+        (["run", "matmul", ""], "WORKLOAD"),
+        (["open", ""], "RUN"),
+        (["--device", "", "--json"], "--device"),
+        (["detect", "--python", ""], "--python"),
+        (["doctor", "--python", ""], "--python"),
+        (["list", "--scenarios", ""], "--scenarios"),
+        (["ceilings", "--device", ""], "--device"),
+    ],
+)
+def test_names_and_the_other_commands_too(arguments: list[str], name: str) -> None:
+    assert refused(*arguments).startswith(f"{name} is empty")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["watch", "--every", "nan"], ["ceilings", "--budget", "inf"]]
+)
+def test_the_other_commands_take_finite_numbers(arguments: list[str]) -> None:
+    assert "must be a" in refused(*arguments)
+
+
+def test_control_lines_come_through_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "lines").touch()
+    for path in (tmp_path / "lines", Path(os.devnull)):
+        with path.open() as stream:
+            monkeypatch.setattr(sys, "stdin", stream)
+            with pytest.raises(UsageError, match="--control reads lines from a pipe"):
+                check_control()
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match="--control reads lines from a pipe"):
+        check_control()
+    read, write = os.pipe()
+    with os.fdopen(read) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        check_control()
+    os.close(write)
+
+
+@pytest.mark.parametrize("option", ["file", "save_best"])
+def test_a_model_has_a_name_that_onnx_runtime_takes(option: str) -> None:
+    question = ModelQuestion(**{"file": "m.onnx", option: os.fsdecode(b"\xff.onnx")})
+    with pytest.raises(ValueError, match="is not UTF-8") as error:
+        question.check()
+    assert not isinstance(error.value, UnicodeError)
