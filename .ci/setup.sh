@@ -13,15 +13,23 @@ install() {
   pip install --no-user --progress-bar off --only-binary :all: --constraint constraints.txt "$@"
 }
 
+# Another Python that is installed, or else where to write its path.
+other() {
+  for name in python3.13 python3.12 python3.11 python3.14 python3 /path/to/python3; do
+    "$name" -c 'import ensurepip, sys; assert sys.version_info >= (3, 11)' 2>/dev/null && break
+  done
+  echo "make run PYTHON=$name"
+}
+
 check_python() {
   command -v "$PYTHON" >/dev/null ||
-    fail "there is no $PYTHON: install Python 3.11 or newer, or name one: make run PYTHON=/path/to/python3"
+    fail "there is no $PYTHON: install Python 3.11 or newer, or name one: $(other)"
   version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&1) ||
-    fail "$PYTHON does not run ($(echo "$version" | head -n 1)): name another: make run PYTHON=python3.12"
+    fail "$PYTHON does not run ($(echo "$version" | head -n 1)): name another: $(other)"
   "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-    fail "$PYTHON is Python $version: 3.11 or newer is needed; name one: make run PYTHON=python3.12"
+    fail "$PYTHON is Python $version: install 3.11 or newer, or name one: $(other)"
   "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null ||
-    fail "$PYTHON cannot make virtual environments: on Debian and Ubuntu, apt install python$version-venv"
+    fail "$PYTHON lacks venv or ensurepip: on Debian and Ubuntu, apt install python$version-venv"
 }
 
 # Without pip, which comes next.  --clear only empties what is a virtual environment already.
@@ -51,7 +59,7 @@ reason() {
   elif grep -q -e 'NewConnectionError' -e 'NameResolutionError' -e 'Timeout' -e 'ProxyError' "$log"; then
     echo "no package index answers: setting up needs a network, later runs do not"
   elif package=$(sed -n 's/^ERROR: No matching distribution found for \([^ ]*\).*/\1/p' "$log") && [ "$package" ]; then
-    echo "pip finds no build of $package for $("$VENV/bin/python" -V) on $(uname -m): try another Python: make clean run PYTHON=python3.12"
+    echo "pip finds no $package for $("$VENV/bin/python" -V) on $(uname -m): try another Python: make clean run PYTHON=python3.13"
   else
     grep -i error "$log" | tail -n 1 | grep . || echo "pip failed"
   fi
@@ -77,7 +85,7 @@ forget_half_installed
 from importlib.metadata import version
 assert [*map(int, version("pip").split(".")[:2])] >= [21, 3]' 2>/dev/null ||
   "$VENV/bin/python" -m ensurepip --upgrade >>"$log" 2>&1 ||
-  fail "there is no pip in $VENV and none to put there: on Debian and Ubuntu, apt install python3-venv"
+  fail "$VENV has no pip and its Python lacks ensurepip: on Debian and Ubuntu, apt install python3-venv"
 # The build backend stays in $VENV, so that a moved checkout is repaired without a network.
 install hatchling editables && install --no-build-isolation --editable ".[$extras]" ||
   fail "$(reason) (log: $log)"
