@@ -7,7 +7,6 @@ ARGS ?=
 python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
-MAKEFLAGS += --no-print-directory
 
 .PHONY: run test lint fuzz campaign snapshots benchmark workloads tables advisor regret clean
 .PHONY: ready ready-to-test

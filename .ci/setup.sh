@@ -84,7 +84,7 @@ forget_half_installed
 "$VENV/bin/python" -c '
 from importlib.metadata import version
 assert [*map(int, version("pip").split(".")[:2])] >= [21, 3]' 2>/dev/null ||
-  "$VENV/bin/python" -m ensurepip --upgrade >>"$log" 2>&1 ||
+  "$VENV/bin/python" -m ensurepip --upgrade --default-pip >>"$log" 2>&1 ||
   fail "$VENV has no pip and its Python lacks ensurepip: on Debian and Ubuntu, apt install python3-venv"
 # The build backend stays in $VENV, so that a moved checkout is repaired without a network.
 install hatchling editables && install --no-build-isolation --editable ".[$extras]" ||

@@ -148,6 +148,14 @@ class WorkbenchApp(App[None]):
 
     # ----------------------------------------------------------- the run
 
+    def on_load(self) -> None:
+        """Start tasks as Python 3.11 does, on every Python.
+
+        From 3.12 on Textual starts them eagerly, which mounts the first screen before it is on the
+        stack: a screen with an Input fails (Textual issue 6444).
+        """
+        asyncio.get_running_loop().set_task_factory(None)
+
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
