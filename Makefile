@@ -8,8 +8,8 @@ python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
 
-.PHONY: run test lint fuzz campaign snapshots benchmark workloads tables advisor regret clean
-.PHONY: ready ready-to-test
+.PHONY: run test lint ready ready-to-test clean
+.PHONY: benchmark workloads advisor regret tables fuzz fresh campaign snapshots
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -42,6 +42,9 @@ tables: ready
 
 fuzz: ready
 	$(python) benchmarks/fuzz_models.py $(ARGS)
+
+fresh:
+	$(PYTHON) benchmarks/fresh_machines.py $(ARGS)
 
 campaign: ready-to-test
 	$(python) -m pytest -m campaign
