@@ -4,6 +4,8 @@
 export PYTHON ?= python3
 export VENV ?= .venv
 ARGS ?=
+export RUFF_CACHE_DIR = $(VENV)/cache/ruff
+export MYPY_CACHE_DIR = $(VENV)/cache/mypy
 python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
@@ -61,4 +63,4 @@ ready-to-test:
 
 clean:
 	[ ! -e "$$VENV/pyvenv.cfg" ] || rm -rf "$$VENV"
-	rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf dist build .pytest_cache .hypothesis
