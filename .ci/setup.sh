@@ -61,7 +61,7 @@ reason() {
   elif package=$(sed -n 's/^ERROR: No matching distribution found for \([^ ]*\).*/\1/p' "$log") && [ "$package" ]; then
     echo "pip finds no $package for $("$VENV/bin/python" -V) on $(uname -m): try another Python: make clean run PYTHON=python3.13"
   else
-    grep -i error "$log" | tail -n 1 | grep . || echo "pip failed"
+    grep -i -m 1 '^error' "$log" || echo "pip failed"
   fi
 }
 
