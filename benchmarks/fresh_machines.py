@@ -27,7 +27,7 @@ TOOLS = "cat cksum cp env flock grep head ls make mkdir rm sed sh tail touch una
 IS_ROOT = os.geteuid() == 0
 ORDINARY_ID = 65534
 ORDINARY = ["setpriv", f"--reuid={ORDINARY_ID}", f"--regid={ORDINARY_ID}", "--clear-groups"]
-OFFLINE = ["unshare", "--net"]
+OFFLINE = [shutil.which("unshare") or "unshare", "--net"]  # in full, for a path without it
 # Python as Debian has it without python3-venv.
 NO_ENSUREPIP = """#!/bin/sh
 case "$*" in *ensurepip*) exit 1 ;; esac
