@@ -1,63 +1,66 @@
 # make run     set everything up and open the workbench   (ARGS="--json --quick" for more)
 # make test    set everything up, then lint, type-check and test
 
-PYTHON ?= python3
-VENV ?= .venv
+export PYTHON ?= python3
+export VENV ?= .venv
 ARGS ?=
-INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export RUFF_CACHE_DIR = $(VENV)/cache/ruff
+export MYPY_CACHE_DIR = $(VENV)/cache/mypy
+python = "$$VENV/bin/python"
+# Tools are run by the interpreter, since a script's first line cannot name every path.
+script = $(python) "$$VENV/bin/$(1)"
 
-.PHONY: run test lint fuzz campaign snapshots benchmark workloads tables advisor regret clean
+.PHONY: run test lint ready ready-to-test clean
+.PHONY: benchmark workloads advisor regret tables fuzz fresh campaign snapshots
 
-run: $(VENV)/.ready
-	@$(VENV)/bin/workbench $(ARGS)
+run: ready
+	@$(call script,workbench) $(ARGS)
 
 test: lint
-	$(VENV)/bin/python -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli tests/faults
-	$(VENV)/bin/python -m pytest tests/worker
+	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli tests/faults
+	$(python) -m pytest tests/worker
 
-lint: $(VENV)/.ready-dev
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports --no-cache
+lint: ready-to-test
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
+	$(call script,lint-imports) --no-cache
 
-benchmark: $(VENV)/.ready
-	$(VENV)/bin/python benchmarks/campaign.py
-	$(VENV)/bin/python benchmarks/detection.py
+benchmark: ready
+	$(python) benchmarks/campaign.py
+	$(python) benchmarks/detection.py
 
-workloads: $(VENV)/.ready
-	$(VENV)/bin/python benchmarks/workloads.py
+workloads: ready
+	$(python) benchmarks/workloads.py
 
-advisor: $(VENV)/.ready
-	$(VENV)/bin/python benchmarks/advisor.py
+advisor: ready
+	$(python) benchmarks/advisor.py
 
-regret: $(VENV)/.ready
-	$(VENV)/bin/python benchmarks/regret.py
+regret: ready
+	$(python) benchmarks/regret.py
 
-tables: $(VENV)/.ready
-	$(VENV)/bin/python benchmarks/tables.py
+tables: ready
+	$(python) benchmarks/tables.py
 
-fuzz: $(VENV)/.ready
-	$(VENV)/bin/python benchmarks/fuzz_models.py $(ARGS)
+fuzz: ready
+	$(python) benchmarks/fuzz_models.py $(ARGS)
 
-campaign: $(VENV)/.ready-dev
-	$(VENV)/bin/python -m pytest -m campaign
+fresh:
+	$(PYTHON) benchmarks/fresh_machines.py $(ARGS)
 
-snapshots: $(VENV)/.ready-dev
-	$(VENV)/bin/python -m pytest tests/screens --snapshot-update
+campaign: ready-to-test
+	$(python) -m pytest -m campaign
+
+snapshots: ready-to-test
+	$(python) -m pytest tests/screens --snapshot-update
 
 # Set-up speaks on stderr: the standard output of `make run ARGS=--json` is the document alone.
-$(VENV)/bin/python:
-	@$(PYTHON) -m venv $(VENV) >&2
+ready:
+	@sh .ci/setup.sh cpu
 
-$(VENV)/.ready: $(VENV)/bin/python pyproject.toml constraints.txt
-	@echo "setting up $(VENV): a few minutes the first time" >&2
-	@$(INSTALL) --editable '.[cpu]' >&2
-	@touch $@
-
-$(VENV)/.ready-dev: $(VENV)/.ready
-	@$(INSTALL) --editable '.[cpu,dev]' >&2
-	@touch $@
+ready-to-test:
+	@sh .ci/setup.sh cpu,dev
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	[ ! -e "$$VENV/pyvenv.cfg" ] || rm -rf "$$VENV"
+	rm -rf dist build .pytest_cache .hypothesis

@@ -143,6 +143,14 @@ class WorkbenchApp(TerminalApp):
 
     # ----------------------------------------------------------- the run
 
+    def on_load(self) -> None:
+        """Start tasks as Python 3.11 does, on every Python.
+
+        From 3.12 on Textual starts them eagerly, which mounts the first screen before it is on the
+        stack: a screen with an Input fails (Textual issue 6444).
+        """
+        asyncio.get_running_loop().set_task_factory(None)
+
     def on_mount(self) -> None:
         self.app_suspend_signal.subscribe(self, self._suspended, immediate=True)
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
