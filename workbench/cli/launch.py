@@ -35,7 +35,6 @@ def start(
 
     export_as = chosen_format(options)
     named, control = options.pop("output"), options.pop("control")
-    output = None if named is None else Path(named)
     if control:
         check_control()
     for name in ("devices", "backends", "precisions", "modes"):
@@ -49,13 +48,13 @@ def start(
     if request.model is not None:
         Path(request.model.file).absolute()  # fails here if the current directory is gone
     request = with_saved_file(request)
-    goal = None if output is None else target("--output", output, opened=True)
+    output = None if named is None else target("--output", Path(named), opened=True)
     if export_as is None and in_terminal():
-        sys.exit(show_live(request, goal))
+        sys.exit(show_live(request, output))
     from .headless import run_headless
 
     export_as = export_as or PLAIN
-    sys.exit(run_headless(request, rows, export_as=export_as, output=goal, take_control=control))
+    sys.exit(run_headless(request, rows, export_as=export_as, output=output, take_control=control))
 
 
 def with_saved_file(request: Request) -> Request:
