@@ -1,0 +1,88 @@
+"""A case of the campaign, what it may find, and how bad each kind of finding is."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from .room import Room
+
+# H: harm to the machine, or code of others runs.  M: a user will meet it, or data, exit code or
+# what stays behind is wrong.  L: odd input, or wording only.
+SEVERITY = {
+    "code executed": "H",
+    "target destroyed": "H",
+    "lost result": "M",
+    "hang": "M",
+    "leftover process": "M",
+    "leftover file": "M",
+    "traceback": "M",
+    "internal error": "M",
+    "wrong exit code": "M",
+    "spoilt output": "M",
+    "link replaced": "L",
+    "campaign error": "M",  # the case itself broke: it judged nothing
+    "late": "L",
+    "wording": "L",
+}
+
+T = TypeVar("T")
+
+
+@dataclass
+class Outcome:
+    """What a case found; travels from the case's process to the campaign's as JSON."""
+
+    tried: int = 1
+    violations: list[tuple[str, str]] = field(default_factory=list)  # class, what happened
+    skipped: str = ""
+    second_ctrl_c: dict[str, float] = field(default_factory=dict)  # state -> seconds to the exit
+    table: list[str] = field(default_factory=list)  # lines that a part wants to show at the end
+
+    def as_fields(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to try."""
+
+    name: str
+    run: Callable[[Room], None]
+    bound_s: float = 120.0  # afterwards the campaign ends it: a hang
+
+
+# The case of a number, or None after the last.  All that is random in it comes from the generator,
+# so that the number and the campaign's seed repeat it.
+CaseOf = Callable[[int, random.Random], Case | None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the campaign."""
+
+    name: str
+    share: float  # of the campaign's time
+    case_of: CaseOf
+    lanes: int = 2  # cases at once; 1 where times are judged
+    least: int = 0  # things tried in a campaign of full length, even if they take longer
+
+
+def shuffled(items: Sequence[T], seed: int) -> list[T]:
+    """In an order of the seed's own, so that a short campaign is a cross-section."""
+    return random.Random(seed).sample(list(items), len(items))
+
+
+def listed(cases: Callable[[], Iterator[Case]]) -> CaseOf:
+    """The cases of a list, one for each number."""
+    found: list[Case] = []
+
+    def case_of(number: int, _: random.Random) -> Case | None:
+        if not found:
+            found.extend(shuffled(list(cases()), 0))
+        return found[number] if number < len(found) else None
+
+    return case_of
