@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .room import Room
@@ -28,8 +28,6 @@ SEVERITY = {
     "late": "L",
     "wording": "L",
 }
-
-T = TypeVar("T")
 
 
 @dataclass
@@ -55,9 +53,9 @@ class Case:
     bound_s: float = 120.0  # afterwards the campaign ends it: a hang
 
 
-# The case of a number, or None after the last.  All that is random in it comes from the generator,
-# so that the number and the campaign's seed repeat it.
-CaseOf = Callable[[int, random.Random], Case | None]
+# The case of a number, or None after the last.  All that is random in it comes from the number and
+# the campaign's seed, so that both repeat it.
+CaseOf = Callable[[int, int], Case | None]
 
 
 @dataclass(frozen=True)
@@ -71,18 +69,22 @@ class Part:
     least: int = 0  # things tried in a campaign of full length, even if they take longer
 
 
-def shuffled(items: Sequence[T], seed: int) -> list[T]:
-    """In an order of the seed's own, so that a short campaign is a cross-section."""
-    return random.Random(seed).sample(list(items), len(items))
+def generator(number: int, seed: int) -> random.Random:
+    """The source of everything random in the case of a number."""
+    return random.Random(f"{seed}:{number}")
 
 
-def listed(cases: Callable[[], Iterator[Case]]) -> CaseOf:
-    """The cases of a list, one for each number."""
-    found: list[Case] = []
+def listed(cases: Callable[[], Iterator[Case]], first: Collection[str]) -> CaseOf:
+    """The cases of a list, one for each number: first those with the names `first`, which have
+    hurt before, then the others in an order of the seed's own, so that the beginning is always a
+    cross-section."""
+    orders: dict[int, list[Case]] = {}
 
-    def case_of(number: int, _: random.Random) -> Case | None:
-        if not found:
-            found.extend(shuffled(list(cases()), 0))
-        return found[number] if number < len(found) else None
+    def case_of(number: int, seed: int) -> Case | None:
+        if seed not in orders:
+            known = {case.name: case for case in cases()}
+            orders[seed] = [known.pop(name) for name in first]
+            orders[seed] += generator(0, seed).sample(list(known.values()), len(known))
+        return orders[seed][number] if number < len(orders[seed]) else None
 
     return case_of

@@ -68,7 +68,7 @@ def one(path: Path, rng: random.Random) -> tuple[str, str]:
 
 
 def _where(error: BaseException | None) -> str:
-    frames = [f for f in traceback.extract_tb(error.__traceback__ if error else None)]
+    frames = list(traceback.extract_tb(error.__traceback__ if error else None))
     own = [f for f in frames if "/workbench/" in f.filename or "/screens/" in f.filename]
     return f"{Path(own[-1].filename).name}:{own[-1].lineno} {own[-1].name}" if own else "outside"
 

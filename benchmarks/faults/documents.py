@@ -50,6 +50,5 @@ def _by_command(rng: random.Random, room: Room) -> None:
     room.run("open", str(path), option, codes=(0, 2), within=10)
 
 
-def case_of(number: int, rng: random.Random) -> Case | None:
-    del rng  # a batch begins where the one before it ended
-    return Case(f"{BATCH} files", partial(_batch, number, 0), bound_s=300)
+def case_of(number: int, seed: int) -> Case | None:
+    return Case(f"{BATCH} files", partial(_batch, number, seed), bound_s=300)

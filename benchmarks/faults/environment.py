@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource as rs
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,8 @@ def _variable(name: str, value: str | None, room: Room) -> None:
     if value is not None and value.endswith("read-only"):
         (room.home / "read-only").mkdir()
         if not mounts.read_only(room.home / "read-only"):
-            return room.skip("mounts are not permitted")
+            room.skip("mounts are not permitted")
+            return
     environ: dict[str, Any] = {name: value}
     if name == "HOME" and value is not None:  # else it would be the home of the machine's user
         environ |= {key: None for key in room.environ if key.startswith("XDG_")}
@@ -93,7 +94,6 @@ def _variable(name: str, value: str | None, room: Room) -> None:
     finished = room.run(*SPIN, "--json", environ=environ, codes=(0, 1))
     if finished.code == 0 and not finished.stdout.startswith(b"{"):
         room.violation("lost result", f"{name}={value}: exit 0 without a document")
-    return None
 
 
 def _deleted_folder(name: str, room: Room) -> None:
@@ -106,10 +106,10 @@ def _deleted_folder(name: str, room: Room) -> None:
 
 def _full_disk(folder: str, kib: int, room: Room) -> None:
     if not mounts.small_disk(room.root / folder, kib):
-        return room.skip("mounts are not permitted")
+        room.skip("mounts are not permitted")
+        return
     room.run(*SPIN, "--json", codes=(0, 1))
     shutil.rmtree(room.root / folder, ignore_errors=True)
-    return None
 
 
 # ---------------------------------------------------- limits and environment
@@ -155,30 +155,47 @@ VARIABLES = ("HOME", "TMPDIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_H
 
 
 def _cases() -> Iterator[Case]:
-    def case(name: str, function: Callable[..., None], *given: Any) -> Case:
-        return Case(name, partial(function, *given))
-
-    for name in COMMANDS:
-        for module in POISONS:
-            if name in ("detect", "detect --python", "list") or module in ("json", "torch"):
-                yield case(f"{name} with {module}.py", _poisoned, name, (module,), None)
-        yield case(f"{name}, all poisons, PYTHONPATH=:", _poisoned, name, POISONS, "/absent:")
-        yield case(f"{name} in a deleted folder", _deleted_folder, name)
-    for module in POISONS[:4]:
-        yield case(f"TUI with {module}.py", _poisoned_tui, module)
-    for variable in VARIABLES:
-        for value in PATHS:
-            yield case(f"{variable}={value}", _variable, variable, value)
-    for folder in ("tmp", "state", "cache", "cwd"):
-        for kib in (4, 16, 64):
-            yield case(f"{kib} KiB of {folder}", _full_disk, folder, kib)
+    yield from _poison_cases()
+    yield from _folder_cases()
     for limit, values in LIMITS.items():
         for name in ("run", "detect", "doctor", "open"):
             if name != "doctor" or rs.RLIMIT_NOFILE in values:
-                yield case(f"{name} with {limit}", _limited, name, values)
+                yield Case(f"{name} with {limit}", partial(_limited, name, values))
     for environ in ENVIRONS:
         for name in ("run", "detect", "list", "open"):
-            yield case(f"{name} with {environ}", _environ, name, environ)
+            yield Case(f"{name} with {environ}", partial(_environ, name, environ))
 
 
-case_of = listed(_cases)
+def _poison_cases() -> Iterator[Case]:
+    for name in COMMANDS:
+        light = name in ("detect", "detect --python", "list")
+        for module in POISONS if light else ("json", "torch"):
+            yield Case(f"{name} with {module}.py", partial(_poisoned, name, (module,), None))
+        words = f"{name}, all poisons, PYTHONPATH=:"
+        yield Case(words, partial(_poisoned, name, POISONS, "/absent:"))
+    for module in POISONS[:4]:
+        yield Case(f"TUI with {module}.py", partial(_poisoned_tui, module))
+
+
+def _folder_cases() -> Iterator[Case]:
+    for name in COMMANDS:
+        yield Case(f"{name} in a deleted folder", partial(_deleted_folder, name))
+    for variable in VARIABLES:
+        for value in PATHS:
+            yield Case(f"{variable}={value}", partial(_variable, variable, value))
+    for folder in ("tmp", "state", "cache", "cwd"):
+        for kib in (4, 16, 64):
+            yield Case(f"{folder} of {kib} KiB", partial(_full_disk, folder, kib))
+
+
+FIRST = (
+    "doctor with json.py",
+    "TUI with workbench.py",
+    "detect --python with json.py",
+    "doctor with torch.py",
+    "TUI with json.py",
+    "model in a deleted folder",
+    "run with 8 open files",
+    "tmp of 16 KiB",
+)
+case_of = listed(_cases, FIRST)

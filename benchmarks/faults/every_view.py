@@ -12,7 +12,6 @@ from typing import Any
 from screens.state.session import Session
 from screens.text.log import log_tail, race_log
 from screens.text.loss import loss_lines
-
 from workbench.advisor.model.overview import ranked_candidates, row_of
 from workbench.export.formats import FORMATS
 from workbench.export.log import line
@@ -72,8 +71,8 @@ def log(opened: OpenedRun, width: int) -> str:
         fresh.apply(event)
         lines.append(line(event, fresh) or "")
     session = _session(opened)
-    for row in session.report.rows.values():
-        lines.append(plain_lines(log_tail(race_log(row, session), width, 20)))
+    rows = session.report.rows.values()
+    lines += [plain_lines(log_tail(race_log(row, session), width, 20)) for row in rows]
     return "\n".join(lines)
 
 

@@ -13,8 +13,8 @@ from .room import Room
 SH = "#!/bin/sh\n"
 STAYS = "sleep 600 >/dev/null 2>&1 </dev/null &\n"
 SCRIPTS: dict[str, str] = {
-    "silent": SH + "sleep 600\n",
-    "silent, ignores TERM": SH + "trap '' TERM INT HUP\nwhile :; do sleep 1; done\n",
+    "is silent": SH + "sleep 600\n",
+    "is silent and ignores TERM": SH + "trap '' TERM INT HUP\nwhile :; do sleep 1; done\n",
     "prints garbage": SH + "head -c 3000 /dev/urandom\n",
     "prints a JSON list": SH + "echo '[]'\n",
     "prints numbers": SH + "echo 1e999\necho NaN\n",
@@ -118,4 +118,9 @@ def _cases() -> Iterator[Case]:
             yield Case(f"{command}, --python {kind}", partial(_kind, kind, command), 240)
 
 
-case_of = listed(_cases)
+FIRST = (
+    "run, an interpreter that is silent",
+    "run, an interpreter that leaves a child, silent",
+    "detect, an interpreter that prints without end",
+)
+case_of = listed(_cases, FIRST)

@@ -13,6 +13,7 @@ DEATHS = frozenset({-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP})
 # Before our first line runs, signals and broken interpreters are answered by Python itself.
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|Exception ignored")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+LOG = re.compile(r" *\d+\.\d s  ")  # what a run says about its progress
 LONGEST_LINE = 4000
 
 
@@ -25,8 +26,9 @@ def wrong_words(stderr: bytes, code: int | None, tree: Path) -> Iterator[tuple[s
         line = next(line for line in text.splitlines() if "internal error" in line)
         yield "internal error", line[:300]
     lines = text.splitlines()
-    if code == USAGE and len(lines) != 1:
-        yield "wording", f"exit 2 with {len(lines)} lines: {tail(text)}"
+    own = [line for line in lines if not LOG.match(line)]
+    if code == USAGE and len(own) != 1:
+        yield "wording", f"exit 2 with {len(own)} lines: {tail(text)}"
     if steering := CONTROL.search(text):
         yield "spoilt output", f"{steering.group()!r} on stderr"
     if long := [len(line) for line in lines if len(line) > LONGEST_LINE]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import time
 from contextlib import suppress
@@ -10,7 +9,7 @@ from functools import partial
 
 import psutil
 
-from .case import Case
+from .case import Case, generator
 from .modes import MODES, Mode, family
 from .room import Room, Running
 from .terminal import Terminal
@@ -95,7 +94,8 @@ def _interrupt(room: Room, started: Running | Terminal, mode: Mode, what: str) -
         room.outcome.second_ctrl_c[what] = time.monotonic() - began
 
 
-def case_of(number: int, rng: random.Random) -> Case | None:
+def case_of(number: int, seed: int) -> Case | None:
+    rng = generator(number, seed)
     names = [name for name, mode in MODES.items() if mode.runs] * 3 + ["doctor", "detect", "watch"]
     name = names[number % len(names)]
     mode, role, hit = MODES[name], rng.choice(ROLES), rng.choice(HITS)

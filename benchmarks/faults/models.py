@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import subprocess
 from functools import partial
@@ -35,6 +34,5 @@ def _batch(number: int, seed: int, room: Room) -> None:
         room.violation("campaign error", f"fuzz_models.py: {done.stderr[-300:]}")
 
 
-def case_of(number: int, rng: random.Random) -> Case | None:
-    seed = rng.randrange(2**31)
+def case_of(number: int, seed: int) -> Case | None:
     return Case(f"{BATCH} mutations", partial(_batch, number, seed), bound_s=300)

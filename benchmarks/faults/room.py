@@ -110,7 +110,9 @@ class Room:
     # ------------------------------------------------------------------ findings
 
     def violation(self, kind: str, text: str) -> None:
-        self.outcome.violations.append((kind, text.replace(str(self.root), "ROOM")[:600]))
+        self.outcome.violations.append(
+            (kind, " ".join(text.replace(str(self.root), "ROOM").split())[:600])
+        )
 
     def skip(self, why: str) -> None:
         self.outcome.skipped = why

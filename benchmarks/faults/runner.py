@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import tempfile
 import time
@@ -77,7 +76,7 @@ class Runner:
             self._lanes.clear()
 
     def _case(self, part: Part, number: int) -> Case | None:
-        return part.case_of(number, random.Random(f"{self._seed}:{part.name}:{number}"))
+        return part.case_of(number, self._seed)
 
     def _start(self, part: Part, number: int, case: Case) -> Lane:
         result = self._scratch / f"{part.name}-{number}.json"

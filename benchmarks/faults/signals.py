@@ -10,7 +10,7 @@ import subprocess
 import time
 from functools import partial
 
-from .case import Case
+from .case import Case, generator
 from .modes import MODES, Mode
 from .room import SPIN, Finished, Room, Running
 from .terminal import Terminal
@@ -209,13 +209,14 @@ PIPES = (
 )
 
 
-def case_of(number: int, rng: random.Random) -> Case | None:
+def case_of(number: int, seed: int) -> Case | None:
+    rng = generator(number, seed)
     if number % 2 == 1 and number // 2 < len(PIPES):
         name, run = PIPES[(number // 2 * 7) % len(PIPES)]
         return Case(name, run)
     name = list(MODES)[number // 2 % len(MODES)]
     kind, mode = rng.choice(KINDS), MODES[name]
     moment = rng.choice((rng.uniform(0, 0.5), rng.uniform(0.3, mode.lasts_s), mode.lasts_s))
-    gap, seed = rng.uniform(0.02, 0.6), rng.randrange(2**31)
+    gap, own_seed = rng.uniform(0.02, 0.6), rng.randrange(2**31)
     words = f"{name}: {kind} after {moment:.2f} s"
-    return Case(words, partial(_signalled, mode, kind, moment, gap, seed))
+    return Case(words, partial(_signalled, mode, kind, moment, gap, own_seed))

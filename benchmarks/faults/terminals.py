@@ -7,7 +7,7 @@ import signal
 import time
 from functools import partial
 
-from .case import Case
+from .case import Case, generator
 from .room import Room
 from .seeds import a_document, a_journal
 from .terminal import Terminal
@@ -43,6 +43,7 @@ KEYS = (
 PASTE = b"\x1b[200~%s\x1b[201~"
 ENDS = (0, 1, 130)
 TERMS = ("xterm", "vt100", "linux", "screen", "bogus", "", "dumb")
+KINDS = ("keys", "keys", "bytes", "bytes", "resizes", "closed")
 BOUND_S = 30.0
 
 
@@ -178,19 +179,17 @@ FIXED = (
 )
 
 
-def case_of(number: int, rng: random.Random) -> Case | None:
+def case_of(number: int, seed: int) -> Case | None:
+    rng = generator(number, seed)
     if number % 2 == 0 and number // 2 < len(FIXED):
         # A step that shares no factor with their number visits all, mixed.
         name, run = FIXED[(number // 2 * 11) % len(FIXED)]
         return Case(name, run)
-    kind, seed = (
-        rng.choice(("keys", "keys", "bytes", "bytes", "resizes", "closed")),
-        rng.randrange(2**31),
-    )
+    kind, own_seed = rng.choice(KINDS), rng.randrange(2**31)
     if kind == "resizes":
-        return Case("a storm of sizes", partial(_resizes, seed))
+        return Case("a storm of sizes", partial(_resizes, own_seed))
     if kind == "closed":
         words = rng.choice((RUN, RUN, ("open", "DOCUMENT"), ("open", "JOURNAL"), ("watch",)))
         moment = rng.uniform(0.0, 5.0)
         return Case(f"closed after {moment:.2f} s of {words}", partial(_closed, moment, words))
-    return Case(f"random {kind}, {seed}", partial(_keys, seed, kind))
+    return Case(f"random {kind}, {own_seed}", partial(_keys, own_seed, kind))

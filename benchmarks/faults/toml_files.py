@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from functools import partial
 
-from .case import Case
+from .case import Case, generator
 from .room import Room
 
 SCENARIO = """\
@@ -110,7 +110,8 @@ def _try(option: str, data: bytes, room: Room) -> None:
     room.run(*words, option, str(path), codes=(0, 2), within=4)
 
 
-def case_of(number: int, rng: random.Random) -> Case | None:
+def case_of(number: int, seed: int) -> Case | None:
+    rng = generator(number, seed)
     option = ("--scenarios", "--prices")[number % 2]
     if number < 2 * len(TRAPS):
         name = list(TRAPS)[number // 2]
