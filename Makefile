@@ -6,7 +6,7 @@ VENV ?= .venv
 ARGS ?=
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test lint fuzz campaign snapshots benchmark workloads tables advisor regret clean
+.PHONY: run test lint fuzz campaign snapshots benchmark workloads tables advisor regret faults soak clean
 
 run: $(VENV)/.ready
 	@$(VENV)/bin/workbench $(ARGS)
@@ -39,6 +39,13 @@ tables: $(VENV)/.ready
 
 fuzz: $(VENV)/.ready
 	$(VENV)/bin/python benchmarks/fuzz_models.py $(ARGS)
+
+# Thirty minutes that try to break it; ARGS="--short" takes half a minute, "--only kills:17" one case.
+faults: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m benchmarks.faults $(ARGS)
+
+soak: $(VENV)/.ready-dev
+	$(VENV)/bin/python -m benchmarks.soak $(ARGS)
 
 campaign: $(VENV)/.ready-dev
 	$(VENV)/bin/python -m pytest -m campaign

@@ -74,6 +74,12 @@ def generator(number: int, seed: int) -> random.Random:
     return random.Random(f"{seed}:{number}")
 
 
+def batch(number: int, size: int) -> tuple[int, int]:
+    """First member and size of a batch: the first two are small, for short campaigns."""
+    small = size // 10
+    return (number * small, small) if number < 2 else (2 * small + (number - 2) * size, size)
+
+
 def listed(cases: Callable[[], Iterator[Case]], first: Collection[str]) -> CaseOf:
     """The cases of a list, one for each number: first those with the names `first`, which have
     hurt before, then the others in an order of the seed's own, so that the beginning is always a

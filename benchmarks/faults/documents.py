@@ -8,7 +8,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from .case import Case
+from .case import Case, batch
 from .document_mutations import mutate
 from .room import Room
 
@@ -18,9 +18,10 @@ WORKER = Path(__file__).with_name("document_worker.py")
 
 
 def _batch(number: int, seed: int, room: Room) -> None:
+    first, count = batch(number, BATCH)
     room.begin()
-    words = [str(room.subject.fixtures), str(seed), str(number * BATCH), str(BATCH)]
-    room.outcome.tried = BATCH + BY_COMMAND
+    words = [str(room.subject.fixtures), str(seed), str(first), str(count)]
+    room.outcome.tried = count + BY_COMMAND
     done = subprocess.run(
         [room.subject.python, "-P", str(WORKER), *words],
         env=room.environ,
@@ -51,4 +52,4 @@ def _by_command(rng: random.Random, room: Room) -> None:
 
 
 def case_of(number: int, seed: int) -> Case | None:
-    return Case(f"{BATCH} files", partial(_batch, number, seed), bound_s=300)
+    return Case(f"{batch(number, BATCH)[1]} files", partial(_batch, number, seed), bound_s=300)

@@ -14,6 +14,7 @@ DEATHS = frozenset({-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP})
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|Exception ignored")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 LOG = re.compile(r" *\d+\.\d s  ")  # what a run says about its progress
+RAISED = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit|Warning|NoMatches)\b")
 LONGEST_LINE = 4000
 
 
@@ -21,7 +22,8 @@ def wrong_words(stderr: bytes, code: int | None, tree: Path) -> Iterator[tuple[s
     """What must not stand in the standard error of a command."""
     text = stderr.decode(errors="backslashreplace")
     if TRACEBACK.search(text) and (str(tree) in text or "workbench" in text):
-        yield "traceback", tail(text)
+        raised = [line for line in text.splitlines() if RAISED.match(line)]
+        yield "traceback", (raised or [tail(text)])[-1][:300]
     if "internal error" in text:
         line = next(line for line in text.splitlines() if "internal error" in line)
         yield "internal error", line[:300]

@@ -6,7 +6,7 @@ import re
 import subprocess
 from functools import partial
 
-from .case import Case
+from .case import Case, batch
 from .room import Room
 
 BATCH = 500  # mutations; starting its worker costs about a second
@@ -15,10 +15,11 @@ LINE = re.compile(r"^VIOLATION (.*)$", re.MULTILINE)
 
 
 def _batch(number: int, seed: int, room: Room) -> None:
+    first, count = batch(number, BATCH)
     room.begin()
     script = room.subject.tree / "benchmarks" / "fuzz_models.py"
-    words = ["--seed", str(seed), "--first", str(number * BATCH), "--count", str(BATCH)]
-    room.outcome.tried = BATCH
+    words = ["--seed", str(seed), "--first", str(first), "--count", str(count)]
+    room.outcome.tried = count
     done = subprocess.run(
         [room.subject.python, str(script), *words],
         env={**room.environ, "TMPDIR": str(room.tmp)},
@@ -35,4 +36,4 @@ def _batch(number: int, seed: int, room: Room) -> None:
 
 
 def case_of(number: int, seed: int) -> Case | None:
-    return Case(f"{BATCH} mutations", partial(_batch, number, seed), bound_s=300)
+    return Case(f"{batch(number, BATCH)[1]} mutations", partial(_batch, number, seed), bound_s=300)

@@ -80,6 +80,7 @@ class Runner:
 
     def _start(self, part: Part, number: int, case: Case) -> Lane:
         result = self._scratch / f"{part.name}-{number}.json"
+        result.unlink(missing_ok=True)
         pid = os.fork()
         if pid == 0:
             outcome = Outcome()

@@ -16,18 +16,17 @@ from pathlib import Path
 
 from . import mounts
 from .case import Case, listed
-from .room import Room, Running
+from .room import Finished, Room, Running
 from .seeds import small_model
 
 NAME = "out.onnx"
 OLD = b"what was here before"
 # Not every backend has a profiler.
-TORCH = ("run", "matmul", "--set", "n=64", "--backend", "torch", "--precision", "fp32", "--budget")
-TORCH = (*TORCH, "7", "--json")
+MATMUL = ("run", "matmul", "--set", "n=64", "--backend", "torch", "--precision", "fp32")
 WRITERS: dict[str, tuple[str, ...]] = {
     "--output": ("run", "spin", "--budget", "3", "--json", "--output"),
     "--jsonl --output": ("run", "spin", "--budget", "3", "--jsonl", "--output"),
-    "--trace": (*TORCH, "--trace"),
+    "--trace": (*MATMUL, "--budget", "7", "--json", "--trace"),
     "--save-best": ("advise", "--model", "MODEL", "--budget", "8", "--json", "--save-best"),
 }
 
@@ -152,7 +151,7 @@ def _try(writer: str, kind: str, room: Room) -> None:
         room.violation("lost result", f"{writer} to {kind}: exit 0 without a file")
 
 
-def _drained(running: Running, reader: int | None) -> object:
+def _drained(running: Running, reader: int | None) -> Finished:
     """Wait while somebody reads the FIFO."""
     until = time.monotonic() + 45
     while running.process.poll() is None and time.monotonic() < until:

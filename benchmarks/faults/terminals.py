@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
 
 from .case import Case, generator
@@ -43,6 +44,8 @@ KEYS = (
 PASTE = b"\x1b[200~%s\x1b[201~"
 ENDS = (0, 1, 130)
 TERMS = ("xterm", "vt100", "linux", "screen", "bogus", "", "dumb")
+# Before the table has the keyboard, these two end or stop it by right: ^\ and ^Z.
+NO_KEYS = b"\x1c\x1a"
 KINDS = ("keys", "keys", "bytes", "bytes", "resizes", "closed")
 BOUND_S = 30.0
 
@@ -76,7 +79,8 @@ def _keys(seed: int, kind: str, room: Room) -> None:
         if kind == "keys":
             shown.press(rng.choice(KEYS))
         else:
-            shown.press(bytes(rng.choices(range(256), k=rng.randint(1, 6))).replace(b"\x1a", b""))
+            data = bytes(rng.choices(range(256), k=rng.randint(1, 6)))
+            shown.press(data.translate(None, NO_KEYS))
         shown.pump(0.03)
     shown.press(b"\x1b")
     shown.pump(0.3)
@@ -163,7 +167,7 @@ def _term(name: str, room: Room) -> None:
     shown.leave(BOUND_S, ENDS)
 
 
-FIXED = (
+FIXED: tuple[tuple[str, Callable[[Room], None]], ...] = (
     *(
         (f"byte {code!r}", partial(_byte, code))
         for code in (b"\xe9", b"\xff", b"\xc3", b"\xed\xa0\x80")
