@@ -79,7 +79,7 @@ def one_after_the_other(watched: Watched, count: int) -> Iterator[Measured]:
     peaks: list[float] = []
     failed = 0
     for _ in range(count):
-        running = watched.room.start("run", "spin", "--budget", "2", "--json")
+        running = watched.room.start("run", "spin", "--budget", "3", "--json")
         _, status, usage = os.wait4(running.process.pid, 0)
         running.process.returncode = os.waitstatus_to_exitcode(status)
         failed += running.process.returncode != 0

@@ -34,7 +34,8 @@ def _hit(
     _wait(started, moment)
     target = _found(role, started)
     if target is None:
-        _finish(room, started, mode, (), 0)
+        _finish(room, started, mode, ())
+        room.skip(f"there was no {role}")
         return
     with suppress(psutil.Error):
         target.send_signal(number)
@@ -46,7 +47,7 @@ def _hit(
     if twice and role != "front":
         _interrupt(room, started, mode, f"{role} hit by {number.name}")
         return
-    _finish(room, started, mode, deaths, mode.lasts_s + OVER_S)
+    _finish(room, started, mode, deaths)
 
 
 def _wait(started: Running | Terminal, seconds: float) -> None:
@@ -68,14 +69,11 @@ def _found(role: str, started: Running | Terminal) -> psutil.Process | None:
     return None
 
 
-def _finish(
-    room: Room, started: Running | Terminal, mode: Mode, deaths: tuple[int, ...], within: float
-) -> None:
+def _finish(room: Room, started: Running | Terminal, mode: Mode, deaths: tuple[int, ...]) -> None:
     """Its usual end, or the one that the hit made due."""
-    within = within or mode.lasts_s + OVER_S
-    codes = (*mode.codes, 1, *deaths)
+    within, codes = mode.lasts_s + OVER_S, (*mode.codes, 1, *deaths)
     if isinstance(started, Terminal):
-        started.pump(min(within, mode.lasts_s + 2), until=b"done")
+        started.pump(mode.lasts_s + 2, until=b"done")
         started.leave(within, (*codes, 130))
         return
     room.judge(started.wait(within + 25), codes, within)
@@ -86,11 +84,11 @@ def _interrupt(room: Room, started: Running | Terminal, mode: Mode, what: str) -
     _wait(started, 0.5)
     started.send(signal.SIGINT)
     _wait(started, 0.5)
-    began = time.monotonic()
+    began, alive = time.monotonic(), started.alive()
     started.send(signal.SIGINT)
     finished = started.wait(25)
-    room.judge(finished, (*mode.codes, 1, 130), 600)
-    if finished.code is not None:
+    room.judge(finished, (*mode.codes, 1, 130, -signal.SIGINT), 600)
+    if finished.code is not None and alive:
         room.outcome.second_ctrl_c[what] = time.monotonic() - began
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psutil
 
 from .room import Room, Running
-from .seeds import a_document, small_model
+from .seeds import a_document, silent_python, small_model
 from .terminal import Terminal
 
 
@@ -22,8 +22,8 @@ class Mode:
     runs: bool = True  # it has an engine, workers and a guardian
 
     def start(self, room: Room) -> Running | Terminal:
-        known = {"MODEL": lambda: small_model(room), "DOCUMENT": lambda: a_document(room)}
-        words = [str(known[word]()) if word in known else word for word in self.words]
+        known = {"MODEL": small_model, "DOCUMENT": a_document, "SILENT": silent_python}
+        words = [str(known[word](room)) if word in known else word for word in self.words]
         return Terminal(room, *words) if self.screen else room.start(*words)
 
 
@@ -34,6 +34,7 @@ MODES = {
     "plain": Mode(("run", "spin", *BUDGET), 4.0),
     "with children": Mode(("run", "spin", *BUDGET, "--json", "--set", "trouble=forks"), 4.0),
     "hanging": Mode(("run", "spin", *BUDGET, "--json", "--set", "trouble=hang"), 5.0, (0, 1)),
+    "silent --python": Mode(("run", "spin", *BUDGET, "--python", "SILENT"), 5.0, (0, 1, 2)),
     "the table": Mode(("run", "spin", *BUDGET), 5.0, (0, 1, 130), screen=True),
     "--model": Mode(("advise", "--model", "MODEL", "--budget", "8", "--json"), 8.0, (0, 1)),
     "ceilings": Mode(("ceilings", "--budget", "5", "--json"), 6.0, (0, 1)),

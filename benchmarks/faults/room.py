@@ -68,8 +68,8 @@ class Running:
         with suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(self.process.pid, number)
 
-    def errors(self) -> bytes:
-        return self._files[1].read_bytes()
+    def alive(self) -> bool:
+        return self.process.poll() is None
 
     def wait(self, seconds: float) -> Finished:
         code: int | None = None
@@ -110,9 +110,8 @@ class Room:
     # ------------------------------------------------------------------ findings
 
     def violation(self, kind: str, text: str) -> None:
-        self.outcome.violations.append(
-            (kind, " ".join(text.replace(str(self.root), "ROOM").split())[:600])
-        )
+        line = " ".join(text.replace(str(self.root), "ROOM").split())
+        self.outcome.violations.append((kind, line[:600]))
 
     def skip(self, why: str) -> None:
         self.outcome.skipped = why
@@ -165,9 +164,10 @@ class Room:
         for name in leftovers.unused(leftovers.shared_memory() - self._shm):
             self.violation("leftover file", f"/dev/shm/{name}")
         if self._before is not None and self.judges_files:
-            for path in sorted(leftovers.files(self.root).keys() - self._before.keys()):
-                top = path.partition("/")[0] + "/"
-                if top not in KEPT and path not in self.expected and path + "/" not in KEPT:
+            new = leftovers.files(self.root).keys() - self._before.keys() - self.expected
+            for path in sorted(new):
+                folder = path.rpartition("/")[0]
+                if not path.startswith(KEPT) and folder not in new:
                     self.violation("leftover file", path)
         self.judge_journals()
         shutil.rmtree(self.root, ignore_errors=True)

@@ -29,3 +29,11 @@ def a_document(room: Room) -> Path:
 
 def a_journal(room: Room) -> Path:
     return room.subject.fixtures / "journals" / "run-sweep.jsonl"
+
+
+def silent_python(room: Room) -> Path:
+    """An interpreter that never answers."""
+    path = room.root / "streams" / "silent-python"
+    path.write_text("#!/bin/sh\nsleep 600\n")
+    path.chmod(0o755)
+    return path

@@ -26,7 +26,7 @@ KINDS = ("once", "twice", "twice", "TERM", "HUP", "storm", "harmless", "stopped"
 def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room: Room) -> None:
     started = mode.start(room)
     _wait(started, moment)
-    began = time.monotonic()
+    began, alive = time.monotonic(), True
     send = partial(_send, started)
     due = {*mode.codes, 130}
     if kind in ("once", "twice"):
@@ -34,7 +34,7 @@ def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room
         due |= {-INT} if moment < STARTING_S else set()
     if kind == "twice":
         _wait(started, gap)
-        began = time.monotonic()
+        began, alive = time.monotonic(), started.alive()
         send(INT)
         due.add(-INT)
     elif kind in ("TERM", "HUP"):
@@ -58,7 +58,7 @@ def _signalled(mode: Mode, kind: str, moment: float, gap: float, seed: int, room
     lasted = time.monotonic() - began
     room.judge(finished, due if moment > STARTING_S else due | {1}, 600)
     most = FORCED_S if kind == "twice" else SOON_S
-    if finished.code is not None and kind == "twice":
+    if finished.code is not None and kind == "twice" and alive:
         state = (
             "starting" if moment < STARTING_S else "closing" if moment > mode.lasts_s else "going"
         )

@@ -71,6 +71,9 @@ class Terminal:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
+    def alive(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
     def wait(self, seconds: float) -> Finished:
         """Wait for the end, reading meanwhile; after `seconds` it is killed."""
         until, code = time.monotonic() + seconds, None
@@ -101,12 +104,11 @@ class Terminal:
 
     def leave(self, within: float, codes: tuple[int, ...], keys: bytes = b"q") -> Finished:
         """Leave with a key, pressed again every few seconds, and judge the end."""
-        began, code = time.monotonic(), None
-        while code is None and time.monotonic() - began < within:
+        began = time.monotonic()
+        while time.monotonic() - began < within:
             self.press(keys)
             self.pump(2.0)
-            done = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if done is not None:
+            if not self.alive():
                 break
         finished = self.wait(1.0)
         self._room.judge(finished, codes, 600.0)

@@ -130,17 +130,11 @@ def _stalled(number: signal.Signals, room: Room) -> None:
         time.sleep(0.25)
     began = time.monotonic()
     shown.send(number)
-    while time.monotonic() - began < 10 and _alive(shown):
+    while time.monotonic() - began < 10 and shown.alive():
         time.sleep(0.05)
-    if _alive(shown):
+    if shown.alive():
         room.violation("hang", f"{number.name} was ignored for 10 s by a stalled terminal")
     room.judge(shown.wait(10), (*ENDS, -number), 600)
-
-
-def _alive(shown: Terminal) -> bool:
-    import os
-
-    return os.waitid(os.P_PID, shown.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def _suspended(room: Room) -> None:
