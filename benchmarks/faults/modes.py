@@ -72,4 +72,4 @@ def _role(words: str) -> str:
         return "guardian"
     if "--control" in words:
         return "engine"
-    return "worker" if "bootstrap" in words or "worker" in words else "helper"
+    return "worker" if "worker.worker" in words else "helper"
