@@ -24,6 +24,7 @@ from every_view import flaw, shown
 from workbench.report.journal import JournalError
 
 MOST_S = 10  # for one file, neighbours on the machine included
+LONGEST = 1000  # characters of a refusal
 
 
 class Hang(BaseException):
@@ -55,8 +56,10 @@ def one(path: Path, rng: random.Random) -> tuple[str, str]:
             if (found := flaw(name, text)) is not None:
                 return "spoilt output", f"{name}: {found}"
     except JournalError as error:
-        if len(str(error)) > 2000 or not str(error).isprintable():
+        if not str(error).isprintable():
             return "spoilt output", f"a refusal: {str(error)[:200]!r}"
+        if len(str(error)) > LONGEST:
+            return "wording", f"a refusal of more than {LONGEST} characters: {str(error)[-60:]!r}"
         return "refused", ""
     except Hang:
         return "hang", _where(sys.exc_info()[1])

@@ -165,7 +165,7 @@ def flaw(name: str, text: str) -> str | None:
         except ValueError as error:
             return str(error)
     if "jsonl" not in name and "json" not in name:
-        for character in set(text) - {"\n"}:
+        for character in set(text) - {"\n", "\t"}:
             if unicodedata.category(character) in STEERING or "\u202a" <= character <= "\u202e":
                 return f"{character!r} in the output"
     return None

@@ -83,7 +83,7 @@ def _interrupt(room: Room, started: Running | Terminal, mode: Mode, what: str) -
     """Ctrl-C, and again: the second has to end the program, whatever it waits for."""
     _wait(started, 0.5)
     started.send(signal.SIGINT)
-    _wait(started, 0.5)
+    _wait(started, 0.1)
     began, alive = time.monotonic(), started.alive()
     started.send(signal.SIGINT)
     finished = started.wait(25)

@@ -19,6 +19,7 @@ INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 SOON_S = 8.0  # due after the first signal
 FORCED_S = 2.0  # due after the second Ctrl-C, on a machine with neighbours
 STARTING_S = 0.5  # until then Python itself may answer, by the signal's own death
+GAPS_S = (0.0, 0.005, 0.05, 0.3)  # from the first Ctrl-C to the second
 HARMLESS = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGCONT, signal.SIGURG)
 KINDS = ("once", "twice", "twice", "TERM", "HUP", "storm", "harmless", "stopped", "TERM, INT")
 
@@ -217,6 +218,6 @@ def case_of(number: int, seed: int) -> Case | None:
     name = list(MODES)[number // 2 % len(MODES)]
     kind, mode = rng.choice(KINDS), MODES[name]
     moment = rng.choice((rng.uniform(0, 0.5), rng.uniform(0.3, mode.lasts_s), mode.lasts_s))
-    gap, own_seed = rng.uniform(0.02, 0.6), rng.randrange(2**31)
+    gap, own_seed = rng.choice(GAPS_S), rng.randrange(2**31)
     words = f"{name}: {kind} after {moment:.2f} s"
     return Case(words, partial(_signalled, mode, kind, moment, gap, own_seed))
