@@ -162,7 +162,7 @@ def long_session(watched: Watched, count: int) -> Iterator[Measured]:
         sizes.append(process.memory_info().rss / 2**20)
         if number < count:
             shown.press(b"s")
-    shown.leave(20, (0,))
+    shown.leave(20, (0, 1))
     yield Measured("session: runs that did not end", count - (watched.journals() - before), 0)
     growth = round(sizes[-1] - sizes[min(1, len(sizes) - 1)], 1)
     yield Measured(f"session of {count} runs: growth", growth, SESSION_GROWTH_MIB, "MiB")
@@ -185,6 +185,8 @@ def big_journal(watched: Watched) -> Iterator[Measured]:
     )
     lines = OPENED.findall(done.stdout)
     yield Measured("a journal of 200 MB: not opened", int(done.returncode != 0 or not lines), 0)
+    if done.returncode:
+        watched.room.violation("lost result", done.stderr[-300:])
     for what, seconds, megabytes in lines:
         yield Measured(what, float(seconds), OPEN_S, "s")
         yield Measured(what, float(megabytes), OPEN_MB, "MB")

@@ -53,10 +53,10 @@ def campaign(asked: argparse.Namespace, scratch: Path) -> Tally:
         only = int(only_number) if only_part else None
         tally.parts[part.name] = PartTally()
         for ended in runner.run(part, seconds, least, only):
-            tally.take(part.name, ended)
+            fresh = tally.take(part.name, ended)
             if asked.verbose or only_part:
                 print(f"{part.name}:{ended.number} {ended.name}  {ended.outcome}", flush=True)
-            for kind, text in ended.outcome.violations:
+            for kind, text in fresh:
                 again = f"--seed {asked.seed} --only {part.name}:{ended.number}"
                 print(f"{SEVERITY[kind]} {kind}: {ended.name}: {text}  ({again})", flush=True)
         tally.parts[part.name].seconds = time.monotonic() - began

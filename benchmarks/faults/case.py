@@ -38,7 +38,6 @@ class Outcome:
     violations: list[tuple[str, str]] = field(default_factory=list)  # class, what happened
     skipped: str = ""
     second_ctrl_c: dict[str, float] = field(default_factory=dict)  # state -> seconds to the exit
-    table: list[str] = field(default_factory=list)  # lines that a part wants to show at the end
 
     def as_fields(self) -> dict[str, Any]:
         return asdict(self)

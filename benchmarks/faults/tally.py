@@ -9,6 +9,9 @@ from .case import SEVERITY
 from .runner import Ended
 
 
+REPEATED_BY = " (seed "  # what follows names one file of many
+
+
 @dataclass
 class PartTally:
     """What a part found so far."""
@@ -25,18 +28,26 @@ class Tally:
     def __init__(self) -> None:
         self.parts: dict[str, PartTally] = {}
         self._slowest: dict[str, float] = {}
-        self._tables: list[str] = []
+        self._seen: set[tuple[str, str, str]] = set()
 
-    def take(self, part: str, ended: Ended) -> None:
+    def take(self, part: str, ended: Ended) -> list[tuple[str, str]]:
+        """Count a case; returns its violations that no earlier case of the part had: thousands of
+        files may end at the same line of the program."""
         tally, outcome = self.parts.setdefault(part, PartTally()), ended.outcome
         if outcome.skipped:
             tally.skipped[outcome.skipped] += 1
         else:
             tally.tried += outcome.tried
-        tally.classes.update(kind for kind, _ in outcome.violations)
+        fresh = []
+        for kind, text in outcome.violations:
+            place = (part, kind, text.partition(REPEATED_BY)[0])
+            if place not in self._seen:
+                self._seen.add(place)
+                fresh.append((kind, text))
+        tally.classes.update(kind for kind, _ in fresh)
         for state, seconds in outcome.second_ctrl_c.items():
             self._slowest[state] = max(seconds, self._slowest.get(state, 0.0))
-        self._tables += outcome.table
+        return fresh
 
     @property
     def violations(self) -> int:
@@ -65,7 +76,7 @@ class Tally:
             ]
         for name, tally in self.parts.items():
             lines += [f"skipped in {name}: {why} ({n})" for why, n in tally.skipped.items()]
-        return "\n".join([*lines, *self._tables])
+        return "\n".join(lines)
 
 
 def _row(name: str, tally: PartTally) -> str:
