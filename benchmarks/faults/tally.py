@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from .case import SEVERITY
 from .runner import Ended
 
-
 REPEATED_BY = " (seed "  # what follows names one file of many
 
 
