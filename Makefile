@@ -11,7 +11,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test lint ready ready-to-test clean
-.PHONY: benchmark workloads advisor regret tables fuzz fresh campaign snapshots
+.PHONY: benchmark workloads advisor regret tables fuzz fresh faults soak campaign snapshots
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -47,6 +47,14 @@ fuzz: ready
 
 fresh:
 	$(PYTHON) benchmarks/fresh_machines.py $(ARGS)
+
+# Thirty minutes that try to break it; ARGS="--short" takes half a minute, "--only kills:17" one case.
+faults: ready-to-test
+	$(python) -m benchmarks.faults $(ARGS)
+
+soak: ready-to-test
+	$(python) -m benchmarks.soak $(ARGS)
+
 
 campaign: ready-to-test
 	$(python) -m pytest -m campaign

@@ -1,0 +1,1 @@
+"""The campaign that tries to break the program: `make faults` (see `__main__`)."""

@@ -1,0 +1,55 @@
+"""Damaged documents and journals: tens of thousands in process, a few of them by command."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from functools import partial
+from pathlib import Path
+
+from .case import Case, batch
+from .document_mutations import mutate
+from .room import Room
+
+BATCH = 500  # files; starting a process for them costs a second
+BY_COMMAND = 4  # of each batch, through the command line too
+WORKER = Path(__file__).with_name("document_worker.py")
+
+
+def _batch(number: int, seed: int, room: Room) -> None:
+    first, count = batch(number, BATCH)
+    room.begin()
+    words = [str(room.subject.fixtures), str(seed), str(first), str(count)]
+    room.outcome.tried = count + BY_COMMAND
+    done = subprocess.run(
+        [room.subject.python, "-P", str(WORKER), *words],
+        env=room.environ,
+        cwd=room.cwd,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    try:
+        for kind, text in json.loads(done.stdout)["violations"]:
+            room.violation(kind, text)
+    except ValueError:
+        room.violation("campaign error", f"document_worker.py: {done.stderr[-300:]}")
+    rng = random.Random(f"{seed}:{number}:command")
+    for _ in range(BY_COMMAND):
+        _by_command(rng, room)
+
+
+def _by_command(rng: random.Random, room: Room) -> None:
+    fixtures = room.subject.fixtures
+    files = sorted([*fixtures.glob("documents/*.json"), *fixtures.glob("journals/*.jsonl")])
+    source = rng.choice(files)
+    _, data = mutate(rng, source.read_bytes(), journal=source.suffix == ".jsonl")
+    path = room.root / "streams" / f"damaged{source.suffix}"
+    path.write_bytes(data)
+    option = rng.choice(("--json", "--plain"))
+    room.run("open", str(path), option, codes=(0, 2), within=10)
+
+
+def case_of(number: int, seed: int) -> Case | None:
+    return Case(f"{batch(number, BATCH)[1]} files", partial(_batch, number, seed), bound_s=300)

@@ -1,0 +1,108 @@
+"""Every process of a command is hit at a random moment: killed, crashed, stopped, hung up on."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import suppress
+from functools import partial
+
+import psutil
+
+from .case import Case, generator
+from .modes import MODES, Mode, family
+from .room import Room, Running
+from .terminal import Terminal
+
+HITS = (
+    signal.SIGKILL,
+    signal.SIGKILL,
+    signal.SIGSEGV,
+    signal.SIGSTOP,
+    signal.SIGTERM,
+    signal.SIGHUP,
+)
+ROLES = ("worker", "guardian", "front", "engine", "helper")
+FIND_S = 3.0  # a process that is asked for may not have been started yet
+OVER_S = 12.0  # past the usual end
+
+
+def _hit(
+    mode: Mode, role: str, number: signal.Signals, moment: float, twice: bool, room: Room
+) -> None:
+    started = mode.start(room)
+    _wait(started, moment)
+    target = _found(role, started)
+    if target is None:
+        _finish(room, started, mode, ())
+        room.skip(f"there was no {role}")
+        return
+    with suppress(psutil.Error):
+        target.send_signal(number)
+    if role == "front" and number == signal.SIGSTOP:
+        _wait(started, 1.0)
+        with suppress(psutil.Error):
+            target.send_signal(signal.SIGCONT)
+    deaths = (-number, 130) if role == "front" else ()
+    if twice and role != "front":
+        _interrupt(room, started, mode, f"{role} hit by {number.name}")
+        return
+    _finish(room, started, mode, deaths)
+
+
+def _wait(started: Running | Terminal, seconds: float) -> None:
+    if isinstance(started, Terminal):
+        started.pump(seconds)
+    else:
+        time.sleep(seconds)
+
+
+def _found(role: str, started: Running | Terminal) -> psutil.Process | None:
+    until = time.monotonic() + FIND_S
+    while time.monotonic() < until:
+        with suppress(psutil.Error):
+            if found := family(role, started):
+                return found[0]
+        if isinstance(started, Running) and started.process.poll() is not None:
+            break
+        _wait(started, 0.02)
+    return None
+
+
+def _finish(room: Room, started: Running | Terminal, mode: Mode, deaths: tuple[int, ...]) -> None:
+    """Its usual end, or the one that the hit made due."""
+    within, codes = mode.lasts_s + OVER_S, (*mode.codes, 1, *deaths)
+    if isinstance(started, Terminal):
+        started.pump(mode.lasts_s + 2, until=b"done")
+        started.leave(within, (*codes, 130))
+        return
+    room.judge(started.wait(within + 25), codes, within)
+
+
+def _interrupt(room: Room, started: Running | Terminal, mode: Mode, what: str) -> None:
+    """Ctrl-C, and again: the second has to end the program, whatever it waits for."""
+    _wait(started, 0.5)
+    started.send(signal.SIGINT)
+    _wait(started, 0.1)
+    began, alive = time.monotonic(), started.alive()
+    started.send(signal.SIGINT)
+    finished = started.wait(25)
+    room.judge(finished, (*mode.codes, 1, 130, -signal.SIGINT), 600)
+    if finished.code is not None and alive:
+        room.outcome.second_ctrl_c[what] = time.monotonic() - began
+
+
+def case_of(number: int, seed: int) -> Case | None:
+    rng = generator(number, seed)
+    names = [name for name, mode in MODES.items() if mode.runs] * 3 + ["doctor", "detect", "watch"]
+    name = names[number % len(names)]
+    mode, role, hit = MODES[name], rng.choice(ROLES), rng.choice(HITS)
+    if number < 12:  # the hits that have hurt before, in each campaign
+        role, hit = (
+            ("guardian", "worker")[number % 2],
+            (signal.SIGSTOP, signal.SIGKILL)[number // 2 % 2],
+        )
+    moment = rng.uniform(0.0, mode.lasts_s)
+    twice = rng.random() < 0.3 and not mode.screen
+    words = f"{name}: {hit.name} to the {role} after {moment:.2f} s" + ", Ctrl-C twice" * twice
+    return Case(words, partial(_hit, mode, role, hit, moment, twice))

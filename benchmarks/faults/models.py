@@ -1,0 +1,39 @@
+"""Damaged models: batches of the program's own `fuzz_models.py`, whose table is folded in."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import partial
+
+from .case import Case, batch
+from .room import Room
+
+BATCH = 500  # mutations; starting its worker costs about a second
+COUNT = re.compile(r"^ *(\d+)  violations$", re.MULTILINE)
+LINE = re.compile(r"^VIOLATION (.*)$", re.MULTILINE)
+
+
+def _batch(number: int, seed: int, room: Room) -> None:
+    first, count = batch(number, BATCH)
+    room.begin()
+    script = room.subject.tree / "benchmarks" / "fuzz_models.py"
+    words = ["--seed", str(seed), "--first", str(first), "--count", str(count)]
+    room.outcome.tried = count
+    done = subprocess.run(
+        [room.subject.python, str(script), *words],
+        env={**room.environ, "TMPDIR": str(room.tmp)},
+        cwd=room.cwd,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    for found in LINE.findall(done.stdout):
+        kind = "internal error" if "internal" in found or "failed" in found else "wording"
+        room.violation("leftover file" if "files changed" in found else kind, found)
+    if COUNT.search(done.stdout) is None:
+        room.violation("campaign error", f"fuzz_models.py: {done.stderr[-300:]}")
+
+
+def case_of(number: int, seed: int) -> Case | None:
+    return Case(f"{batch(number, BATCH)[1]} mutations", partial(_batch, number, seed), bound_s=300)
