@@ -228,9 +228,8 @@ def contradictions(document: Document) -> Iterator[str]:
         if m.samples_s:
             yield from wrong_samples(at, m.samples_s)
     ids = {m.id for m in document.measurements}
-    for case in explained(document.model):
-        if case not in ids:
-            yield f"model.advice explains {case!r}, which was not measured"
+    for case in set(explained(document.model)) - ids:
+        yield f"model.advice explains {case!r}, which was not measured"
     for place, v in enumerate(document.verdicts):
         at = f"verdicts[{place}]"
         if v.choice not in CHOICES:
