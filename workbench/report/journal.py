@@ -25,6 +25,7 @@ from .plausible import absurdity
 
 MOST_BYTES = 256 << 20  # size of a journal; a long run writes a few
 LONGEST_LINE = 16 << 20
+NO_METRICS: dict[str, float] = {}  # shared by blocks of a large journal
 COMPACT_FROM = 8 << 20  # bytes of a journal after which memory matters more than time
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -124,6 +125,8 @@ def _compact(block: ev.BlockMeasured, names: dict[str, str]) -> None:
     for field in ("case", "scenario"):
         name = getattr(block, field)
         msgspec.structs.force_setattr(block, field, names.setdefault(name, name))
+    if not block.metrics:
+        msgspec.structs.force_setattr(block, "metrics", NO_METRICS)
 
 
 def reason(error: Exception) -> str:

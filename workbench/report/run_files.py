@@ -13,7 +13,7 @@ from ..records import events as ev
 from ..records.document import Document
 from ..text.sanitize import printable_json
 from . import journal
-from .from_document import contradictions, report_of, wrong_samples
+from .from_document import contradictions, explained, report_of, wrong_samples
 from .plausible import absurdity
 from .report import Report
 
@@ -60,6 +60,8 @@ def read_journal(path: Path) -> OpenedRun:
     flaw = next(_flaws(events), None)
     try:
         report = Report() if flaw else Report.of(events)
+        for case in explained(report.model):
+            _ = report.candidates[case]
     except LookupError:
         flaw = "an event names a candidate or a row that was never announced"
     if flaw is not None:
