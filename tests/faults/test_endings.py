@@ -254,3 +254,46 @@ def test_nothing_is_left_open_at_the_end(cli) -> None:
     done = cli("run", "spin", *budget(3), "--set", "trouble=die", PYTHONWARNINGS="error")
     assert "ResourceWarning" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+def test_ctrl_c_during_the_imports_is_silent(environment, tmp_path: Path) -> None:
+    """Here the first import of another package takes long, and the signal comes meanwhile."""
+    slow = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+    (tmp_path / "click.py").write_text(slow)
+    environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"
+    command = [sys.executable, "-m", "workbench", "list"]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("options", [(), ("--save-best", "best.onnx")])
+def test_a_deleted_current_directory_is_named(environment, tmp_path: Path, options) -> None:
+    command = shlex.join(
+        [sys.executable, "-P", "-m", "workbench", "advise", "--model", "m.onnx", *options]
+    )
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"cd gone && rmdir ../gone && {command}"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("workbench: the current directory no longer exists")
+
+
+def test_too_few_files_are_named_with_their_limit(environment) -> None:
+    command = shlex.join([sys.executable, "-m", "workbench", "run", "spin", "--budget", "3"])
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"ulimit -n 8; exec {command}"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "ulimit -n" in done.stderr.splitlines()[-1]
+    assert "internal error" not in done.stderr
