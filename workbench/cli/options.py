@@ -42,7 +42,7 @@ def _check(parameter: click.Parameter, value: object) -> None:
     is_option = isinstance(parameter, click.Option)
     name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
     if isinstance(value, str) and not value.strip(" ,"):
-        raise UsageError(f"{name} is empty: give it a value, or leave it out")
+        raise UsageError(f"{name} is empty: name a value, or leave it out")
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{name} must be a finite number, not {value}")
 

@@ -33,9 +33,7 @@ def refused(*arguments: str) -> str:
 @pytest.mark.parametrize("option", TEXTS)
 @pytest.mark.parametrize("value", ["", " ", ","])
 def test_an_empty_value_is_refused(option: str, value: str) -> None:
-    assert refused("advise", option, value) == (
-        f"{option} is empty: give it a value, or leave it out"
-    )
+    assert refused("advise", option, value) == (f"{option} is empty: name a value, or leave it out")
 
 
 def test_the_rule_knows_the_options_with_texts() -> None:
