@@ -7,8 +7,10 @@ what was measured against its bound, and exits 1 if a bound is broken.
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -218,6 +220,8 @@ def main() -> None:
         "journal": big_journal,
     }
     leftovers.adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    atexit.register(leftovers.processes, 0.0)  # nothing outlives an interrupted load
     broken = False
     print("| what | measured | at most | |\n|---|--:|--:|---|", flush=True)
     for name, step in steps.items():

@@ -8,18 +8,17 @@ cross-section of about 30 seconds, `--part kills` one part, `--only kills:17` on
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from .case import SEVERITY, Part
-from .parts import FULL_MINUTES, PARTS
+from .parts import FULL_MINUTES, PARTS, SHORT, SHORT_MINUTES
 from .runner import Runner
 from .subject import Subject
 from .tally import PartTally, Tally
-
-SHORT_MINUTES = 0.5
 
 
 def options() -> argparse.ArgumentParser:
@@ -42,7 +41,8 @@ def campaign(asked: argparse.Namespace, scratch: Path) -> Tally:
     subject = Subject.of(asked.python)
     runner, tally = Runner(subject, asked.seed, scratch), Tally()
     only_part, _, only_number = (asked.only or "").partition(":")
-    chosen = [p for p in PARTS if p.name in ([only_part] if only_part else asked.part or [p.name])]
+    names = [only_part] if only_part else ["short"] if asked.short else asked.part
+    chosen = [part for part in (*PARTS, SHORT) if part.name in names] if names else list(PARTS)
     minutes = SHORT_MINUTES if asked.short else asked.minutes
     print(f"{subject.tree}, seed {asked.seed}, {minutes:g} minutes", flush=True)
     for part in chosen:
@@ -65,6 +65,7 @@ def campaign(asked: argparse.Namespace, scratch: Path) -> Tally:
 
 def main() -> None:
     asked = options().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what runs, as Ctrl-C does
     with tempfile.TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as scratch:
         tally = campaign(asked, Path(scratch))
     print(tally.text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -67,6 +68,7 @@ STRINGS = (
     ),
 )
 DEPTHS = (3, 100, 2_000, 100_000)
+DEEP = re.compile(r"(list|object):(\d+)")
 FAR = 1000  # a list that is repeated so often is long
 
 
@@ -128,12 +130,11 @@ def _dumped(rng: random.Random, value: Any) -> bytes:
 
 def _raw(word: str) -> str:
     """The text that a token stands for: a number as it is written, or something deep."""
-    kind, _, count = word.partition(":")
-    if kind == "list":
-        return "[" * int(count) + "]" * int(count)
-    if kind == "object":
-        return '{"a":' * int(count) + "1" + "}" * int(count)
-    return word
+    found = DEEP.match(word)
+    if found is None:
+        return word
+    depth = min(int(found[2][:6]), DEPTHS[-1])  # a later change may have put digits behind it
+    return "[" * depth + "]" * depth if found[1] == "list" else '{"a":' * depth + "1" + "}" * depth
 
 
 # ------------------------------------------------------------------ structure

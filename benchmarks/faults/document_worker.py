@@ -56,10 +56,11 @@ def one(path: Path, rng: random.Random) -> tuple[str, str]:
             if (found := flaw(name, text)) is not None:
                 return "spoilt output", f"{name}: {found}"
     except JournalError as error:
-        if not str(error).isprintable():
-            return "spoilt output", f"a refusal: {str(error)[:200]!r}"
-        if len(str(error)) > LONGEST:
-            return "wording", f"a refusal of more than {LONGEST} characters: {str(error)[-60:]!r}"
+        line = " ".join(str(error).split())  # as the command line prints it
+        if not line.isprintable():
+            return "spoilt output", f"a refusal: {line[:200]!r}"
+        if len(line) > LONGEST:
+            return "wording", f"a refusal of more than {LONGEST} characters: {line[-60:]!r}"
         return "refused", ""
     except Hang:
         return "hang", _where(sys.exc_info()[1])

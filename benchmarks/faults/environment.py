@@ -41,8 +41,8 @@ def _words(room: Room, name: str) -> list[str]:
 
 
 def _codes(name: str) -> tuple[int, ...]:
-    """Without a GPU, some machines are rightly found to lack something."""
-    return MAY_FAIL if name in ("doctor", "ceilings", "model") else (0,)
+    """Some machines are rightly found to lack something; neighbours may leave a run no time."""
+    return MAY_FAIL if name in ("run", "doctor", "ceilings", "model") else (0,)
 
 
 # ------------------------------------------------------------ poisoned folders

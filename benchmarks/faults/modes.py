@@ -13,7 +13,7 @@ from .terminal import Terminal
 
 @dataclass(frozen=True)
 class Mode:
-    """A command, and how long it lasts if nobody disturbs it."""
+    """A command, and how long it lasts if it is left alone."""
 
     words: tuple[str, ...]
     lasts_s: float

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import (
     command_lines,
     documents,
@@ -15,7 +17,7 @@ from . import (
     toml_files,
     user_workloads,
 )
-from .case import Part
+from .case import Case, Part
 
 # Shares are minutes of a campaign of 30.  `least` holds from there on, even if it takes longer.
 PARTS = (
@@ -32,3 +34,14 @@ PARTS = (
     Part("kills", 3.5, kills.case_of),
 )
 FULL_MINUTES = 30.0
+SHORT_MINUTES = 0.5
+
+
+def _cross_section(number: int, seed: int) -> Case | None:
+    """The first cases of all parts, then their second cases."""
+    part = PARTS[number % len(PARTS)]
+    found = part.case_of(number // len(PARTS), seed)
+    return found and replace(found, name=f"{part.name}: {found.name}")
+
+
+SHORT = Part("short", 1.0, _cross_section)

@@ -98,8 +98,8 @@ class Runner:
     def _inside(self, case: Case) -> Outcome:
         """The case, in the process that it has for itself."""
         leftovers.adopt_orphans()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, signal.SIG_DFL)
         root = Path(tempfile.mkdtemp(prefix="room-", dir=self._scratch))
         room = Room(root, self._subject, self._scratch)
         try:

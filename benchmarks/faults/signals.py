@@ -100,11 +100,12 @@ def _harmless(started: Running | Terminal, kind: str, rng: random.Random) -> Non
 
 def _natural_end(room: Room, started: Running | Terminal, mode: Mode) -> None:
     within = mode.lasts_s + 12
+    codes = (*mode.codes, 1) if mode.runs else mode.codes  # neighbours may leave a run no time
     if isinstance(started, Terminal):
         started.pump(mode.lasts_s + 2, until=b"done")
-        started.leave(within, (*mode.codes, 130))
+        started.leave(within, (*codes, 130))
     else:
-        room.judge(started.wait(within + 25), mode.codes, within)
+        room.judge(started.wait(within + 25), codes, within)
 
 
 def _judge_document(room: Room, mode: Mode, finished: Finished) -> None:
@@ -131,9 +132,8 @@ def _head(words: tuple[str, ...], lines: int, room: Room) -> None:
         for _ in range(lines):
             stdout.readline()
     finished = running.wait(30)
-    runs = words[0] == "run"
-    room.judge(finished, (0, 130) if runs else (0, 1, 130), 15)
-    if not runs and finished.stderr:
+    room.judge(finished, (0, 130), 15)
+    if words[0] != "run" and finished.stderr:
         room.violation("wording", f"{finished.words} | head: {finished.stderr[:200]!r}")
 
 

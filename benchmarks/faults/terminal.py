@@ -41,7 +41,7 @@ class Terminal:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def press(self, keys: bytes) -> None:
-        """Type; what does not fit because nobody reads is lost, as on a real terminal."""
+        """Type; what does not fit, because no one reads, is lost, as on a real terminal."""
         _, ready, _ = select.select([], [self.fd], [], 0.5)
         if ready:
             with suppress(OSError):

@@ -122,7 +122,7 @@ def _paste(kind: str, room: Room) -> None:
 
 
 def _stalled(number: signal.Signals, room: Room) -> None:
-    """A terminal that nobody reads: the signal still ends the program."""
+    """A terminal that no one reads: the signal still ends the program."""
     shown = Terminal(room, *RUN)
     shown.pump(1.5)
     for _ in range(8):
