@@ -162,6 +162,7 @@ def programs(folder: Path) -> Path:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if run in the background
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as folder:
         Path(folder).chmod(0o755)
         faults = 0
