@@ -26,6 +26,7 @@ from ..text.sanitize import shown
 
 DEADLINE_ENV = "WORKBENCH_ANSWER_S"  # seconds
 DEADLINE_S = 5.0  # for the import, which may include NumPy, and for each question
+SLICE_S = 0.1
 DEATH_S = 1.0  # from the end of its pipe to that of the child
 HINT = f"import libraries inside functions, or set {DEADLINE_ENV} to more seconds"
 MODULE = "workbench.worker.description"
@@ -100,9 +101,6 @@ class UserFile:
             self._ended = self._broken("its answer is too long")
         except (EOFError, BrokenPipeError, ConnectionResetError, ProcessLookupError):
             self._ended = self._broken(self._death())
-        except OSError as error:
-            text = f"no process could be started to read it: {error.strerror or error}"
-            self._ended = self._broken(text, "free memory, disk or processes (ulimit -a)")
         except BaseException:  # by a signal: a late answer must not pass for that to the next one
             self.close()
             raise
@@ -153,6 +151,7 @@ def _line(child: LineProcess, until: float) -> bytes:
     poller = select.poll()
     poller.register(child.socket, select.POLLIN)
     while (left_s := until - time.monotonic()) > 0:
-        if poller.poll(1e3 * left_s) and (lines := child.receive()):
+        # In slices, since a signal that comes just before a wait does not interrupt it.
+        if poller.poll(1e3 * min(left_s, SLICE_S)) and (lines := child.receive()):
             return lines[0]
     raise TimeoutError

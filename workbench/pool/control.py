@@ -30,7 +30,7 @@ FIRST, SECOND = 1, 2  # of the signals that end a run
 LEAVE_S = 0.4  # from the second signal, or one during the output, to the end of a write that hangs
 
 
-class Cancelled(Exception):  # noqa: N818 - not an error
+class Cancelled(BaseException):
     """The run is to end now; the message says why."""
 
 

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TypeVar, cast
@@ -20,6 +21,8 @@ from . import children
 from .exit_status import ending, log_tail
 
 _REAP_S = 2.0  # death by SIGKILL is prompt
+# A signal that comes just before a wait does not interrupt it: its handler runs after the slice.
+_SLICE_S = 0.1
 
 MOST_LINE_BYTES = 64 << 20  # of an answer; a profile of a large model has a few
 
@@ -81,10 +84,14 @@ class QueryProcess:
         """The next line if it comes within `wait_s`, None if not."""
         if self._process is None:
             return Ended("not_started", self._failure)
-        try:
-            line = self._lines.get(timeout=wait_s)
-        except queue.Empty:
-            return None
+        until = time.monotonic() + wait_s
+        while True:
+            try:
+                line = self._lines.get(timeout=min(_SLICE_S, max(0.0, until - time.monotonic())))
+                break
+            except queue.Empty:
+                if time.monotonic() >= until:
+                    return None
         if line is not None:
             return line
         children.exit_code(self._process, _REAP_S)  # by itself, since its pipe has closed
