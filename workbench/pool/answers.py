@@ -125,7 +125,7 @@ class Profile(msgspec.Struct):
 
 
 class Released(msgspec.Struct):
-    """Nothing else is to be said."""
+    """The cases are released."""
 
 
 class ModelSteps(msgspec.Struct):

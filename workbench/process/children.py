@@ -107,6 +107,8 @@ def exit_code(process: subprocess.Popen[bytes], within_s: float = 0.0) -> int | 
     reaches its group."""
     until = time.monotonic() + within_s
     while process.returncode is None:
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return process.poll() if within_s <= 0 else reap(process, within_s)
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is not None:
             return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
