@@ -30,9 +30,21 @@ def exit_code(status: str, request: Request, report: Report) -> int:
         owed = not request.every or failed  # with --all, some workloads cannot run here
         if (not measured and owed) or (failed and row.plan.textbook is None):
             return FAILED
+    if _is_unwritten(request, report):
+        return FAILED
     if not request.strict:
         return OK
     points = {name for name, row in report.rows.items() if row.plan.of is not None}
     warned = any(warning.subject not in points for warning in report.warnings)
     doubted = any(report.measurement_warnings(c) for row in rows for c in row.candidates)
     return UNTRUSTED if warned or doubted else OK
+
+
+def _is_unwritten(request: Request, report: Report) -> bool:
+    """Whether a file that was asked for has not been written, for a reason that is in the report."""
+    if request.trace is not None and report.trace is None:
+        return True
+    if request.model is None or request.model.save_best is None:
+        return False
+    advice = report.model.advice if report.model is not None else None
+    return advice is None or advice.saved is None or advice.saved.reason is not None

@@ -1,0 +1,50 @@
+"""A run that could not write a file that was asked for has failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from workbench.engine.exit_codes import FAILED, OK, exit_code
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.request import Request
+from workbench.records.document import Trace
+from workbench.records.model import Saved
+from workbench.records.reason import Reason
+from workbench.report.report import Report
+from workbench.report.run_files import read_journal
+
+KEPT = Path(__file__).parents[2] / "fixtures" / "journals"
+FULL = Reason("not_saved", "the disk is full", None)
+
+
+def kept(name: str) -> Report:
+    return read_journal(KEPT / f"{name}.jsonl").report
+
+
+def test_a_missing_trace_is_a_failure() -> None:
+    report, request = kept("advise-prices"), Request(trace="t.json")
+    report.trace = Trace("t.json", None)
+    assert exit_code("done", request, report) == OK
+    report.trace = None
+    assert exit_code("done", request, report) == FAILED
+    assert exit_code("done", Request(), report) == OK
+
+
+@pytest.mark.parametrize(
+    ("saved", "code"),
+    [
+        (Saved("b.onnx", 9, 0.0), OK),
+        (Saved("b.onnx", None, None, FULL), FAILED),
+        (None, FAILED),
+    ],
+)
+def test_a_missing_model_is_a_failure(saved: Saved | None, code: int) -> None:
+    report = kept("advise-model")
+    assert report.model is not None and report.model.advice is not None
+    report.model.advice = msgspec.structs.replace(report.model.advice, saved=saved)
+    asked = ModelQuestion("m.onnx", save_best="b.onnx")
+    assert exit_code("done", Request(model=asked), report) == code
+    assert exit_code("done", Request(model=ModelQuestion("m.onnx")), report) == OK
