@@ -117,6 +117,10 @@ class TerminalDriver(LinuxDriver):
             # Textual's queue of 30 writes would make the event loop wait for the terminal.
             self._writer_thread._queue.maxsize = 0
 
+    def _sigcont_application(self, *_: Any) -> None:
+        if self._must_signal_resume:  # else nothing was suspended, and its threads would double
+            super()._sigcont_application()  # type: ignore[no-untyped-call]
+
     def close(self) -> None:
         thread = self._writer_thread
         if thread is not None:

@@ -192,3 +192,13 @@ def test_a_second_signal_does_not_wait_for_the_engine(terminal, cli) -> None:
     engine.resume()
     psutil.wait_procs([engine], timeout=10)
     assert journal.read(the_run(cli))[-1].status == "cancelled"
+
+
+def test_to_be_continued_without_a_stop_changes_nothing(terminal) -> None:
+    """Textual would start its threads anew, and the program could not end."""
+    shown = terminal("watch")
+    shown.until(b"memory")
+    os.kill(shown.pid, signal.SIGCONT)
+    time.sleep(0.2)
+    shown.press(b"q")
+    assert shown.exit_code() == 0
