@@ -89,3 +89,21 @@ def test_output_that_hangs_is_left_soon_after_a_signal(monkeypatch: pytest.Monke
         interrupt()
         with pytest.raises(OSError, match="does not read"):
             time.sleep(60)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"no JSON", b"[1]", b"3", b"{}", b'{"control": 1}', b"\xff", b"[" * 100_000, b"x" * 60_000],
+    ids=lambda line: repr(line[:20]),
+)
+def test_a_control_line_that_cannot_be_read_asks_for_nothing(line: bytes) -> None:
+    read, write = os.pipe()
+    run = Control(read)
+    for part in (line[i : i + 4096] for i in range(0, len(line), 4096)):
+        os.write(write, part)
+        assert run.wait(None, 0.0) == "deadline"
+    os.write(write, b'\n{"control": "cancel"}\n')
+    with pytest.raises(Cancelled, match="by the user"):
+        run.wait(None, 30.0)
+    os.close(read)
+    os.close(write)
