@@ -67,12 +67,12 @@ class Target:
         if self.is_stream:
             self._stream = _opened(self.path)
 
-    def write(self, content: bytes) -> None:
-        """Write a whole result."""
+    def write(self, content: bytes, *, is_ending: Callable[[], bool] = lambda: False) -> None:
+        """Write a whole result; for `is_ending` see `send`."""
         if self._stream is None:
             replace(self.path, content)
         else:
-            send(self._stream, content)
+            send(self._stream, content, is_ending=is_ending)
 
     def begin(self) -> int:
         """A descriptor for a result that grows: of the stream, or of a new file under its name."""
