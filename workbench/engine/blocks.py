@@ -12,6 +12,7 @@ from ..pool.answers import Block
 from ..pool.pool import Answer, WorkerFailed
 from ..records import events as ev
 from ..records.reason import Reason
+from ..report.from_document import wrong_samples
 from ..stats import samples as stats
 from .context import RunContext
 from .energy import EnergyMeter
@@ -135,8 +136,5 @@ class BlockRunner:
 
 def _bad_clock(samples_s: list[float]) -> Reason | None:
     """Why no clock can have measured these samples."""
-    try:
-        stats.require_finite(samples_s)
-    except ValueError as error:
-        return Reason("bad_clock", str(error), "run it again")
-    return None
+    wrong = next(wrong_samples("a block", samples_s), None)
+    return None if wrong is None else Reason("bad_clock", wrong, "run it again")
