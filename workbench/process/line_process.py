@@ -61,7 +61,7 @@ class QueryProcess:
             self._failure = f"could not be started: {getattr(error, 'strerror', None) or error}"
             return
         stdout = cast("IO[bytes]", self._process.stdout)
-        # In a thread, since a pipe has no timeout on Windows and a full one would stop the child.
+        # In a thread, since a full pipe would stop the child.
         threading.Thread(target=self._read, args=(stdout,), daemon=True).start()
 
     def _read(self, stdout: IO[bytes]) -> None:
