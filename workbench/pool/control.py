@@ -15,7 +15,7 @@ import selectors
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -239,7 +239,9 @@ class Control:
             os.read(self._wake_read, 4096)
         if self._control_fd is None or self._control_fd not in ready:
             return []
-        data = os.read(self._control_fd, 65536)
+        data = b""
+        with suppress(OSError):  # the other end of a socket or a terminal broke off
+            data = os.read(self._control_fd, 65536)
         if not data:
             self._selector.unregister(self._control_fd)
             self._control_fd = None
