@@ -141,12 +141,9 @@ def _made(path: Path) -> tuple[int, Path]:
         _require_file(path, old)
     new = path.parent / f".workbench-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(new, _NEW, 0o666 if old is None else 0o600)
-    try:
-        if old is not None:
+    if old is not None:
+        with suppress(OSError):  # a file system without permissions
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o777)
-    except BaseException:
-        _undo(descriptor, new)
-        raise
     return descriptor, new
 
 
