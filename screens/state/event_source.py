@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import IO, Protocol
 
+from workbench.engine.exit_codes import USAGE
 from workbench.process.children import clean
 from workbench.process.exit_status import ending, log_tail
 from workbench.records import events as ev
@@ -19,7 +20,6 @@ from workbench.text.output import LONGEST_LINE
 from workbench.text.sanitize import shown
 
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
-EXIT_USAGE = 2
 CANCEL_S = 2.0  # time for an engine to write its partial result
 TERMINATE_S = 1.0
 LINGER_S = 10.0  # from the end of its events to that of an engine, which waits for its workers
@@ -120,7 +120,7 @@ class EngineSource:
                 else "the log below says why; s tries again",
                 self._tail(),
             )
-        if code == EXIT_USAGE and (lines := self._tail()):
+        if code == USAGE and (lines := self._tail()):
             # Some requests turn out to be impossible only when the hardware or the model is known.
             message = lines[-1].removeprefix("workbench: ")
             raise EventSourceError(message, "start another run with other options")
