@@ -9,11 +9,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..contract import Case, ParameterValue, Work, WorkloadError
+from ..contract import MOST_BATCH, Case, ParameterValue, Work, WorkloadError
 from ..planning.cases import cases_on
 from ..planning.plan import RowPlan
 from ..planning.request import Request
-from ..planning.usage import MOST_BATCH
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from .. import catalog
-from ..contract import Parameter, ParameterValue, Workload, WorkloadError
+from ..contract import MOST_BATCH, MOST_THREADS, Parameter, ParameterValue, Workload, WorkloadError
 from ..text.sanitize import shown
 from ..text.toml_file import Key, TomlFile
 from .scenario import Scenario, Size
-from .usage import MOST_BATCH, MOST_THREADS, unknown
+from .usage import unknown
 
 ID = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}"

@@ -1,4 +1,4 @@
-"""The error for a request that cannot be met, and upper limits for options."""
+"""The error for a request that cannot be met."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from pathlib import Path
 
 from ..files.write import Target
 from ..text.sanitize import shown
-
-MOST_THREADS = 4096
-MOST_BATCH = 1_000_000
 
 
 class UsageError(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -107,3 +108,13 @@ def test_a_control_line_that_cannot_be_read_asks_for_nothing(line: bytes) -> Non
         run.wait(None, 30.0)
     os.close(read)
     os.close(write)
+
+
+def test_a_control_socket_that_breaks_off_is_the_end_of_the_front_end() -> None:
+    ours, theirs = socket.socketpair()
+    run = Control(ours.fileno())
+    ours.send(b"unread")
+    theirs.close()  # what it did not read makes this a reset (unix(7))
+    with pytest.raises(Cancelled, match="front end went away"):
+        run.wait(None, 30.0)
+    ours.close()
