@@ -141,7 +141,7 @@ class UserFile:
 
 def _deadline_s() -> float:
     with suppress(ValueError):
-        return min(max(float(os.environ.get(DEADLINE_ENV, "")), 0.1), 600.0)
+        return max(0.1, min(float(os.environ.get(DEADLINE_ENV, "")), 600.0))  # NaN: the least
     return DEADLINE_S
 
 
