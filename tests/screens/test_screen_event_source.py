@@ -204,7 +204,11 @@ def test_the_screens_import_no_backend() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("line", [b"hello\n", b"\xff\n", b"[" * 100_000, b"\x1b[31mred\n"])
+@pytest.mark.parametrize(
+    "line",
+    [b"hello\n", b"\xff\n", b"[" * 100_000, b"\x1b[31mred\n"],
+    ids=lambda line: repr(line[:20]),
+)
 def test_a_stray_line_is_a_warning_and_cannot_steer_the_terminal(line: bytes) -> None:
     event = _decode(line)
     assert isinstance(event, ev.WarningRaised)

@@ -231,7 +231,9 @@ def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "hello", [b"", b"no JSON", b"[1]", b"3", b'{"token": 3}', b'{"token": "\xff"}', b"[" * 100_000]
+    "hello",
+    [b"", b"no JSON", b"[1]", b"3", b'{"token": 3}', b'{"token": "\xff"}', b"[" * 100_000],
+    ids=lambda hello: repr(hello[:20]),
 )
 def test_a_stranger_who_connects_costs_nothing(hello: bytes) -> None:
     ours, theirs = socket.socketpair()
