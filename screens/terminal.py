@@ -23,6 +23,7 @@ from workbench.text.output import let_go, say_bug
 
 from .theme import apply_theme
 
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TICK_S = 0.1  # between two looks whether a lone ESC was the key
 LEAVE_S, HURRY_S = 2.0, 0.2  # for the terminal to take the last writes; after a second signal
 BACKLOG = 8  # writes that wait for a terminal which does not read
@@ -38,16 +39,20 @@ class TerminalApp(App[None]):
         ansi = True if "NO_COLOR" in os.environ else None
         super().__init__(driver_class=TerminalDriver, ansi_color=ansi)
         apply_theme(self)
+        self._handlers: dict[int, Any] = {}  # of signals, before this application had its own
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.action_interrupt)
+        for number in ENDS:
+            if (before := signal.getsignal(number)) != signal.SIG_IGN:  # as under nohup
+                self._handlers[number] = before
+                loop.add_signal_handler(number, self.action_interrupt)
 
     def on_unmount(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number, before in self._handlers.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, before)
 
     def action_interrupt(self) -> None:
         """Leave because of a signal or Ctrl-C, or because the terminal is gone."""

@@ -251,7 +251,7 @@ async def test_an_engine_that_does_not_answer_holds_nobody_up(
     assert app.return_code == 130
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_signals_end_in_the_same_order(number: signal.Signals) -> None:
     app, feed = held(scenes.midway())
     async with app.run_test(size=SIZE) as pilot:

@@ -68,7 +68,7 @@ def waiting_fraction(found: Evidence) -> float | None:
     """The share of time that the pick waits for data, where that limits it."""
     if found.pick is None:
         return None
-    waiting = found.report.measurement(found.pick).metrics.get("waiting_fraction")
+    waiting = found.report.statistics(found.pick).metrics.get("waiting_fraction")
     return waiting if waiting is not None and waiting >= WAITING else None
 
 
@@ -87,14 +87,14 @@ def launch_bound(found: Evidence) -> Clocks | None:
     """
     if found.best_gpu is None:
         return None
-    clocks = found.report.measurement(found.best_gpu).clocks
+    clocks = found.report.statistics(found.best_gpu).clocks
     if clocks is None or clocks.issue_s is None or clocks.issue_s < LAUNCH_BOUND * clocks.device_s:
         return None
     return clocks
 
 
 def roof_of(found: Evidence, candidate: Candidate) -> Roofline | None:
-    return found.report.measurement(candidate).roofline
+    return found.report.statistics(candidate).roofline
 
 
 def _roofs(found: Evidence, pick: Candidate) -> Iterator[str]:

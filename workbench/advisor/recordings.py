@@ -20,10 +20,10 @@ from ..assets import path as asset
 from ..contract import kind_of
 from ..planning.usage import UsageError
 from ..records.document import Document, Measurement
+from ..records.events import LONGEST_S
 from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import journal
-from ..report.from_document import LONGEST_S
 from ..report.run_files import decode_document, read_journal
 from ..text.sanitize import shown
 from .whatif import devices_by_name

@@ -12,7 +12,6 @@ from ..pool.answers import Block
 from ..pool.pool import Answer, WorkerFailed
 from ..records import events as ev
 from ..records.reason import Reason
-from ..report.from_document import wrong_samples
 from ..stats import samples as stats
 from .context import RunContext
 from .energy import EnergyMeter
@@ -136,5 +135,7 @@ class BlockRunner:
 
 def _bad_clock(samples_s: list[float]) -> Reason | None:
     """Why no clock can have measured these samples."""
-    wrong = next(wrong_samples("a block", samples_s), None)
-    return None if wrong is None else Reason("bad_clock", wrong, "run it again")
+    for sample in samples_s:
+        if not ev.SHORTEST_S <= sample <= ev.LONGEST_S:
+            return Reason("bad_clock", f"a block has a sample of {sample:g} s", "run it again")
+    return None

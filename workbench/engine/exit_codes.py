@@ -41,7 +41,7 @@ def exit_code(status: str, request: Request, report: Report) -> int:
 
 
 def _is_unwritten(request: Request, report: Report) -> bool:
-    """Whether a file that was asked for has not been written; the report says why."""
+    """Whether a file that was asked for is missing; the report has the reason."""
     if request.trace is not None and report.trace is None:
         return True
     if request.model is None or request.model.save_best is None:

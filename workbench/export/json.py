@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from ..records.document import Measurement
 from ..records.encoding import encode
 from ..report.report import Report
 
 # An array of numbers, one a line; no string holds a line break, so none can match.
 NUMBERS = re.compile(r"\[(\n\s+)[\d.,eE+-][\s\d.,eE+-]*\]")
-EMPTY = '"measurements": ['
+MEASUREMENTS, SAMPLES = '"measurements": [', '"samples_s": ['
+AT_ONCE = 100_000  # samples that become text at a time
 
 
 def dump(value: Any) -> str:
@@ -27,11 +30,26 @@ def _on_one_line(match: re.Match[str]) -> str:
 
 
 def document_parts(report: Report) -> Iterator[str]:
-    """The text of `dump(report.document())`, with one measurement at a time in memory."""
-    before, empty, after = dump(report.document_with([])).partition(EMPTY)
-    yield before + empty
+    """The text of `dump(report.document())`, with some samples of one measurement at a time in
+    memory."""
+    before, opening, after = dump(report.document_with([])).partition(MEASUREMENTS)
+    yield before + opening
     separator = ""
-    for measurement in report.each_measurement():
-        yield f"{separator}\n    " + dump(measurement).replace("\n", "\n    ")
+    for measured in report.each_measurement():
+        yield f"{separator}\n    "
+        yield from _measurement_parts(measured)
         separator = ","
     yield ("\n  " if separator else "") + after
+
+
+def _measurement_parts(measured: Measurement) -> Iterator[str]:
+    samples_s = measured.samples_s
+    text = dump(replace(measured, samples_s=[])).replace("\n", "\n    ")
+    before, opening, after = text.partition(SAMPLES)
+    yield before + opening
+    separator = " "
+    for start in range(0, len(samples_s), AT_ONCE):
+        numbers = encode(samples_s[start : start + AT_ONCE])[1:-1].decode()
+        yield separator + numbers.replace(",", ", ")
+        separator = ", "
+    yield (" " if samples_s else "") + after

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,7 +28,7 @@ def lines(path: Path, most: int, longest: int) -> Iterator[bytes]:
     """The lines of a file of at most `most` bytes, each at most `longest` bytes with its end."""
     with opened(path) as file:
         left = most
-        for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), start=1):
+        for number, line in enumerate(iter(partial(file.readline, longest + 1), b""), start=1):
             left -= len(line)
             if left < 0:
                 raise _too_large(most)

@@ -1,10 +1,8 @@
-"""The engine's side of `guardian`, and what remains to be ended where that one cannot see it."""
+"""The engine's side of `guardian`."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -13,7 +11,6 @@ from pathlib import Path
 from ..process import children
 from . import guardian
 
-PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 CLOSE_S, REAP_S = 2.0, 0.1  # for it to end by itself; after SIGKILL
 
 
@@ -21,7 +18,7 @@ class Guardian:
     """The process that outlives the engine just long enough to end its workers."""
 
     def __init__(self, run_id: str) -> None:
-        self._adopts = _adopt_orphans()
+        children.adopt_orphans()
         self._process = children.start(
             [sys.executable, "-I", "-S", guardian.__file__, run_id],
             stdin=subprocess.PIPE,
@@ -55,22 +52,6 @@ class Guardian:
         children.exit_code(self._process, within_s)
 
     def kill(self) -> None:
-        """End it if it did not end by itself, and every process that was left to us meanwhile."""
+        """End it if it did not end by itself."""
         children.kill(self._process)
         children.reap(self._process, REAP_S)
-        for pid in children.family(os.getpid())[1:] if self._adopts else ():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def _adopt_orphans() -> bool:
-    """Become the parent of descendants that lose theirs, so that even those which carry no mark of
-    the run are found at its end (Linux).
-
-    Not where a shell had children before it became this process: theirs would be ours, too.
-    """
-    if sys.platform != "linux" or len(children.family(os.getpid())) > 1:
-        return False
-    with suppress(OSError, AttributeError):
-        return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-    return False

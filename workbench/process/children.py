@@ -8,6 +8,7 @@ workers start processes of their own.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import signal
 import subprocess
@@ -24,7 +25,11 @@ POLL_S = 0.002
 # Signals whose handlers may raise.
 _RAISING: list[int] = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM]
 
+PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+
 _groups: list[subprocess.Popen[bytes]] = []  # children that lead a group and may still live
+_outliving: list[subprocess.Popen[bytes]] = []  # children that end after this process
+_adopting = False
 
 
 def command(
@@ -66,9 +71,9 @@ def start(
         process: subprocess.Popen[bytes] = subprocess.Popen(
             argv, env=environ, start_new_session=new_session, **streams
         )
-        if new_session and not outlives_us:
-            _groups[:] = [other for other in _groups if other.returncode is None]
-            _groups.append(process)
+        known = _outliving if outlives_us else _groups if new_session else []
+        known[:] = [other for other in known if other.returncode is None]
+        known.append(process)
     return process
 
 
@@ -137,21 +142,54 @@ def reap(process: subprocess.Popen[bytes], within_s: float) -> int | None:
     return None
 
 
+def offspring(pid: int) -> list[int]:
+    """The children of a process (Linux)."""
+    # psutil would read the parent of every process of the machine; this reads only one.
+    found: list[int] = []
+    for listed in Path("/proc").glob(f"{pid}/task/*/children"):
+        with suppress(OSError):
+            found += map(int, listed.read_text().split())
+    return found
+
+
 def family(pid: int) -> list[int]:
     """A process and its descendants (Linux; elsewhere the process alone)."""
-    # psutil would read the parent of every process of the machine; this reads only these.
     members, to_visit = [], [pid]
     while to_visit:
-        pid = to_visit.pop()
-        members.append(pid)
-        for listed in Path("/proc").glob(f"{pid}/task/*/children"):
-            with suppress(OSError):
-                to_visit += [int(child) for child in listed.read_text().split()]
+        members.append(to_visit.pop())
+        to_visit += offspring(members[-1])
     return members
 
 
-@atexit.register
+def adopt_orphans() -> None:
+    """Become the parent of descendants that lose theirs, so that `kill_all` at the end finds even
+    one that has left its group and cleared its environment (Linux).
+
+    Not where a shell had children before it became this process: their orphans would be ours, too.
+    """
+    global _adopting
+    if sys.platform != "linux" or _strays():
+        return
+    with suppress(OSError, AttributeError):
+        _adopting = ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def _strays() -> list[int]:
+    """The children that `start` did not start."""
+    return list(set(offspring(os.getpid())) - {p.pid for p in (*_groups, *_outliving)})
+
+
 def kill_all() -> None:
     """Kill every group that this process started and that still lives."""
     for process in _groups:
         kill(process)
+
+
+@atexit.register
+def _kill_family() -> None:
+    """The same, and every process that was left to us."""
+    kill_all()
+    for stray in _strays() if _adopting else ():
+        for pid in family(stray):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)

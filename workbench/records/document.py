@@ -72,7 +72,7 @@ class Clocks(msgspec.Struct, frozen=True):
     issue_s: float | None
 
 
-class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True):
+class BlockShape(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One turn of a case: its next `n` samples in `samples_s`."""
 
     round: int  # number of the round; blocks of the same round are compared as a pair

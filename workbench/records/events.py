@@ -7,6 +7,7 @@ All that the screens and the JSON document show derives from these events
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -30,6 +31,12 @@ from .machine import GpuReading, HostReading, Machine, Software
 from .model import Advice, Built, ModelFacts
 from .reason import Reason, Warning
 from .verdict import Crossover, Verdict, WhatIf
+
+SHORTEST_S, LONGEST_S = 1e-12, 1e8  # seconds; no sample or set-up takes less or more
+Samples = Annotated[
+    Sequence[Annotated[float, msgspec.Meta(ge=SHORTEST_S, le=LONGEST_S)]],
+    msgspec.Meta(min_length=1),
+]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -158,7 +165,7 @@ class BlockMeasured(Event, frozen=True, kw_only=True, tag=True, gc=False):
     case: str
     scenario: str
     round: int  # number of the round; blocks of the same round are compared as a pair
-    samples_s: Sequence[float]  # seconds per iteration
+    samples_s: Samples  # seconds per iteration
     lead_in_s: Sequence[float]  # seconds per iteration before the first sample
     loss: float | None  # training loss after the block
     clocks: Clocks | None = None

@@ -152,6 +152,8 @@ class Candidate:
         return self._rounds[1]
 
     def _counted_rounds(self) -> Rounds:
+        if self.objective in ("throughput", "latency"):
+            return Rounds(self.step_rounds())
         from_start = self.objective == "time_to_result"
         fixed_s = self.fixed_s if from_start else 0.0  # costly: it sorts all samples
         values = {

@@ -17,8 +17,6 @@ from .report import Report
 from .row import Row
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
-SHORTEST_S = 1e-12  # seconds; a shorter sample is no measurement
-LONGEST_S = 1e8  # seconds; a longer sample or set-up is no measurement
 
 
 def report_of(document: Document) -> Report:
@@ -202,10 +200,10 @@ def _metrics(measured: Measurement, shape: BlockShape) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:
+def _wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:
     """The shortest or longest sample, where no measurement takes so long."""
     for sample in (min(samples_s), max(samples_s)):
-        if not SHORTEST_S <= sample <= LONGEST_S:
+        if not ev.SHORTEST_S <= sample <= ev.LONGEST_S:
             yield f"{of} has a sample of {sample:g} s"
 
 
@@ -226,7 +224,7 @@ def contradictions(document: Document) -> Iterator[str]:
         if any(block.n < 1 for block in m.blocks) or counted != len(m.samples_s):
             yield f"{at}: its blocks count {counted} samples, samples_s holds {len(m.samples_s)}"
         if m.samples_s:
-            yield from wrong_samples(at, m.samples_s)
+            yield from _wrong_samples(at, m.samples_s)
     ids = {m.id for m in document.measurements}
     for case in set(explained(document.model)) - ids:
         yield f"model.advice explains {case!r}, which was not measured"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ..records.document import Against, Ceilings, Clocks, Measurement, Throughput
 from ..records.reason import Warning
 from ..stats import ratios
@@ -12,14 +14,25 @@ from .candidate import Candidate
 from .roofline import peak_fraction, roofline
 
 
-def measurement(
+def with_samples(measured: Measurement, candidate: Candidate) -> Measurement:
+    """The measurement with every sample that the candidate's blocks hold."""
+    return msgspec.structs.replace(
+        measured,
+        samples_s=candidate.samples_s,
+        blocks=candidate.block_shapes,
+        lead_in_s=[value for block in candidate.blocks for value in block.lead_in_s],
+    )
+
+
+def statistics(
     candidate: Candidate,
     *,
     row: Sequence[Candidate] = (),
     warnings: Sequence[Warning] = (),
     ceilings: Ceilings | None = None,
 ) -> Measurement:
-    """The measurement of a candidate, compared with its `row` and with the `ceilings`."""
+    """The measurement of a candidate, compared with its `row` and with the `ceilings`, without its
+    samples, which may be millions."""
     samples = candidate.ordered_s
     n = len(samples)
     center = stats.median(samples) if n else None
@@ -33,10 +46,10 @@ def measurement(
         reason=candidate.reason,
         scenario=candidate.scenario,
         work=candidate.work,
-        samples_s=candidate.samples_s,
-        blocks=candidate.block_shapes,
+        samples_s=[],
+        blocks=[],
         iterations_per_sample=candidate.iterations_per_sample,
-        lead_in_s=[value for block in candidate.blocks for value in block.lead_in_s],
+        lead_in_s=[],
         warmup=candidate.warmup,
         n=n,
         median_s=center,

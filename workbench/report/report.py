@@ -28,7 +28,7 @@ from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, price_of
-from .measurements import measurement
+from .measurements import statistics, with_samples
 from .row import Row
 from .sweeps import sweeps
 from .warnings import measurement_warnings
@@ -74,6 +74,11 @@ class Report:
         """Take in one event; KeyError if its case or row was not announced."""
         self.last_at_s = max(self.last_at_s, event.at_s)
         match event:
+            case ev.BlockMeasured():  # first, as most events of a long run are blocks
+                candidate = self.candidates[event.case]
+                candidate.blocks.append(event)
+                candidate.state = "measuring"
+                self.current_case = event.case
             case ev.RunStarted():
                 self.started, self.status = event, "running"
             case ev.HardwareDetected():
@@ -107,11 +112,6 @@ class Report:
                 self.current_case = event.case
             case ev.CasePrepared():
                 self._prepared(event)
-            case ev.BlockMeasured():
-                candidate = self.candidates[event.case]
-                candidate.blocks.append(event)
-                candidate.state = "measuring"
-                self.current_case = event.case
             case ev.BlockDiscarded():
                 pass  # in the journal only
             case ev.CaseFinished():
@@ -197,9 +197,9 @@ class Report:
         candidate.call_overhead_s = event.call_overhead_s
         self.current_case = event.case
 
-    def measurement(self, candidate: Candidate) -> Measurement:
-        """The candidate as it appears in the document."""
-        return measurement(
+    def statistics(self, candidate: Candidate) -> Measurement:
+        """The candidate as it appears in the document, without its samples."""
+        return statistics(
             candidate,
             row=self.rows[candidate.scenario].candidates,
             warnings=self.measurement_warnings(candidate),
@@ -223,7 +223,11 @@ class Report:
 
     def each_measurement(self) -> Iterator[Measurement]:
         """The measurements one by one, for runs whose samples fill much of the memory."""
-        return (self.measurement(c) for row in self.rows.values() for c in row.candidates)
+        return (
+            with_samples(self.statistics(candidate), candidate)
+            for row in self.rows.values()
+            for candidate in row.candidates
+        )
 
     @property
     def sweeps(self) -> list[Sweep]:

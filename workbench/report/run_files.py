@@ -13,7 +13,7 @@ from ..records import events as ev
 from ..records.document import Document
 from ..text.sanitize import printable_json, shown
 from . import journal
-from .from_document import contradictions, explained, report_of, wrong_samples
+from .from_document import contradictions, explained, report_of
 from .plausible import absurdity
 from .report import Report
 
@@ -71,12 +71,7 @@ def read_journal(path: Path) -> OpenedRun:
 
 def _flaws(events: Iterable[ev.AnyEvent]) -> Iterator[str]:
     for event in events:
-        if isinstance(event, ev.BlockMeasured):
-            if not event.samples_s:
-                yield f"{event.case} has a block without samples"
-            else:
-                yield from wrong_samples(event.case, event.samples_s)
-        elif isinstance(event, ev.RacePlanned) and event.point:
+        if isinstance(event, ev.RacePlanned) and event.point:
             sizes = [{"batch", *case.params} for case in event.cases]
             if not sizes or not all(sizes_of >= event.point.keys() for sizes_of in sizes):
                 yield f"{event.scenario} is at a point of sizes that its cases do not have"

@@ -26,13 +26,14 @@ NORMAL_DF = 1000  # degrees of freedom from which on Student's t is expanded aro
 OUTLYING = 3.5  # modified z-score of an outlier (Iglewicz and Hoaglin 1993)
 MIN_FOR_TREND = 6  # values; below, no order of them is significant at TREND_ALPHA
 TREND_ALPHA = 0.01
+INFINITE = math.inf
 SAME, FASTER, SLOWER, AMBIGUOUS = "same", "faster", "slower", "ambiguous"
 
 
 def require_finite(values: Sequence[float]) -> None:
     """Raise ValueError, naming the first culprit, if a value is NaN, infinite or not positive."""
     for position, value in enumerate(values):
-        if not math.isfinite(value) or value <= 0:
+        if not 0 < value < INFINITE:  # NaN is neither
             raise ValueError(f"sample {position} is {value!r}, not a positive finite time")
 
 
@@ -48,7 +49,9 @@ def ascending(values: Sequence[float]) -> Sequence[float]:
         return sorted(values)
     import numpy  # not needed to open what a run of usual length has measured
 
-    return Ascending("d", numpy.sort(numpy.asarray(values, dtype=float)).tobytes())
+    ordered = Ascending("d", values)
+    numpy.frombuffer(ordered).sort()
+    return ordered
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -71,10 +74,23 @@ def quantile_of(ordered: Sequence[float], q: float) -> float:
 def median(values: Sequence[float]) -> float:
     if not values:
         raise ValueError("no samples")
-    ordered, half = ascending(values), (len(values) - 1) // 2
+    half = (len(values) - 1) // 2
+    ordered = _halved(values, half) if len(values) >= MANY else sorted(values)
     if len(values) % 2:
         return ordered[half]
     return ordered[half] + (ordered[half + 1] - ordered[half]) * 0.5
+
+
+def _halved(values: Sequence[float], half: int) -> Sequence[float]:
+    """Many values with the one or two in the middle in their places, in a tenth of the time that
+    sorting takes."""
+    if isinstance(values, Ascending):
+        return values
+    import numpy
+
+    found = array("d", values)
+    numpy.frombuffer(found).partition((half, half + 1))
+    return found
 
 
 @cache
@@ -233,7 +249,7 @@ def outliers(values: Sequence[float]) -> list[int]:
 
         far = numpy.abs(numpy.asarray(values, dtype=float) - center)
         scale = 1.4826 * float(numpy.median(far)) or 1.2533 * float(numpy.mean(far))
-        return [int(place) for place in numpy.flatnonzero(far > OUTLYING * scale)]
+        return numpy.flatnonzero(far > OUTLYING * scale).tolist()
     distances = [abs(value - center) for value in values]
     scale = 1.4826 * median(distances) or 1.2533 * math.fsum(distances) / len(distances)
     return [i for i, far in enumerate(distances) if far > OUTLYING * scale]
@@ -341,7 +357,8 @@ def paired_ratio(
     cut = math.floor(TRIM * n)
     kept = sorted(logs)[cut : n - cut]
     center = math.fsum(kept) / len(kept)
-    winsorised = [min(max(x, kept[0]), kept[-1]) for x in logs]
+    least, most = kept[0], kept[-1]
+    winsorised = [least if x < least else most if x > most else x for x in logs]
     mean = math.fsum(winsorised) / n
     variance = math.fsum((x - mean) ** 2 for x in winsorised) / (n - 1)
     error = math.sqrt(variance) / ((len(kept) / n) * math.sqrt(n))

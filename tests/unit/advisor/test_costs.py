@@ -342,7 +342,7 @@ def test_a_99th_percentile_has_one_value_everywhere() -> None:
         {CPU: [*calm, burst], CPU_B: [[0.050] * 100] * 7}, row=row, prices={"cpu": 1.0}
     )
     found, first = decide(report, row), report.candidates[CPU.id]
-    p99_s = report.measurement(first).p99_s
+    p99_s = report.statistics(first).p99_s
     assert best(found, "fastest").pick == CPU.id  # by the rounds, of which one was disturbed
     assert best(found, "fastest").value == first.value == p99_s == 0.080
     assert found.pick_ratio == pytest.approx(5.0)

@@ -52,11 +52,12 @@ def test_closing_ends_guardian_and_daemons(number: signal.Signals | None) -> Non
     engine.stdin.write("close\n")
     engine.stdin.flush()
     assert engine.stdout.readline() == "closed\n"
+    assert not lives(pids[0])
+    engine.communicate(timeout=30)  # what was left to it ends with it
     until = time.monotonic() + 30
     while any(map(lives, pids)) and time.monotonic() < until:
         time.sleep(0.01)
     assert not any(map(lives, pids))
-    engine.communicate(timeout=30)
 
 
 def lives(pid: int) -> bool:

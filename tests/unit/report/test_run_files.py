@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -29,8 +30,24 @@ def test_a_document_file_is_opened(tmp_path: Path) -> None:
 
 def test_a_journal_file_is_opened_from_anywhere(tmp_path: Path) -> None:
     file = tmp_path / "copied.jsonl"
-    file.write_bytes(b"".join(ev.encode(event) + b"\n" for event in RUN))
-    assert open_run(str(file)).events == RUN
+    lines = list(map(ev.encode, RUN))
+    file.write_bytes(b"\n".join(lines))
+    assert list(map(ev.encode, open_run(str(file)).events)) == lines
+
+
+@pytest.mark.parametrize("samples", ["", "0", "1e-13", "1e9", "-1"])
+def test_a_block_without_samples_or_with_an_impossible_one_is_refused(
+    tmp_path: Path, samples: str
+) -> None:
+    events = list(map(ev.encode, RUN))
+    place = next(n for n, event in enumerate(RUN) if isinstance(event, ev.BlockMeasured))
+    events[place] = re.sub(
+        rb'"samples_s":\[[^]]*\]', b'"samples_s":[%s]' % samples.encode(), events[place]
+    )
+    file = tmp_path / "copied.jsonl"
+    file.write_bytes(b"\n".join(events))
+    with pytest.raises(journal.JournalError, match=rf"line {place + 1}, .*samples_s"):
+        open_run(str(file))
 
 
 @pytest.mark.parametrize(

@@ -394,3 +394,11 @@ def test_the_interval_of_a_tail_has_the_stated_coverage() -> None:
         hits += low <= truth <= high
     assert hits >= 186
     assert stats.tail_interval(drawn[:3], 0.99) is None  # 300 samples have no upper bound
+
+
+@pytest.mark.parametrize("n", [stats.MANY, stats.MANY + 1])
+def test_many_values_have_the_median_of_their_order(n: int) -> None:
+    values = [((i * 7919) % 10_007) / 3 for i in range(n)]
+    ordered = sorted(values)
+    low, high = ordered[(n - 1) // 2], ordered[n // 2]
+    assert stats.median(values) == stats.median(stats.ascending(values)) == low + (high - low) * 0.5

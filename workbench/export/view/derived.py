@@ -58,7 +58,7 @@ class DerivedValues:
         key = candidate.scenario, candidate.case.id
         kept = self._kept.get(key)
         if kept is None or kept[0] != stamp:
-            kept = stamp, Numbers(self.report.measurement(candidate), candidate.value)
+            kept = stamp, Numbers(self.report.statistics(candidate), candidate.value)
             self._kept[key] = kept
         return kept[1]
 

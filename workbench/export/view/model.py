@@ -303,7 +303,8 @@ def operator_lines(chosen: Candidate | None, report: Report, width: int) -> list
             "gain": Text.of(units.ratio(each.fp32_s / each.int8_s) if both else ""),
         }
         lines.append(Line(each.operator, cells))
-    if given is not None:  # a profiled run is slower, and may mislead
+    if given is not None and given.blocks and candidate.blocks:
+        # A profiled run is slower, and may mislead.
         times = [median(c.samples_s) for c in (given, candidate)]
         cells = {"operator": Text.of(RACED), "gain": Text.of(units.ratio(times[0] / times[1]))}
         for key, seconds in zip(("fp32", "int8"), times, strict=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...process.children import command
+from ...process.children import adopt_orphans, command
 from ...process.line_process import Ended, QueryProcess
 from ...records.machine import Package, Software
 from ...text.sanitize import printable_json
@@ -106,6 +106,7 @@ class StackQuery:
         self._python = python
         self._process: QueryProcess | None = None
         if python is not None:
+            adopt_orphans()  # a foreign interpreter may be a script that starts anything
             self._process = QueryProcess(command(Path(stack_query.__file__), python=python))
 
     def collect(self, deadline_s: float = FOREIGN_DEADLINE_S) -> Software:
