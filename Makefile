@@ -55,7 +55,6 @@ faults: ready-to-test
 soak: ready-to-test
 	$(python) -m benchmarks.soak $(ARGS)
 
-
 campaign: ready-to-test
 	$(python) -m pytest -m campaign
 

@@ -72,5 +72,5 @@ def apply_theme(app: App[Any]) -> None:
     app.animation_level = "none"
     app.register_theme(DARK)
     app.register_theme(SIXTEEN)
-    few = app.no_color or app.console.color_system in ("standard", "windows", None)
+    few = app.no_color or app.console.color_system in ("standard", None)
     app.theme = SIXTEEN.name if few else DARK.name

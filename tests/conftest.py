@@ -18,8 +18,7 @@ HERE = Path(__file__).resolve().parent
 # A shell that runs the tests in its background ignores SIGINT, and nohup ignores SIGHUP: child
 # processes would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-if hasattr(signal, "SIGHUP"):
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -5,22 +5,26 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Import the command line and run it."""
-    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
-    ends = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    ends = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     ends = [number for number in ends if signal.getsignal(number) != signal.SIG_IGN]  # nohup
     for number in ends:
         signal.signal(number, _leave)
+    # A parent that ignores it hands that down, and then no child can be waited for (wait(2)).
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     from .cli.main import main as run
 
-    for number in ends:
-        signal.signal(number, signal.default_int_handler)  # KeyboardInterrupt, so that all clean up
     try:
+        for number in ends:  # KeyboardInterrupt, so that all clean up
+            signal.signal(number, signal.default_int_handler)
         run(arguments)
+    except KeyboardInterrupt:  # while an error was reported
+        sys.exit(130)
     finally:
         for number in ends:  # we are leaving, and the exit code is settled
             signal.signal(number, signal.SIG_IGN)

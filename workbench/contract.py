@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 PRECISION_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 PRECISIONS = tuple(PRECISION_BYTES)
 REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
+MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
 DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
 ParameterValue = int | float | str

@@ -10,15 +10,16 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import IO, Protocol
 
-import msgspec
-
+from workbench.engine.exit_codes import USAGE
 from workbench.process.children import clean
 from workbench.process.exit_status import ending, log_tail
 from workbench.records import events as ev
 from workbench.records.reason import Warning
+from workbench.report.journal import UNREADABLE
+from workbench.text.output import LONGEST_LINE
+from workbench.text.sanitize import shown
 
 LINE_LIMIT = 2**26  # one event with a long block of samples is one line
-EXIT_USAGE = 2
 CANCEL_S = 2.0  # time for an engine to write its partial result
 TERMINATE_S = 1.0
 LINGER_S = 10.0  # from the end of its events to that of an engine, which waits for its workers
@@ -119,7 +120,7 @@ class EngineSource:
                 else "the log below says why; s tries again",
                 self._tail(),
             )
-        if code == EXIT_USAGE and (lines := self._tail()):
+        if code == USAGE and (lines := self._tail()):
             # Some requests turn out to be impossible only when the hardware or the model is known.
             message = lines[-1].removeprefix("workbench: ")
             raise EventSourceError(message, "start another run with other options")
@@ -147,7 +148,8 @@ class EngineSource:
         return self._process
 
     def _tail(self) -> list[str]:
-        return [] if self._log is None else log_tail(self._log).splitlines()[-TAIL_LINES:]
+        lines = [] if self._log is None else log_tail(self._log).splitlines()[-TAIL_LINES:]
+        return [shown(line, LONGEST_LINE) for line in lines]
 
     def send(self, control: str) -> None:
         process = self._process
@@ -242,13 +244,13 @@ def _decode(line: bytes) -> ev.AnyEvent:
     try:
         event: ev.AnyEvent = ev.decode(line)
         return event
-    except msgspec.MsgspecError:
-        shown = line.decode("utf-8", "replace").strip()[:120]
+    except UNREADABLE:
+        text = shown(line.decode("utf-8", "replace").strip(), 120)
         return ev.WarningRaised(
             at_s=0.0,
             warning=Warning(
                 code="stray_output",
-                message=f"the engine printed a stray line: {shown}",
+                message=f"the engine printed a stray line: {text}",
                 remedy="report it; the measurements are not affected",
             ),
         )

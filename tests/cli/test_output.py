@@ -110,3 +110,28 @@ def test_a_full_disk_under_a_listing_is_told_in_one_line(environment: dict[str, 
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("workbench: the output could not be written: No space left")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_json_is_utf_8_in_every_locale(cli, tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    listed = subprocess.run(
+        [sys.executable, "-m", "workbench", "list", "--json", "--scenarios", str(file)],
+        env={**cli.environment, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+    )
+    assert "Größe 😀" in {row["title"] for row in json.loads(listed.stdout)["scenarios"]}
+
+
+SCENARIO = """
+[[scenario]]
+id = "mine"
+title = "Größe 😀"
+question = "how large?"
+textbook = "gpu"
+workload = "matmul"
+objective = "throughput"
+precisions = ["fp32"]
+"""

@@ -19,8 +19,6 @@ from support import budget, marked
 
 from workbench.records import events as ev
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
-
 LONG = ("run", "spin", "--budget", "60", "--set", "gain=1")
 SOON_S = 10.0  # generous: what is asked for takes a tenth of a second on an idle machine
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]

@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 from support import budget
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
-
 # Modules that our processes, or what they import, load early or late.
 NAMES = ("workbench", "screens", "json", "torch", "numpy", "click", "msgspec", "ctypes", "socket")
 # -P as a console script has it: what is tested is what this process starts.

@@ -11,8 +11,6 @@ import pytest
 
 from workbench.records import events as ev
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
-
 RUN = ("run", "scaling", "--budget", "60", "--set", "width=64", "--set", "world=2", "--batch", "8")
 
 

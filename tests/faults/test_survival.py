@@ -20,8 +20,6 @@ from workbench.records.document import Document
 from workbench.report import journal
 from workbench.report.report import Report
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and process groups")
-
 LONG = ("run", "spin", "--budget", "60", "--set", "gain=1")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import scenes
 
-from screens.state.event_source import EngineSource, EventSourceError, ReplaySource
+from screens.state.event_source import EngineSource, EventSourceError, ReplaySource, _decode
 from workbench.records import events as ev
 
 # A stand-in for the engine; each test says how it goes on.
@@ -202,3 +202,14 @@ def test_the_screens_import_no_backend() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"hello\n", b"\xff\n", b"[" * 100_000, b"\x1b[31mred\n"],
+    ids=lambda line: repr(line[:20]),
+)
+def test_a_stray_line_is_a_warning_and_cannot_steer_the_terminal(line: bytes) -> None:
+    event = _decode(line)
+    assert isinstance(event, ev.WarningRaised)
+    assert event.warning.code == "stray_output" and event.warning.message.isprintable()

@@ -25,7 +25,7 @@ from ..records.machine import Machine
 from ..records.reason import Warning
 from ..report import journal
 from ..report.run_files import decode_document, read_journal
-from ..text.sanitize import shown as clean  # for foreign text on its way to the terminal
+from ..text.sanitize import shown
 from .whatif import devices_by_name
 
 SHORTEST_S = 1e-10  # seconds; a shorter step is no measurement
@@ -69,7 +69,7 @@ def load(places: Sequence[Path] | None = None) -> tuple[list[Recording], list[Wa
             except Exception as error:  # a foreign file must not stop this run
                 text = f"{file.name} is not a usable recording: {' '.join(_reason(error).split())}"
                 remedy = "remove it from the folder of recordings"
-                warnings.append(Warning("recording_unusable", clean(text), remedy, None))
+                warnings.append(Warning("recording_unusable", shown(text), remedy, None))
     recordings.sort(key=lambda recording: (recording.recorded_at, recording.file), reverse=True)
     return recordings, warnings
 
@@ -105,13 +105,13 @@ def of_document(document: Document, file: str) -> Iterator[Recording]:
             if m.case.device in devices and is_valid(m)
         ]
         if measured:
-            at = clean(document.run.started_at)
-            yield Recording(name, tuple(devices), clean(file), at, machine, measured)
+            at = shown(document.run.started_at)
+            yield Recording(name, tuple(devices), shown(file), at, machine, measured)
 
 
 def _cleaned(warning: Warning) -> Warning:
-    subject = warning.subject and clean(warning.subject)
-    return Warning(clean(warning.code), clean(warning.message), clean(warning.remedy), subject)
+    subject = warning.subject and shown(warning.subject)
+    return Warning(shown(warning.code), shown(warning.message), shown(warning.remedy), subject)
 
 
 def is_valid(measured: Measurement) -> bool:
@@ -154,7 +154,7 @@ def named(asked: str, recordings: Sequence[Recording], unusable: Sequence[Warnin
     raise UsageError(
         f"--what-if {asked!r}: no recording. Recorded: {listed}{others}. "
         f"To make one, run `{RECORD} {file_name(asked)}` on that machine "
-        f"and copy the file to {shown(own_folder())}"
+        f"and copy the file to {with_tilde(own_folder())}"
     )
 
 
@@ -163,7 +163,7 @@ def file_name(asked: str) -> str:
     return f"{'-'.join(words(asked)) or 'device'}.json"
 
 
-def shown(folder: Path) -> str:
+def with_tilde(folder: Path) -> str:
     """A folder as text, with `~` for the user's home."""
     home = Path.home()
     return f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) else str(folder)

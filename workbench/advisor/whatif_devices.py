@@ -9,11 +9,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..contract import Case, ParameterValue, Work, WorkloadError
+from ..contract import MOST_BATCH, Case, ParameterValue, Work, WorkloadError
 from ..planning.cases import cases_on
 from ..planning.plan import RowPlan
 from ..planning.request import Request
-from ..planning.usage import MOST_BATCH
 from ..records.document import Measurement
 from ..records.reason import Reason, Warning
 from ..records.verdict import WhatIf
@@ -23,7 +22,7 @@ from ..report.names import candidate_name
 from ..stats import ratios
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
-from .recordings import Recording, file_name, load, named, own_folder, shown
+from .recordings import Recording, file_name, load, named, own_folder, with_tilde
 from .whatif import TIMED, counted
 
 # Codes of reasons against an estimate, the one nearest to a result first; only one is reported.
@@ -72,7 +71,7 @@ def of_row(row: RowPlan, request: Request, asked: str, recordings: Sequence[Reco
     )
     arguments = [*alone.arguments(), "--json", "--output", file_name(asked)]
     command = shlex.join(["workbench", *arguments])
-    folder = shown(own_folder())
+    folder = with_tilde(own_folder())
     hint = f"run `{command}` on that machine and copy the file to {folder}"
     sizes = _sizes(row.scenario.batch, row.scenario.params)
     listed = ",".join(f"{name}={value}" for name, value in sizes.items())

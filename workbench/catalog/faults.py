@@ -9,11 +9,20 @@ from typing import Annotated
 
 import msgspec
 
-from ..contract import COLUMNS, PRECISIONS, Case, Parameter, ParameterValue, Variant, Work
+from ..contract import (
+    COLUMNS,
+    MOST_BATCH,
+    MOST_THREADS,
+    PRECISIONS,
+    Case,
+    Parameter,
+    ParameterValue,
+    Variant,
+    Work,
+)
 from ..text.sanitize import shown
 
 MOST_AMOUNT = 1e30  # of any number: an exaflop for ten thousand years
-MOST_BATCH, MOST_THREADS = 1_000_000, 4096
 LONGEST_WORD = 60  # characters of a name
 TRANSFERS = ("step", "setup", "")
 

@@ -19,14 +19,13 @@ import msgspec
 from ..contract import WorkloadError
 from ..process import children
 from ..process.exit_status import ending
-from ..process.line_process import LineProcess, LineTooLong
+from ..process.line_process import SLICE_S, LineProcess, LineTooLong
 from ..records.reason import Reason
 from ..records.reply import LONGEST, Failure, Unreadable, read
 from ..text.sanitize import shown
 
 DEADLINE_ENV = "WORKBENCH_ANSWER_S"  # seconds
 DEADLINE_S = 5.0  # for the import, which may include NumPy, and for each question
-SLICE_S = 0.1
 DEATH_S = 1.0  # from the end of its pipe to that of the child
 HINT = f"import libraries inside functions, or set {DEADLINE_ENV} to more seconds"
 MODULE = "workbench.worker.description"
@@ -142,7 +141,7 @@ class UserFile:
 
 def _deadline_s() -> float:
     with suppress(ValueError):
-        return min(max(float(os.environ.get(DEADLINE_ENV, "")), 0.1), 600.0)
+        return max(0.1, min(float(os.environ.get(DEADLINE_ENV, "")), 600.0))  # NaN: the least
     return DEADLINE_S
 
 
@@ -151,7 +150,6 @@ def _line(child: LineProcess, until: float) -> bytes:
     poller = select.poll()
     poller.register(child.socket, select.POLLIN)
     while (left_s := until - time.monotonic()) > 0:
-        # In slices, since a signal that comes just before a wait does not interrupt it.
         if poller.poll(1e3 * min(left_s, SLICE_S)) and (lines := child.receive()):
             return lines[0]
     raise TimeoutError

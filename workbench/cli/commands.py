@@ -29,7 +29,7 @@ def head(command: str) -> dict[str, Any]:
 def echo_json(value: Any) -> None:
     from ..export.json import dump
 
-    click.echo(dump(value))
+    click.echo(dump(value).encode())  # UTF-8 (RFC 8259), whatever the locale
 
 
 def show_detected(python: str | None, *, as_json: bool) -> None:
@@ -57,7 +57,6 @@ def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> in
     from ..advisor import doctor
     from ..engine import ceiling_store
     from ..export.doctor import doctor_text, private_words
-    from ..export.json import dump
     from ..machine.packages.trials import try_packages
 
     check_python(python)
@@ -74,7 +73,7 @@ def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> in
         parts = {**head("doctor"), **msgspec.structs.asdict(examined), "trials": trials}
         parts |= {"machine": doctor.nameless(found), "software": software}
         plain = msgspec.to_builtins(parts)
-        click.echo(dump(doctor.scrub(plain, private=private_words(found))))
+        echo_json(doctor.scrub(plain, private=private_words(found)))
     else:
         click.echo(doctor_text(examined))
     return FAILED if examined.failed else OK
@@ -93,7 +92,7 @@ def watch_machine(every_s: float, count: int | None, *, as_json: bool, plain: bo
         if not as_json:
             click.echo("\n".join(header(found)))
         for snapshot in islice(snapshots(found, every_s=every_s), count):
-            click.echo(encode(snapshot).decode() if as_json else line(snapshot))
+            click.echo(encode(snapshot) if as_json else line(snapshot))
     return OK
 
 

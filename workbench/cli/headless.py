@@ -71,7 +71,7 @@ def save(output: Target, report: Report, code: int) -> int:
     return code
 
 
-def _print(parts: Iterable[str], report: Report, code: int) -> int:
+def _print(parts: Iterable[str | bytes], report: Report, code: int) -> int:
     try:
         put(parts)
     except BrokenPipeError:

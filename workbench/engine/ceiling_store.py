@@ -13,6 +13,7 @@ from ..files import read, write
 from ..records.document import Ceilings
 from ..records.machine import Machine, Software
 from ..report import journal
+from ..report.plausible import absurdity
 
 MOST_BYTES = 1 << 20  # hundreds of devices
 
@@ -37,9 +38,10 @@ def folder() -> Path:
 
 def load(print_: str) -> Ceilings | None:
     """The ceilings kept under a fingerprint; None if there are none, or none that can be read."""
-    with suppress(OSError, msgspec.MsgspecError, RecursionError):
+    with suppress(OSError, *journal.UNREADABLE):
         content = read.whole(folder() / f"{print_}.json", MOST_BYTES)
-        return msgspec.json.decode(content, type=Ceilings)
+        kept = msgspec.json.decode(content, type=Ceilings)
+        return None if absurdity(kept) else kept
     return None
 
 

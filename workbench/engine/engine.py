@@ -296,9 +296,16 @@ class Engine:
             self._emit(ev.CeilingsKnown(at_s=self._control.now(), ceilings=known))
 
     def _write_trace(self) -> None:
-        if self._trace_target is None:
+        target, self._trace_target = self._trace_target, None  # once, also if it is interrupted
+        if target is None:
             return
-        written = write_trace(self._trace, self._trace_target, self._request, self.report)
+        written = write_trace(
+            self._trace,
+            target,
+            self._request,
+            self.report,
+            is_ending=lambda: self._control.is_ending,
+        )
         if isinstance(written, Warning):
             self._warn(written)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..contract import Case
+from ..contract import MOST_BATCH, Case
 from ..planning.plan import RowPlan
 from ..planning.usage import UsageError
 from ..pool.answers import Attempt
@@ -22,7 +22,6 @@ from .context import SLACK_S, RunContext
 from .preparation import BUDGET, CANNOT_HERE, START_DEADLINE_S, worker_key
 
 CLOSE = 1.05  # factor to which the largest batch is determined
-MOST_BATCH = 1_000_000
 GROWTH = 2.5  # time of an attempt at twice the batch over the time of the one before, at most
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -57,15 +58,21 @@ class TraceFile:
 
 
 def write_trace(
-    trace: TraceFile, target: Target, request: Request, report: Report
+    trace: TraceFile,
+    target: Target,
+    request: Request,
+    report: Report,
+    *,
+    is_ending: Callable[[], bool],
 ) -> Trace | Warning:
-    """Write `trace` to `target`; a warning if it is empty or cannot be written."""
+    """Write `trace` to `target`; a warning if it is empty or cannot be written, also because a
+    FIFO's reader takes nothing while the run `is_ending`."""
     file = str(target.named)
     if trace.is_empty:
         text = f"{file} was not written: nothing was profiled{_why_unprofiled(report)}"
         return Warning("no_trace", text, "raise --budget or choose other candidates")
     try:
-        target.write(trace.dump())
+        target.write(trace.dump(), is_ending=is_ending)
     except OSError as error:
         text = f"{file} could not be written: {error.strerror}"
         return Warning("no_trace", text, "choose another --trace")

@@ -21,14 +21,14 @@ class Exporter:
     """One format; its name is its option."""
 
     help: str
-    whole: Callable[[Report], Iterable[str]] | None = None  # a run that has ended, in parts
+    whole: Callable[[Report], Iterable[str | bytes]] | None = None  # a run that has ended, in parts
     each: Callable[[AnyEvent], bytes] | None = None  # every event at once, as a line
 
 
-def _document(report: Report) -> Iterable[str]:
+def _document(report: Report) -> Iterable[bytes]:
     from .json import document_parts
 
-    return document_parts(report)
+    return map(str.encode, document_parts(report))  # UTF-8 (RFC 8259), whatever the locale
 
 
 def _event(event: AnyEvent) -> bytes:

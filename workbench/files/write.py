@@ -67,12 +67,12 @@ class Target:
         if self.is_stream:
             self._stream = _opened(self.path)
 
-    def write(self, content: bytes) -> None:
-        """Write a whole result."""
+    def write(self, content: bytes, *, is_ending: Callable[[], bool] = lambda: False) -> None:
+        """Write a whole result; for `is_ending` see `send`."""
         if self._stream is None:
             replace(self.path, content)
         else:
-            send(self._stream, content)
+            send(self._stream, content, is_ending=is_ending)
 
     def begin(self) -> int:
         """A descriptor for a result that grows: of the stream, or of a new file under its name."""
@@ -141,12 +141,9 @@ def _made(path: Path) -> tuple[int, Path]:
         _require_file(path, old)
     new = path.parent / f".workbench-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(new, _NEW, 0o666 if old is None else 0o600)
-    try:
-        if old is not None:
+    if old is not None:
+        with suppress(OSError):  # a file system without permissions
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o777)
-    except BaseException:
-        _undo(descriptor, new)
-        raise
     return descriptor, new
 
 

@@ -6,10 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .. import catalog
-from ..contract import COLUMNS, DEVICE_KINDS, PRECISIONS, kind_of
+from ..contract import (
+    COLUMNS,
+    DEVICE_KINDS,
+    MOST_BATCH,
+    MOST_THREADS,
+    PRECISIONS,
+    kind_of,
+)
 from .model_question import ModelQuestion
 from .number_lists import numbers
-from .usage import MOST_BATCH, MOST_THREADS, UsageError, unknown
+from .usage import UsageError, unknown
 
 DEFAULT_BUDGET_S = 60.0
 QUICK_BUDGET_S = 20.0

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from .. import catalog
-from ..contract import Parameter, ParameterValue, Workload, WorkloadError
+from ..contract import MOST_BATCH, MOST_THREADS, Parameter, ParameterValue, Workload, WorkloadError
 from ..text.sanitize import shown
 from ..text.toml_file import Key, TomlFile
 from .scenario import Scenario, Size
-from .usage import MOST_BATCH, MOST_THREADS, unknown
+from .usage import unknown
 
 ID = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}"
@@ -37,7 +37,7 @@ def _faults(row: Scenario) -> Iterator[Fault]:
     try:
         names = list(catalog.files())
         if row.workload not in names:
-            yield ("workload",), str(unknown("workload", shown(row.workload, 60), names))
+            yield ("workload",), str(unknown("workload", row.workload, names))
             return
         workload = catalog.load(row.workload)
     except WorkloadError as error:
@@ -160,4 +160,4 @@ def _unknown(noun: str, workload: Workload, given: str, choices: Iterable[str]) 
     listed = list(choices)
     if not listed:
         return f"{noun} {shown(repr(given), 60)}: {workload.name} has no {noun}s; leave it out"
-    return str(unknown(f"{noun} of {workload.name}:", shown(given, 60), listed))
+    return str(unknown(f"{noun} of {workload.name}:", given, listed))

@@ -1,4 +1,4 @@
-"""The error for a request that cannot be met, and upper limits for options."""
+"""The error for a request that cannot be met."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..files.write import Target
-
-MOST_THREADS = 4096
-MOST_BATCH = 1_000_000
+from ..text.sanitize import shown
 
 
 class UsageError(Exception):
@@ -21,7 +19,8 @@ def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     listed = list(choices)
     close = difflib.get_close_matches(given, listed, n=1)
     hint = f"; did you mean {close[0]}?" if close else "."
-    return UsageError(f"unknown {noun} {given!r}{hint} Choices: {', '.join(listed)}")
+    named = shown(repr(given), 60)
+    return UsageError(f"unknown {noun} {named}{hint} Choices: {', '.join(listed)}")
 
 
 def target(option: str, path: Path, *, opened: bool = False) -> Target:

@@ -115,6 +115,14 @@ class Operator(msgspec.Struct):
         self.name = shown(self.name)
 
 
+class _TraceEvent(msgspec.Struct):
+    """What the trace of a run changes in an event (Trace Event Format); the rest is kept as is."""
+
+    ts: float = 0.0  # microseconds
+    dur: float = 0.0
+    pid: int | str | None = None
+
+
 class Profile(msgspec.Struct):
     """See `contract.Profile`."""
 
@@ -122,6 +130,9 @@ class Profile(msgspec.Struct):
     total_s: Seconds
     fallback_s: Seconds
     events: list[dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        msgspec.convert(self.events, list[_TraceEvent])
 
 
 class Released(msgspec.Struct):

@@ -9,25 +9,32 @@ this process, except where a record would be left half written.
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import selectors
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
+import msgspec
 import psutil
 
 Happening = Literal["readable", "child", "deadline", "pause", "suspend"]
 
 NEVER = math.inf
 FIRST, SECOND = 1, 2  # of the signals that end a run
+LONGEST_LINE = 4096  # bytes of a control line
 LEAVE_S = 0.4  # from the second signal, or one during the output, to the end of a write that hangs
+
+
+class _ControlLine(msgspec.Struct):
+    """What a front end asks for: "pause", "resume" or "cancel"."""
+
+    control: str
 
 
 class Cancelled(BaseException):
@@ -91,19 +98,18 @@ class Control:
 
         A signal that is already ignored stays ignored: under nohup a hang-up ends nothing.
         """
-        handlers = {
-            "SIGINT": self._on_end,
-            "SIGTERM": self._on_end,
-            "SIGHUP": self._on_end,
-            "SIGTSTP": self._on_suspend,
-            "SIGCONT": self._on_continue,
-            "SIGCHLD": self._on_child,
-            "SIGALRM": self._on_alarm,
+        handlers: dict[int, Any] = {
+            signal.SIGINT: self._on_end,
+            signal.SIGTERM: self._on_end,
+            signal.SIGHUP: self._on_end,
+            signal.SIGTSTP: self._on_suspend,
+            signal.SIGCONT: self._on_continue,
+            signal.SIGCHLD: self._on_child,
+            signal.SIGALRM: self._on_alarm,
         }
         previous: dict[int, Any] = {}
-        for name, handler in handlers.items():
-            number = getattr(signal, name, None)  # Windows lacks most
-            if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+        for number, handler in handlers.items():
+            if signal.getsignal(number) != signal.SIG_IGN:
                 previous[number] = signal.signal(number, handler)
         old_wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         try:
@@ -233,14 +239,17 @@ class Control:
             os.read(self._wake_read, 4096)
         if self._control_fd is None or self._control_fd not in ready:
             return []
-        data = os.read(self._control_fd, 65536)
+        data = b""
+        with suppress(OSError):  # the other end of a socket or a terminal broke off
+            data = os.read(self._control_fd, 65536)
         if not data:
             self._selector.unregister(self._control_fd)
             self._control_fd = None
             self.cancel("the front end went away")
             return []
-        *lines, self._control_text = (self._control_text + data).split(b"\n")
-        words = [str(json.loads(line).get("control")) for line in lines if line.strip()]
+        *lines, rest = (self._control_text + data).split(b"\n")
+        self._control_text = rest[-LONGEST_LINE:]  # what lost its beginning is no control line
+        words = [word for line in lines if (word := _word(line)) is not None]
         for word in words:
             if word == "cancel":
                 self.cancel("cancelled by the user")
@@ -249,3 +258,11 @@ class Control:
             elif word == "resume" and self._wish == "pause":
                 self._wish = None  # withdrawn before anything was held
         return words
+
+
+def _word(line: bytes) -> str | None:
+    """What a control line asks for; None for any other line, which asks for nothing."""
+    try:
+        return msgspec.json.decode(line, type=_ControlLine).control
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

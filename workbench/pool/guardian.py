@@ -17,16 +17,17 @@ RUN_ID_VARIABLE = "WORKBENCH_RUN_ID"
 
 
 def main(run_id: str) -> None:
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP"):
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    ignored = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()
     scratch = None
-    for line in sys.stdin:
-        if line[0] == "/":
-            scratch = line.rstrip("\n")
+    for line in sys.stdin.buffer:
+        if line.startswith(b"/"):
+            scratch = line.rstrip(b"\n")
             continue
         group = int(line[1:])
-        groups.add(group) if line[0] == "+" else groups.discard(group)
+        groups.add(group) if line.startswith(b"+") else groups.discard(group)
     for group in groups:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)  # reaches stopped processes too

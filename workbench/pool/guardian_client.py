@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -42,7 +43,7 @@ class Guardian:
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
         with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.write(os.fsencode(f"{line}\n"))
 
     def close(self, within_s: float = CLOSE_S) -> None:
         """Let it end what is left of the run, and wait for that."""

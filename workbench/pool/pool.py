@@ -25,6 +25,7 @@ from ..process.line_process import LineTooLong
 from ..records import events as ev
 from ..records.reason import Reason, Warning
 from ..records.reply import Failure, Unreadable, read
+from ..report.plausible import absurdity
 from ..worker.ranks import launch_of
 from .answers import Hello
 from .control import Cancelled, Control
@@ -144,6 +145,8 @@ class Pool:
         line, interrupted = self._await(key, worker, deadline_s)
         try:
             reply = read(line, kind)
+            if absurd := absurdity(reply):  # `workbench open` would refuse the journal
+                raise Unreadable(absurd)
         except Unreadable as error:
             text = f"it gave an answer that cannot be read: {error}"
             raise self._lost(key, "worker_died", text, gone=False) from None

@@ -32,7 +32,6 @@ from .guardian import RUN_ID_VARIABLE
 from .resource_limits import limit_resources
 
 PATIENCE_S = 1.0  # for a worker to end by itself
-CAN_FREEZE = hasattr(signal, "SIGSTOP")
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -148,8 +147,6 @@ class WorkerProcess(LineProcess):
 
     def freeze(self) -> bool:
         """Stop the whole group; True once all its processes have been seen to stand still."""
-        if not CAN_FREEZE:
-            return False
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGSTOP)
         until = time.monotonic() + 1.0
@@ -160,9 +157,8 @@ class WorkerProcess(LineProcess):
         return True
 
     def thaw(self) -> None:
-        if CAN_FREEZE:
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGCONT)
 
     def exit_code(self, within_s: float = 0.0) -> int | None:
         """The exit code of a worker that ends in time."""

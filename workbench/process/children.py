@@ -22,8 +22,8 @@ from typing import Any
 
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap.py"
 POLL_S = 0.002
-_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM")  # their handlers may raise; Windows lacks most
-_RAISING = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+# Signals whose handlers may raise.
+_RAISING: list[int] = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM]
 
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
@@ -87,14 +87,25 @@ def _signals_held_back() -> Iterator[None]:
         for number in _RAISING:
             if callable(handler := signal.getsignal(number)):
                 handlers[number] = handler
-                signal.signal(number, lambda number, _: held.append(number))
     try:
+        for number in handlers:
+            signal.signal(number, lambda number, _: held.append(number))
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        _set_all(dict(handlers))
         for number in held:
             handlers[number](number, None)
+
+
+def _set_all(handlers: dict[int, Any]) -> None:
+    """Set each handler, even if one that is set already raises meanwhile."""
+    try:
+        for number in list(handlers):
+            signal.signal(number, handlers[number])
+            del handlers[number]
+    finally:
+        if handlers:
+            _set_all(handlers)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -8,7 +8,7 @@ import os
 def affinity_mask() -> set[int] | None:
     """The logical cores in this process's affinity mask; None where there is none to read."""
     if not hasattr(os, "sched_getaffinity"):
-        return None  # macOS and Windows
+        return None  # macOS
     try:
         return os.sched_getaffinity(0)
     except OSError:

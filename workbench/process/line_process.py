@@ -22,7 +22,7 @@ from .exit_status import ending, log_tail
 
 _REAP_S = 2.0  # death by SIGKILL is prompt
 # A signal that comes just before a wait does not interrupt it: its handler runs after the slice.
-_SLICE_S = 0.1
+SLICE_S = 0.1
 
 MOST_LINE_BYTES = 64 << 20  # of an answer; a profile of a large model has a few
 
@@ -61,7 +61,7 @@ class QueryProcess:
             self._failure = f"could not be started: {getattr(error, 'strerror', None) or error}"
             return
         stdout = cast("IO[bytes]", self._process.stdout)
-        # In a thread, since a pipe has no timeout on Windows and a full one would stop the child.
+        # In a thread, since a full pipe would stop the child.
         threading.Thread(target=self._read, args=(stdout,), daemon=True).start()
 
     def _read(self, stdout: IO[bytes]) -> None:
@@ -87,7 +87,7 @@ class QueryProcess:
         until = time.monotonic() + wait_s
         while True:
             try:
-                line = self._lines.get(timeout=min(_SLICE_S, max(0.0, until - time.monotonic())))
+                line = self._lines.get(timeout=min(SLICE_S, max(0.0, until - time.monotonic())))
                 break
             except queue.Empty:
                 if time.monotonic() >= until:

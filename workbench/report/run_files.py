@@ -11,7 +11,7 @@ import msgspec
 from ..files.read import whole
 from ..records import events as ev
 from ..records.document import Document
-from ..text.sanitize import printable_json
+from ..text.sanitize import printable_json, shown
 from . import journal
 from .from_document import contradictions, explained, report_of
 from .plausible import absurdity
@@ -44,7 +44,7 @@ def open_run(name: str) -> OpenedRun:
         return read_journal(journal.runs_folder() / f"{matches[0]}.jsonl")
     latest = ", ".join(matches[:5] or ids[:5]) or "none yet"
     problem = "several runs begin with" if matches else "no such file or run:"
-    raise journal.JournalError(f"{problem} {name!r}. Recent runs: {latest}")
+    raise journal.JournalError(f"{problem} {shown(repr(name))}. Recent runs: {latest}")
 
 
 def _is_file(path: Path) -> bool:
@@ -65,7 +65,7 @@ def read_journal(path: Path) -> OpenedRun:
     except LookupError:
         flaw = "an event names a candidate or a row that was never announced"
     if flaw is not None:
-        raise journal.JournalError(f"{path} is not the journal of a run: {flaw}")
+        raise journal.JournalError(f"{path} is not the journal of a run: {shown(flaw)}")
     return OpenedRun(report, events)
 
 
@@ -81,8 +81,13 @@ def read_document(path: Path) -> Report:
     """The report of a JSON document; JournalError says what is wrong with it."""
     document = decode_document(path)
     for flaw in contradictions(document):
-        raise journal.JournalError(f"{path} is not a workbench document: {flaw}")
+        raise _no_document(path, flaw)
     return report_of(document)
+
+
+def _no_document(path: Path, flaw: str) -> journal.JournalError:
+    """A flaw may quote any text of the file."""
+    return journal.JournalError(f"{path} is not a workbench document: {shown(flaw)}")
 
 
 class _Head(msgspec.Struct):
@@ -98,8 +103,7 @@ def decode_document(path: Path) -> Document:
     except OSError as error:
         raise journal.JournalError(f"{path} cannot be read: {error.strerror}") from error
     except journal.UNREADABLE as error:
-        problem = f"{path} is not a workbench document: {journal.reason(error)}"
-        raise journal.JournalError(problem) from error
+        raise _no_document(path, journal.reason(error)) from error
     if absurd := absurdity(document):
-        raise journal.JournalError(f"{path} is not a workbench document: {absurd}")
+        raise _no_document(path, absurd)
     return document

@@ -43,12 +43,14 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def put(parts: Iterable[str]) -> None:
-    """Write lines to stdout and leave nothing in its buffer, whose flush at exit could block."""
+def put(parts: Iterable[str | bytes]) -> None:
+    """Write lines to stdout, text in its encoding, and leave nothing in its buffer, whose flush at
+    exit could block."""
     sys.stdout.flush()
     encoding, errors = sys.stdout.encoding, sys.stdout.errors or "strict"
     for part in chain(parts, ["\n"]):
-        send(sys.stdout.fileno(), part.encode(encoding, errors))
+        line = part if isinstance(part, bytes) else part.encode(encoding, errors)
+        send(sys.stdout.fileno(), line)
 
 
 def let_go(stream: TextIO) -> None:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from workbench.process.cores import affinity_mask
+
 NODES = Path("sys/devices/system/node")
 
 
@@ -52,9 +54,7 @@ def cpulist(text: str) -> frozenset[int]:
 
 def usable(found: Sequence[Node]) -> list[Node]:
     """The nodes of whose cores this process may use some, with those cores."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    allowed = os.sched_getaffinity(0)
+    allowed = affinity_mask() or set()
     shared = (replace(node, cpus=node.cpus & allowed) for node in found)
     return [node for node in shared if node.cpus]
 

@@ -181,3 +181,13 @@ def test_an_interrupted_question_ends_its_child(monkeypatch: pytest.MonkeyPatch)
     assert workload.work(case("prints")).items == 1  # what it has answered stays known
     with pytest.raises(WorkloadError):
         workload.work(case("prints", params={"n": 2}))
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("", 5.0), ("x", 5.0), ("nan", 0.1), ("-1", 0.1), ("inf", 600.0)]
+)
+def test_the_deadline_of_an_answer_has_bounds(
+    monkeypatch: pytest.MonkeyPatch, given: str, seconds: float
+) -> None:
+    monkeypatch.setenv(DEADLINE_ENV, given)
+    assert user_file._deadline_s() == seconds

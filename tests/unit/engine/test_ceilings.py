@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from builders import ceilings as sample
@@ -147,8 +149,13 @@ def test_ceilings_are_kept_and_damage_is_no_crash(
     assert ceiling_store.load(kept.fingerprint) is None
     ceiling_store.save(kept)
     assert ceiling_store.load(kept.fingerprint) == kept
-    (ceiling_store.folder() / f"{kept.fingerprint}.json").write_text("{")
-    assert ceiling_store.load(kept.fingerprint) is None
+    file = ceiling_store.folder() / f"{kept.fingerprint}.json"
+    content = file.read_bytes()
+    absurd = re.sub(rb'("peak_ops_per_s":{"\w+":)', rb'\g<1>1e300,"x":', content)
+    assert absurd != content
+    for damaged in (b"{", content.replace(b"Test", b"\xff"), absurd):
+        file.write_bytes(damaged)
+        assert ceiling_store.load(kept.fingerprint) is None
 
 
 def test_the_text_holds_each_figure_and_the_reason_for_a_gap() -> None:

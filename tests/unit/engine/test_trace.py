@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
-from workbench.engine.trace import GAP_US, TraceFile
+import pytest
+
+from workbench.engine.trace import GAP_US, TraceFile, write_trace
+from workbench.files import write
+from workbench.files.write import Target
+from workbench.planning.request import Request
+from workbench.records.reason import Warning
+from workbench.report.report import Report
 
 EVENTS = [
     {"ph": "M", "name": "process_name", "pid": 77, "args": {"name": "python"}},
@@ -31,3 +40,18 @@ def test_a_profile_without_events_leaves_no_trace() -> None:
     assert trace.is_empty
     trace.add("a", EVENTS)
     assert not trace.is_empty
+
+
+def test_a_reader_that_takes_nothing_is_given_up_once_the_run_is_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write, "STALLED_MS", 10)
+    reader, end = os.pipe()
+    target = Target(Path(f"/dev/fd/{end}"))
+    target.open()
+    trace = TraceFile()
+    trace.add("a", [{**EVENTS[1], "name": "x" * 1_000_000}])
+    written = write_trace(trace, target, Request(), Report(), is_ending=lambda: True)
+    assert isinstance(written, Warning) and "its reader takes nothing" in written.message
+    os.close(reader)
+    os.close(end)

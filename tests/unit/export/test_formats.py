@@ -34,7 +34,7 @@ def test_every_format_writes_a_whole_run_or_each_event(name: str) -> None:
 def test_the_document_is_json() -> None:
     whole = FORMATS["json"].whole
     assert whole is not None
-    assert json.loads("".join(whole(REPORT)))["run"]["id"] == REPORT.started.id
+    assert json.loads(b"".join(whole(REPORT)))["run"]["id"] == REPORT.started.id
 
 
 @pytest.mark.parametrize("command", ["advise", "run"])

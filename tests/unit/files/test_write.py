@@ -272,3 +272,16 @@ def test_dev_null_takes_everything_and_is_never_replaced(tmp_path: Path, monkeyp
     target.write(b"x")
     assert stat.S_ISCHR(null.lstat().st_mode)
     assert names(tmp_path) == ["null"]
+
+
+def test_a_file_is_replaced_where_the_file_system_has_no_permissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")  # as on vfat
+
+    monkeypatch.setattr(write.os, "fchmod", refused)
+    file = tmp_path / "old"
+    file.write_bytes(b"old")
+    replace(file, b"new")
+    assert file.read_bytes() == b"new"

@@ -65,3 +65,20 @@ def lives(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+FOLDER = """
+import os, sys
+from pathlib import Path
+from workbench.pool.guardian_client import Guardian
+guardian = Guardian("test")
+guardian.own_folder(Path(sys.argv[1]))
+guardian.close(30)
+"""
+
+
+def test_a_scratch_folder_whose_name_is_no_text_is_removed(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(folder)  # noqa: PTH102
+    subprocess.run([sys.executable, "-c", FOLDER, folder], check=True, timeout=60)
+    assert not os.path.exists(folder)  # noqa: PTH110

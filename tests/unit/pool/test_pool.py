@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import pytest
 from builders import case
 
 from workbench.pool import pool as workers
-from workbench.pool.answers import SmallProbe
+from workbench.pool.answers import Block, SmallProbe
 from workbench.pool.control import Cancelled
 from workbench.pool.pool import Pool, WorkerFailed
 from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
@@ -204,4 +205,15 @@ def test_an_answer_without_an_end_is_the_end_of_its_worker_only(
     Process.answers = [b""]
     with pytest.raises(WorkerFailed, match="without an end"):
         made.ask(KEY, 1.0, SmallProbe, op="probe_small")
+    assert not made.is_alive(KEY)
+
+
+def test_a_number_that_no_journal_may_hold_is_the_end_of_its_worker_only(
+    dropped: list[bool],
+) -> None:
+    made = pool(Control())
+    block_of = {"samples_s": [1e-3], "lead_in_s": [], "clocks": None, "figures": {}, "gap": False}
+    Process.answers = [json.dumps({"ok": {**block_of, "after_s": 0.0, "loss": 1e35}}).encode()]
+    with pytest.raises(WorkerFailed, match=r"loss cannot be 1e\+35"):
+        made.ask(KEY, 1.0, Block, **block(PLAIN))
     assert not made.is_alive(KEY)

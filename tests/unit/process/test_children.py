@@ -151,3 +151,42 @@ def test_a_signal_during_the_start_comes_after_it(monkeypatch: pytest.MonkeyPatc
     started = children._groups[-1]
     children.kill_all()
     assert children.reap(started, 30) == -signal.SIGKILL
+
+
+def test_a_signal_between_two_handlers_leaves_none_of_them_held_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handlers = {number: lambda *_: None for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    real, raised = signal.signal, []
+
+    def interrupted(number: int, handler: object) -> object:
+        if handler is handlers.get(signal.SIGTERM) and not raised:
+            raised.append(number)
+            raise KeyboardInterrupt  # as by a signal whose handler is set already
+        return real(number, handler)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(children.signal, "signal", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt), children._signals_held_back():
+            pass
+        assert {number: signal.getsignal(number) for number in handlers} == handlers
+    finally:
+        for number, handler in before.items():
+            real(number, handler)
+
+
+IGNORED = """
+import signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from workbench.__main__ import main
+try:
+    main(["--version"])
+finally:
+    print(signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL)
+"""
+
+
+def test_children_can_be_waited_for_although_our_parent_ignores_theirs() -> None:
+    done = subprocess.run([sys.executable, "-c", IGNORED], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "True"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from workbench.pool.answers import Block, Hello, Prepared, SmallProbe
+from workbench.pool.answers import Block, Hello, Prepared, Profile, SmallProbe
 from workbench.records.reply import LONGEST, Failure, Unreadable, read
 
 ERROR = {"code": "failed", "message": "it broke", "hint": None, "fatal": False}
@@ -73,3 +73,10 @@ def test_names_in_a_block_are_printable() -> None:
               "figures": {"\x1b[31m\nred": 1.0}, "after_s": 0.0}  # fmt: skip
     block = read(json.dumps({"ok": fields}).encode(), Block)
     assert isinstance(block, Block) and all(name.isprintable() for name in block.figures)
+
+
+@pytest.mark.parametrize("event", [{"ts": "now"}, {"ts": 1, "dur": []}, {"ts": 1, "pid": []}])
+def test_a_profile_with_events_that_have_no_time_cannot_be_read(event: dict[str, object]) -> None:
+    profile = {"operators": [], "total_s": 1.0, "fallback_s": 0.0, "events": [event]}
+    with pytest.raises(Unreadable):
+        read(json.dumps({"ok": profile}).encode(), Profile)

@@ -134,3 +134,27 @@ def test_a_document_with_an_unknown_field_of_a_later_minor_version_is_still_read
     file = tmp_path / "later.json"
     file.write_bytes(msgspec.json.encode({**fields, "new_in_a_later_release": [1]}))
     assert read_document(file).document() == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [("measurements", "id"), ("measurements", "status"), ("verdicts", "choice"), ("run", "status")],
+)
+def test_a_refusal_quotes_the_beginning_of_a_long_text(
+    tmp_path: Path, place: str, name: str
+) -> None:
+    content = json.loads(dump(DOCUMENT))
+    part = content[place] if isinstance(content[place], dict) else content[place][0]
+    part[name] = "x" * 100_000 if name != "status" or place != "run" else ["x" * 100_000]
+    file = tmp_path / "long.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(journal.JournalError) as refused:
+        open_run(str(file))
+    assert len(str(refused.value).removeprefix(str(file))) < 400
+
+
+def test_a_long_name_is_quoted_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(journal.JournalError, match="Recent runs: none yet") as refused:
+        open_run("x" * 100_000)
+    assert len(str(refused.value)) < 400

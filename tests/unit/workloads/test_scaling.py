@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -226,3 +228,19 @@ def test_one_gpu_as_a_group_of_one_over_nccl(precision: str) -> None:
         assert task.metrics()["sync_fraction"] < 1
     finally:
         task.close()
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [b"", b"no JSON", b"[1]", b"3", b'{"token": 3}', b'{"token": "\xff"}', b"[" * 100_000],
+    ids=lambda hello: repr(hello[:20]),
+)
+def test_a_stranger_who_connects_costs_nothing(hello: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    sender = threading.Thread(target=lambda: (theirs.sendall(hello + b"\n"), theirs.close()))
+    sender.start()
+    group = object.__new__(session.RankGroup)
+    group.ranks = []
+    group._admit(ours, None, "token")
+    sender.join(30)
+    assert ours.fileno() == -1

@@ -127,7 +127,7 @@ def read_cpu(
 
 
 def _ask_psutil(cpu: Cpu) -> Cpu:
-    """Fill in the fields that psutil knows on macOS and Windows."""
+    """Fill in the fields that psutil knows on macOS."""
     import psutil  # 20 ms, and Linux does without it
 
     try:

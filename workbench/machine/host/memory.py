@@ -61,7 +61,7 @@ def read_memory(root: Path = Path("/")) -> Memory:
 
 
 def _portable_memory() -> Memory:
-    """The same from psutil: for macOS, Windows and sandboxes that hide /proc."""
+    """The same from psutil: for macOS and sandboxes that hide /proc."""
     import psutil  # 20 ms, and Linux does without it
 
     unavailable = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ from ..host.system import container
 from .driver_errors import CUDA_NO_DEVICE, cuda_reason, library_broken, library_missing
 from .gpu_fields import normalise_bus_id
 
-LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+LIBRARY = "libcuda.so.1"
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 _SUCCESS = 0

@@ -37,15 +37,10 @@ def main(arguments: list[str]) -> None:
         lines = nvml.samples([int(index) for index in further[1:]], every_s=float(further[0]))
     else:
         lines = iter((cuda_driver.survey(),))
-    _rearm()
+    signal.alarm(_ALONE_S)
     for line in lines:
         answers.write(msgspec.json.encode(line) + b"\n")
         answers.flush()
-        _rearm()
+        signal.alarm(_ALONE_S)
     # Neither nvmlShutdown nor the libraries' exit handlers: both can hang on a lost GPU.
     os._exit(0)
-
-
-def _rearm() -> None:
-    if hasattr(signal, "alarm"):  # not on Windows
-        signal.alarm(_ALONE_S)

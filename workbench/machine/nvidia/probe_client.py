@@ -38,8 +38,6 @@ _decode_cuda = msgspec.json.Decoder(CudaAnswer).decode
 
 def missing(library: str, *, in_container: bool) -> Reason | None:
     """Why the loader cannot load this library; None if it can.  None of its functions is called."""
-    if sys.platform == "win32":
-        return None  # the child searches the driver's own folders
     if not sys.platform.startswith("linux"):
         return Reason("unsupported_platform", f"NVIDIA has no driver for {sys.platform}")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
 
 from ...records.machine import GpuProcess
@@ -19,8 +20,6 @@ def gpu_process(pid: int, used_memory_bytes: int | None, root: Path = Path("/"))
 
 def _user(folder: Path) -> str | None:
     try:
-        import pwd  # not on Windows
-
         return pwd.getpwuid(folder.stat().st_uid).pw_name
-    except (ImportError, KeyError, OSError):  # KeyError: a number without a name
+    except (KeyError, OSError):  # KeyError: a number without a name
         return None
