@@ -119,7 +119,7 @@ class TerminalDriver(LinuxDriver):
 
     def _sigcont_application(self, *_: Any) -> None:
         if self._must_signal_resume:  # else nothing was suspended, and its threads would double
-            super()._sigcont_application()  # type: ignore[no-untyped-call]
+            super()._sigcont_application()
 
     def close(self) -> None:
         thread = self._writer_thread

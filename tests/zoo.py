@@ -49,6 +49,6 @@ UNPLANNABLE = {
     "work_none": "work(): TypeError: expected a Work, not NoneType",
     "work_raises": r"work(): ValueError: \x1b[31mxxx",
     "work_text": "work(): Expected `float | null`, got `str` - at `$.flops`",
-    "work_zero": "work(): items is above 0",
+    "work_zero": "work(): items is at least 1e-30",
 }
 ENDLESS = {"loops", "tuning_endless", "work_loops"}

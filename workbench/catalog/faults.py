@@ -23,6 +23,7 @@ from ..contract import (
 from ..text.sanitize import shown
 
 MOST_AMOUNT = 1e30  # of any number: an exaflop for ten thousand years
+LEAST_ITEMS = 1e-30  # fewer could not be read back from a journal
 LONGEST_WORD = 60  # characters of a name
 TRANSFERS = ("step", "setup", "")
 
@@ -109,8 +110,8 @@ def in_work(work: Work) -> Iterator[str]:
     """Faults of the work of a case."""
     if not all(_is_amount(n) for n in astuple(work) if isinstance(n, (int, float))):
         yield f"amounts are between 0 and {MOST_AMOUNT:g}, not {shown(str(work))}"
-    if work.items <= 0 or not _is_word(work.item):
-        yield "items is above 0, and item names its unit"
+    if work.items < LEAST_ITEMS or not _is_word(work.item):
+        yield f"items is at least {LEAST_ITEMS:g}, and item names its unit"
     if work.transfers not in TRANSFERS:
         yield f"transfers is one of {TRANSFERS}"
     if work.ranks < 1:

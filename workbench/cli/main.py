@@ -259,7 +259,7 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader of the pipe is gone; keep the interpreter from complaining at exit.
         let_go(sys.stdout)
-        sys.exit(FAILED)
+        sys.exit(CUT_SHORT)
     except OSError as error:
         refuse(error)
         internal(error)

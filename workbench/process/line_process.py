@@ -7,13 +7,15 @@ processes of their own.
 
 from __future__ import annotations
 
-import queue
+import fcntl
+import os
+import select
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TypeVar, cast
 
@@ -23,6 +25,7 @@ from .exit_status import ending, log_tail
 _REAP_S = 2.0  # death by SIGKILL is prompt
 # A signal that comes just before a wait does not interrupt it: its handler runs after the slice.
 SLICE_S = 0.1
+_PIPE_BYTES = 1 << 20  # the most that Linux allows every user (pipe(7))
 
 MOST_LINE_BYTES = 64 << 20  # of an answer; a profile of a large model has a few
 
@@ -45,8 +48,7 @@ class QueryProcess:
     """Runs `argv`, which answers in lines on its standard output; our terminal shows none of it."""
 
     def __init__(self, argv: Sequence[str], *, environ: Mapping[str, str] | None = None) -> None:
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._closed = threading.Event()
+        self._incomplete = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
         self._failure = ""
         try:
@@ -56,21 +58,16 @@ class QueryProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                bufsize=0,
             )
         except (OSError, ValueError) as error:
             self._failure = f"could not be started: {getattr(error, 'strerror', None) or error}"
             return
-        stdout = cast("IO[bytes]", self._process.stdout)
-        # In a thread, since a full pipe would stop the child.
-        threading.Thread(target=self._read, args=(stdout,), daemon=True).start()
-
-    def _read(self, stdout: IO[bytes]) -> None:
-        with stdout:
-            while line := stdout.readline(MOST_LINE_BYTES):
-                if self._closed.is_set():
-                    break
-                self._lines.put(line)
-        self._lines.put(None)
+        self._pipe = cast("IO[bytes]", self._process.stdout)
+        self._readable = select.poll()
+        self._readable.register(self._pipe, select.POLLIN)
+        with suppress(OSError, AttributeError):  # room for readings that nothing asks for yet
+            fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def line(self, deadline_s: float) -> bytes | Ended:
         """The next line, waiting at most `deadline_s` for it; after `Ended` there is no other."""
@@ -85,18 +82,31 @@ class QueryProcess:
         if self._process is None:
             return Ended("not_started", self._failure)
         until = time.monotonic() + wait_s
-        while True:
-            try:
-                line = self._lines.get(timeout=min(SLICE_S, max(0.0, until - time.monotonic())))
-                break
-            except queue.Empty:
-                if time.monotonic() >= until:
-                    return None
-        if line is not None:
-            return line
-        children.exit_code(self._process, _REAP_S)  # by itself, since its pipe has closed
-        self.close()
-        return Ended("crashed", ending("ended without an answer", self._process.returncode))
+        while (line := self._complete()) is None and not self._pipe.closed:
+            left_s = max(0.0, until - time.monotonic())
+            if self._readable.poll(1e3 * min(left_s, SLICE_S)):
+                self._take()
+            elif not left_s:
+                return None
+        return line or Ended("crashed", ending("ended without an answer", self._process.returncode))
+
+    def _complete(self) -> bytes | None:
+        """The first line that has arrived, or what there is of one that is too long or the last."""
+        end = self._incomplete.find(b"\n", 0, MOST_LINE_BYTES) + 1
+        if not end and (self._pipe.closed or len(self._incomplete) >= MOST_LINE_BYTES):
+            end = MOST_LINE_BYTES
+        line = bytes(self._incomplete[:end])
+        del self._incomplete[:end]
+        return line or None
+
+    def _take(self) -> None:
+        """Read what has arrived; at the end of the pipe the child is waited for."""
+        assert self._process is not None  # noqa: S101 - it has a pipe
+        data = os.read(self._pipe.fileno(), _PIPE_BYTES)
+        self._incomplete += data
+        if not data:
+            children.exit_code(self._process, _REAP_S)  # by itself, since its pipe has closed
+            self._end(self._process)
 
     def parse(self, line: bytes | Ended, decode: Callable[[bytes], _Answer]) -> _Answer | Ended:
         """`line` decoded; a line that `decode` rejects ends the child."""
@@ -109,11 +119,15 @@ class QueryProcess:
             return Ended("crashed", "gave an unreadable answer")
 
     def close(self) -> None:
-        """Kill the child and what it started; lines from anything it left behind are discarded."""
-        self._closed.set()
+        """Kill the child and what it started; lines that were not asked for are discarded."""
+        self._incomplete.clear()
         if self._process is not None:
-            children.kill(self._process)
-            children.reap(self._process, _REAP_S)
+            self._end(self._process)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        self._pipe.close()
+        children.kill(process)
+        children.reap(process, _REAP_S)
 
 
 class LineChannel:

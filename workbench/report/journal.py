@@ -21,7 +21,7 @@ from ..files.read import lines
 from ..records import events as ev
 from ..records.document import SCHEMA_VERSION
 from ..records.reason import Warning
-from ..text.sanitize import printable_json
+from ..text.sanitize import printable_json, shown
 from .plausible import absurdity
 
 MOST_BYTES = 256 << 20  # size of a journal; a long run writes a few
@@ -62,7 +62,7 @@ class Journal:
         path.parent.parent.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         self.path = path
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o600)
 
     def append(self, event: ev.AnyEvent) -> None:
@@ -104,10 +104,10 @@ def read(path: Path) -> list[ev.AnyEvent]:
             except UNREADABLE as error:
                 if not line.endswith(b"\n"):  # the writer died here
                     break
-                problem = f"{path}, line {number}, is not an event: {reason(error)}"
+                problem = f"{path}, line {number}, is not an event: {shown(reason(error))}"
                 raise JournalError(problem) from error
             if absurd := absurdity(event):
-                raise JournalError(f"{path}, line {number}: {absurd}")
+                raise JournalError(f"{path}, line {number}: {shown(absurd)}")
             if isinstance(event, ev.BlockMeasured):
                 events.append(_packed(event, names))
             elif isinstance(event, _CaseDropped):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -47,6 +49,26 @@ def test_a_silent_child_is_killed() -> None:
     assert process.line(0.01) == Ended("silent", "gave no answer within 0.01 s")
     assert process._process is not None
     assert process._process.returncode == -signal.SIGKILL
+
+
+STOPPED = """
+import signal, sys
+from workbench.process.line_process import QueryProcess
+signal.signal(signal.SIGCONT, lambda *_: None)  # as a run has one
+process = QueryProcess(["/bin/sleep", "1000"])
+print("up", flush=True)
+print(process.line(0.5).kind, flush=True)
+"""
+
+
+def test_a_stop_that_lasts_longer_than_the_wait_ends_it() -> None:
+    """SimpleQueue.get of Python 3.11 waits for ever then: its time left has become negative."""
+    asking = subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True)
+    assert asking.stdout is not None and asking.stdout.readline() == "up\n"
+    asking.send_signal(signal.SIGSTOP)
+    time.sleep(0.7)
+    asking.send_signal(signal.SIGCONT)
+    assert asking.communicate(timeout=30)[0] == "silent\n"
 
 
 def test_a_program_that_is_not_there() -> None:
