@@ -43,9 +43,10 @@ def _hit(
         _wait(started, 1.0)
         with suppress(psutil.Error):
             target.send_signal(signal.SIGCONT)
-    deaths = (-number, 130) if role == "front" else ()
+    # The helper may be the one that describes the workload, whose death is a refusal.
+    deaths = {"front": (-number, 130), "helper": (2,)}.get(role, ())
     if twice and role != "front":
-        _interrupt(room, started, mode, f"{role} hit by {number.name}")
+        _interrupt(room, started, mode, deaths, f"{role} hit by {number.name}")
         return
     _finish(room, started, mode, deaths)
 
@@ -79,7 +80,9 @@ def _finish(room: Room, started: Running | Terminal, mode: Mode, deaths: tuple[i
     room.judge(started.wait(within + 25), codes, within)
 
 
-def _interrupt(room: Room, started: Running | Terminal, mode: Mode, what: str) -> None:
+def _interrupt(
+    room: Room, started: Running | Terminal, mode: Mode, deaths: tuple[int, ...], what: str
+) -> None:
     """Ctrl-C, and again: the second has to end the program, whatever it waits for."""
     _wait(started, 0.5)
     started.send(signal.SIGINT)
@@ -87,7 +90,7 @@ def _interrupt(room: Room, started: Running | Terminal, mode: Mode, what: str) -
     began, alive = time.monotonic(), started.alive()
     started.send(signal.SIGINT)
     finished = started.wait(25)
-    room.judge(finished, (*mode.codes, 1, 130, -signal.SIGINT), 600)
+    room.judge(finished, (*mode.codes, 1, 130, -signal.SIGINT, *deaths), 600)
     if finished.code is not None and alive:
         room.outcome.second_ctrl_c[what] = time.monotonic() - began
 
