@@ -90,8 +90,8 @@ def _variable(name: str, value: str | None, room: Room) -> None:
     if name == "HOME" and value is not None:  # else it would be the home of the machine's user
         environ |= {key: None for key in room.environ if key.startswith("XDG_")}
         room.judges_files = False  # the state folder is where HOME says
-    if value == "relative" or str(value).endswith("/x"):
-        room.judges_files = False  # ignored, as the XDG specification asks; made where it is asked
+    if value in (None, "", "relative") or value.endswith("/x"):
+        room.judges_files = False  # the default below HOME, as XDG asks; or made where it is asked
     finished = room.run(*SPIN, "--json", environ=environ, codes=(0, 1))
     if finished.code == 0 and not finished.stdout.startswith(b"{"):
         room.violation("lost result", f"{name}={value}: exit 0 without a document")

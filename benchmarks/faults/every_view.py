@@ -35,7 +35,8 @@ def shown(path: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
     report = opened.report
     for name, exporter in FORMATS.items():
         if exporter.whole is not None and (name == "json" or rng.random() < 0.3):
-            yield name, "".join(exporter.whole(report))
+            parts = exporter.whole(report)
+            yield name, "".join(p if isinstance(p, str) else p.decode() for p in parts)
         if exporter.each is not None:
             yield name, b"".join(map(exporter.each, opened.events[:300])).decode()
     width = rng.choice(WIDTHS)
