@@ -19,6 +19,7 @@ run: ready
 test: lint
 	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli tests/faults
 	$(python) -m pytest tests/worker
+	$(python) -m benchmarks.faults --short
 
 lint: ready-to-test
 	$(python) -m ruff check .

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.faults import judge
-from benchmarks.faults.__main__ import campaign, options
 from benchmarks.faults.case import Case, Part, batch
 from benchmarks.faults.document_mutations import mutate, numbered
 from benchmarks.faults.room import Room
@@ -113,10 +111,3 @@ def test_mutations_reach_every_kind_of_change() -> None:
 def test_batches_follow_each_other() -> None:
     spans = [batch(number, 500) for number in range(5)]
     assert spans == [(0, 50), (50, 50), (100, 500), (600, 500), (1100, 500)]
-
-
-@pytest.mark.campaign
-def test_a_short_campaign_finds_nothing(tmp_path: Path) -> None:
-    asked = options().parse_args(["--short", "--python", sys.executable])
-    tally = campaign(asked, tmp_path)
-    assert tally.violations == 0, tally.text()
