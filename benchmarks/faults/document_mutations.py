@@ -160,7 +160,8 @@ def extend_string(rng: random.Random, holder: Any, key: Any) -> None:
 def scale(rng: random.Random, holder: Any, key: Any) -> None:
     """Another number of the same type: what a check of types alone lets pass."""
     if isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool):
-        holder[key] = type(holder[key])(holder[key] * rng.choice((0, -1, 1e-12, 1e12, 1e200)))
+        with suppress(OverflowError):  # a whole number cannot be infinite
+            holder[key] = type(holder[key])(holder[key] * rng.choice((0, -1, 1e-12, 1e12, 1e200)))
 
 
 def swap_type(rng: random.Random, holder: Any, key: Any) -> None:
