@@ -83,10 +83,11 @@ def test_every_command_shows_examples(cli) -> None:
         assert "Examples:" in shown.stdout
 
 
-def test_a_closed_stdout_is_no_traceback(environment) -> None:
-    shell = f"{sys.executable} -m workbench list | head -1"
-    done = subprocess.run(shell, shell=True, env=environment, capture_output=True, text=True)
-    assert done.stderr == ""
+@pytest.mark.parametrize("arguments", ["list", "--help", "run --help"])
+def test_a_closed_stdout_ends_a_command_in_silence(environment, arguments: str) -> None:
+    shell = f"{sys.executable} -m workbench {arguments} | head -0; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("130\n", "")
 
 
 def test_closed_streams_are_no_error(environment, tmp_path: Path) -> None:

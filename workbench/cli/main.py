@@ -26,6 +26,7 @@ from . import commands
 from .launch import start
 from .options import (
     Group,
+    ReaderGone,
     chosen_format,
     examples,
     format_options,
@@ -256,9 +257,8 @@ def main(arguments: list[str] | None = None) -> None:
         fail(f"{error} ({hint})" if hint else str(error), USAGE)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(CUT_SHORT)
-    except BrokenPipeError:
-        # The reader of the pipe is gone; keep the interpreter from complaining at exit.
-        let_go(sys.stdout)
+    except ReaderGone:
+        let_go(sys.stdout)  # else the interpreter would complain at exit
         sys.exit(CUT_SHORT)
     except OSError as error:
         refuse(error)

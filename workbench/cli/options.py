@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -31,10 +32,30 @@ class Command(click.Command):
         return rest
 
 
+class ReaderGone(Exception):  # noqa: N818 - not an error of ours
+    """The reader of stdout has closed its pipe; click would exit with 1 at a BrokenPipeError."""
+
+
 class Group(Command, click.Group):
     """The same for the options before the name of a command."""
 
     command_class = Command
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _a_reader():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: click.Context) -> Any:
+        with _a_reader():
+            return super().invoke(context)
+
+
+@contextmanager
+def _a_reader() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGone from error
 
 
 def _check(parameter: click.Parameter, value: object) -> None:
