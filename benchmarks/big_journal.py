@@ -19,7 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE.parent / "tests/fixtures/journals/advise-simulated-gpu.jsonl"
-SAMPLES = (6, 1_000, 1_000_000)  # of a block
+SAMPLES = (6, 1_000, 1_000_000)  # per block
 FORMATS = ("--json", "--plain")
 # Runs a command, and says its peak resident memory in KiB on stderr (getrusage(2)).
 PEAK = """

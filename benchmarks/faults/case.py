@@ -32,7 +32,7 @@ SEVERITY = {
 
 @dataclass
 class Outcome:
-    """What a case found; travels from the case's process to the campaign's as JSON."""
+    """The findings of a case, sent as JSON from its process to the campaign's."""
 
     tried: int = 1
     violations: list[tuple[str, str]] = field(default_factory=list)  # class, what happened
@@ -62,7 +62,7 @@ class Part:
     """A part of the campaign."""
 
     name: str
-    share: float  # of the campaign's time
+    share: float  # share of the campaign's time
     case_of: CaseOf
     lanes: int = 2  # cases at once; 1 where times are judged
     least: int = 0  # things tried in a campaign of full length, even if they take longer

@@ -13,7 +13,7 @@ from .document_mutations import mutate
 from .room import Room
 
 BATCH = 500  # files; starting a process for them costs a second
-BY_COMMAND = 4  # of each batch, through the command line too
+BY_COMMAND = 4  # files of a batch that the command line opens too
 WORKER = Path(__file__).with_name("document_worker.py")
 
 

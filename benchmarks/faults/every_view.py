@@ -159,7 +159,7 @@ def _no_constant(name: str) -> None:
 
 
 def flaw(name: str, text: str) -> str | None:
-    """What is wrong with the text of a view."""
+    """The faults in the text of a view."""
     if name == "json":
         try:
             json.loads(text, parse_constant=_no_constant)

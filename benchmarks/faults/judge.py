@@ -13,13 +13,13 @@ DEATHS = frozenset({-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP})
 # Before our first line runs, signals and broken interpreters are answered by Python itself.
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Fatal Python error|Exception ignored")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-LOG = re.compile(r" *\d+\.\d s  ")  # what a run says about its progress
+LOG = re.compile(r" *\d+\.\d s  ")  # a line of progress
 RAISED = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit|Warning|NoMatches)\b")
 LONGEST_LINE = 4000
 
 
 def wrong_words(stderr: bytes, code: int | None, tree: Path) -> Iterator[tuple[str, str]]:
-    """What must not stand in the standard error of a command."""
+    """The faults in the standard error of a command."""
     text = stderr.decode(errors="backslashreplace")
     if TRACEBACK.search(text) and (str(tree) in text or "workbench" in text):
         raised = [line for line in text.splitlines() if RAISED.match(line)]
