@@ -370,6 +370,10 @@ class Task(ABC):
     """
 
     waits: bool = False
+    restores: bool = False  # `restore` has to be called before each step
+
+    def restore(self) -> None:  # noqa: B027 - most steps leave their inputs alone
+        """Put back what the step before has changed; not timed."""
 
     @abstractmethod
     def step(self) -> None:
@@ -432,6 +436,8 @@ class Workload(ABC):
     latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
     # True: 3x3 convolutions, which Winograd's method does with fewer operations than are counted.
     convolves: ClassVar[bool] = False
+    # True: a compiled case gets a worker to itself, since compiling code of others may take too long.
+    compiles_apart: ClassVar[bool] = False
     variants: ClassVar[tuple[Variant, ...]]
 
     @abstractmethod
@@ -441,6 +447,11 @@ class Workload(ABC):
     @abstractmethod
     def prepare(self, case: Case, setup: Setup) -> Task:
         """Load `case`; raise WorkloadError where the library or device cannot do it."""
+
+    def consult(self, question: str, **details: Any) -> dict[str, Any]:
+        """Answer a question that the engine asks in a worker, such as what a user's code is like;
+        WorkloadError where there is no answer."""
+        raise WorkloadError(f"{self.name} answers no questions")
 
     def small_probe(self, case: Case) -> Case | None:
         """The same job at a size that takes a moment even in an emulated precision.

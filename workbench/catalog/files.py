@@ -15,7 +15,10 @@ from ..text.sanitize import shown
 
 ENV = "WORKBENCH_WORKLOADS"  # folders of further workloads, separated as in PATH
 BUILT_IN = Path(__file__).resolve().parents[2] / "workloads"
-UNLISTED = {"model": BUILT_IN / "lab" / "workload.py"}  # its cases come from `advise --model`
+UNLISTED = {  # their cases come from `advise --model`, and from --torch, --function and --command
+    "model": BUILT_IN / "lab" / "workload.py",
+    "own": BUILT_IN / "own" / "workload.py",
+}
 BACKEND_FOLDER = "_backends"
 _NAME = re.compile(r"[\w.+-]{1,64}")
 

@@ -13,6 +13,7 @@ import msgspec
 
 from ..contract import Case, OutputAccuracy, Work
 from .machine import Machine, Software
+from .code import CodeReport
 from .model import ModelReport
 from .reason import Reason, Warning
 from .verdict import Verdict
@@ -315,3 +316,4 @@ class Document(msgspec.Struct):
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = []
     model: ModelReport | None = None  # only with `advise --model`
+    code: CodeReport | None = None  # only with --torch, --function or --command

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 
 from ..contract import Case, Work
+from .code import CodeAdvice, CodeFacts
 from .document import (
     AccuracyResult,
     BatchAttempt,
@@ -229,6 +230,21 @@ class ModelAdvised(Event, frozen=True, kw_only=True, tag=True):
     left_out: dict[str, str]  # recipe or option to the reason why it was not tried
 
 
+class CodeExamined(Event, frozen=True, kw_only=True, tag=True):
+    """The user's code ran once; nothing has been timed yet."""
+
+    facts: CodeFacts
+
+
+class CodeAdvised(Event, frozen=True, kw_only=True, tag=True):
+    """What the race of the user's code showed."""
+
+    advice: CodeAdvice | None  # None where nothing was picked
+    left_out: dict[str, str]  # candidate to the reason why it was not tried
+    breaks: list[str] = []
+    compile_calls: float | None = None
+
+
 class TraceWritten(Event, frozen=True, kw_only=True, tag=True):
     """The file of --trace is complete."""
 
@@ -301,6 +317,8 @@ AnyEvent = (
     | ModelBuilding
     | ModelBuilt
     | ModelAdvised
+    | CodeExamined
+    | CodeAdvised
     | TraceWritten
     | CaseFinished
     | MachineRead

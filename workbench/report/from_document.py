@@ -39,6 +39,7 @@ def report_of(document: Document) -> Report:
         trace=document.trace,
         largest_batches=list(document.largest_batches),
         model=model and msgspec.structs.replace(model, built=list(model.built)),
+        code=document.code and msgspec.structs.replace(document.code),
     )
     rows = list(report.rows.values())
     raced = [row for row in rows if row.started]

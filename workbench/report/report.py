@@ -24,6 +24,7 @@ from ..records.document import (
     Trace,
 )
 from ..records.machine import GpuReading, HostReading, Machine, Software
+from ..records.code import CodeReport
 from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
@@ -54,6 +55,7 @@ class Report:
     trace: Trace | None = None
     largest_batches: list[LargestBatch] = field(default_factory=list)
     model: ModelReport | None = None
+    code: CodeReport | None = None
     building: ev.ModelBuilding | None = None  # variant under construction
     current_row: str | None = None  # id of the row being raced
     last_row: str | None = None  # id of the row raced last, also after the end
@@ -139,6 +141,11 @@ class Report:
                 self.model.built.append(event.built)
             case ev.ModelAdvised() if self.model is not None:
                 self.model.advice, self.model.left_out = event.advice, event.left_out
+            case ev.CodeExamined():
+                self.code = CodeReport(event.facts)
+            case ev.CodeAdvised() if self.code is not None:
+                self.code.advice, self.code.left_out = event.advice, event.left_out
+                self.code.breaks, self.code.compile_calls = event.breaks, event.compile_calls
             case ev.TraceWritten():
                 self.trace = event.trace
             case ev.MachineRead():
@@ -269,4 +276,5 @@ class Report:
             trace=self.trace,
             largest_batches=list(self.largest_batches),
             model=self.model and msgspec.structs.replace(self.model, built=list(self.model.built)),
+            code=self.code and msgspec.structs.replace(self.code),
         )

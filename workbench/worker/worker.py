@@ -71,6 +71,11 @@ class Worker:
         """
         return {"devices": self._library.gpus()}
 
+    def consult(self, workload: str, question: str, **details: Any) -> dict[str, Any]:
+        """Have a workload answer a question about what it prepares."""
+        self._cases += 1
+        return import_workload(workload).consult(question, **details)
+
     def prepare(
         self,
         case: dict[str, Any],

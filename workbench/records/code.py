@@ -1,0 +1,79 @@
+"""The document's part about the user's own code: its facts, and what to take home."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .reason import Reason
+
+
+class CodeInput(msgspec.Struct, frozen=True):
+    """A tensor that the code is called with."""
+
+    name: str
+    type: str  # "float32", "int64"
+    shape: list[int]
+
+
+class CalledModule(msgspec.Struct, frozen=True):
+    """A module that a script calls, other modules' calls of it not counted."""
+
+    name: str  # its class, numbered where several share one: "Net", "Net#2"
+    calls: int
+    seconds: float  # in all its calls
+    share: float  # of the script's time
+    shapes: list[str]  # shapes of the inputs that it was called with, the most frequent first
+    chosen: bool = False
+
+
+class CodeFacts(msgspec.Struct, frozen=True):
+    """Facts about the code that are known before timing."""
+
+    kind: str  # "torch", "function", "command"
+    name: str  # as in case ids: "package.module:build"
+    code_sha256: str  # of the file that holds it
+    inputs_sha256: str  # of the inputs
+    precision: str = "fp32"  # of most parameters
+    parameters: int | None = None  # number of values in its weights
+    inputs: list[CodeInput] = []
+    batch: int | None = None  # size of the axis that all inputs share; None where there is none
+    resizable: bool = False  # whether it runs at other batches
+    step_s: float = 0.0  # rough seconds of one eager call
+    convolves: bool = False  # whether it has 2-D or 3-D convolutions
+    takes_device: bool = False  # a function has a parameter `device`
+    reference: str = ""  # what outputs are compared with: "eager in float64"
+    floor: float | None = None  # error of eager FP32 against that reference
+    stateful: bool = False  # a second call differs from the first
+    nondeterministic: bool = False  # two fresh copies differ
+    mutated: list[str] = []  # inputs that a call changes
+    needs_gpu: Reason | None = None  # why it cannot run on the CPU
+    modules: list[CalledModule] = []  # of a script
+    cut: bool = False  # the script was cut short
+    notes: list[str] = []  # sentences about what was found and how it is handled
+
+
+class SavedCode(msgspec.Struct, frozen=True):
+    """The folder of --save-best, or why it could not be written."""
+
+    folder: str
+    files: list[str] = []
+    reason: Reason | None = None
+
+
+class CodeAdvice(msgspec.Struct, frozen=True):
+    """What to change in the code, and what else was found."""
+
+    snippet: str  # lines to paste
+    flips: list[str] = []  # sentences: how the answer changes with the batch
+    share: str = ""  # a sentence: the effect on the whole script
+    saved: SavedCode | None = None
+
+
+class CodeReport(msgspec.Struct):
+    """All that a run says about the user's own code."""
+
+    facts: CodeFacts
+    left_out: dict[str, str] = {}  # candidate that was not tried, and why
+    breaks: list[str] = []  # reasons of graph breaks, most frequent first
+    compile_calls: float | None = None  # calls after which compiling has paid off
+    advice: CodeAdvice | None = None

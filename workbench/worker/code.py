@@ -1,0 +1,52 @@
+"""The user's own code as engine and workers describe it to one another.
+
+Standard library only, since the worker may run under a foreign interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+WORKLOAD = "own"
+TORCH, FUNCTION, COMMAND = "torch", "function", "command"
+KINDS = (TORCH, FUNCTION, COMMAND)
+
+
+@dataclass(frozen=True)
+class Code:
+    """What to run and how; every worker of a run gets the same, as text in `Setup.files["code"]`.
+
+    `target` is `package.module:name`, a `.pt2` archive, `script.py` with or without `::Name`, or a
+    command with `{placeholders}`.  In `folder` workers leave weights, inputs and reference outputs
+    for one another.
+    """
+
+    kind: str  # one of KINDS
+    target: str
+    folder: str
+    directory: str  # where the user stands: modules are found there
+    seed: int = 0
+    arguments: tuple[str, ...] = ()  # of a script
+    seconds: float = 20.0  # a script is cut after this time
+    train: bool = False
+    pickled: bool = False  # a plain pickle may be loaded
+    until: str | None = None  # a command is timed until it prints a line with this pattern
+    max_error: float | None = None  # relative; None: the limit that suits the precision
+
+    @property
+    def name(self) -> str:
+        """Its name in case ids: no folders."""
+        return self.target.rpartition("/")[2] if self.kind != COMMAND else COMMAND
+
+    def as_text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Code:
+        decoded: Mapping[str, Any] = json.loads(text)
+        names = {field.name for field in fields(cls)}
+        given = {name: value for name, value in decoded.items() if name in names}
+        return cls(**{**given, "arguments": tuple(given.get("arguments", ()))})

@@ -1,0 +1,49 @@
+"""Tensors inside nested containers: lists, tuples, dictionaries, dataclasses, model outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def tensors(tree: Any) -> dict[str, Any]:
+    """The tensors in `tree` by their path, such as `0`, `logits` or `past.0.1`, in order."""
+    found: dict[str, Any] = {}
+    mapped(tree, lambda path, tensor: found.setdefault(path, tensor))
+    return found
+
+
+def mapped(tree: Any, function: Callable[[str, Any], Any], path: str = "") -> Any:
+    """A copy of `tree` with `function(path, tensor)` in the place of each tensor."""
+    import torch
+
+    if isinstance(tree, torch.Tensor):
+        return function(path, tree)
+    if isinstance(tree, Mapping):
+        changed = {key: mapped(value, function, _inner(path, key)) for key, value in tree.items()}
+        return _like(tree, changed)
+    if isinstance(tree, (list, tuple)):
+        parts = [mapped(value, function, _inner(path, place)) for place, value in enumerate(tree)]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        names = [field.name for field in dataclasses.fields(tree)]
+        changed = {
+            name: mapped(getattr(tree, name), function, _inner(path, name)) for name in names
+        }
+        return dataclasses.replace(tree, **changed)
+    return tree
+
+
+def _inner(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)
+
+
+def _like(tree: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
+    """`changed` in the type of `tree`, where that can be made from keywords or a dictionary."""
+    if type(tree) is dict:
+        return changed
+    try:
+        return type(tree)(**changed)
+    except TypeError:
+        return changed
