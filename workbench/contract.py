@@ -436,7 +436,7 @@ class Workload(ABC):
     latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
     # True: 3x3 convolutions, which Winograd's method does with fewer operations than are counted.
     convolves: ClassVar[bool] = False
-    # True: a compiled case gets a worker to itself, since compiling code of others may take too long.
+    # True: a compiled case gets a worker to itself: compiling code of others may crash or hang.
     compiles_apart: ClassVar[bool] = False
     variants: ClassVar[tuple[Variant, ...]]
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ..contract import Case, OutputAccuracy, Work
-from .machine import Machine, Software
 from .code import CodeReport
+from .machine import Machine, Software
 from .model import ModelReport
 from .reason import Reason, Warning
 from .verdict import Verdict

@@ -13,6 +13,7 @@ import msgspec
 
 from ..contract import Case, Work
 from ..records import events as ev
+from ..records.code import CodeReport
 from ..records.document import (
     SCHEMA_VERSION,
     Ceilings,
@@ -24,7 +25,6 @@ from ..records.document import (
     Trace,
 )
 from ..records.machine import GpuReading, HostReading, Machine, Software
-from ..records.code import CodeReport
 from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict

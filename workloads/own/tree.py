@@ -27,7 +27,7 @@ def mapped(tree: Any, function: Callable[[str, Any], Any], path: str = "") -> An
         parts = [mapped(value, function, _inner(path, place)) for place, value in enumerate(tree)]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = [field.name for field in dataclasses.fields(tree)]
+        names = [each.name for each in dataclasses.fields(tree)]
         changed = {
             name: mapped(getattr(tree, name), function, _inner(path, name)) for name in names
         }
