@@ -16,7 +16,7 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line
 
 from .reference import GUARDS, arrays, call, errors, guard, reference
-from .subject import Example, Subject, hash_of, subject
+from .subject import MODULES, Example, Subject, hash_of, subject
 from .target import user_errors
 
 KNOWN = "facts.json"
@@ -80,7 +80,7 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
         "batch": batch,
         "convolves": any(_is_convolution(part) for part in one.module.modules()),
         **_behaviour(one, example, notes),
-        **_of_script(one),
+        **_of_script(one, notes),
     }
     if not code.train:
         found = reference(code, batch, facts["guard"])
@@ -192,8 +192,11 @@ def _hash_of_code(code: Code, one: Subject) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def _of_script(one: Subject) -> dict[str, Any]:
+def _of_script(one: Subject, notes: list[str]) -> dict[str, Any]:
     """The modules that a script called; nothing for other code."""
-    listed = Path(one.code.folder) / "modules.json"
-    found: dict[str, Any] = json.loads(listed.read_text()) if listed.exists() else {}
-    return found
+    listed = Path(one.code.folder) / MODULES
+    if not listed.exists():
+        return {}
+    found: dict[str, Any] = json.loads(listed.read_text())
+    notes += map(shown, found["notes"])
+    return {"modules": found["modules"], "cut": found["cut"]}

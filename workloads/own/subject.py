@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import json
 import random
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.contract import WorkloadError
+from workbench.text.sanitize import shown
 from workbench.worker.code import Code
 
 from . import target
@@ -25,7 +27,7 @@ from .target import user_errors
 from .tree import mapped, tensors
 
 ARCHIVES = (".pt2", ".pt", ".pth")
-WEIGHTS, INPUTS = "weights.pt", "inputs.pt"
+WEIGHTS, INPUTS, MODULES = "weights.pt", "inputs.pt", "modules.json"
 DEFAULT_BATCH = 1  # where only `inputs(batch)` is given
 
 
@@ -193,13 +195,30 @@ def _of_script(code: Code, name: str) -> Subject:
     from . import script
 
     folder = Path(code.folder)
-    received = script.received(folder, code)
-    if received is None:
-        chosen = script.choose(script.run(code), name)
-        script.hand_over(chosen, folder)
-        received = chosen.module, chosen.args, chosen.kwargs
-    module, args, kwargs = received
-    return Subject(code, module, Example(tuple(args), dict(kwargs)))
+    if (folder / MODULES).exists():
+        if why := json.loads((folder / MODULES).read_text())["not_handed_over"]:
+            raise WorkloadError(why, code="unsupported", hint="name a function that builds it")
+        module, args, kwargs = script.received(folder)
+        return Subject(code, module, Example(args, kwargs))
+    ran = script.run(code)
+    chosen = script.choose(ran, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = [
+        {
+            "name": shown(each.name, 60),
+            "calls": each.calls,
+            "seconds": each.seconds,
+            "share": each.share,
+            "shapes": [shown(shape, 60) for shape in each.shapes],
+            "chosen": each is chosen,
+        }
+        for each in ran.modules
+    ]
+    found = {"modules": listed, "cut": ran.cut, "notes": [*ran.notes, *chosen.notes]}
+    found["not_handed_over"] = script.hand_over(chosen, ran, code)
+    (folder / MODULES).write_text(json.dumps(found))
+    args, kwargs = chosen.examples[0]
+    return Subject(code, chosen.module, Example(args, kwargs))
 
 
 def built(code: Code, build: Any, device: str = "cpu") -> tuple[Any, Example | None]:
