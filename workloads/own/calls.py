@@ -86,11 +86,7 @@ class Watch:
                 return original(module, *args, **kwargs)
             return self._call(original, module, args, kwargs)
 
-        handlers = {
-            number: signal.getsignal(number)
-            for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM)
-        }
-        signal.signal(signal.SIGALRM, lambda *_: self._stop())
+        handler = signal.signal(signal.SIGALRM, lambda *_: self._stop())
         torch.nn.Module.__call__ = call
         began = time.perf_counter()
         self._deadline = began + seconds
@@ -104,8 +100,7 @@ class Watch:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 self.seconds = time.perf_counter() - began - self._copying_s
                 torch.nn.Module.__call__ = original
-                for number, handler in handlers.items():
-                    signal.signal(number, handler)
+                signal.signal(signal.SIGALRM, handler)
 
     def _stop(self) -> None:
         if not self._over:
@@ -144,7 +139,8 @@ class Watch:
 
     def _of(self, called: Any) -> Watched:
         """The record of a module.  Further instances of a class share that of its first."""
-        module = getattr(called, "_orig_mod", called)  # inside torch.compile's OptimizedModule
+        compiled = type(called).__name__ == "OptimizedModule"  # what torch.compile returns
+        module = called._orig_mod if compiled else called
         alike = [each for each in self.modules if type(each.module) is type(module)]
         found = next((each for each in alike if each.module is module), None)
         if found is None and len(alike) >= INSTANCES:
@@ -153,7 +149,7 @@ class Watch:
         elif found is None:
             found = Watched(module)
             self.modules.append(found)
-        if module is not called or module._compiled_call_impl is not None:
+        if compiled or module._compiled_call_impl is not None:
             found.ways["in compiled form"] += 1
         return found
 

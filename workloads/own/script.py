@@ -173,7 +173,8 @@ def _listed(modules: list[Watched], seconds: float) -> list[RanModule]:
         share = min(1.0, each.seconds / seconds)
         shapes = [shape for shape, _ in each.shapes.most_common()]  # ties: the first seen
         examples = [each.examples[shape] for shape in shapes if shape in each.examples][:2]
-        each.module._compiled_call_impl = None  # of `module.compile()`: the race starts from eager
+        if each.module._compiled_call_impl is not None:
+            each.module._compiled_call_impl = None  # of `module.compile()`: the race starts eager
         listed.append(
             RanModule(
                 name, each.calls, each.seconds, share, shapes[:SHAPES], notes, each.module, examples
@@ -184,30 +185,24 @@ def _listed(modules: list[Watched], seconds: float) -> list[RanModule]:
 
 def _failure(script: Path, main: ModuleType, watch: Watch, seconds: float) -> str:
     """Run the script to its end or cut; returns what went wrong, or nothing."""
-    failure = ""
-    alive = set(threading.enumerate())
+    own, alive, failure = os.getpid(), set(threading.enumerate()), ""
     with suppress(TimeUp), watch.watching(seconds):
-        failure = _attempt(script, main)
+        try:
+            program = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+            exec(program, main.__dict__)  # noqa: S102 - the user asked for it
+        except TimeUp:
+            raise
+        except SystemExit as end:
+            failure = f"exited with {shown(str(end.code), 200)}" if end.code else ""
+        except BaseException as error:
+            failure = f"raised {first_line(error)}"
+            with suppress(OSError, ValueError):  # the log is full, or the script closed it
+                traceback.print_exc()
+        if os.getpid() != own:
+            os._exit(bool(failure))  # a copy that the script forked
         for thread in set(threading.enumerate()) - alive:
             if not thread.daemon:
                 thread.join()
-    return failure
-
-
-def _attempt(script: Path, main: ModuleType) -> str:
-    own, failure = os.getpid(), ""
-    try:
-        program = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
-        exec(program, main.__dict__)  # noqa: S102 - the user asked for it
-    except TimeUp:
-        raise
-    except SystemExit as end:
-        failure = f"exited with {shown(str(end.code), 200)}" if end.code else ""
-    except BaseException as error:
-        traceback.print_exc()  # into the worker's log
-        failure = f"raised {first_line(error)}"
-    if os.getpid() != own:
-        os._exit(bool(failure))  # a copy that the script forked
     return failure
 
 
