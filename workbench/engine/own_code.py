@@ -37,6 +37,7 @@ from ..report.row import Row
 from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
 from .own_exports import Exports
 from .own_search import OwnSearch
+from .own_training import TrainingSearch, training_params
 from .profiling import Profiling
 
 START_S = 60.0  # for importing from a cold disk
@@ -174,6 +175,8 @@ class OwnCode:
             control=self._control,
             emit=self._emit,
         )
+        if self._question.train:
+            return [self._training_row(space, batches[0])]
         rows: list[RowPlan] = []
         first: OwnSearch | None = None
         for batch in batches:
@@ -191,6 +194,17 @@ class OwnCode:
             )
             first = first or search
         return rows
+
+    def _training_row(self, space: Space, batch: int | None) -> RowPlan:
+        assert self._exports is not None  # noqa: S101 - made for this row
+        plain = self._plan.scenario
+        params = {**plain.params, **training_params(space)}
+        scenario = msgspec.structs.replace(plain, batch=batch, params=params)
+        search = TrainingSearch(space, scenario, self._exports)
+        cases = search.start()
+        if not cases:
+            raise UsageError("no candidate is left with these filters")
+        return replace(self._plan, scenario=scenario, cases=cases, source=search)
 
     def _batches(self, facts: CodeFacts) -> list[int | None]:
         if self._request.batch:

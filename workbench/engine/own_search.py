@@ -22,8 +22,8 @@ from .own_exports import Exports
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
 EXPORT_SHARE = 0.25  # time that must be left to export the module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
-NEAR = 1.5  # times the time of the best: a candidate that may win at another batch
-MOST_CARRIED = 5  # candidates that race at another batch too
+LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
+FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
 
 Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
 
@@ -121,7 +121,9 @@ class OwnSearch:
                 plain = Proposal(case.device, case.precision, None, case.threads)
                 best.setdefault(case.device, plain)
         proposals = [p for p in ways.compiled(self._space, best) if self._is_new(p)]
-        if not proposals or not self._exports.may_compile(left_s):
+        if not proposals or self._is_far_ahead(candidates):
+            return None
+        if not self._exports.may_compile(left_s):
             return None
         return self._new(proposals) or None
 
@@ -144,9 +146,13 @@ class OwnSearch:
         """The best candidates of the row before, at this row's batch."""
         assert self._first is not None  # noqa: S101 - a stage of rows that have one before them
         ranked = self._first.ranked()
-        near = [c.case for c in ranked if _best_s(c) <= NEAR * _best_s(ranked[0])]
-        kept = [case for case in near[:MOST_CARRIED] if self._exports.runs(case, self.scenario)]
-        moved = [replace(case, batch=self.scenario.batch) for case in kept]
+        kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, in their order
+        for candidate in ranked:
+            case = candidate.case
+            kinds.setdefault((case.device, case.backend, case.precision), case)
+        chosen = dict.fromkeys([*(c.case for c in ranked[:LEADERS]), *kinds.values()])
+        kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
+        moved = [replace(case, batch=self.scenario.batch) for case in kept[:MOST_CARRIED]]
         # A compiled candidate is compiled again for another batch.
         affordable = [
             case for case in moved if not case.is_compiled or self._exports.may_compile(left_s)
@@ -162,6 +168,18 @@ class OwnSearch:
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         valid = {c.case.id: c for c in candidates if c.blocks and is_admissible(c, self.scenario)}
         return [valid[case] for case in ratios.ranking({i: c.rounds() for i, c in valid.items()})]
+
+    def _is_far_ahead(self, candidates: Sequence[Candidate]) -> bool:
+        """Whether another library leads the best eager way by too much for compiling to win."""
+        ranked = self._ranked(candidates)
+        eager = next((c for c in ranked if c.case.backend == "torch"), None)
+        if eager is None or self._request.thorough or "compile" in self._request.modes:
+            return False
+        lead = _best_s(eager) / _best_s(ranked[0])
+        if lead > FAR_AHEAD:
+            text = f"the leader is {lead:.1f}x as fast as eager torch; --thorough measures it"
+            self._exports.leave_out("compile", text)
+        return lead > FAR_AHEAD
 
     def _is_new(self, proposal: Proposal) -> bool:
         return proposal.case(self.scenario).id not in self._known

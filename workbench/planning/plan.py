@@ -82,6 +82,8 @@ def resolve(
         return []  # the rows of ceilings depend on the machine
     if request.model is not None:  # its candidates follow once the file was read
         return [RowPlan(request.model.scenario(), catalog.load("model"), prices=prices)]
+    if request.own is not None:
+        return [RowPlan(request.own.scenario(), catalog.load("own"), prices=prices)]
     return [replace(row, prices=prices) for row in _rows(request, scenarios, own)]
 
 

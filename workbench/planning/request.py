@@ -16,6 +16,7 @@ from ..contract import (
 )
 from .model_question import ModelQuestion
 from .number_lists import numbers
+from .own_question import OwnQuestion
 from .usage import UsageError, unknown
 
 DEFAULT_BUDGET_S = 60.0
@@ -54,6 +55,7 @@ class Request:
     strict: bool = False
     ceilings: bool = False  # `ceilings`: measure what the machine can reach
     model: ModelQuestion | None = None  # `advise --model`
+    own: OwnQuestion | None = None  # `advise --torch`, `--function`, `--command`
     scenario_file: str | None = None  # this and the options below belong to `advise`
     all_scenarios: bool = False  # includes the optional ones
     crossover: bool = False

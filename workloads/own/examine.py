@@ -82,9 +82,15 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
         **_behaviour(one, example, notes),
         **_of_script(one, notes),
     }
-    if not code.train:
-        found = reference(code, batch, facts["guard"])
-        facts |= {"reference": found.source, "floor": max(found.floors)}
+    if code.train:
+        from . import training
+
+        found = training.examine(code, one)
+        notes += found.pop("notes")
+        facts |= {**found, "batch": found["batch"] or batch, "resizable": True}
+    else:
+        kept = reference(code, batch, facts["guard"])
+        facts |= {"reference": kept.source, "floor": max(kept.floors)}
         facts["resizable"] = batch is not None and _resizes(one, example, batch, facts["guard"])
     facts["notes"] = notes
     return facts

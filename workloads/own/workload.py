@@ -26,7 +26,8 @@ class Own(Workload):
     def work(self, case: Case) -> Work:
         """Nothing is known about its operations and memory."""
         item = "samples" if case.batch else "runs"
-        return Work(None, None, items=case.batch or 1, item=item, memory_bytes=0.0)
+        steps = int(case.params.get("batches", 1))  # in one timed step of a training
+        return Work(None, None, items=steps * (case.batch or 1), item=item, memory_bytes=0.0)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         code = Code.of(setup.files["code"])
@@ -35,8 +36,10 @@ class Own(Workload):
 
             return onnx.prepare(case, setup, code)
         if code.kind == TORCH:
-            from . import inference
+            from . import inference, training
 
+            if code.train:
+                return training.prepare(case, setup, code)
             return inference.prepare(case, setup, code)
         raise WorkloadError(f"{code.kind} code cannot be run")
 

@@ -13,22 +13,12 @@ from ...contract import ParameterValue
 from ...machine.host.isa import lacking, native
 from ...records.code import CodeFacts
 from ...records.machine import Cpu
+from .candidates import Proposal
 
 MODES = ("nhwc", "compile", "fused")  # in the order of a case's mode
 WAITING = 0.02  # share of the time from which more loader processes may help
 MOST_WORKERS = 16
 LONGEST_STEP_S = 2.0  # of all batches that one timed step holds
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """A candidate: where, in which precision, how, and how its data are loaded."""
-
-    device: str = "cpu"
-    precision: str = "fp32"
-    mode: str | None = None
-    threads: int | None = None  # None on a GPU
-    tuning: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
