@@ -58,7 +58,7 @@ class ModelScreen(ViewScreen):
         roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#model-head", Drawn).show(
             lambda width, _: joined(
-                head_lines(session, width, roomy=roomy, title=session.model_file or "")
+                head_lines(session, width, roomy=roomy, title=session.subject or "")
             )
         )
         table = self.query_one(Table)

@@ -145,13 +145,13 @@ def test_the_curves_of_a_sweep_in_sixteen_colours(
 @at_both_sizes
 def test_the_form_for_a_new_run(pictured: Picture, few_workloads: None) -> None:
     app = replayed(scenes.h200())
-    assert pictured(app, "n", "down", "down", "enter", *"64..512", "down", *"fp32")
+    assert pictured(app, "n", "down", "down", "down", "enter", *"64..512", "down", *"fp32")
 
 
 @at_both_sizes
 def test_the_form_names_what_is_wrong(pictured: Picture, few_workloads: None) -> None:
     app = replayed(scenes.h200())
-    assert pictured(app, "n", "down", "down", "enter", *"64..51x", "down", *"fp32")
+    assert pictured(app, "n", "down", "down", "down", "enter", *"64..51x", "down", *"fp32")
 
 
 @when_small
@@ -159,7 +159,9 @@ def test_the_form_in_an_uncoloured_terminal(
     pictured: Picture, few_workloads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert pictured(replayed(scenes.h200()), "n", "down", "down", "enter", *"64", "up", "up")
+    assert pictured(
+        replayed(scenes.h200()), "n", "down", "down", "down", "enter", *"64", "up", "up"
+    )
 
 
 @at_both_sizes

@@ -80,10 +80,9 @@ def resolve(
     prices = given_prices(request.prices, request.price_file)
     if request.ceilings:
         return []  # the rows of ceilings depend on the machine
-    if request.model is not None:  # its candidates follow once the file was read
-        return [RowPlan(request.model.scenario(), catalog.load("model"), prices=prices)]
-    if request.own is not None:
-        return [RowPlan(request.own.scenario(), catalog.load("own"), prices=prices)]
+    if request.question is not None:  # its candidates follow once its subject was examined
+        scenario = request.question.scenario()
+        return [RowPlan(scenario, catalog.load(scenario.workload), prices=prices)]
     return [replace(row, prices=prices) for row in _rows(request, scenarios, own)]
 
 
@@ -271,6 +270,8 @@ def _reproduce(row: RowPlan, request: Request) -> str:
         )
     elif request.model is not None:
         alone = replace(once, model=replace(request.model, save_best=None))
+    elif request.own is not None:
+        alone = replace(once, own=replace(request.own, save_best=None))
     elif not (request.workloads or request.every):
         name, budget = row.scenario.id, request.budget
         alone = replace(once, scenarios=(name,), all_scenarios=False, budget_s=budget)
