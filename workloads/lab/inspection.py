@@ -53,7 +53,9 @@ def inspect(
     """The fields of ModelFacts; writes inputs, calibration and reference into `folder`.
 
     A folder `answered` holds inputs with their reference outputs, in files of `samples`: they take
-    the place of other inputs and of the model's own answers, and calibrate too.  WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where the user's
+    the place of other inputs and of the model's own answers, and calibrate too.
+
+    WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where the user's
     inputs or shapes do not fit it.
     """
     name = Path(model).name
