@@ -15,7 +15,7 @@ import msgspec
 
 from ..advisor.own.advice import compile_calls, flips
 from ..advisor.own.candidates import Space
-from ..advisor.own.snippet import snippet
+from ..advisor.own.snippet import lines, snippet
 from ..contract import Case
 from ..planning import own_cases
 from ..planning.cases import gpu_devices
@@ -255,6 +255,8 @@ class OwnCode:
         folder = self._question.save_best
         if folder is None:
             return None
+        assert self._facts is not None  # noqa: S101 - something was picked
+        found = lines(self._facts, case, self._question)
         key = WorkerKey("cpu", BACKENDS[self._question.kind], self._threads())
         files = self._exports.files(case) if self._exports else {}
         try:
@@ -270,6 +272,8 @@ class OwnCode:
                 picked=case,
                 destination=str(Path(folder).absolute()),
                 onnx_file=files.get("model", ""),
+                setup=found.setup,
+                call=found.call,
             )
         except WorkerFailed as failure:
             return SavedCode(folder, reason=failure.reason)

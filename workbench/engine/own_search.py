@@ -92,7 +92,8 @@ class OwnSearch:
         return self._new(ways.quick_changes(self._space)) or None
 
     def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
-        if "onnxruntime" not in (self._request.backends or ("onnxruntime",)):
+        unwanted = "onnxruntime" not in (self._request.backends or ("onnxruntime",))
+        if unwanted or self._exports.exported is not None:
             return None
         if not self._space.on_cpu or left_s < EXPORT_SHARE * self._request.budget:
             self._exports.leave_out("onnx", "the budget left no time to export it; raise --budget")

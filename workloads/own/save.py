@@ -63,7 +63,7 @@ model = model[0] if isinstance(model, tuple) else model
 model.load_state_dict({weights})
 """
 TRAINED = """loss = beside("loss", lambda output: output)
-optimizer = beside("optimizer", lambda values: torch.optim.SGD(values, lr=0.01))(model.parameters())
+optimizer = beside("optimizer", lambda values: torch.optim.AdamW(values))(model.parameters())
 """
 WORK = """work, batch, make = found, {batch!r}, beside("inputs", None)
 inputs = () if batch is None or not inspect.signature(work).parameters else (batch,)

@@ -181,9 +181,9 @@ def subject(code: Code) -> Subject:
     if file.endswith(".py"):
         return _of_script(code, name)
     if file.endswith(ARCHIVES):
-        from . import export
+        from . import archive
 
-        module, args, kwargs = export.opened(Path(code.directory, file), code.pickled)
+        module, args, kwargs = archive.opened(Path(code.directory, file), code.pickled)
         return Subject(code, module, Example(tuple(args), dict(kwargs)))
     build = target.resolve(code)
     module, example = built(code, build)

@@ -6,6 +6,7 @@ and `Setup.files["code"]` says what to run.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from workbench.contract import Case, Setup, Task, Variant, Work, Workload, WorkloadError
@@ -44,12 +45,55 @@ class Own(Workload):
         raise WorkloadError(f"{code.kind} code cannot be run")
 
     def consult(self, question: str, **details: Any) -> dict[str, Any]:
+        """Answer "examine", "export", "breaks" or "save"; see the modules of these names."""
         code = Code.of(details.pop("code"))
-        if question == "examine" and code.kind == TORCH:
-            from . import examine
+        return QUESTIONS[question](code, **details)
 
-            return examine.module(code)
-        raise WorkloadError(f"{code.kind} code answers no {question}")
+
+def _examine(code: Code) -> dict[str, Any]:
+    from . import examine
+
+    return examine.module(code)
+
+
+def _export(code: Code, batches: list[int | None]) -> dict[str, Any]:
+    """Export for all `batches`, and leave inputs and reference outputs of each for the lab."""
+    from . import examine, export
+    from .reference import reference
+
+    one, within = subject_of(code), str(examine.known(code)["guard"])
+    made = export.export(code, one, batches[0], next(iter(batches[1:]), None))
+    for batch in batches if made["dynamic"] else batches[:1]:
+        export.hand_over(
+            code, one, batch, made["inputs"], lambda b: reference(code, b, within).outputs
+        )
+    return made
+
+
+def _breaks(code: Code, batch: int | None) -> dict[str, Any]:
+    from . import export
+
+    return export.breaks(subject_of(code), batch)
+
+
+def _save(code: Code, **details: Any) -> dict[str, Any]:
+    from . import save
+
+    return save.save(code, subject_of(code) if code.kind == TORCH else None, **details)
+
+
+def subject_of(code: Code) -> Any:
+    from .subject import subject
+
+    return subject(code)
+
+
+QUESTIONS: dict[str, Callable[..., dict[str, Any]]] = {
+    "examine": _examine,
+    "export": _export,
+    "breaks": _breaks,
+    "save": _save,
+}
 
 
 WORKLOAD = Own()

@@ -369,7 +369,7 @@ def test_an_error_in_a_dataset_is_named_wherever_it_happens(workers: int, tmp_pa
         raise OSError("picture 7 is cut")
 
     task = task_of(supervised(dataset=lambda: Numbers(broken)), tmp_path, workers=workers)
-    with pytest.raises(WorkloadError, match="dataset of net:build.* OSError: picture 7") as caught:
+    with pytest.raises(WorkloadError, match=r"dataset of net:build.* OSError: picture 7") as caught:
         task.step()
     assert caught.value.code == "user_code"
     task.close()
@@ -378,7 +378,9 @@ def test_an_error_in_a_dataset_is_named_wherever_it_happens(workers: int, tmp_pa
 
 def test_a_loader_process_that_dies_is_one_line(tmp_path: Path) -> None:
     task = task_of(supervised(dataset=lambda: Numbers(lambda: os._exit(3))), tmp_path, workers=1)
-    with pytest.raises(WorkloadError, match="dataset of net:build.* exited unexpectedly") as caught:
+    with pytest.raises(
+        WorkloadError, match=r"dataset of net:build.* exited unexpectedly"
+    ) as caught:
         task.step()
     assert caught.value.code == "user_code"
     task.close()
