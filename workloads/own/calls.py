@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import os
 import signal
 import threading
 import time
@@ -68,7 +67,6 @@ class Watch:
         self._copying_s = 0.0
         self._deadline = 0.0  # on the clock time.perf_counter
         self._over = False
-        self._own = os.getpid()
         self._thread = threading.local()
 
     @contextmanager
@@ -108,11 +106,11 @@ class Watch:
             raise TimeUp
 
     def _passes(self) -> bool:
-        """Whether a call is not watched: inside another, in a forked process, in a graph capture,
-        which allows no synchronising."""
+        """Whether a call is not watched: inside another, or in the capture of a CUDA graph, which
+        allows no synchronising."""
         import torch
 
-        if getattr(self._thread, "inside", False) or self._over or os.getpid() != self._own:
+        if getattr(self._thread, "inside", False) or self._over:
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 

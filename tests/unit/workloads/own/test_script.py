@@ -30,7 +30,7 @@ REQUESTS: dict[str, tuple[str, list[str], float]] = {
     "endless": ("scripts/endless.py", [], 0.2),
     "sleeper": ("scripts/sleeper.py", [], 0.2),
     "training": ("scripts/training.py", [], 60.0),
-    "queue": ("scripts/queue.py", [], 60.0),
+    "library": ("scripts/sched.py", [], 60.0),
     "many": ("scripts/many.py", [], 60.0),
     "locked": ("scripts/many.py::Locked", [], 60.0),
     "none": ("scripts/none.py", [], 60.0),
@@ -128,7 +128,7 @@ def test_a_script_that_is_not_there(outcomes: Outcomes) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["guarded", "raise", "endless", "training", "queue"])
+@pytest.mark.parametrize("name", ["guarded", "raise", "endless", "training", "library"])
 def test_the_worker_is_left_as_it_was(outcomes: Outcomes, name: str) -> None:
     found = outcomes.found[name]
     assert found["restored"]
@@ -199,7 +199,7 @@ def test_a_training_script(outcomes: Outcomes) -> None:
 
 
 def test_a_name_of_the_standard_library_does_not_run_a_script_twice(outcomes: Outcomes) -> None:
-    assert outcomes.printed.count("ran queue multiprocessing.pool") == 1
+    assert outcomes.printed.count("ran sched with the library's") == 1
 
 
 def test_new_modules_in_every_call_share_a_record(outcomes: Outcomes) -> None:
@@ -229,7 +229,7 @@ def test_threads_and_compiled_modules_are_seen(outcomes: Outcomes) -> None:
 
 def test_only_the_script_itself_answers_when_it_forks(outcomes: Outcomes) -> None:
     assert outcomes.found["forks"]["modules"]["ReLU"]["calls"] == 1
-    assert sum(line.startswith("an answer by") for line in outcomes.printed) == 1
+    assert outcomes.printed.count("answered scripts/forks.py") == 1
 
 
 def test_a_module_that_cannot_be_pickled_is_named_with_the_reason(outcomes: Outcomes) -> None:
