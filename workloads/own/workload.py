@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from workbench.contract import Case, Setup, Task, Variant, Work, Workload, WorkloadError
+from workbench.worker.code import TORCH, Code
 from workbench.worker.code import WORKLOAD as NAME
-from workbench.worker.code import Code
 
 
 class Own(Workload):
@@ -30,10 +30,22 @@ class Own(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         code = Code.of(setup.files["code"])
+        if case.backend == "onnxruntime":
+            from . import onnx
+
+            return onnx.prepare(case, setup, code)
+        if code.kind == TORCH:
+            from . import inference
+
+            return inference.prepare(case, setup, code)
         raise WorkloadError(f"{code.kind} code cannot be run")
 
     def consult(self, question: str, **details: Any) -> dict[str, Any]:
         code = Code.of(details.pop("code"))
+        if question == "examine" and code.kind == TORCH:
+            from . import examine
+
+            return examine.module(code)
         raise WorkloadError(f"{code.kind} code answers no {question}")
 
 
