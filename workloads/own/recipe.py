@@ -172,7 +172,10 @@ class Recipe:
                 raise WorkloadError(f"{what}: {cause}", code="user_code") from error
 
     def sample(self, batch: int | None, seed: int) -> Any:
-        """One batch, without loader processes."""
+        """One batch, read in this process.
+
+        The data set is a fresh one, since loader processes must not inherit files that it opens.
+        """
         if self.data is None:
             example = self.one.example(batch)
             return Call(example.args, example.kwargs)

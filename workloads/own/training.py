@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Setup, WorkloadError
@@ -19,27 +18,22 @@ from workbench.worker.code import Code
 from .._shared.torch_task import TorchTask, arithmetic, compiled, set_tf32, synchronize
 from .._shared.waiting import mark, waiting_fraction
 from .recipe import DEFAULT_BATCH, Recipe
+from .reference import LARGER, MULTIPLE, TOLERANCES, folder_of
+from .subject import Subject, subject
 from .target import user_errors
 from .tree import mapped, tensors
 
 if TYPE_CHECKING:
-    from .subject import Subject
-
     Forward = Callable[[tuple[Any, ...], dict[str, Any]], Any]
     Gradient = tuple[float, dict[str, Any]]  # the loss; by weight, FP32 tensors on the host
 
 LAYOUTS = {4: "channels_last", 5: "channels_last_3d"}  # by number of axes
 KEPT = "training.pt"  # reference, and the batch that it belongs to
 SAME = 1e-6  # distance up to which two gradients count as equal
-# As in torchbench (pytorch, torch/_dynamo/utils.py, `same`): times the error of eager FP32.
-MULTIPLE, LARGER = 2.0, 3.0  # the larger for reduced precision
-TOLERANCES = {"fp64": 1e-4, "fp32": 1e-4, "tf32": 1e-3}
-REDUCED = 0.05  # tolerance of every other precision
+REDUCED = 0.05  # tolerance of gradients in a reduced precision
 
 
 def prepare(case: Case, setup: Setup, code: Code) -> Training:
-    from .subject import subject
-
     return Training(case, setup, code, subject(code))
 
 
@@ -76,8 +70,12 @@ class Training(TorchTask):
             )
             self.forward: Forward = caller(self.module)
             self.batches = self._batches()
-        if "compile" in self.modes:
-            self._compile(setup)
+        try:
+            if "compile" in self.modes:
+                self._compile(setup)
+        except BaseException:
+            self.close()
+            raise
 
     def _batches(self) -> Iterator[Any]:
         if self.recipe.data is None:
@@ -120,7 +118,7 @@ class Training(TorchTask):
         return waiting_fraction(self.device, self.marks)
 
     def close(self) -> None:
-        self.batches = iter(())  # a loader ends its processes when it is deleted
+        getattr(self.batches, "close", int)()  # ends the loader's processes
 
     def _autocast(self) -> Any:
         import torch
@@ -185,7 +183,7 @@ class Training(TorchTask):
         """The reference, computed by the first worker that needs it."""
         import torch
 
-        file = Path(self.code.folder, f"b{self.case.batch or 0}", KEPT)
+        file = folder_of(self.code, self.case.batch) / KEPT
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             with user_errors(self.one.name):

@@ -9,27 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...contract import ParameterValue
+from ...contract import ParameterValue, kind_of
 from ...machine.host.isa import lacking, native
-from ...records.code import CodeFacts
-from ...records.machine import Cpu
-from .candidates import Proposal
+from .candidates import COMPILE, NHWC, Proposal, Space
 
-MODES = ("nhwc", "compile", "fused")  # in the order of a case's mode
+FUSED = "fused"
+MODES = (NHWC, COMPILE, FUSED)  # in the order of a case's mode
 WAITING = 0.02  # share of the time from which more loader processes may help
 MOST_WORKERS = 16
 LONGEST_STEP_S = 2.0  # of all batches that one timed step holds
 
 
 @dataclass(frozen=True)
-class TrainingSpace:
+class TrainingSpace(Space):
     """The facts that decide which candidates there can be."""
 
-    facts: CodeFacts
-    cpu: Cpu
-    threads: tuple[int, ...]  # thread counts to try, the largest first
-    gpus: tuple[str, ...] = ()
-    on_cpu: bool = True
     loader: bool = False  # whether it has a data set or loader
     compilers: tuple[str, ...] = ()  # kinds of devices, "cpu" and "gpu", that it can compile for
     impossible: Mapping[str, str] = field(default_factory=dict)  # why, by mode
@@ -41,7 +35,7 @@ def candidates(space: TrainingSpace) -> tuple[list[Proposal], dict[str, str]]:
     left_out = dict(space.impossible)
     own = space.facts.precision
     found = []
-    if space.on_cpu and space.facts.needs_gpu is None:
+    if space.on_cpu:
         plain = Proposal("cpu", own, None, space.threads[0], _tuning(space, "cpu"))
         found += [replace(plain, threads=count) for count in space.threads]
         if own == "fp32" and native("bf16", space.cpu):
@@ -58,15 +52,15 @@ def candidates(space: TrainingSpace) -> tuple[list[Proposal], dict[str, str]]:
     for kind in ("cpu", "gpu"):
         if kind not in space.compilers:
             left_out[f"{kind}/compile"] = f"torch.compile finds no compiler for the {kind.upper()}"
-    return sorted(found, key=lambda each: "compile" in (each.mode or "")), left_out
+    return _ordered(found, space), left_out
 
 
 def with_modes(leader: Proposal, space: TrainingSpace) -> Iterator[Proposal]:
     """The leader with one more mode, for each that can be and that it has not yet."""
-    kind = "cpu" if leader.device == "cpu" else "gpu"
     present = (leader.mode or "").split("+")
-    possible = {"nhwc": space.facts.convolves, "compile": kind in space.compilers, "fused": True}
-    for mode in ("fused", "nhwc", "compile"):
+    compiles = kind_of(leader.device).column in space.compilers
+    possible = {FUSED: True, NHWC: space.facts.convolves, COMPILE: compiles}
+    for mode in possible:
         if possible[mode] and mode not in space.impossible and mode not in present:
             yield replace(leader, mode="+".join(m for m in MODES if m in (*present, mode)))
 
@@ -88,7 +82,7 @@ def after(leader: Proposal, space: TrainingSpace, waiting: float = 1.0) -> list[
         started, _ = candidates(space)
         again = [replace(each, tuning=leader.tuning) for each in started]
         found += [each for each in again if each.device == leader.device and each != leader]
-    return sorted(_unique(found), key=lambda each: "compile" in (each.mode or ""))
+    return _ordered(found, space)
 
 
 def workers(space: TrainingSpace) -> list[int]:
@@ -112,12 +106,14 @@ def batches(space: TrainingSpace) -> int:
 def _tuning(space: TrainingSpace, device: str) -> dict[str, ParameterValue]:
     if not space.loader:
         return {}
-    return {"workers": 0, "pin": 0} if device.startswith("cuda") else {"workers": 0}
+    return {"workers": 0} if kind_of(device).on_host else {"workers": 0, "pin": 0}
 
 
 def _loading(leader: Proposal, **settings: int) -> Proposal:
     return replace(leader, tuning={**leader.tuning, **settings})
 
 
-def _unique(found: list[Proposal]) -> list[Proposal]:
-    return [each for place, each in enumerate(found) if each not in found[:place]]
+def _ordered(found: list[Proposal], space: Space) -> list[Proposal]:
+    """Each proposal once that the request admits, those that compile last."""
+    once = [each for place, each in enumerate(found) if each not in found[:place]]
+    return sorted(filter(space.admits, once), key=lambda each: COMPILE in (each.mode or ""))

@@ -8,14 +8,15 @@ from typing import Any
 import machines
 import msgspec
 
+from workbench.advisor.own.candidates import Proposal
 from workbench.advisor.own.training import (
-    Proposal,
     TrainingSpace,
     after,
     batches,
     candidates,
     workers,
 )
+from workbench.planning.request import Request
 from workbench.records.code import CodeFacts
 from workbench.records.machine import Cpu, Isa
 from workbench.records.reason import Reason
@@ -37,6 +38,8 @@ def space(**changes: Any) -> TrainingSpace:
         "facts": facts(),
         "cpu": cpu(),
         "threads": (16, 8, 1),
+        "gpus": (),
+        "request": changes.pop("request", Request()),
         "compilers": ("cpu", "gpu"),
     }
     return TrainingSpace(**{**usual, **changes})
@@ -84,7 +87,9 @@ def test_an_unknown_extension_counts_as_missing() -> None:
 
 
 def test_a_gpu_starts_with_every_precision_and_compiling_comes_last() -> None:
-    found, _ = candidates(space(gpus=("cuda:0",), on_cpu=False, facts=facts(convolves=True)))
+    found, _ = candidates(
+        space(gpus=("cuda:0",), request=Request(devices=("cuda",)), facts=facts(convolves=True))
+    )
     assert labels(found) == [
         "cuda:0/fp32",
         "cuda:0/tf32",
@@ -181,3 +186,8 @@ def test_a_timed_step_holds_a_whole_round_of_every_number_of_loaders() -> None:
         one = space(cpu=cpu(effective_cores=cores), loader=True)
         assert all(batches(one) % count == 0 for count in workers(one) if count)
     assert batches(space()) == 1
+
+
+def test_the_filters_of_the_request_hold() -> None:
+    request = Request(precisions=("bf16",))
+    assert labels(candidates(space(request=request))[0]) == ["cpu/bf16/16"]

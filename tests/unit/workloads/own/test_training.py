@@ -19,9 +19,11 @@ from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code
 from workloads.own import training
 from workloads.own.recipe import Recipe
+from workloads.own.subject import subject
 from workloads.own.training import Training
 
 BATCH = 4
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 
 
 class Example(SimpleNamespace):
@@ -333,6 +335,19 @@ def test_loader_processes_end_with_their_task(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
+def test_a_compilation_that_fails_ends_the_loader_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        assert len(multiprocessing.active_children()) == 2
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(training, "compiled", failing)
+    with pytest.raises(WorkloadError, match="no kernel"):
+        task_of(supervised(), tmp_path, mode="compile", workers=2)
+    assert multiprocessing.active_children() == []
+
+
 def test_the_users_loader_gets_its_settings_and_goes_on_for_ever(tmp_path: Path) -> None:
     asked = []
 
@@ -472,3 +487,23 @@ def test_gradients_that_are_not_finite_have_no_distance() -> None:
     assert training.distance((1.5, {"weight": torch.ones(2)}), right) == 0.5
     broken = (1.0, {"weight": torch.tensor([1.0, float("inf")])})
     assert training.distance(broken, right) != training.distance(broken, right)  # NaN
+
+
+# ------------------------------------------------------------- a user's file
+
+
+def test_a_users_file_is_trained(tmp_path: Path) -> None:
+    code = Code("torch", "trained:build", str(tmp_path), str(FIXTURES), train=True)
+    setup = Setup(files={"code": code.as_text()})
+    facts = training.examine(code, subject(code))
+    assert facts["impossible"] == {}
+    assert facts["data"] == "dataset"
+    case = Case("own", "cpu", "torch", "bf16", None, 1, 8, {"batches": 2}, "fused", {"workers": 0})
+    task = training.prepare(case, setup, code)
+    task.activate()
+    assert task.check().value <= task.check().limit
+    task.step()
+    assert 0 < (task.loss() or 0.0) < 2
+    assert 0 < task.metrics()["waiting_fraction"] < 1
+    assert isinstance(task.optimiser, torch.optim.SGD)
+    task.close()
