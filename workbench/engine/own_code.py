@@ -16,6 +16,7 @@ import msgspec
 from ..advisor.own.advice import compile_calls, flips
 from ..advisor.own.candidates import Space
 from ..advisor.own.snippet import lines, snippet
+from ..advisor.own.training import batches
 from ..contract import Case
 from ..planning import own_cases
 from ..planning.cases import gpu_devices
@@ -37,7 +38,7 @@ from ..report.row import Row
 from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
 from .own_exports import Exports
 from .own_search import OwnSearch
-from .own_training import TrainingSearch, training_params
+from .own_training import TrainingSearch, training_space
 from .profiling import Profiling
 
 START_S = 60.0  # for importing from a cold disk
@@ -164,11 +165,11 @@ class OwnCode:
         ).result
 
     def _torch_rows(self, facts: CodeFacts, gpus: tuple[str, ...]) -> list[RowPlan]:
-        batches = self._batches(facts)
+        sizes = self._batches(facts)
         space = Space(facts, self._machine.cpu, self._thread_counts(), gpus, self._request)
         self._exports = Exports(
             self._code,
-            batches,
+            sizes,
             request=self._request,
             cpu=self._machine.cpu,
             pool=self._pool,
@@ -176,10 +177,10 @@ class OwnCode:
             emit=self._emit,
         )
         if self._question.train:
-            return [self._training_row(space, batches[0])]
+            return [self._training_row(space, sizes[0])]
         rows: list[RowPlan] = []
         first: OwnSearch | None = None
-        for batch in batches:
+        for batch in sizes:
             point = {"batch": batch} if rows and batch is not None else {}
             scenario = msgspec.structs.replace(
                 self._plan.scenario, id=point_name(WORKLOAD, point), batch=batch
@@ -198,9 +199,10 @@ class OwnCode:
     def _training_row(self, space: Space, batch: int | None) -> RowPlan:
         assert self._exports is not None  # noqa: S101 - made for this row
         plain = self._plan.scenario
-        params = {**plain.params, **training_params(space)}
+        whole = training_space(space)
+        params = {**plain.params, "batches": batches(whole)}
         scenario = msgspec.structs.replace(plain, batch=batch, params=params)
-        search = TrainingSearch(space, scenario, self._exports)
+        search = TrainingSearch(whole, scenario, self._exports)
         cases = search.start()
         if not cases:
             raise UsageError("no candidate is left with these filters")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 from ..advisor.limits import is_admissible
 from ..advisor.own import training
@@ -22,9 +23,8 @@ WAITING = "waiting_fraction"
 class TrainingSearch:
     """The candidate source of a training's row."""
 
-    def __init__(self, space: Space, scenario: Scenario, exports: Exports) -> None:
-        self._filter = space
-        self._space = training_space(space)
+    def __init__(self, space: TrainingSpace, scenario: Scenario, exports: Exports) -> None:
+        self._space = space
         self._scenario = scenario
         self._exports = exports
         self._proposals: dict[str, Proposal] = {}  # by case id
@@ -46,7 +46,7 @@ class TrainingSearch:
 
     def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """Neighbours of the leader of each device, once it has led for some rounds."""
-        if left_s < LEAST_SHARE * self._filter.request.budget:
+        if left_s < LEAST_SHARE * self._space.request.budget:
             return []
         valid = {c.case.id: c for c in candidates if c.blocks and is_admissible(c, self._scenario)}
         order = ratios.ranking({case: c.rounds() for case, c in valid.items()})
@@ -70,28 +70,19 @@ class TrainingSearch:
         found = []
         for proposal in proposals:
             case = proposal.case(self._scenario)
-            if case.id not in self._proposals and self._filter.admits(proposal):
+            if case.id not in self._proposals and self._space.admits(proposal):
                 self._proposals[case.id] = proposal
                 found.append(case)
         return found
 
 
 def training_space(space: Space) -> TrainingSpace:
+    """The space of `space.facts` as a training."""
     facts = space.facts
     return TrainingSpace(
-        facts=facts,
-        cpu=space.cpu,
-        threads=space.threads,
-        gpus=space.gpus,
-        on_cpu=space.on_cpu,
+        **{field.name: getattr(space, field.name) for field in fields(space)},
         loader=facts.data is not None,
         compilers=("cpu", "gpu"),
         impossible=facts.impossible,
         step_s=facts.step_s,
     )
-
-
-def training_params(space: Space) -> dict[str, int]:
-    """What a training's cases have in common: how many batches one timed step holds."""
-    count = training.batches(training_space(space))
-    return {"batches": count} if count > 1 else {}

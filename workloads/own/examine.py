@@ -53,53 +53,66 @@ def known(code: Code) -> dict[str, Any]:
 
 def _facts(code: Code, one: Subject) -> dict[str, Any]:
     notes: list[str] = []
-    if one.was_training and not code.train:
-        notes.append("it was in training mode; its inference is measured in evaluation mode")
-    batch = one.own_batch
-    example = one.example(batch)
     parameters = list(one.module.parameters())
     sizes = Counter[str]()
     for each in parameters:
         sizes[str(each.dtype).removeprefix("torch.")] += each.numel()
     dtype = sizes.most_common(1)[0][0] if sizes else "float32"
-    facts: dict[str, Any] = {
+    return {
         "kind": code.kind,
         "name": shown(code.name),
         "code_sha256": _hash_of_code(code, one),
-        "inputs_sha256": hash_of(example),
         "precision": PRECISIONS.get(dtype, "fp32"),
         "parameters": sum(each.numel() for each in parameters),
-        "inputs": [
-            {
-                "name": shown(name, 60),
-                "type": str(tensor.dtype).removeprefix("torch."),
-                "shape": list(tensor.shape),
-            }
-            for name, tensor in example.tensors().items()
-        ],
-        "batch": batch,
         "convolves": any(_is_convolution(part) for part in one.module.modules()),
-        **_behaviour(one, example, notes),
+        **(_trained if code.train else _called)(code, one, notes),
         **_of_script(one, notes),
+        "notes": notes,
     }
-    if code.train:
-        from . import training
 
-        found = training.examine(code, one)
-        notes += found.pop("notes")
-        facts |= {**found, "batch": found["batch"] or batch, "resizable": True}
-    else:
-        kept = reference(code, batch, facts["guard"])
-        facts |= {"reference": kept.source, "floor": max(kept.floors)}
-        facts["resizable"] = batch is not None and _resizes(one, example, batch, facts["guard"])
-    facts["notes"] = notes
+
+def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
+    """The facts of a training; its inputs may come from data alone."""
+    from . import training
+
+    found = training.examine(code, one)
+    notes += found.pop("notes")
+    if found["batch"] is not None:
+        return {**found, "inputs_sha256": "", "resizable": True}
+    example = one.example(one.own_batch)
+    inputs = {"batch": one.own_batch, "resizable": one.own_batch is not None}
+    return {**found, **inputs, **_inputs(example)}
+
+
+def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
+    """The facts of a module that is called."""
+    if one.was_training:
+        notes.append("it was in training mode; its inference is measured in evaluation mode")
+    batch = one.own_batch
+    example = one.example(batch)
+    facts = {"batch": batch, **_inputs(example), **_behaviour(one, example, notes)}
+    found = reference(code, batch, facts["guard"])
+    facts |= {"reference": found.source, "floor": max(found.floors)}
+    facts["resizable"] = batch is not None and _resizes(one, example, batch, facts["guard"])
     return facts
+
+
+def _inputs(example: Example) -> dict[str, Any]:
+    listed = [
+        {
+            "name": shown(name, 60),
+            "type": str(tensor.dtype).removeprefix("torch."),
+            "shape": list(tensor.shape),
+        }
+        for name, tensor in example.tensors().items()
+    ]
+    return {"inputs": listed, "inputs_sha256": hash_of(example)}
 
 
 def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
     """How calls affect one another: state, changed inputs, chance; and the time of a call."""
     first, second = one.copy(), one.copy()
-    within = "enable_grad" if one.code.train else _guard(one, example)
+    within = _guard(one, example)
     before = {name: tensor.clone() for name, tensor in example.tensors().items()}
     inputs = example.mapped(lambda tensor: tensor.clone())
     with user_errors(one.name), guard(within):

@@ -86,7 +86,7 @@ class Subject:
         self._share_weights()
 
     def part(self, name: str) -> Any:
-        """What stands beside `build` under this name, or is an attribute of it; None without."""
+        """What stands next to `build` under this name, or is an attribute of it; None without."""
         found = getattr(self._build, name, None)
         return getattr(self.namespace, name, None) if found is None else found
 
@@ -127,13 +127,13 @@ class Subject:
             raise WorkloadError(
                 f"{self.name} gives no inputs to call its module with",
                 code="bad_input",
-                hint="return (module, args) from it, or define inputs(batch) beside it",
+                hint="return (module, args) from it, or define inputs(batch) next to it",
             )
         if given.batch is None:
             raise WorkloadError(
                 f"the inputs of {self.name} share no first axis, so there is no other batch",
                 code="bad_input",
-                hint="leave out --batch, or define inputs(batch) beside it",
+                hint="leave out --batch, or define inputs(batch) next to it",
             )
         return given.resized(batch or given.batch)
 
