@@ -6,6 +6,7 @@ Standard library only, since the worker may run under a foreign interpreter.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 WORKLOAD = "own"
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
+PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")  # of a command
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from workbench.contract import Case, Setup, Task, Variant, Work, Workload, WorkloadError
+from workbench.worker.code import COMMAND, FUNCTION, Code
 from workbench.worker.code import WORKLOAD as NAME
-from workbench.worker.code import Code
+
+from . import command, function
 
 
 class Own(Workload):
@@ -30,10 +32,18 @@ class Own(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         code = Code.of(setup.files["code"])
+        if code.kind == FUNCTION:
+            return function.prepare(case, setup, code)
+        if code.kind == COMMAND:
+            return command.prepare(case, code)
         raise WorkloadError(f"{code.kind} code cannot be run")
 
     def consult(self, question: str, **details: Any) -> dict[str, Any]:
         code = Code.of(details.pop("code"))
+        if (question, code.kind) == ("examine", FUNCTION):
+            return function.examine(code)
+        if (question, code.kind) == ("examine", COMMAND):
+            return command.examine(code)
         raise WorkloadError(f"{code.kind} code answers no {question}")
 
 
