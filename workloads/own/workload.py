@@ -6,12 +6,15 @@ and `Setup.files["code"]` says what to run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-from workbench.contract import Case, Setup, Task, Variant, Work, Workload, WorkloadError
-from workbench.worker.code import TORCH, Code
+from workbench.contract import Case, Setup, Task, Variant, Work, Workload
+from workbench.worker.code import COMMAND, FUNCTION, TORCH, Code
 from workbench.worker.code import WORKLOAD as NAME
+
+from . import command, examine, export, function, inference, onnx, save, training
+from .reference import reference
+from .subject import subject
 
 
 class Own(Workload):
@@ -32,68 +35,41 @@ class Own(Workload):
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         code = Code.of(setup.files["code"])
+        if code.kind == FUNCTION:
+            return function.prepare(case, setup, code)
+        if code.kind == COMMAND:
+            return command.prepare(case, code)
         if case.backend == "onnxruntime":
-            from . import onnx
-
             return onnx.prepare(case, setup, code)
-        if code.kind == TORCH:
-            from . import inference, training
-
-            if code.train:
-                return training.prepare(case, setup, code)
-            return inference.prepare(case, setup, code)
-        raise WorkloadError(f"{code.kind} code cannot be run")
+        if code.train:
+            return training.prepare(case, setup, code)
+        return inference.prepare(case, setup, code)
 
     def consult(self, question: str, **details: Any) -> dict[str, Any]:
-        """Answer "examine", "export", "breaks" or "save"; see the modules of these names."""
+        """Answer "examine", "export", "breaks" or "save"."""
         code = Code.of(details.pop("code"))
-        return QUESTIONS[question](code, **details)
+        answer: dict[str, Any] = getattr(self, f"_{question}")(code, **details)
+        return answer
 
+    def _examine(self, code: Code) -> dict[str, Any]:
+        kinds = {TORCH: examine.module, FUNCTION: function.examine, COMMAND: command.examine}
+        return kinds[code.kind](code)
 
-def _examine(code: Code) -> dict[str, Any]:
-    from . import examine
+    def _export(self, code: Code, batches: list[int | None]) -> dict[str, Any]:
+        """Export for all `batches`, with inputs and reference outputs of each for the lab."""
+        one, within = subject(code), str(examine.known(code)["guard"])
+        made = export.export(code, one, batches[0], next(iter(batches[1:]), None))
+        for batch in batches if made["dynamic"] else batches[:1]:
+            export.hand_over(
+                code, one, batch, made["inputs"], lambda b: reference(code, b, within).outputs
+            )
+        return made
 
-    return examine.module(code)
+    def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
+        return export.breaks(subject(code), batch)
 
-
-def _export(code: Code, batches: list[int | None]) -> dict[str, Any]:
-    """Export for all `batches`, and leave inputs and reference outputs of each for the lab."""
-    from . import examine, export
-    from .reference import reference
-
-    one, within = subject_of(code), str(examine.known(code)["guard"])
-    made = export.export(code, one, batches[0], next(iter(batches[1:]), None))
-    for batch in batches if made["dynamic"] else batches[:1]:
-        export.hand_over(
-            code, one, batch, made["inputs"], lambda b: reference(code, b, within).outputs
-        )
-    return made
-
-
-def _breaks(code: Code, batch: int | None) -> dict[str, Any]:
-    from . import export
-
-    return export.breaks(subject_of(code), batch)
-
-
-def _save(code: Code, **details: Any) -> dict[str, Any]:
-    from . import save
-
-    return save.save(code, subject_of(code) if code.kind == TORCH else None, **details)
-
-
-def subject_of(code: Code) -> Any:
-    from .subject import subject
-
-    return subject(code)
-
-
-QUESTIONS: dict[str, Callable[..., dict[str, Any]]] = {
-    "examine": _examine,
-    "export": _export,
-    "breaks": _breaks,
-    "save": _save,
-}
+    def _save(self, code: Code, **details: Any) -> dict[str, Any]:
+        return save.save(code, subject(code) if code.kind == TORCH else None, **details)
 
 
 WORKLOAD = Own()
