@@ -35,7 +35,7 @@ class Session:
     """
 
     replay: bool = False
-    model_file: str | None = None  # name of the model or code given to `advise`
+    model_file: str | None = None  # file name given to `advise --model`
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -78,10 +78,10 @@ class Session:
 
     @property
     def has_model(self) -> bool:
-        """The run is about a user's model or code."""
+        """The run is about the user's own model or code."""
         report = self.report
-        reported = report.model or report.code or row_of(report)
-        return bool(reported) or self.model_file is not None
+        examined = report.model is not None or report.code is not None
+        return examined or row_of(report) is not None or self.model_file is not None
 
     @property
     def going(self) -> bool:

@@ -125,12 +125,23 @@ def test_code_that_raised_and_a_run_cut_short_get_no_advice() -> None:
 
 
 def test_eager_with_all_threads_on_the_cpu_is_the_code_as_written() -> None:
-    row = rows_of(REPORTS["gpu"])[0]
-    facts = CodeReport(NET)
+    row, facts = rows_of(Report.of(own_runs.gpu()))[0], CodeReport(NET)
     assert as_written(row, facts).case.label == "cpu/torch/fp32/t8"
-    row = rows_of(Report.of(own_runs.gpu()))[0]
-    row.candidates = [c for c in row.candidates if c.case.device != "cpu"]
-    assert as_written(row, facts).case.label == "cuda:0/torch/fp32"  # it needs a GPU
+    row.candidates = row.candidates[1:]  # it needs a GPU
+    assert as_written(row, facts).case.label == "cuda:0/torch/fp32"
+    row.candidates = row.candidates[1:]  # --mode graph
+    assert as_written(row, facts) is None
+    half = CodeReport(msgspec.structs.replace(NET, precision="fp16"))
+    row.candidates[0].case = case("cuda:0/torch/fp16")
+    assert as_written(row, half).case.label == "cuda:0/torch/fp16"
+
+
+def test_a_training_says_how_long_it_waits_for_data() -> None:
+    report = Report.of(own_runs.function())
+    pick = report.candidates[rows_of(report)[0].verdict.pick]
+    block = msgspec.structs.replace(pick.blocks[-1], metrics={"waiting_fraction": 0.12})
+    pick.blocks = [block]
+    assert recommendation(report)[1] == "12% of its time waits for data."
 
 
 @pytest.mark.parametrize(

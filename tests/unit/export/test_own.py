@@ -74,9 +74,11 @@ def test_the_stage_names_what_is_compiled_and_the_batch_that_races() -> None:
     compiled = next(
         c.id for e in events if isinstance(e, ev.RacePlanned) for c in e.cases if c.is_compiled
     )
-    assert code_stage(Report.of(events[: examined + 1])) == "exporting it, choosing candidates"
+    assert code_stage(Report.of(events[: examined + 1])) == "choosing its candidates"
     racing = Report.of(events[: planned[0] + 1])
     assert code_stage(racing) == "racing at batch 1, 6 of 6 candidates left"
+    racing.apply(ev.ModelBuilding(at_s=0.9, recipe="onnx"))
+    assert code_stage(racing) == "exporting it to ONNX"
     racing.apply(ev.CasePreparing(at_s=1.0, case=compiled))
     assert code_stage(racing) == "compiling cpu torch fp32 compile t2"
     second = Report.of(events[: planned[1] + 1])

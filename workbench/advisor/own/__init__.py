@@ -1,1 +1,1 @@
-"""Advice on the user's own code: where and how to run it, and how much that gains."""
+"""The race of the user's own code: its candidates, and what its results mean."""

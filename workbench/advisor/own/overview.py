@@ -21,6 +21,7 @@ from ..exclusions import listed
 from ..model.overview import RankedCandidate, error_text, gain_text, in_order, outcome, ratio_of
 
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
+WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data
 MOST_BREAKS = 2  # graph breaks that are listed
 MODES = {
     "nhwc": "channels_last",
@@ -45,21 +46,22 @@ def brief(text: str) -> str:
 
 
 def as_written(row: Row, code: CodeReport) -> Candidate | None:
-    """The code as the user runs it today: eager FP32 with all threads, or the first command."""
-    if code.facts.kind == COMMAND:
-        return row.candidates[0]
-    found = [c for c in row.candidates if _is_eager(c.case) or c.case.backend in PLAIN]
-    return min(found, key=lambda c: (c.case.device != "cpu", -(c.case.threads or 0)), default=None)
+    """The code as the user runs it today: eager with all threads, or the first command.  It is
+    planned first; None where an option left it out."""
+    first = row.candidates[0]
+    plain = first.case.backend in PLAIN or _is_eager(first.case, code.facts.precision)
+    return first if plain else None
 
 
-def _is_eager(case: Case) -> bool:
-    return case.backend == TORCH and case.precision == "fp32" and case.mode is None
+def _is_eager(case: Case, precision: str) -> bool:
+    """Whether it is plain PyTorch in the `precision` of the weights."""
+    return case.backend == TORCH and case.precision == precision and case.mode is None
 
 
 def exceeds_limit(candidate: Candidate) -> bool:
     """Whether its outputs differ too much for it to be picked."""
     reason, accuracy = candidate.reason, candidate.accuracy
-    wrong = accuracy is not None and not accuracy.passed
+    wrong = accuracy is not None and accuracy.value > accuracy.limit
     return wrong or (reason is not None and reason.code == "error_limit")
 
 
@@ -122,21 +124,26 @@ def answer(row: Row, report: Report) -> list[str]:
     sentences = [_run(pick, row, code)]
     if row is not rows_of(report)[0] and pick.case.batch is not None:
         sentences = [f"At batch {pick.case.batch}: {sentences[0].replace('Run', 'run', 1)}"]
-    resident = metrics_of(pick).get(RESIDENT)
-    if resident is not None:
-        whole, alone = units.duration(median(pick.ordered_s)), units.duration(resident)
+    metrics = metrics_of(pick)
+    if RESIDENT in metrics:
+        whole, alone = units.duration(median(pick.ordered_s)), units.duration(metrics[RESIDENT])
         sentences.append(f"A call takes {whole}, {alone} with its inputs resident on the GPU.")
+    if WAITING in metrics:
+        sentences.append(f"{units.percent(metrics[WAITING])} of its time waits for data.")
     if verdict.device_ratio is not None:
         sentences.append(brief(verdict.reasons[0]))
     runner_up = report.candidates.get(verdict.runner_up or "")
     if verdict.tie and runner_up is not None:
-        sentences.append(f"Tied with {_named(runner_up.case)}{_on(runner_up.case)}.")
+        sentences.append(
+            f"Tied with {_named(runner_up.case, code.facts.precision)}{_on(runner_up.case)}."
+        )
     return sentences
 
 
 def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     given, case, accuracy = as_written(row, code), pick.case, pick.accuracy
-    ways = f" with {inner}" if (inner := _ways(case)) else ""
+    own = code.facts.precision
+    ways = f" with {inner}" if (inner := _ways(case, own)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
         why = ": no other way was better" if others else ""
@@ -145,7 +152,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     gained = ratio_of(given, pick)
     if given is not None and gained is not None:
         there = "" if given.case.device == case.device else _on(given.case)
-        text += f": {gain_text(gained, row, f'{_named(given.case)}{there}', _ratio)}"
+        text += f": {gain_text(gained, row, f'{_named(given.case, own)}{there}', _ratio)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"
     return f"{text}."
@@ -162,16 +169,16 @@ def _on(case: Case) -> str:
     return " on the CPU" if case.device == "cpu" else f" on {case.device}"
 
 
-def _named(case: Case) -> str:
+def _named(case: Case, own: str) -> str:
     """`eager with 2 threads`, `BF16 autocast, channels_last and 2 threads`."""
-    parts = ["eager"[: 5 * _is_eager(case)], _ways(case)]
+    parts = ["eager"[: 5 * _is_eager(case, own)], _ways(case, own)]
     return " with ".join(filter(None, parts)) or "the code as written"
 
 
-def _ways(case: Case) -> str:
-    """What a way to run the code takes: `BF16 autocast and 2 threads`; "" for plain code."""
+def _ways(case: Case, own: str) -> str:
+    """What a way to run code whose precision is `own` takes: `BF16 autocast and 2 threads`."""
     precision = case.precision.upper()
-    parts = {"TF32": ["TF32"], "FP32": []}.get(precision, [f"{precision} autocast"])
+    parts = [] if case.precision == own else [precision + " autocast" * (precision != "TF32")]
     if case.backend in BACKENDS:
         form = "-".join(filter(None, (precision, case.quantization)))
         parts = [f"{BACKENDS[case.backend]} {form}"]

@@ -47,7 +47,10 @@ def code_stage(report: Report) -> str:
     """The present stage of a run whose code was examined."""
     row = next((row for row in rows_of(report) if row.verdict is None), None)
     if row is None:
-        return "finishing" if rows_of(report) else "exporting it, choosing candidates"
+        return "finishing" if rows_of(report) else "choosing its candidates"
+    if (building := report.building) is not None:
+        form = building.recipe
+        return "exporting it to ONNX" if form == "onnx" else f"building {form} of its export"
     current = report.candidates.get(report.current_case or "")
     if current is not None and current.state == "preparing" and current.case.is_compiled:
         return f"compiling {brief(current.case.label).replace('/', ' ')}"
