@@ -78,10 +78,10 @@ class Session:
 
     @property
     def has_model(self) -> bool:
-        """The run is about the user's own model or code."""
+        """The run is about a user's model."""
         report = self.report
-        examined = report.model is not None or report.code is not None
-        return examined or row_of(report) is not None or self.model_file is not None
+        reported = report.model is not None or row_of(report) is not None
+        return reported or self.model_file is not None
 
     @property
     def going(self) -> bool:
