@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from workbench.advisor.model.overview import row_of
+from workbench.advisor.subject import row_of
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
 from workbench.export.view.derived import DerivedValues
 from workbench.export.view.events import LogLine, narrate

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import own_runs
 import pytest
 import scenes
 import simulated_lab
@@ -237,6 +238,21 @@ def test_the_advisor_of_a_model(pictured: Picture) -> None:
 @when_small
 def test_the_details_of_a_model_form(pictured: Picture) -> None:
     assert pictured(replayed(simulated_lab.done()), "enter", "pagedown")
+
+
+@at_both_sizes
+def test_the_model_screen_says_where_and_how_to_run_own_code(pictured: Picture) -> None:
+    assert pictured(replayed(own_runs.net()))
+
+
+@at_both_sizes
+def test_the_model_screen_of_a_script_with_its_modules(pictured: Picture) -> None:
+    assert pictured(replayed(own_runs.script()))
+
+
+@when_small
+def test_the_model_screen_while_own_code_races(pictured: Picture) -> None:
+    assert pictured(held(own_runs.net_racing())[0])
 
 
 @at_both_sizes
