@@ -125,11 +125,11 @@ class OwnCode:
         self._emit(ev.CodeExamined(at_s=self._control.now(), facts=facts))
         if self._question.kind == TORCH:
             return self._torch_rows(facts, gpus)
-        cases = (
-            own_cases.command_cases(self._question, self._machine, self._request)
-            if self._question.kind == COMMAND
-            else own_cases.function_cases(self._question, facts, self._machine, self._request, gpus)
-        )
+        if self._question.kind == COMMAND:
+            cases = own_cases.command_cases(self._question, self._request)
+        else:
+            question, machine = self._question, self._machine
+            cases = own_cases.function_cases(question, facts, machine, self._request, gpus)
         if not cases:
             raise UsageError("no candidate is left with these filters")
         return [replace(self._plan, cases=cases, source=FixedCases(self._code))]
