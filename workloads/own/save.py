@@ -63,7 +63,7 @@ model = model[0] if isinstance(model, tuple) else model
 model.load_state_dict({weights})
 """
 TRAINED = """loss = part_of("loss", lambda output: output)
-optimizer = part_of("optimizer", lambda values: torch.optim.SGD(values, lr=0.01))(model.parameters())
+optimizer = part_of("optimizer", torch.optim.AdamW)(model.parameters())
 """
 WORK = """work, batch, make = found, {batch!r}, part_of("inputs", None)
 inputs = () if batch is None or not inspect.signature(work).parameters else (batch,)
