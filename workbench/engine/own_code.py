@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..advisor.own.advice import compile_calls, flips
+from ..advisor.own.advice import compile_calls, flips, script_gain
 from ..advisor.own.candidates import Space
 from ..advisor.own.snippet import lines, snippet
 from ..advisor.own.training import batches
@@ -48,7 +48,7 @@ OTHER_BATCH, SMALL_BATCH = 8, 1  # the second size: the large one where the user
 BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 # Reasons that are about what the user named, rather than about what their code does.
 NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
-SAVE_S = 3.0  # reserved for --save-best
+SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class OwnCode:
     @property
     def reserved_s(self) -> float:
         """Seconds of the budget that the race leaves for `conclude`."""
-        return SAVE_S if self._question.save_best is not None else 0.0
+        saves = self._question.save_best is not None
+        return min(SAVE_S, SAVE_SHARE * self._request.budget) if saves else 0.0
 
     # ------------------------------------------------------------------ rows
 
@@ -182,8 +183,10 @@ class OwnCode:
         first: OwnSearch | None = None
         for batch in sizes:
             point = {"batch": batch} if rows and batch is not None else {}
+            plain = self._plan.scenario
+            title = f"{plain.title} at batch {batch}" if point else plain.title
             scenario = msgspec.structs.replace(
-                self._plan.scenario, id=point_name(WORKLOAD, point), batch=batch
+                plain, id=point_name(WORKLOAD, point), title=title, batch=batch
             )
             search = OwnSearch(space, scenario, self._exports, request=self._request, first=first)
             cases = search.start()
@@ -239,7 +242,7 @@ class OwnCode:
             advice = CodeAdvice(
                 snippet=snippet(self._facts, pick.case, self._question),
                 flips=flips(report),
-                share="",
+                share=script_gain(report, own, pick),
                 saved=saved or known,
             )
         self._emit(

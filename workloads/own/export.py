@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,27 +55,27 @@ def export(code: Code, subject: Subject, batch: int | None, other: int | None) -
     began = time.perf_counter()
     folder = Path(code.folder, FOLDER)
     folder.mkdir(parents=True, exist_ok=True)
-    example = subject.example(batch)
-    resized = None if other is None else subject.example(other)
-    # A batch of one would be taken for a constant.
-    first, second = (resized, example) if resized and batch == 1 else (example, resized)
+    batches = [batch] if other is None else [batch, other]
+    examples = [subject.example(each) for each in batches]
+    expected = [_called(subject, each) for each in examples]
     static: _Exported | None = None
     reason: Exception | None = None
     for traced in (True, False):
         file = folder / ("traced.onnx" if traced else "program.onnx")
-        made = _Exported(file, subject, first, second)
+        # torch.export takes a batch of one for a constant.
+        first = examples[0] if traced or batch != 1 else examples[-1]
+        made = _Exported(file, first, examples, list(expected[0]))
         try:
-            made.write(traced=traced)
-            made.require(example)
+            made.write(subject.copy(), traced=traced)
+            made.require(examples[0], expected[0])
             static = static or made
-            if resized is not None:
-                made.require(resized)
-            return made.fields(began, dynamic=resized is not None)
+            made.require(examples[-1], expected[-1])
+            return made.fields(began, dynamic=other is not None)
         except Exception as error:
             if is_out_of_memory(error):
                 raise
             reason = error
-    if static is None and first is not example:
+    if static is None and batch == 1 and other is not None:
         return export(code, subject, batch, None)
     if static is None:
         raise not_exported(subject.name, reason)
@@ -86,25 +86,24 @@ class _Exported:
     """One attempt to write a module as an ONNX file."""
 
     def __init__(
-        self, file: Path, subject: Subject, example: Example, resized: Example | None
+        self, file: Path, example: Example, examples: Sequence[Example], outputs: Sequence[str]
     ) -> None:
-        self.file, self.subject, self.example = file, subject, example
-        given = example.tensors()
-        self.names = [_port("input", path) for path in given]
+        self.file, self.example = file, example
+        self.names = [_port("input", path) for path in example.tensors()]
         self.ports: list[str] = []  # those of the inputs that the graph uses
-        self.outputs: list[str] = []
+        self.outputs = [_port("output", path) for path in outputs]
+        self.session: Any = None
         self.whole = False  # torch.export took it
-        others = resized.tensors() if resized else given
+        shapes = [[tensor.shape for tensor in each.tensors().values()] for each in examples]
         self.axes = [
-            [axis for axis, size in enumerate(each.shape) if size != others[path].shape[axis]]
-            for path, each in given.items()
+            [axis for axis, size in enumerate(shape) if size != other[axis]]
+            for shape, other in zip(shapes[0], shapes[-1], strict=True)
         ]
 
-    def write(self, *, traced: bool) -> None:
+    def write(self, module: Any, *, traced: bool) -> None:
         import torch
 
-        self.outputs = [_port("output", path) for path in _called(self.subject, self.example)]
-        module = _flat(self.subject.copy(), self.example)
+        module = _flat(module, self.example)
         inputs = tuple(tensor.clone() for tensor in self.example.tensors().values())
         fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)  # ONNX lacks its fused operators
@@ -154,20 +153,17 @@ class _Exported:
         )
         self.whole = True
 
-    def require(self, example: Example) -> None:
-        """WorkloadError unless ONNX Runtime computes about the same with `example`."""
-        session = cpu_session(self.file)
-        self.ports = [port.name for port in session.get_inputs()]
-        feeds = self.feeds(example)
-        answers = agreement.answer(session, self.outputs, feeds)
-        expected = [_array(tensor) for tensor in _called(self.subject, example).values()]
-        found = agreement.compare(self.outputs, [answers], [expected])
+    def require(self, example: Example, expected: Mapping[str, Any]) -> None:
+        """WorkloadError unless ONNX Runtime computes about what is `expected`."""
+        self.session = self.session or cpu_session(self.file)
+        self.ports = [port.name for port in self.session.get_inputs()]
+        given = dict(zip(self.names, example.tensors().values(), strict=True))
+        feeds = {name: _array(given[name]) for name in self.ports}
+        answers = agreement.answer(self.session, self.outputs, feeds)
+        right = [_array(tensor) for tensor in expected.values()]
+        found = agreement.compare(self.outputs, [answers], [right])
         if (error := agreement.summary(found, "relative_error")) > BROKEN:
             raise WorkloadError(f"the exported graph is off by {error:.0%}", code="wrong_result")
-
-    def feeds(self, example: Example) -> dict[str, Array]:
-        given = dict(zip(self.names, example.tensors().values(), strict=True))
-        return {name: _array(given[name]) for name in self.ports}
 
     def fields(self, began: float, *, dynamic: bool) -> dict[str, Any]:
         import onnx

@@ -39,7 +39,7 @@ for part in {attribute!r}.split("."):
 device = {{"device": "cpu"}}
 
 
-def beside(name, default):
+def part_of(name, default):
     return getattr(found, name, getattr(namespace, name, default))
 
 
@@ -62,10 +62,15 @@ if not isinstance(model, torch.nn.Module):
 model = model[0] if isinstance(model, tuple) else model
 model.load_state_dict({weights})
 """
+<<<<<<< HEAD
 TRAINED = """loss = beside("loss", lambda output: output)
 optimizer = beside("optimizer", lambda values: torch.optim.AdamW(values))(model.parameters())
+=======
+TRAINED = """loss = part_of("loss", lambda output: output)
+optimizer = part_of("optimizer", torch.optim.AdamW)(model.parameters())
+>>>>>>> take
 """
-WORK = """work, batch, make = found, {batch!r}, beside("inputs", None)
+WORK = """work, batch, make = found, {batch!r}, part_of("inputs", None)
 inputs = () if batch is None or not inspect.signature(work).parameters else (batch,)
 if make is not None:
     inputs = make(*([batch] if inspect.signature(make).parameters else []))

@@ -12,12 +12,8 @@ from ...report.report import Report
 from ...report.row import Row
 from ...stats import ratios
 from ...text.units import times
-from ...worker.code import WORKLOAD
-
-
-def rows_of(report: Report) -> list[Row]:
-    """The rows of the user's code, the one at the user's own batch first."""
-    return [row for row in report.rows.values() if row.plan.workload == WORKLOAD]
+from ..model.overview import ratio_of
+from .overview import as_written, rows_of, share_sentence
 
 
 def flips(report: Report) -> list[str]:
@@ -62,3 +58,12 @@ def compile_calls(row: Row) -> float | None:
     compiled = {c.case.id for c in row.candidates if c.case.is_compiled}
     found = [p.steps for p in row.verdict.payoffs if p.id in compiled and p.steps is not None]
     return min(found, default=None)
+
+
+def script_gain(report: Report, row: Row, pick: Candidate) -> str:
+    """What the pick means for the whole script; empty for other code."""
+    module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
+    if report.code is None or module is None:
+        return ""
+    gained = ratio_of(as_written(row, report.code), pick)
+    return "" if gained is None else share_sentence(module.name, module.share, gained[0])

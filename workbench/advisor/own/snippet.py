@@ -147,8 +147,8 @@ def _graph(setup: list[str], contexts: str, call: str) -> Lines:
 def _training(case: Case, setup: list[str], call: str) -> Lines:
     words, device = (case.mode or "").split("+"), case.device.partition(":")[0]
     if "fused" in words:
-        options = '**{**optimizer.defaults, "fused": True}'
-        setup.append(f"optimizer = type(optimizer)(model.parameters(), {options})")
+        setup.append("for group in optimizer.param_groups:")
+        setup.append("    group.update(fused=True, foreach=False)")
     if "workers" in case.tuning:
         settings = {"batch_size": case.batch, "num_workers": case.tuning["workers"]}
         settings["pin_memory"] = bool(case.tuning.get("pin", 0))
