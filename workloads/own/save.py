@@ -62,13 +62,8 @@ if not isinstance(model, torch.nn.Module):
 model = model[0] if isinstance(model, tuple) else model
 model.load_state_dict({weights})
 """
-<<<<<<< HEAD
-TRAINED = """loss = beside("loss", lambda output: output)
-optimizer = beside("optimizer", lambda values: torch.optim.AdamW(values))(model.parameters())
-=======
 TRAINED = """loss = part_of("loss", lambda output: output)
 optimizer = part_of("optimizer", torch.optim.AdamW)(model.parameters())
->>>>>>> take
 """
 WORK = """work, batch, make = found, {batch!r}, part_of("inputs", None)
 inputs = () if batch is None or not inspect.signature(work).parameters else (batch,)
