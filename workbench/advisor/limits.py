@@ -8,6 +8,7 @@ from ..report.row import Row
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import quantile
 from ..text import units
+from ..worker.code import WORKLOAD
 
 MIB = 1 << 20
 BEST = 0.10  # quantile of its steps that must meet a limit to earn a second block
@@ -35,11 +36,11 @@ def exceeds_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
 
 
 def error_limit(candidate: Candidate, scenario: Scenario) -> float | None:
-    """The largest error of a pick: the scenario's, or the candidate's own if that is smaller."""
+    """The largest error of a pick: the scenario's, or for code of the user the candidate's own."""
     accuracy = candidate.accuracy
     if accuracy is None or accuracy.metric == "test_accuracy":
         return None
-    return min(accuracy.limit, scenario.max_error or accuracy.limit)
+    return accuracy.limit if scenario.workload == WORKLOAD else scenario.max_error
 
 
 def only_within(row: Row, scenario: Scenario) -> str | None:
