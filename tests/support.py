@@ -45,8 +45,9 @@ def go_on(pids: Iterable[int]) -> None:
 class Cli:
     """Runs the command line as a user would."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], cwd: Path | None = None) -> None:
         self.environment = environment
+        self.cwd = cwd
 
     @property
     def runs(self) -> Path:
@@ -55,6 +56,7 @@ class Cli:
     def __call__(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "workbench", *arguments],
+            cwd=self.cwd,
             env={**self.environment, **extra},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -44,6 +44,7 @@ from .profiling import Profiling
 START_S = 60.0  # for importing from a cold disk
 EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of the budget
 SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget
+FIRST_WEIGHT = 2.0  # of the row that finds the candidates, against the others
 OTHER_BATCH, SMALL_BATCH = 8, 1  # the second size: the large one where the user's is small
 BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
 # Reasons that are about what the user named, rather than about what their code does.
@@ -186,7 +187,11 @@ class OwnCode:
             plain = self._plan.scenario
             title = f"{plain.title} at batch {batch}" if point else plain.title
             scenario = msgspec.structs.replace(
-                plain, id=point_name(WORKLOAD, point), title=title, batch=batch
+                plain,
+                id=point_name(WORKLOAD, point),
+                title=title,
+                batch=batch,
+                weight=1.0 if rows else FIRST_WEIGHT,
             )
             search = OwnSearch(space, scenario, self._exports, request=self._request, first=first)
             cases = search.start()

@@ -20,7 +20,7 @@ from ..stats import ratios
 from .own_exports import Exports
 
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
-EXPORT_SHARE = 0.25  # time that must be left to export the module, of the budget
+EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
 FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
