@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App
@@ -161,10 +160,10 @@ class WorkbenchApp(TerminalApp):
     def action_start(self) -> None:
         if self.session.going or self._leaving:
             return
-        model = self._request.model
+        question = self._request.question
         self.session = Session(
             replay=self.session.replay,
-            model_file=None if model is None else Path(model.file).name,
+            subject=None if question is None else question.scenario().title,
             monotonic=self._monotonic,
             report=self._recorded or Report(),
         )
@@ -294,7 +293,7 @@ class WorkbenchApp(TerminalApp):
         """Start the run that the form describes, and show its screen."""
         if request is None:
             return
-        self._request, self._opened = request, True
+        self._request, self._opened = request, request.question is None
         self._close_details()
         self.switch_mode((RunScreen if request.workloads else AdvisorScreen).LABEL)
         self._close_details()

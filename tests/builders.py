@@ -16,6 +16,7 @@ from workbench.engine.telemetry import MachineTelemetry
 from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
+from workbench.records.code import CodeAdvice, CodeFacts
 from workbench.records.document import (
     AccuracyResult,
     BatchAttempt,
@@ -340,6 +341,15 @@ def model_events() -> Events:
     ]
 
 
+def code_events() -> Events:
+    """The user's own code is examined and gets advice."""
+    facts = CodeFacts("function", "stats.py:work", "c0" * 32, "c1" * 32)
+    return [
+        ev.CodeExamined(at_s=0.59, facts=facts),
+        ev.CodeAdvised(at_s=0.6, advice=CodeAdvice("work()"), left_out={"cuda:0": "no device"}),
+    ]
+
+
 def eventful() -> Events:
     """A finished run of two rows, on a machine with a GPU, with every kind of event."""
     row, other = two_rows()
@@ -350,6 +360,7 @@ def eventful() -> Events:
         *option_events(),
         *late_events(),
         *model_events(),
+        *code_events(),
         *row[4:],
         *other,
         ev.WorkerEnded(at_s=9.1, worker="cpu/torch", reason=killed),

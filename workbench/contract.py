@@ -93,6 +93,8 @@ class Backend:
     thread_variables: ClassVar[tuple[str, ...]] = ()  # besides those of OpenMP and BLAS libraries
     # The library reads its number of threads once, so each number needs a worker of its own.
     threads_fixed_at_import: ClassVar[bool] = False
+    # Workers keep the user's environment: threads, precision and GPUs stay as the user set them.
+    own_environment: ClassVar[bool] = False
     lists_gpus: ClassVar[bool] = False  # `gpus` may find some that the NVIDIA driver does not
 
     def version(self) -> str:
@@ -128,7 +130,7 @@ class Case:
     workload: str
     device: str  # "cpu", "cuda:0", "fake:0"
     backend: str
-    precision: str
+    precision: str  # "" where the code of the case decides it
     quantization: str | None = None  # "dynamic" or "static", only with precision int8
     threads: int | None = None  # CPU threads; None on a GPU
     batch: int | None = None
@@ -147,7 +149,7 @@ class Case:
     def label(self) -> str:
         """The candidate without its workload: `cpu/torch/bf16/t16`."""
         precision = f"{self.precision}-{self.quantization}" if self.quantization else self.precision
-        parts = [self.device, self.backend, precision]
+        parts = [self.device, self.backend, *filter(None, [precision])]
         if self.mode is not None:
             parts.append(self.mode)
         if self.tuning:
@@ -370,10 +372,10 @@ class Task(ABC):
     """
 
     waits: bool = False
-    restores: bool = False  # `restore` has to be called before each step
+    restores: bool = False  # a sample is one step, since each step needs `restore`
 
     def restore(self) -> None:  # noqa: B027 - most steps leave their inputs alone
-        """Put back what the step before has changed; not timed."""
+        """Put back what steps have changed: before each block and after each sample, untimed."""
 
     @abstractmethod
     def step(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -28,6 +27,7 @@ from ._shared import pictures
 from ._shared.network import cross_entropy, forward, untrained_convnet
 from ._shared.torch_task import TorchTask, module, to_device
 from ._shared.training import train_step
+from ._shared.waiting import mark, waiting_fraction
 
 GENERATED = "generated"
 PHOTOGRAPHS = 48  # generated ones; every epoch cuts them anew
@@ -184,13 +184,13 @@ class Feeding(TorchTask):
         self.marks.clear()
 
     def step(self) -> None:
-        marks = [self._mark()]
+        marks = [mark(self.device)]
         for found in self.loader:
-            marks.append(self._mark())
+            marks.append(mark(self.device))
             inputs = self._inputs(*self._received(found))
             self.latest_loss = train_step(self.network, self.optimiser, *inputs)
-            marks.append(self._mark())
-        marks.append(self._mark())
+            marks.append(mark(self.device))
+        marks.append(mark(self.device))
         self.marks.append(marks)
         self.epoch.number += 1
 
@@ -202,16 +202,6 @@ class Feeding(TorchTask):
                 hint="use --set persistent=yes",
             )
         return super().profile(steps)
-
-    def _mark(self) -> Any:
-        """The time now, or on CUDA an event after all queued work."""
-        if not self.on_gpu:
-            return time.perf_counter()
-        import torch
-
-        event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self.device))
-        return event
 
     def _received(self, found: Any) -> tuple[Any, Any]:
         if isinstance(found, str):
@@ -230,14 +220,7 @@ class Feeding(TorchTask):
         The device waits from the end of its work on one batch until the next arrives, and while
         loaders start and end.  On a GPU this is measured with CUDA events.
         """
-        waited = total = 0.0
-        for marks in self.marks:
-            waited += sum(map(self._between, marks[::2], marks[1::2]))
-            total += self._between(marks[0], marks[-1])
-        return {"waiting_fraction": waited / total} if total else {}
-
-    def _between(self, start: Any, end: Any) -> float:
-        return float(start.elapsed_time(end) if self.on_gpu else end - start)
+        return waiting_fraction(self.device, self.marks)
 
     def check(self) -> Accuracy:
         """Compare pictures and initial loss of the first batch with float64."""

@@ -63,7 +63,7 @@ class ViewScreen(Screen[None]):
     LABEL: ClassVar[str] = ""  # its tab
     HELP: ClassVar[str] = ""
     STYLE: ClassVar[str] = ""  # style sheet in screens/
-    NEEDS_MODEL: ClassVar[bool] = False  # offered only in runs of `advise --model`
+    NEEDS_MODEL: ClassVar[bool] = False  # offered only where the run is about the user's own
     COPIES: ClassVar[bool] = True  # it has a selected row, whose command `c` copies
     # Pane has these keys too, but the table has the focus.
     BINDINGS: ClassVar[list[BindingType]] = [

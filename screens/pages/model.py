@@ -1,4 +1,4 @@
-"""The Model screen: variants of a user's model, which one to ship and why, and its code."""
+"""The Model screen: ways to run a user's model or own code, which one to take, and why."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.content import Content
 
-from workbench.advisor.model.overview import RankedCandidate, ranked_candidates, row_of
+from workbench.advisor.model.overview import RankedCandidate
+from workbench.advisor.subject import ranked_candidates, row_of, snippet
 from workbench.export.view.model import (
     answer_lines,
-    candidate_lines,
     code_lines,
-    columns,
     head_lines,
     rest_lines,
 )
+from workbench.export.view.ranked import candidate_lines, columns
 from workbench.export.view.spans import Text
 from workbench.report.candidate import Candidate
 
@@ -32,7 +32,7 @@ SIDE_BY_SIDE = 150
 
 class ModelScreen(ViewScreen):
     KEY, LABEL, STYLE = "4", "Model", "model.tcss"
-    HELP = "your model (advise --model): its variants, which one to ship, the code"
+    HELP = "your model or code: ways to run it, which one to take, the lines to paste"
     NEEDS_MODEL = True
     AUTO_FOCUS = "Table"
 
@@ -58,7 +58,7 @@ class ModelScreen(ViewScreen):
         roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#model-head", Drawn).show(
             lambda width, _: joined(
-                head_lines(session, width, roomy=roomy, title=session.model_file or "")
+                head_lines(session, width, roomy=roomy, title=session.subject or "")
             )
         )
         table = self.query_one(Table)
@@ -102,7 +102,8 @@ class ModelScreen(ViewScreen):
 
     def command(self) -> str | None:
         """The code if there is any, otherwise the command that reproduces the run."""
-        model, row = self.session.report.model, row_of(self.session.report)
-        if model is not None and model.advice is not None:
-            return model.advice.snippet
+        report = self.session.report
+        code, row = snippet(report), row_of(report)
+        if code is not None:
+            return code
         return row.plan.reproduce or None if row is not None else None

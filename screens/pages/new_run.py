@@ -21,12 +21,16 @@ from workbench.export.view.table import Column, Line, longest_that_fits
 from workbench.planning.request import Request
 from workbench.records.machine import Machine
 
-from ..state.run_form import SCENARIOS, Checked, FormField, RunForm
+from ..state.run_form import OWN, SCENARIOS, Checked, FormField, RunForm
 from ..text.styles import content, joined
 from ..widgets.drawn import Drawn
 from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.table import Table
 
+_ENTRIES = {  # title and question of each entry that is no workload
+    SCENARIOS: ("The scenarios of the advisor", "Which device suits each scenario?"),
+    OWN: ("A module, function or command", "Where and how should it run?"),
+}
 _COLUMNS = (Column("name", "Measure", maximum=24), Column("title", "", rank=1, minimum=24))
 
 
@@ -159,9 +163,10 @@ class NewRunScreen(ModalScreen[Request | None]):
         titles = {name: workload.title for name, workload in self._workloads.items()}
         titles |= dict.fromkeys(self._broken, "cannot be used")
         everything = Text.of(("scenarios", "strong"))
-        table = Text.of(("The scenarios of the advisor", "dim"))
+        table, own = (Text.of((_ENTRIES[entry][0], "dim")) for entry in (SCENARIOS, OWN))
         return [
             Line(SCENARIOS, {"name": everything, "title": table}),
+            Line(OWN, {"name": Text.of((OWN, "strong")), "title": own}),
             *(
                 Line(name, {"name": Text.of(name), "title": Text.of((titles[name], "dim"))})
                 for name in catalog.files()
@@ -178,10 +183,10 @@ class NewRunScreen(ModalScreen[Request | None]):
         except WorkloadError as error:
             title, teaches, fields = form.entry, str(error), []
         else:
-            title = workload.title if workload else "The scenarios of the advisor"
-            teaches = workload.teaches if workload else "Which device suits each scenario?"
-        said = Content.assemble((title, "bold"), "\n", (teaches, "dim"))
-        self.query_one("#teaches", Drawn).show(lambda width, _: joined(said.wrap(width)))
+            said = (workload.title, workload.teaches) if workload else _ENTRIES[form.entry]
+            title, teaches = said
+        head = Content.assemble((title, "bold"), "\n", (teaches, "dim"))
+        self.query_one("#teaches", Drawn).show(lambda width, _: joined(head.wrap(width)))
         lines = list(self.query(FieldLine))
         for number, line in enumerate(lines):
             field = fields[number] if number < len(fields) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,13 +13,17 @@ from workbench import catalog
 from workbench.contract import PRECISIONS, Parameter, Workload, WorkloadError
 from workbench.planning import scenarios
 from workbench.planning.cases import fill_cases
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion
 from workbench.planning.plan import RowPlan, resolve
 from workbench.planning.request import Request, fake_devices, whole_numbers, words
 from workbench.planning.scenario import ScenarioError
-from workbench.planning.usage import UsageError
+from workbench.planning.usage import UsageError, unknown
 from workbench.records.machine import Machine
+from workbench.worker.code import COMMAND, KINDS, TORCH
 
 SCENARIOS = ""  # the entry for the scenarios, in place of a workload's name
+OWN = "your own code"  # no workload has such a name
 # Options of the scenarios without a field in the form: kept from the run before.
 OF_SCENARIOS = ("scenario_file", "crossover", "prices", "price_file", "what_if")
 CURVE = "64,100 or 64..4096 make a curve"
@@ -44,6 +48,18 @@ class FormField:
         allowed = f" ({self.allowed})" if self.allowed else ""
         several = f"; {self.several}" if self.several else ""
         return f"{self.label}: {self.help}{allowed}{several}"
+
+
+_SUBJECT = {"code", "as", "over"}  # fields that say together what is raced
+_OF_OWN_CODE = [
+    FormField(
+        "code", "code", "", "package.module:name, script.py, model.pt2, model.onnx or a command"
+    ),
+    FormField("as", "as", "by spelling", f"any of {', '.join(KINDS)}; module:name is torch"),
+    FormField("over", "over", "", "values of a command's {device}: device=cpu,cuda"),
+    FormField("objective", "objective", "latency", f"any of {', '.join(OBJECTIVES)}"),
+    FormField("batch", "batch", "its own", "items in a call", several=CURVE),
+]
 
 
 @dataclass(frozen=True)
@@ -76,7 +92,8 @@ class RunForm:
 
     def __post_init__(self) -> None:
         given = self.before
-        self.entry = given.workloads[0] if given.workloads else SCENARIOS
+        own = given.question
+        self.entry = given.workloads[0] if given.workloads else OWN if own else SCENARIOS
         self.quick = given.quick
         self.texts = {
             "scenarios": ",".join(given.scenarios),
@@ -87,20 +104,30 @@ class RunForm:
             "device": ",".join(given.devices),
             "threads": ",".join(map(str, given.threads)),
             "budget": "" if given.budget_s is None else f"{given.budget_s:g}",
+            "objective": own.objective if own is not None else "",
         }
+        if given.own is not None:
+            target, kind = given.own.target, given.own.kind
+            spelled = "" if kind == _kind_of(target) else kind
+            self.texts |= {"code": target, "as": spelled, "over": " ".join(given.own.over)}
+        elif given.model is not None:
+            self.texts["code"] = given.model.file
         for setting in given.settings:
             name, _, text = setting.partition("=")
             self.texts[f"{self.entry}.{name}"] = text
 
     @property
     def workload(self) -> Workload | None:
-        """None for the table of scenarios; WorkloadError if its file cannot be used."""
-        return None if self.entry == SCENARIOS else catalog.load(self.entry)
+        """None for scenarios and one's own code; WorkloadError if its file cannot be used."""
+        return None if self.entry in (SCENARIOS, OWN) else catalog.load(self.entry)
 
     def fields(self) -> list[FormField]:
         """The fields of the selected workload, in the order of the form."""
         workload = self.workload
-        if workload is None:
+        if self.entry == OWN:
+            own, modes = _OF_OWN_CODE, list(MODES[1:])
+            offered, backends = list(PRECISIONS), list(catalog.backends())
+        elif workload is None:
             names = ", ".join(_scenario_names(self.before.scenario_file))
             own = [FormField("scenarios", "scenarios", "all", f"any of {names}")]
             offered, backends, modes = list(PRECISIONS), list(catalog.backends()), []
@@ -140,13 +167,16 @@ class RunForm:
             keys = [field.key for field in self.fields()]
         except WorkloadError:
             return []
-        wrong = []
-        for key in keys:
-            try:
-                self._resolve(self._request(without=[other for other in keys if other != key]))
-            except (UsageError, ScenarioError):
-                wrong.append(key)
-        return wrong
+        if self.entry == OWN and self._fails(set(keys) - _SUBJECT):
+            return ["code" if self.texts.get("as", "").strip() in ("", *KINDS) else "as"]
+        return [key for key in keys if self._fails(set(keys) - _SUBJECT - {key})]
+
+    def _fails(self, without: Collection[str]) -> bool:
+        try:
+            self._resolve(self._request(without))
+        except (UsageError, ScenarioError):
+            return True
+        return False
 
     def _request(self, without: Collection[str] = ()) -> Request:
         def text(key: str) -> str:
@@ -158,6 +188,8 @@ class RunForm:
             chosen = {"scenarios": words([text("scenarios")]), "settings": ()}
             kept = {name: getattr(self.before, name) for name in OF_SCENARIOS}
             kept["all_scenarios"] = self.before.all_scenarios and not chosen["scenarios"]
+        elif self.entry == OWN:
+            chosen, kept = {}, self._question(text)
         else:
             prefix = f"{self.entry}."
             given = [key for key in self.texts if key.startswith(prefix) and text(key)]
@@ -180,6 +212,23 @@ class RunForm:
             strict=self.before.strict,
         )
 
+    def _question(self, text: Callable[[str], str]) -> dict[str, ModelQuestion | OwnQuestion]:
+        """The field of the request that names the user's model or code, by its spelling; options
+        without a field stay as they were for the same code."""
+        target, kind = text("code"), text("as")
+        objective, over = text("objective") or "latency", tuple(text("over").split())
+        if target.endswith(".onnx") and not kind:
+            model = self.before.model
+            same = model if model is not None and model.file == target else ModelQuestion(target)
+            return {"model": replace(same, objective=objective)}
+        if kind and kind not in KINDS:
+            raise unknown("kind", kind, KINDS)
+        kind = kind or _kind_of(target)
+        known = self.before.own
+        if known is None or (known.kind, known.target) != (kind, target):
+            known = OwnQuestion(kind, target)
+        return {"own": replace(known, objective=objective, over=over if kind == COMMAND else ())}
+
     def _usable(self) -> Workload | None:
         try:
             return self.workload
@@ -188,18 +237,26 @@ class RunForm:
 
     def _has_batch(self) -> bool:
         workload = self._usable()
-        return workload is not None and workload.default_batch is not None
+        has_batch = workload is not None and workload.default_batch is not None
+        return has_batch or self.entry == OWN
 
     def _has_modes(self) -> bool:
         workload = self._usable()
-        return workload is not None and any(v.mode for v in workload.variants)
+        has_modes = workload is not None and any(v.mode for v in workload.variants)
+        return has_modes or self.entry == OWN
 
     def _resolve(self, request: Request) -> list[RowPlan]:
         rows = resolve(request, *scenarios.load_with(request.scenario_file))
         if self.machine is not None and not fake_devices(request):
             real = [gpu for gpu in self.machine.gpus if not gpu.simulated]
-            fill_cases(rows, request, msgspec.structs.replace(self.machine, gpus=real))
+            known = [] if self.entry == OWN else rows  # the code's candidates follow in the run
+            fill_cases(known, request, msgspec.structs.replace(self.machine, gpus=real))
         return rows
+
+
+def _kind_of(target: str) -> str:
+    """The kind of code that is spelled like this."""
+    return COMMAND if set(target) & set("{ ") else TORCH
 
 
 def _scenario_names(file: str | None) -> Collection[str]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from workbench.advisor.model.overview import row_of
+from workbench.advisor.subject import row_of
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
 from workbench.export.view.derived import DerivedValues
 from workbench.export.view.events import LogLine, narrate
@@ -35,7 +35,7 @@ class Session:
     """
 
     replay: bool = False
-    model_file: str | None = None  # file name given to `advise --model`
+    subject: str | None = None  # name of the user's model or code that the run was asked about
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
@@ -78,10 +78,10 @@ class Session:
 
     @property
     def has_model(self) -> bool:
-        """The run is about a user's model."""
+        """The run is about the user's own model or code."""
         report = self.report
-        reported = report.model is not None or row_of(report) is not None
-        return reported or self.model_file is not None
+        examined = report.model is not None or report.code is not None
+        return examined or row_of(report) is not None or self.subject is not None
 
     @property
     def going(self) -> bool:

@@ -9,8 +9,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 
-from workbench.advisor.model.overview import short_name
+from workbench.advisor.subject import brief
 from workbench.export.view import glyphs
+from workbench.report.names import candidate_name
 from workbench.text import units
 
 from ..state.session import Session
@@ -110,20 +111,21 @@ def _activity(session: Session) -> Content:
         case "stopping":
             return Content("writing what was measured...")
         case "finished" | "incomplete" if session.has_model:
-            picks = (report.candidates.get(verdict.pick or "") for verdict in report.verdicts)
-            return Content(", ".join(f"pick: {short_name(pick.case)}" for pick in picks if pick))
+            pick = report.verdicts[0].pick if report.verdicts else None
+            return Content(f"pick: {brief(candidate_name(pick), report)}" if pick else "")
         case "finished" | "incomplete":
             answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
     case = derived.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
-        return Content("reading the model..." if report.model is None else "choosing its forms...")
+        known = report.model is not None or report.code is not None
+        return Content("choosing candidates..." if known else "reading it...")
     if report.current_row is None:
         return Content(f"largest batch: {case}" if report.current_case else "planning...")
     candidate = report.candidates.get(report.current_case or "")
     if session.has_model and candidate is not None:
-        return Content(short_name(candidate.case))
+        return Content(brief(candidate_name(candidate.case), report))
     title = derived.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import machines
 import msgspec
+import own_runs
 import pytest
 import recorded_model
 import scenes
@@ -68,7 +69,7 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
         assert "[4 Model]" in text(pilot)
         assert "net.onnx" in text(pilot)
         assert "folder" not in text(pilot)
-        assert "reading the model, making inputs" in text(pilot)
+        assert "reading it, making inputs" in text(pilot)
         await press(pilot, "c")  # there is nothing to copy yet
         assert app.clipboard == ""
 
@@ -238,3 +239,34 @@ async def test_a_narrow_terminal_keeps_form_gain_error_and_state() -> None:
         await settle(pilot)
         head = next(line for line in text(pilot).splitlines() if line.startswith(" Variant"))
         assert head.split() == ["Variant", "Run", "Gain", "Error", "State"]
+
+
+async def test_own_code_opens_on_this_screen_with_answer_and_code() -> None:
+    app = replayed(own_runs.net())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        shown = text(pilot)
+        assert "[4 Model]" in shown
+        assert "run it      on the CPU with BF16 autocast, channels_last and 2 threads" in shown
+        await press(pilot, "c")
+        assert app.clipboard == own_runs.SNIPPET
+        drawn = await read_on(pilot, 6)
+    for wanted in ("The race at batch 8", "Not tried", "torch.export failed", "$ workbench"):
+        assert wanted in drawn
+
+
+async def test_a_candidate_above_its_limit_says_so() -> None:
+    async with replayed(own_runs.net()).run_test(size=(120, 60)) as pilot:
+        await settle(pilot)
+        await press(pilot, "up")
+        assert "Why cpu onnxruntime int8-static-u8s8 t2" in text(pilot)
+        assert "Above the limit of 2.00%." in text(pilot)
+
+
+async def test_code_that_raised_says_so_on_this_screen() -> None:
+    async with replayed(own_runs.raised()).run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "[4 Model]" in text(pilot)
+        assert "raised ValueError: no weights" in text(pilot)
+        await press(pilot, "3")
+        assert "raised ValueError" in text(pilot)

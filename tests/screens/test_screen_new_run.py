@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import machines
 import pytest
 import scenes
 from stage import HeldFeed, held, press, replayed, settle, text
@@ -13,11 +14,12 @@ from textual.pilot import Pilot
 from screens.app import WorkbenchApp
 from screens.pages.new_run import NewRunScreen
 from screens.state.event_source import ReplaySource
-from screens.state.run_form import SCENARIOS, RunForm
+from screens.state.run_form import OWN, SCENARIOS, RunForm
 from screens.widgets.table import Table
 from workbench import catalog
 from workbench.contract import Parameter
 from workbench.planning import scenarios
+from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
 
 SIZE = (80, 24)
@@ -102,7 +104,7 @@ async def test_keys_that_come_all_at_once_go_where_they_belong() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         await press(pilot, "n")
-        to_matmul = list(catalog.files()).index("matmul") + 1
+        to_matmul = list(catalog.files()).index("matmul") + 2
         keys = ["down"] * to_matmul + ["enter", *"64", "down", *"fp32", "tab", *"torch"]
         for key in keys:
             app.post_message(Key(key, key if len(key) == 1 else None))
@@ -332,3 +334,83 @@ async def test_a_long_error_and_a_long_list_of_choices_can_be_read_to_their_end(
         await pilot.resize_terminal(60, 16)
         await settle(pilot)
         assert "…" in text(pilot)
+
+
+async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
+    feeds: list[Request] = []
+
+    def feed(asked: Request) -> HeldFeed:
+        feeds.append(asked)
+        return HeldFeed([] if len(feeds) > 1 else scenes.cpu_only())
+
+    app = WorkbenchApp(feed, monotonic=lambda: 0.0)
+    async with app.run_test(size=(80, 32)) as pilot:
+        await settle(pilot)
+        await choose(pilot, OWN)
+        assert "! --torch takes package.module:build" in text(pilot)
+        assert "! code" in text(pilot)
+        assert "! budget" not in text(pilot)
+        await press(pilot, "enter", *"torch.nn:Identity", "tab", *"function")
+        assert "$ workbench advise --function torch.nn:Identity" in text(pilot)
+        await press(pilot, "enter")
+        assert "[4 Model]" in text(pilot)
+        assert app.session.subject == "torch.nn:Identity"
+    assert feeds[1:] == [Request(own=OwnQuestion("function", "torch.nn:Identity"))]
+
+
+@pytest.mark.parametrize(
+    ("texts", "command"),
+    [
+        ({"code": "m.net:build"}, "--torch m.net:build"),
+        ({"code": "m.net:build", "as": "function"}, "--function m.net:build"),
+        ({"code": "s.py"}, "--torch s.py"),
+        ({"code": "sh run.sh"}, "--command 'sh run.sh'"),
+        ({"code": "sh {n}", "over": "n=1,2"}, "--command 'sh {n}' --over n=1,2"),
+        ({"code": "make", "as": "command"}, "--command make"),
+        ({"code": "m:f", "over": "n=1,2"}, "--torch m:f"),
+        ({"code": "m.onnx", "objective": "memory"}, "--model m.onnx --objective memory"),
+        (
+            {"code": "m:f", "objective": "throughput", "batch": "1,8", "mode": "nhwc,compile"},
+            "--torch m:f --objective throughput --mode nhwc --mode compile --batch 1,8",
+        ),
+    ],
+)
+def test_code_is_known_by_its_spelling(tmp_path: Path, monkeypatch, texts, command: str) -> None:
+    (tmp_path / "s.py").touch()
+    monkeypatch.chdir(tmp_path)
+    draft = RunForm(Request())
+    draft.entry = OWN
+    draft.texts |= texts
+    checked = draft.check()
+    assert (checked.error, checked.outlook) == ("", "1 row")
+    assert checked.command == f"workbench advise {command}"
+    assert RunForm(checked.request).check().request == checked.request, "the form begins with it"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [
+        ("code", "gone.py", "there is no file gone.py"),
+        ("code", "sh {n}", "add --over n="),
+        ("as", "functon", "did you mean function?"),
+        ("objective", "energy", "--torch takes --objective latency or throughput"),
+        ("batch", "0", "--batch must be between"),
+        ("mode", "nhcw", "did you mean nhwc?"),
+        ("device", "cuda:7", "no device cuda:7 here"),
+    ],
+)
+def test_a_wrong_text_about_ones_own_code_names_its_field(key, value, error: str) -> None:
+    draft = RunForm(Request(), machines.cpu_server()[0])
+    draft.entry = OWN
+    draft.texts |= {"code": "m:build", key: value}
+    checked = draft.check()
+    assert error in checked.error
+    assert list(checked.wrong) == [key]
+
+
+def test_options_without_a_field_stay_with_the_same_code() -> None:
+    own = OwnQuestion("torch", "m:build", train=True, max_error=0.1, save_best="best")
+    draft = RunForm(Request(own=own))
+    assert draft.check().request.own == own
+    draft.texts["code"] = "m:other"
+    assert draft.check().request.own == OwnQuestion("torch", "m:other")

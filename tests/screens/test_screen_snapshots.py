@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import own_runs
 import pytest
 import scenes
 import simulated_lab
@@ -145,13 +146,13 @@ def test_the_curves_of_a_sweep_in_sixteen_colours(
 @at_both_sizes
 def test_the_form_for_a_new_run(pictured: Picture, few_workloads: None) -> None:
     app = replayed(scenes.h200())
-    assert pictured(app, "n", "down", "down", "enter", *"64..512", "down", *"fp32")
+    assert pictured(app, "n", "down", "down", "down", "enter", *"64..512", "down", *"fp32")
 
 
 @at_both_sizes
 def test_the_form_names_what_is_wrong(pictured: Picture, few_workloads: None) -> None:
     app = replayed(scenes.h200())
-    assert pictured(app, "n", "down", "down", "enter", *"64..51x", "down", *"fp32")
+    assert pictured(app, "n", "down", "down", "down", "enter", *"64..51x", "down", *"fp32")
 
 
 @when_small
@@ -159,7 +160,9 @@ def test_the_form_in_an_uncoloured_terminal(
     pictured: Picture, few_workloads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert pictured(replayed(scenes.h200()), "n", "down", "down", "enter", *"64", "up", "up")
+    assert pictured(
+        replayed(scenes.h200()), "n", "down", "down", "down", "enter", *"64", "up", "up"
+    )
 
 
 @at_both_sizes
@@ -235,6 +238,21 @@ def test_the_advisor_of_a_model(pictured: Picture) -> None:
 @when_small
 def test_the_details_of_a_model_form(pictured: Picture) -> None:
     assert pictured(replayed(simulated_lab.done()), "enter", "pagedown")
+
+
+@at_both_sizes
+def test_the_model_screen_says_where_and_how_to_run_own_code(pictured: Picture) -> None:
+    assert pictured(replayed(own_runs.net()))
+
+
+@at_both_sizes
+def test_the_model_screen_of_a_script_with_its_modules(pictured: Picture) -> None:
+    assert pictured(replayed(own_runs.script()))
+
+
+@when_small
+def test_the_model_screen_while_own_code_races(pictured: Picture) -> None:
+    assert pictured(held(own_runs.net_racing())[0])
 
 
 @at_both_sizes

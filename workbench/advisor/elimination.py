@@ -22,7 +22,7 @@ from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units
 from .crossover import MOST_POINTS
-from .limits import exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
+from .limits import error_limit, exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 
 ROUNDS_TO_MEASURE = 15  # in a plain run: about 3 s per candidate, since clocks drift over seconds
 STEADY_WIDTH = 0.02  # relative half-width of the median's interval at which sampling may end
@@ -107,7 +107,7 @@ def inadmissible(standings: Standings) -> Iterator[Eliminated]:
         elif why := uncounted(candidate):
             reason = Reason("not_counted", why, "choose another objective")
         elif exceeds_error_limit(candidate, scenario):
-            limit = units.share(scenario.max_error or 0.0)
+            limit = units.share(error_limit(candidate, scenario) or 0.0)
             reason = Reason("error_limit", f"its error is above the limit of {limit}")
         else:
             continue

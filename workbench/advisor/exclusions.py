@@ -10,7 +10,7 @@ from ..report.candidate import Candidate
 from ..report.names import candidate_name
 from ..text import units
 from .evidence import Evidence
-from .limits import beyond_limits, uncounted
+from .limits import beyond_limits, error_limit, uncounted
 from .race_summary import BY_FIRST_BLOCK
 
 
@@ -79,7 +79,7 @@ def _error(candidate: Candidate, scenario: Scenario) -> str:
     accuracy = candidate.accuracy
     assert accuracy is not None  # noqa: S101 - only a checked candidate can exceed the limit
     noun = "disagreement" if accuracy.metric == "disagreement" else "error"
-    limit = units.share(scenario.max_error or 0.0)
+    limit = units.share(error_limit(candidate, scenario) or 0.0)
     return f"{noun} {units.share(accuracy.value)}, limit {limit}"
 
 

@@ -30,10 +30,16 @@ def is_over_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
 
 
 def exceeds_error_limit(candidate: Candidate, scenario: Scenario) -> bool:
+    limit = error_limit(candidate, scenario)
+    return limit is not None and candidate.accuracy is not None and candidate.accuracy.value > limit
+
+
+def error_limit(candidate: Candidate, scenario: Scenario) -> float | None:
+    """The largest error of a pick: the scenario's, or the candidate's own if that is smaller."""
     accuracy = candidate.accuracy
-    if accuracy is None or scenario.max_error is None or accuracy.metric == "test_accuracy":
-        return False
-    return accuracy.value > scenario.max_error
+    if accuracy is None or accuracy.metric == "test_accuracy":
+        return None
+    return min(accuracy.limit, scenario.max_error or accuracy.limit)
 
 
 def only_within(row: Row, scenario: Scenario) -> str | None:

@@ -20,6 +20,10 @@ UNLISTED = {  # their cases come from `advise --model`, and from --torch, --func
     "own": BUILT_IN / "own" / "workload.py",
 }
 BACKEND_FOLDER = "_backends"
+# Backends of the user's own code: they are always there, and no option names them.
+UNLISTED_BACKENDS = {
+    name: BUILT_IN / BACKEND_FOLDER / f"{name}.py" for name in ("python", "command")
+}
 _NAME = re.compile(r"[\w.+-]{1,64}")
 
 
@@ -44,12 +48,12 @@ def files() -> dict[str, Path]:
 
 
 def backends() -> dict[str, Path]:
-    """Name to file of every backend; a user's file replaces a built-in one."""
+    """Name to file of every library that a user can name; a user's file replaces a built-in one."""
     return {
         shown(file.stem): file
         for folder in _folders()
         for file in sorted((folder / BACKEND_FOLDER).glob("*.py"))
-        if file.stem != "__init__"
+        if file.stem not in ("__init__", *UNLISTED_BACKENDS)
     }
 
 
@@ -63,7 +67,7 @@ def workload_file(name: str) -> Path:
 
 def backend_file(name: str) -> Path:
     """The file of the backend called `name`; WorkloadError if there is none."""
-    file = backends().get(name)
+    file = UNLISTED_BACKENDS.get(name) or backends().get(name)
     if file is None:
         raise WorkloadError(f"there is no backend {name!r}", code="unknown_backend")
     return _named(file, "broken_backend")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, words
-from ..planning.usage import UsageError, target
+from ..planning.usage import UsageError, new_folder, target
 from .options import chosen_format
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def start(
         target("--trace", Path(request.trace))  # the engine opens it
     if request.model is not None:
         Path(request.model.file).absolute()  # fails here if the current directory is gone
-    request = with_saved_file(request)
+    if request.own is not None:
+        Path.cwd()  # as above
+    request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
     if export_as is None and in_terminal():
         sys.exit(show_live(request, output))
@@ -57,9 +59,13 @@ def start(
     sys.exit(run_headless(request, rows, export_as=export_as, output=output, take_control=control))
 
 
-def with_saved_file(request: Request) -> Request:
-    """`request` with the file that --save-best leads to, which another process will write."""
-    model = request.model
+def with_saved_best(request: Request) -> Request:
+    """`request` with the file or folder that --save-best leads to, which another process will
+    write."""
+    model, own = request.model, request.own
+    if own is not None and own.save_best is not None:
+        folder = new_folder("--save-best", Path(own.save_best))
+        return replace(request, own=replace(own, save_best=str(folder)))
     if model is None or model.save_best is None:
         return request
     best = target("--save-best", Path(model.save_best))
@@ -115,7 +121,7 @@ def show_live(request: Request, output: Target | None) -> int:
     from .headless import save
 
     def engine(asked: Request) -> EngineSource:
-        options = (*asked.arguments(), "--jsonl", "--control")
+        options = asked.arguments("--jsonl", "--control")
         # It ends by its control pipe, after it has written its journal.
         return EngineSource(command("workbench.__main__", *options, bound=False))
 

@@ -18,7 +18,7 @@ from .. import __version__, catalog
 from ..contract import WorkloadError
 from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
 from ..planning.scenario import ScenarioError
-from ..planning.usage import UsageError
+from ..planning.usage import UsageError, UserCodeError
 from ..report.journal import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
@@ -31,8 +31,8 @@ from .options import (
     examples,
     format_options,
     json_option,
-    model_options,
-    model_question,
+    own_options,
+    questions,
     run_options,
     scenario_options,
 )
@@ -61,7 +61,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
     ),
 )
 @scenario_options
-@model_options
+@own_options
 @run_options
 @click.version_option(__version__, prog_name="workbench", message="%(prog)s %(version)s")
 @click.pass_context
@@ -87,19 +87,26 @@ def cli(context: click.Context, /, **options: Any) -> None:
         "workbench advise realtime branching --json",
         "workbench advise --model M.onnx",
         "workbench advise --model M.onnx --inputs data.npz --save-best best.onnx",
+        "workbench advise --torch package.model:build --batch 1,8..64",
+        "workbench advise --torch model.pt2 --save-best best",
+        "workbench advise --torch script.py::Net --python .venv/bin/python -- --epochs 1",
+        "workbench advise --function package.module:work",
+        "workbench advise --command 'python train.py --device {device}' --over device=cpu,cuda",
     )
 )
 @click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
 @scenario_options
-@model_options
+@own_options
 @run_options
 def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     """Recommend CPU or GPU for each scenario.
 
-    With --model, recommend which variant of your own model to ship, INT8 included.
+    With --model, recommend which variant of your own model to ship, INT8 included.  With --torch,
+    --function or --command, recommend where and how your own code should run; the arguments of a
+    script follow after --.
     """
-    question = model_question(options)
-    start({**options, "model": question}, scenarios=scenarios)
+    asked = questions(options)
+    start({**options, **asked}, scenarios=scenarios)
 
 
 @cli.command(
@@ -254,7 +261,8 @@ def main(arguments: list[str] | None = None) -> None:
         fail(error.format_message(), USAGE)
     except (UsageError, ScenarioError, JournalError, WorkloadError) as error:
         hint = getattr(error, "hint", None)
-        fail(f"{error} ({hint})" if hint else str(error), USAGE)
+        code = FAILED if isinstance(error, UserCodeError) else USAGE
+        fail(f"{error} ({hint})" if hint else str(error), code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(CUT_SHORT)
     except ReaderGone:

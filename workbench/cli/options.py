@@ -13,8 +13,11 @@ from .. import catalog
 from ..contract import PRECISIONS
 from ..export.formats import DOCUMENT, FORMATS, PLAIN
 from ..planning.model_question import OBJECTIVES, ModelQuestion
+from ..planning.own_question import OBJECTIVES as OBJECTIVES_OF_CODE
+from ..planning.own_question import OwnQuestion
 from ..planning.request import whole_numbers
 from ..planning.usage import UsageError
+from ..worker.code import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,12 +27,19 @@ class Command(click.Command):
     and NaN passes every comparison with a limit."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, args)
+        rest = super().parse_args(ctx, self._with_arguments(args))
         for parameter in self.params:
             value = ctx.params.get(parameter.name or "")
             for each in value if isinstance(value, tuple) else [value]:
                 _check(parameter, each)
         return rest
+
+    def _with_arguments(self, args: list[str]) -> list[str]:
+        """What follows `--` as values of the hidden option, where this command has it."""
+        if "--" not in args or all(parameter.name != "arguments" for parameter in self.params):
+            return args
+        place = args.index("--")
+        return [*args[:place], *(f"--argument={text}" for text in args[place + 1 :])]
 
 
 class ReaderGone(Exception):  # noqa: N818 - not an error of ours
@@ -40,6 +50,10 @@ class Group(Command, click.Group):
     """The same for the options before the name of a command."""
 
     command_class = Command
+
+    def _with_arguments(self, args: list[str]) -> list[str]:
+        is_command = not self.commands.keys().isdisjoint(args[:1])
+        return args if is_command else super()._with_arguments(args)
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         with _a_reader():
@@ -60,6 +74,8 @@ def _a_reader() -> Iterator[None]:
 
 def _check(parameter: click.Parameter, value: object) -> None:
     """Raise UsageError for an empty text, also one of commas alone, and for NaN and infinity."""
+    if parameter.type is click.UNPROCESSED:
+        return
     is_option = isinstance(parameter, click.Option)
     name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
     if isinstance(value, str) and not value.strip(" ,"):
@@ -245,19 +261,19 @@ def scenario_options(command: F) -> F:
 
 
 OF_A_MODEL = [
-    click.option(
-        "--model", "file", metavar="M.onnx", help="Your own ONNX model; default budget 30 s."
-    ),
+    click.option("--model", metavar="M.onnx", help="Your own ONNX model; default budget 30 s."),
     click.option(
         "--objective",
         type=click.Choice(OBJECTIVES),
-        help="What to optimise for; default latency (median time of one run).",
+        help="What to optimise for; default latency (median time of one run); of your own code"
+        f" {' or '.join(OBJECTIVES_OF_CODE)}.",
     ),
     click.option(
         "--max-error",
         type=float,
         metavar="SHARE",
-        help="Largest relative error of the outputs against the model's; default 0.02.",
+        help="Largest relative error of the outputs against the original's; default 0.02 for"
+        " a model, by precision for your own code.",
     ),
     click.option(
         "--min-agreement",
@@ -277,25 +293,87 @@ OF_A_MODEL = [
         metavar="NAME=1,3,224,224",
         help="The shape of an input with dynamic axes.  Repeatable.",
     ),
-    click.option("--save-best", metavar="OUT.onnx", help="Write the recommended variant."),
+    click.option(
+        "--save-best",
+        metavar="OUT",
+        help="Write the recommended variant to a file, that of your own code to a new folder.",
+    ),
+]
+OF_OWN_CODE = [
+    click.option(
+        "--torch",
+        metavar="TARGET",
+        help="Your own torch module: package.module:build, script.py[::Name] or model.pt2.",
+    ),
+    click.option("--function", metavar="MODULE:NAME", help="Your own Python function."),
+    click.option(
+        "--command",
+        metavar="COMMAND",
+        help="Your own command, with {NAME} in the place of each value of --over.",
+    ),
+    click.option(
+        "--over",
+        multiple=True,
+        metavar="NAME=V1,V2",
+        help="The values of {NAME} in --command.  Repeatable.",
+    ),
+    click.option(
+        "--until", metavar="REGEX", help="Time --command until it prints a line that matches."
+    ),
+    click.option("--train", is_flag=True, help="Race the training step of --torch."),
+    click.option(
+        "--allow-pickle",
+        "pickled",
+        is_flag=True,
+        help="Let --torch load a .pt or .pth file, which can run any code.",
+    ),
+    click.option("--argument", "arguments", multiple=True, hidden=True, type=click.UNPROCESSED),
 ]
 
 
-def model_options(command: F) -> F:
-    """Give `command` the options of --model."""
-    for option in reversed(OF_A_MODEL):
+def own_options(command: F) -> F:
+    """Give `command` the options of --model, and those of the user's own code."""
+    for option in reversed([*OF_A_MODEL, *OF_OWN_CODE]):
         command = option(command)
     return command
 
 
-def model_question(options: dict[str, Any]) -> ModelQuestion | None:
-    """Take the options of --model out of `options`; None where there is no model."""
-    names = ("file", "objective", "max_error", "min_agreement", "inputs", "shapes", "save_best")
-    given = {name: value for name in names if (value := options.pop(name)) not in (None, ())}
-    if given and "file" not in given:
-        word = "shape" if "shapes" in given else next(iter(given)).replace("_", "-")
-        raise UsageError(f"--{word} belongs to --model")
-    return ModelQuestion(**given) if given else None
+# Options by the names of the fields that they fill, and what each belongs to.
+_BELONGS = {
+    "objective": ("--model", *(f"--{kind}" for kind in KINDS)),
+    "max_error": ("--model", "--torch", "--function"),
+    "save_best": ("--model", *(f"--{kind}" for kind in KINDS)),
+    **dict.fromkeys(("min_agreement", "inputs", "shapes"), ("--model",)),
+    **dict.fromkeys(("over", "until"), ("--command",)),
+    **dict.fromkeys(("train", "pickled", "arguments"), ("--torch",)),
+}
+
+
+def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion | None]:
+    """Take the options of --model and of the user's own code out of `options`; the fields `model`
+    and `own` of the request, at most one of which is set."""
+    subjects = {f"--{kind}": options.pop(kind) for kind in ("model", *KINDS)}
+    asked = [option for option, subject in subjects.items() if subject is not None]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} exclude each other")
+    values = {name: options.pop(name) for name in _BELONGS}
+    given = {
+        name: value
+        for name, value in values.items()
+        if value not in (None, ()) and value is not False
+    }
+    for name in given:
+        if not set(asked) & set(_BELONGS[name]):
+            params = click.get_current_context().command.params
+            option = next(each.opts[0] for each in params if each.name == name)
+            option = "what follows --" if name == "arguments" else option
+            raise UsageError(f"{option} belongs to {' or '.join(_BELONGS[name])}")
+    if not asked:
+        return {"model": None, "own": None}
+    (option,) = asked
+    if option == "--model":
+        return {"model": ModelQuestion(subjects[option], **given), "own": None}
+    return {"model": None, "own": OwnQuestion(option[2:], subjects[option], **given)}
 
 
 def examples(*lines: str) -> str:

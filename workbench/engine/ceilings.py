@@ -254,7 +254,8 @@ def kept_or_measured(
     `race` measures rows within a share of the budget, in a report of their own.
     """
     kept = ceiling_store.load(mark)
-    if kept is not None or request.budget < FROM_BUDGET_S or request.workloads or request.model:
+    alone = request.workloads or request.model or request.own
+    if kept is not None or request.budget < FROM_BUDGET_S or alone:
         return kept
     aside = race(requested_rows(request, machine, brief=True), SHARE)
     found = of_report(aside, mark, complete=False)

@@ -172,7 +172,7 @@ class Engine:
         backends = {case.backend for row in self._rows for case in row.cases}
         missing = missing_backends(software, backends)
         broken = _broken_workloads(planned_rows) if request.every else []
-        fewer = [] if request.model else fewer_threads(threaded, request, machine)
+        fewer = [] if request.model or request.own else fewer_threads(threaded, request, machine)
         for row in self._rows:
             self._emit(planned(row, request, self._control.now()))
         for warning in [*missing, *fewer, *broken, *unused_prices(request.prices, devices)]:

@@ -44,7 +44,8 @@ def _is_unwritten(request: Request, report: Report) -> bool:
     """Whether a file that was asked for is missing; the report has the reason."""
     if request.trace is not None and report.trace is None:
         return True
-    if request.model is None or request.model.save_best is None:
+    if request.question is None or request.question.save_best is None:
         return False
-    advice = report.model.advice if report.model is not None else None
+    found = report.model or report.code
+    advice = found.advice if found is not None else None
     return advice is None or advice.saved is None or advice.saved.reason is not None

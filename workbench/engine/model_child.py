@@ -58,8 +58,11 @@ class Child:
         whole = {"model": self.file, "folder": self.folder, **request}
         return self._pool.ask(CHILD, deadline_s, kind, **whole).result
 
-    def inspect(self) -> ModelFacts:
-        """The facts about the model; UsageError where it or an option cannot be used."""
+    def inspect(self, given: str | None = None) -> ModelFacts:
+        """The facts about the model; UsageError where it or an option cannot be used.
+
+        A folder `given` holds its inputs and reference outputs.
+        """
         question, request = self._question, self._request
         try:
             facts = self._ask(
@@ -70,6 +73,7 @@ class Child:
                 inputs=None if question.inputs is None else str(Path(question.inputs).absolute()),
                 batch=request.batch[0] if request.batch else None,
                 seed=request.seed,
+                given=given,
             )
         except WorkerFailed as failure:
             if failure.reason.code in (*NOT_USABLE, *NOT_HERE):

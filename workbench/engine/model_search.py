@@ -30,7 +30,7 @@ RIVALS = 3  # number of next best candidates to try with the leader's threads
 def case_of(proposal: Proposal, scenario: Scenario) -> Case:
     recipe = proposal.recipe
     return Case(
-        workload="model",
+        workload=scenario.workload,
         device=proposal.device,
         backend="onnxruntime",
         precision=scenario.precisions[0] if recipe == ORIGINAL else recipe.precision,

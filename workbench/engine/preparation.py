@@ -66,8 +66,9 @@ class PreparedCase:
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     """The worker that `case` shares with others, or has to itself where `scenario` asks for it."""
+    apart = case.is_compiled and catalog.load(case.workload).compiles_apart
     alone = ""
-    if scenario is not None and scenario.weighs_memory:
+    if apart or (scenario is not None and scenario.weighs_memory):
         alone = case.id
     elif scenario is not None and scenario.counts_start_up:
         alone = scenario.id
@@ -152,7 +153,8 @@ class Preparation:
         report, objective = self._context.report, self._plan.scenario.objective
         price = report.candidates[case.id].price_per_hour
         refusal = admission.unpriced(case, objective, price)
-        refusal = refusal or admission.too_long_to_compile(case, left_s)
+        if self._plan.source is None:  # which knows how long its own candidates take to compile
+            refusal = refusal or admission.too_long_to_compile(case, left_s)
         if refusal is not None or report.machine is None:
             return refusal
         return admission.beforehand(

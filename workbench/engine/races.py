@@ -59,7 +59,7 @@ class Races:
         conclude: Callable[[RowPlan, Race], None] | None = None,
     ) -> None:
         # The heaviest row comes last: it gains most from time that the others leave.
-        lightest_first = sorted(rows, key=lambda row: row.scenario.weight)
+        lightest_first = sorted(rows, key=lambda row: (row.after is not None, row.scenario.weight))
         for position, row in enumerate(lightest_first):
             context.control.check()
             now = context.control.now()

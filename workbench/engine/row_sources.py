@@ -15,6 +15,7 @@ from ..report.row import Row
 from . import ceilings
 from .context import Listener
 from .model_lab import ModelLab
+from .own_code import OwnCode
 from .profiling import PROFILED_STEPS, Profiling
 
 
@@ -75,4 +76,7 @@ def row_source(
     if request.model is not None:
         (row,) = rows
         return ModelLab(request, row, pool=pool, machine=machine, control=control, emit=emit)
+    if request.own is not None:
+        (row,) = rows
+        return OwnCode(request, row, pool=pool, machine=machine, control=control, emit=emit)
     return TableRows(request, rows, machine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..advisor.model.overview import recommendation, row_of
+from ..advisor.subject import recommendation, rows_of
 from ..contract import Parameter, Workload, WorkloadError
 from ..planning.scenario import Scenario
 from ..records.document import Sweep
@@ -65,8 +65,8 @@ def _nothing(report: Report) -> str:
 
 
 def summary_text(report: Report, width: int | None = None) -> str:
-    """The answers of a run alone: the variant to ship, the table of verdicts, the candidates of
-    plain runs and the findings of sweeps; "" where nothing was measured."""
+    """The answers of a run alone: advice on the user's model or code, the table of verdicts, the
+    candidates of plain runs and the findings of sweeps; "" where nothing was measured."""
     run = Finished(report)
     prose, wide = width or PROSE, width or UNLIMITED
     measured = any(c.blocks for row in report.rows.values() for c in row.candidates)
@@ -88,9 +88,10 @@ def _joined(parts: Sequence[Sequence[Text]]) -> str:
 
 
 def _rows(report: Report) -> list[Row]:
-    """All rows but that of a user's model."""
-    model = row_of(report) if report.model is not None else None
-    return [row for row in report.rows.values() if row is not model]
+    """All rows but those of the user's model or code."""
+    known = report.model is not None or report.code is not None
+    subject = [row.plan.scenario for row in rows_of(report)] if known else []
+    return [row for name, row in report.rows.items() if name not in subject]
 
 
 def _verdicts(run: RunView, width: int) -> list[Text]:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from ..text.sanitize import shown
 from .scenario import Scenario
 
 OBJECTIVES = ("latency", "throughput", "memory", "energy")
 MAX_ERROR = 0.02  # default limit of the relative error
+
+
+def check_share(option: str, share: float | None) -> None:
+    """Raise ValueError for a share that is none."""
+    if share is not None and not 0 < share <= 1:  # NaN fails this comparison
+        raise ValueError(f"{option} must be above 0, and 1 at most")
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,7 @@ class ModelQuestion:
     inputs: str | None = None
     shapes: tuple[str, ...] = ()  # "name=1,3,224,224"
     save_best: str | None = None
+    option: ClassVar[str] = "--model"
 
     @property
     def metric(self) -> str:
@@ -81,15 +89,11 @@ class ModelQuestion:
             raise ValueError(f"--objective is one of {', '.join(OBJECTIVES)}")
         if self.max_error is not None and self.min_agreement is not None:
             raise ValueError("--max-error and --min-agreement exclude each other")
-        for option, share in (
-            ("--max-error", self.max_error),
-            ("--min-agreement", self.min_agreement),
-        ):
-            if share is not None and not 0 < share <= 1:  # NaN fails this comparison
-                raise ValueError(f"{option} must be above 0, and 1 at most")
+        check_share("--max-error", self.max_error)
+        check_share("--min-agreement", self.min_agreement)
         self.run_shapes()
 
-    def arguments(self) -> Iterator[str]:
+    def options(self) -> Iterator[str]:
         """The command-line options that ask the same."""
         yield from ("--model", self.file)
         if self.objective != "latency":

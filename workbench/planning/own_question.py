@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..text.sanitize import shown
 from ..worker.code import COMMAND, TORCH, WORKLOAD, Code
+from .model_question import check_share
+from .own_over import parse_over
 from .scenario import Scenario
+
+OBJECTIVES = ("latency", "throughput")
+MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
+PICKLES = (".pt", ".pth")
+_NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_MODULE_AND_NAME = re.compile(f"{_NAME}:{_NAME}")
 
 
 @dataclass(frozen=True)
@@ -58,3 +69,67 @@ class OwnQuestion:
     def has_module(self) -> bool:
         """Whether it is a torch module."""
         return self.kind == TORCH
+
+    @property
+    def option(self) -> str:
+        """The option that names the code."""
+        return f"--{self.kind}"
+
+    def check(self) -> None:
+        """Raise ValueError for options that no code could satisfy, and for a missing file."""
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"{self.option} takes --objective {' or '.join(OBJECTIVES)}")
+        check_share("--max-error", self.max_error)
+        if self.kind == COMMAND:
+            self._check_command()
+        else:
+            self._check_target()
+
+    def _check_command(self) -> None:
+        try:
+            re.compile(self.until or "")
+        except re.error as error:
+            raise ValueError(f"--until is no regular expression: {error}") from None
+        parse_over(self.over, self.target)
+
+    def _check_target(self) -> None:
+        file, _, name = self.target.partition("::")
+        suffix = Path(file).suffix
+        if self.arguments and suffix != ".py":
+            raise ValueError("what follows -- belongs to a script: --torch script.py -- ARGUMENTS")
+        if self.kind != TORCH or suffix not in (".py", ".pt2", *PICKLES):
+            if not _MODULE_AND_NAME.fullmatch(self.target):
+                files = ", script.py, or model.pt2" if self.kind == TORCH else ""
+                example = f"package.module:{'build' if self.kind == TORCH else 'work'}"
+                raise ValueError(f"{self.option} takes {example}{files}, not {self.target!r}")
+            return
+        if name and suffix != ".py":
+            raise ValueError(f"--torch: {file} holds one module: leave out ::{name}")
+        try:
+            is_there = Path(file).is_file()
+        except OSError as error:
+            raise ValueError(f"--torch: {file} cannot be read: {error.strerror}") from None
+        if not is_there:
+            raise ValueError(f"--torch: there is no file {file}")
+        if suffix in PICKLES and not self.pickled:
+            why = "is a pickle, and to load one runs any code that it holds"
+            remedy = "save it with torch.export.save as .pt2, or trust it with --allow-pickle"
+            raise ValueError(f"--torch: {file} {why}; {remedy}")
+
+    def options(self) -> Iterator[str]:
+        """The command-line options that ask the same, without the arguments of a script."""
+        yield from (self.option, self.target)
+        if self.objective != "latency":
+            yield from ("--objective", self.objective)
+        for option, value in (
+            ("--max-error", self.max_error),
+            ("--until", self.until),
+            ("--save-best", self.save_best),
+        ):
+            if value is not None:
+                yield from (option, str(value))
+        for values in self.over:
+            yield from ("--over", values)
+        for option, is_set in (("--train", self.train), ("--allow-pickle", self.pickled)):
+            if is_set:
+                yield option

@@ -56,6 +56,7 @@ class RowPlan:
     point: Mapping[str, ParameterValue] = field(default_factory=dict)
     source: CandidateSource | None = None  # proposes candidates that join during the race
     of: str | None = None  # the scenario whose crossover this row is a point of
+    after: str | None = None  # the row whose race has to come first
     protected: frozenset[str] = frozenset()  # ids of cases that a slow block does not eliminate
     what_if: list[WhatIf] = field(default_factory=list)  # recorded results of other devices
     prices: Mapping[str, float] = field(default_factory=dict)  # per hour, as given by the user
@@ -79,8 +80,9 @@ def resolve(
     prices = given_prices(request.prices, request.price_file)
     if request.ceilings:
         return []  # the rows of ceilings depend on the machine
-    if request.model is not None:  # its candidates follow once the file was read
-        return [RowPlan(request.model.scenario(), catalog.load("model"), prices=prices)]
+    if request.question is not None:  # its candidates follow once its subject was examined
+        scenario = request.question.scenario()
+        return [RowPlan(scenario, catalog.load(scenario.workload), prices=prices)]
     return [replace(row, prices=prices) for row in _rows(request, scenarios, own)]
 
 
@@ -268,6 +270,8 @@ def _reproduce(row: RowPlan, request: Request) -> str:
         )
     elif request.model is not None:
         alone = replace(once, model=replace(request.model, save_best=None))
+    elif request.own is not None:
+        alone = replace(once, own=replace(request.own, save_best=None))
     elif not (request.workloads or request.every):
         name, budget = row.scenario.id, request.budget
         alone = replace(once, scenarios=(name,), all_scenarios=False, budget_s=budget)

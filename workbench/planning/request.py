@@ -16,6 +16,7 @@ from ..contract import (
 )
 from .model_question import ModelQuestion
 from .number_lists import numbers
+from .own_question import MODES, OwnQuestion
 from .usage import UsageError, unknown
 
 DEFAULT_BUDGET_S = 60.0
@@ -54,6 +55,7 @@ class Request:
     strict: bool = False
     ceilings: bool = False  # `ceilings`: measure what the machine can reach
     model: ModelQuestion | None = None  # `advise --model`
+    own: OwnQuestion | None = None  # `advise --torch`, `--function` or `--command`
     scenario_file: str | None = None  # this and the options below belong to `advise`
     all_scenarios: bool = False  # includes the optional ones
     crossover: bool = False
@@ -82,8 +84,13 @@ class Request:
         given = (self.scenario_file, self.price_file, self.prices, self.what_if)
         return any(given) or self.all_scenarios or self.crossover
 
-    def arguments(self) -> list[str]:
-        """The command line with the same meaning, without options of display."""
+    @property
+    def question(self) -> ModelQuestion | OwnQuestion | None:
+        """The question about the user's own model or code; None for scenarios and workloads."""
+        return self.model or self.own
+
+    def arguments(self, *display: str) -> list[str]:
+        """The command line with the same meaning, and with these options of display."""
         command: list[str] = []
         if self.every:
             command = ["run", "--all"]
@@ -91,8 +98,8 @@ class Request:
             command = ["run", *self.workloads]
         elif self.ceilings:
             command = ["ceilings", "--again"]
-        elif self.model is not None:
-            command = ["advise", *self.model.arguments()]
+        elif self.question is not None:
+            command = ["advise", *self.question.options()]
         elif self.scenarios or self._has_advice:
             command = ["advise", *self.scenarios]
         flags = {
@@ -126,7 +133,8 @@ class Request:
         for name, texts in given.items():
             for text in texts:
                 command += [] if text is None else [name, text]
-        return command
+        of_script = self.own.arguments if self.own is not None else ()
+        return [*command, *display, *(["--", *of_script] if of_script else [])]
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
@@ -163,8 +171,8 @@ def check(request: Request) -> None:
     if request.all_scenarios and request.scenarios:
         names = " ".join(request.scenarios)
         raise UsageError(f"--all means every scenario: leave out --all or {names}")
-    if request.model is not None:
-        _check_model(request, request.model)
+    if request.question is not None:
+        _check_question(request, request.question)
     for threads in request.threads:
         if not 1 <= threads <= MOST_THREADS:
             raise UsageError(f"--threads must be between 1 and {MOST_THREADS}, not {threads}")
@@ -177,15 +185,15 @@ def _check_largest_batch(request: Request) -> None:
         raise UsageError("--trace profiles a race, but --largest-batch runs none")
 
 
-def _check_model(request: Request, model: ModelQuestion) -> None:
+def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> None:
+    option = question.option
+    if request.scenarios:
+        names = " ".join(request.scenarios)
+        raise UsageError(f"{option} replaces scenarios: leave out {option} or {names}")
     try:
-        model.check()
+        question.check()
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if request.scenarios:
-        raise UsageError(
-            f"--model replaces scenarios: leave out --model or {' '.join(request.scenarios)}"
-        )
     given = {
         "--scenarios": request.scenario_file,
         "--all": request.all_scenarios,
@@ -194,14 +202,25 @@ def _check_model(request: Request, model: ModelQuestion) -> None:
     }
     if options := [name for name, value in given.items() if value]:
         belong = "belongs" if len(options) == 1 else "belong"
-        raise UsageError(f"{' and '.join(options)} {belong} to scenarios, not to --model")
+        raise UsageError(f"{' and '.join(options)} {belong} to scenarios, not to {option}")
+    check_batches(request.batch)
+    if request.model is not None:
+        _check_model(request)
+        return
+    if request.settings:
+        raise UsageError(f"--set belongs to workloads, not to {option}")
+    for word in (word for mode in request.modes for word in mode.split("+")):
+        if word not in MODES:
+            raise unknown("mode", word, MODES)
+
+
+def _check_model(request: Request) -> None:
     if set(request.backends) - {"onnxruntime"}:
         raise UsageError("--backend: an ONNX model runs on onnxruntime")
     if request.modes or request.settings:
         raise UsageError("--mode and --set belong to workloads, not to --model")
     if len(request.batch) > 1:
         raise UsageError("--model takes one --batch")
-    check_batches(request.batch)
 
 
 def check_batches(batches: Iterable[int]) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..files.write import Target
+from ..files.write import Target, resolved
 from ..text.sanitize import shown
 
 
 class UsageError(Exception):
     """The request cannot be met; the message is one line that names the valid choices."""
+
+
+class UserCodeError(UsageError):
+    """The user's own code raised, exited or hung before anything could be measured."""
 
 
 def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
@@ -32,4 +38,22 @@ def target(option: str, path: Path, *, opened: bool = False) -> Target:
             found.open()
     except OSError as error:
         raise UsageError(f"{option}: {path} cannot be written: {error.strerror}") from None
+    return found
+
+
+def new_folder(option: str, path: Path) -> Path:
+    """The folder that an option names; UsageError unless it can be made, or is empty."""
+    try:
+        found = resolved(path)
+        is_there = found.is_dir()
+        found.mkdir(exist_ok=True)
+        if not is_there:
+            found.rmdir()
+        elif any(found.iterdir()):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+        elif not os.access(found, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        text = f"{path} cannot be written: {error.strerror}; name a new folder"
+        raise UsageError(f"{option}: {text}") from None
     return found

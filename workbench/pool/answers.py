@@ -168,3 +168,31 @@ class SavedFile(msgspec.Struct):
 
     size_bytes: Bytes
     difference: float | None
+
+
+class ExportedCode(msgspec.Struct):
+    """A user's module as an ONNX file."""
+
+    model: str  # path
+    dynamic: bool  # whether it runs at other batches
+    seconds: Seconds
+    nodes: int | None = None  # operations in the graph of torch.export
+    whole: bool = False  # torch.export took all of it, so torch.compile meets no graph break
+
+
+class GraphBreaks(msgspec.Struct):
+    """Why torch.compile splits a module, the most frequent reason first."""
+
+    reasons: Annotated[list[str], msgspec.Meta(max_length=100)]
+
+    def __post_init__(self) -> None:
+        self.reasons = [shown(reason) for reason in self.reasons]
+
+
+class SavedFiles(msgspec.Struct):
+    """The names of the files that --save-best wrote into its folder."""
+
+    files: Annotated[list[str], msgspec.Meta(max_length=100)]
+
+    def __post_init__(self) -> None:
+        self.files = [shown(name) for name in self.files]

@@ -112,7 +112,8 @@ class WorkerProcess(LineProcess):
             environ=_environment(key, device, settings, scratch),
             new_session=True,
         )
-        limit_resources(self.pid, settings.memory_bytes if device == "cpu" else None)
+        bounded = device == "cpu" and not catalog.backend(key.backend).own_environment
+        limit_resources(self.pid, settings.memory_bytes if bounded else None)
 
     @property
     def pid(self) -> int:
@@ -183,17 +184,19 @@ class WorkerProcess(LineProcess):
 def _environment(
     key: WorkerKey, device: str, settings: WorkerSettings, scratch: Path
 ) -> dict[str, str]:
-    environment = dict(os.environ)
+    environment = {**os.environ, RUN_ID_VARIABLE: settings.run_id}
+    backend = catalog.backend(key.backend)
+    if backend.own_environment:
+        return environment
     for name in PRECISION_VARIABLES:
         environment.pop(name, None)
-    variables = (*THREAD_VARIABLES, *catalog.backend(key.backend).thread_variables)
+    variables = (*THREAD_VARIABLES, *backend.thread_variables)
     environment.update(dict.fromkeys(variables, str(key.threads or settings.threads)))
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
     if device == "cpu" and settings.hide_gpus:
         # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).
         environment.update({k.hidden_by: "" for k in DEVICE_KINDS.values() if k.hidden_by})
     environment["ORT_DISABLE_TELEMETRY"] = "1"
-    environment[RUN_ID_VARIABLE] = settings.run_id
     environment["TMPDIR"] = str(scratch)
     return environment
 

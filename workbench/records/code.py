@@ -49,6 +49,8 @@ class CodeFacts(msgspec.Struct, frozen=True):
     needs_gpu: Reason | None = None  # why it cannot run on the CPU
     modules: list[CalledModule] = []  # of a script
     cut: bool = False  # the script was cut short
+    data: str | None = None  # what a training loads its batches from: "dataset", "loader"
+    impossible: dict[str, str] = {}  # mode of a training to why it cannot be
     notes: list[str] = []  # sentences about what was found and how it is handled
 
 

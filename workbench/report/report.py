@@ -80,7 +80,7 @@ class Report:
                 candidate = self.candidates[event.case]
                 candidate.blocks.append(event)
                 candidate.state = "measuring"
-                self.current_case = event.case
+                self.current_case, self.building = event.case, None
             case ev.RunStarted():
                 self.started, self.status = event, "running"
             case ev.HardwareDetected():
@@ -111,7 +111,7 @@ class Report:
                 self.workers.pop(event.worker, None)
             case ev.CasePreparing():
                 self.candidates[event.case].state = "preparing"
-                self.current_case = event.case
+                self.current_case, self.building = event.case, None
             case ev.CasePrepared():
                 self._prepared(event)
             case ev.BlockDiscarded():

@@ -61,7 +61,7 @@ class Sample:
 def time_sample(
     task: Task, iterations: int, timer: DeviceTimer | None = None, *, filled: bool = False
 ) -> Sample:
-    """Time `iterations` steps until all their work is finished.
+    """Time `iterations` steps until all their work is finished; `restore` follows, untimed.
 
     `filled` runs one more step before the device's first mark.  An idle device would reach that
     mark at once, and the time in which the host queues the first step would count.
@@ -71,7 +71,9 @@ def time_sample(
         for _ in range(iterations):
             task.step()
         task.finish()
-        return Sample(_rounded((time.perf_counter() - began) / iterations))
+        ended = time.perf_counter()
+        task.restore()
+        return Sample(_rounded((ended - began) / iterations))
     began = time.perf_counter()
     if filled:
         task.step()
@@ -83,9 +85,11 @@ def time_sample(
     task.finish()
     ended = time.perf_counter()
     by_host = iterations + filled
+    by_device_s = timer.elapsed_s()
+    task.restore()
     return Sample(
         _rounded((ended - began) / by_host),
-        _rounded(timer.elapsed_s() / iterations),
+        _rounded(by_device_s / iterations),
         None if task.waits else _rounded((issued - began) / by_host),
     )
 
@@ -112,6 +116,7 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     A window is at least three steps and a tenth of `seconds`.  The first step does not count: it
     pays for lazy allocation, kernel selection and compilation.
     """
+    task.restore()  # a check took steps
     began = time.perf_counter()
     task.activate()
     first = time_sample(task, 1).host_s
@@ -130,7 +135,7 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
         previous, current = current, median(window)
         steady = n > 4 and abs(current - previous) <= AGREEMENT * previous
     iterations = 1
-    if not latency:
+    if not latency and not task.restores:
         least = max(MIN_SAMPLE_S, timer_overhead_s() / TIMER_SHARE)
         iterations = max(1, round(least / max(current, 1e-9)))
     spent = time.perf_counter() - began
@@ -198,10 +203,11 @@ def run_block(
     (median times by the host's clock, by the device's, and of queueing alone; None without a device
     timer), and `gap` (True if the machine slept meanwhile).
     """
+    task.restore()  # a profile took steps
     task.activate()
     timer = task.device_timer()
     by_device = timer is not None and not latency
-    filled = by_device and step_s < LEAD_IN_CAP_S
+    filled = by_device and not task.restores and step_s < LEAD_IN_CAP_S
     untimed = lead_in(
         task,
         iterations=iterations,

@@ -5,14 +5,23 @@ Standard library only, since the worker may run under a foreign interpreter.
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 WORKLOAD = "own"
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
+PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")  # of a command
+
+
+def _cloudpickle() -> str:
+    spec = importlib.util.find_spec("cloudpickle")
+    return str(Path(spec.origin).parent) if spec is not None and spec.origin else ""
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,8 @@ class Code:
     pickled: bool = False  # a plain pickle may be loaded
     until: str | None = None  # a command is timed until it prints a line with this pattern
     max_error: float | None = None  # relative; None: the limit that suits the precision
+    # The engine's copy of the package, for an interpreter that has none.
+    cloudpickle: str = field(default_factory=_cloudpickle)
 
     @property
     def name(self) -> str:
@@ -47,6 +58,6 @@ class Code:
     @classmethod
     def of(cls, text: str) -> Code:
         decoded: Mapping[str, Any] = json.loads(text)
-        names = {field.name for field in fields(cls)}
+        names = {each.name for each in fields(cls)}
         given = {name: value for name, value in decoded.items() if name in names}
         return cls(**{**given, "arguments": tuple(given.get("arguments", ()))})

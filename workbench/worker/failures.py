@@ -18,6 +18,9 @@ MEMORY_MARKS = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )
+# The process cannot use its GPU any more.
+FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
+MEMORY_HINT = "choose a smaller batch or size, or free memory"
 
 
 def first_line(error: BaseException) -> str:
@@ -32,3 +35,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         or "OutOfMemory" in type(error).__name__
         or any(mark in str(error) for mark in MEMORY_MARKS)
     )
+
+
+def is_fatal(error: BaseException) -> bool:
+    return any(mark in str(error) for mark in FATAL_MARKS)

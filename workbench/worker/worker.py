@@ -24,11 +24,10 @@ from ..contract import Backend, Setup, Task, WorkloadError, decode_case, kind_of
 from ..text.sanitize import shown
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .cold_start import ColdStart, StartUp
-from .failures import LONGEST, first_line, is_out_of_memory
+from .failures import LONGEST, MEMORY_HINT, first_line, is_fatal, is_out_of_memory
 from .quiet import wait_until_quiet
 
 SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
-FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
 DISTRIBUTIONS = {"PIL": "pillow"}  # import name to package name, where they differ
 
 
@@ -258,9 +257,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         hint = _how_to_install(error.name or "")
         return {"code": "missing_package", "message": text, "hint": hint, "fatal": False}
     if is_out_of_memory(error):
-        hint = "choose a smaller batch or size, or free memory"
-        return {"code": "no_memory", "message": message, "hint": hint, "fatal": False}
-    fatal = any(mark in str(error) for mark in FATAL_MARKS)
+        return {"code": "no_memory", "message": message, "hint": MEMORY_HINT, "fatal": False}
+    fatal = is_fatal(error)
     return {
         "code": "failed",
         "message": message,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
@@ -168,8 +168,15 @@ def aligned(thing: Any) -> Any:
     return thing
 
 
-def compiled(setup: Setup, function: Any, *example: Any) -> Any:
-    """`function`, or a module, through torch.compile; one call on `example` compiles it.
+def compiled(
+    setup: Setup,
+    function: Any,
+    *example: Any,
+    mode: str | None = None,
+    keywords: Mapping[str, Any] | None = None,
+) -> Any:
+    """`function`, or a module, through torch.compile; one call on `example` and `keywords` compiles
+    it.  `mode` is one of torch.compile's.
 
     Call the task's `activate` first: the code depends on the current number of threads and TF32
     setting.  If they differ later, torch compiles again in a timed step.  torch caches compiled
@@ -184,9 +191,9 @@ def compiled(setup: Setup, function: Any, *example: Any) -> Any:
     # is an alias (pytorch#143709).
     torch._dynamo.config.cache_size_limit = MOST_COMPILED
     with setup.phase("compile"):
-        made = torch.compile(function, dynamic=False)
+        made = torch.compile(function, dynamic=False, mode=mode)
         try:
-            made(*example)
+            made(*example, **(keywords or {}))
         except Exception as error:
             if BROKEN_CACHE_MARK in str(error):
                 raise WorkloadError(

@@ -47,10 +47,11 @@ class Lab:
         inputs: str | None,
         batch: int | None,
         seed: int,
+        given: str | None = None,
     ) -> dict[str, Any]:
         """Read the model, find inputs that it runs on and keep its answers; returns the fields of
-        ModelFacts."""
-        return inspection.inspect(model, folder, shapes, inputs, batch, seed)
+        ModelFacts.  A folder `given` holds both already."""
+        return inspection.inspect(model, folder, shapes, inputs, batch, seed, given)
 
     def prepare(self, model: str, folder: str) -> dict[str, Any]:
         """Write `prepared.onnx`; returns the steps with their sizes, and what can be quantised."""

@@ -48,8 +48,12 @@ def inspect(
     file: str | None,
     batch: int | None,
     seed: int,
+    answered: str | None = None,
 ) -> dict[str, Any]:
     """The fields of ModelFacts; writes inputs, calibration and reference into `folder`.
+
+    A folder `answered` holds inputs with their reference outputs, in files of `samples`: they take
+    the place of other inputs and of the model's own answers, and calibrate too.
 
     WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where the user's
     inputs or shapes do not fit it.
@@ -59,7 +63,9 @@ def inspect(
         loaded = load(model)
         original = Original(loaded)
         ports = shapes.ports(graph.free_inputs(loaded.proto))
-        if file is None:
+        if answered is not None:
+            chosen = _from_folder(ports, Path(answered))
+        elif file is None:
             maker = Maker(loaded.proto, ports)
             chosen = _random(loaded, original, ports, given, batch, seed, maker)
             if _undefined(original.outputs, [_run(loaded, original, chosen.check[0])]):
@@ -79,8 +85,10 @@ def inspect(
             (samples.CALIBRATION, chosen.calibration),
         ):
             samples.write(Path(folder, target), [list(sample.values()) for sample in kept])
-        samples.write(Path(folder, samples.REFERENCE), reference)
         answers = dict(zip(original.outputs, reference[0], strict=True))
+        if answered is not None:
+            reference = samples.read(Path(answered, samples.REFERENCE))
+        samples.write(Path(folder, samples.REFERENCE), reference)
         facts = _facts(loaded, ports, chosen, answers)
         return {**facts, "uncompared": original.uncompared, "step_s": step_s}
 
@@ -137,6 +145,16 @@ def _from_file(
     origins = {port.name: f"from {one_line(name)}" for port in ports}
     check, calibration = read.check[:count], read.calibration[:count]
     return _Chosen(read.sizes, check, calibration, origins, name, same=read.same)
+
+
+def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> _Chosen:
+    """All samples of a folder; the first axis is the batch where all inputs share it."""
+    names = [port.name for port in ports]
+    read = [dict(zip(names, each, strict=True)) for each in samples.read(folder / samples.INPUTS)]
+    run_shapes = {name: list(array.shape) for name, array in read[0].items()}
+    first = {shape[0] for shape in run_shapes.values() if shape}
+    sizes = shapes.Sizes(first.pop() if len(first) == 1 else None, run_shapes)
+    return _Chosen(sizes, read, read, dict.fromkeys(names, "given"), "given", same=True)
 
 
 def _affordable(

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from workbench.contract import Case, Setup, Task, Variant, Work, Workload, WorkloadError
+from workbench.contract import Case, Setup, Task, Variant, Work, Workload
+from workbench.worker.code import COMMAND, FUNCTION, TORCH, Code
 from workbench.worker.code import WORKLOAD as NAME
-from workbench.worker.code import Code
+
+from . import command, examine, export, function, inference, onnx, save, training
+from .reference import reference
+from .subject import subject
 
 
 class Own(Workload):
@@ -26,15 +30,46 @@ class Own(Workload):
     def work(self, case: Case) -> Work:
         """Nothing is known about its operations and memory."""
         item = "samples" if case.batch else "runs"
-        return Work(None, None, items=case.batch or 1, item=item, memory_bytes=0.0)
+        steps = int(case.params.get("batches", 1))  # in one timed step of a training
+        return Work(None, None, items=steps * (case.batch or 1), item=item, memory_bytes=0.0)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         code = Code.of(setup.files["code"])
-        raise WorkloadError(f"{code.kind} code cannot be run")
+        if code.kind == FUNCTION:
+            return function.prepare(case, setup, code)
+        if code.kind == COMMAND:
+            return command.prepare(case, code)
+        if case.backend == "onnxruntime":
+            return onnx.prepare(case, setup, code)
+        if code.train:
+            return training.prepare(case, setup, code)
+        return inference.prepare(case, setup, code)
 
     def consult(self, question: str, **details: Any) -> dict[str, Any]:
+        """Answer "examine", "export", "breaks" or "save"."""
         code = Code.of(details.pop("code"))
-        raise WorkloadError(f"{code.kind} code answers no {question}")
+        answer: dict[str, Any] = getattr(self, f"_{question}")(code, **details)
+        return answer
+
+    def _examine(self, code: Code) -> dict[str, Any]:
+        kinds = {TORCH: examine.module, FUNCTION: function.examine, COMMAND: command.examine}
+        return kinds[code.kind](code)
+
+    def _export(self, code: Code, batches: list[int | None]) -> dict[str, Any]:
+        """Export for all `batches`, with inputs and reference outputs of each for the lab."""
+        one, within = subject(code), str(examine.known(code)["guard"])
+        made = export.export(code, one, batches[0], next(iter(batches[1:]), None))
+        for batch in batches if made["dynamic"] else batches[:1]:
+            export.hand_over(
+                code, one, batch, made["inputs"], lambda b: reference(code, b, within).outputs
+            )
+        return made
+
+    def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
+        return export.breaks(subject(code), batch)
+
+    def _save(self, code: Code, **details: Any) -> dict[str, Any]:
+        return save.save(code, subject(code) if code.kind == TORCH else None, **details)
 
 
 WORKLOAD = Own()

@@ -9,7 +9,9 @@ import pytest
 
 from workbench.engine.exit_codes import FAILED, OK, exit_code
 from workbench.planning.model_question import ModelQuestion
+from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
+from workbench.records.code import CodeAdvice, CodeFacts, CodeReport, SavedCode
 from workbench.records.document import Trace
 from workbench.records.model import Saved
 from workbench.records.reason import Reason
@@ -48,3 +50,21 @@ def test_a_missing_model_is_a_failure(saved: Saved | None, code: int) -> None:
     asked = ModelQuestion("m.onnx", save_best="b.onnx")
     assert exit_code("done", Request(model=asked), report) == code
     assert exit_code("done", Request(model=ModelQuestion("m.onnx")), report) == OK
+
+
+@pytest.mark.parametrize(
+    ("advice", "code"),
+    [
+        (CodeAdvice("lines", saved=SavedCode("best", ["run.py"])), OK),
+        (CodeAdvice("lines", saved=SavedCode("best", [], FULL)), FAILED),
+        (CodeAdvice("lines"), FAILED),
+        (None, FAILED),
+    ],
+)
+def test_a_missing_artefact_of_ones_own_code_is_a_failure(advice, code: int) -> None:
+    report = kept("advise-model")
+    facts = CodeFacts("torch", "m:build", code_sha256="", inputs_sha256="")
+    report.model, report.code = None, CodeReport(facts, advice=advice)
+    asked = OwnQuestion("torch", "m:build", save_best="best")
+    assert exit_code("done", Request(own=asked), report) == code
+    assert exit_code("done", Request(own=OwnQuestion("torch", "m:build")), report) == OK

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import builders
 import machines
+import own_runs
 import pytest
 import scenes
 import simulated_lab
@@ -34,6 +35,7 @@ RUNS = {
     "profiled": scenes.profiled(),
     "largest_batch": scenes.largest_batch(),
     "model": simulated_lab.done(),
+    **{f"own_{name}": make() for name, make in own_runs.GALLERY.items()},
 }
 
 
@@ -48,9 +50,15 @@ def log_of(events: Sequence[AnyEvent]) -> str:
 REPORTS = {name: Report.of(events) for name, events in RUNS.items()}
 OUTPUTS = {
     **{name: run_text(report) for name, report in REPORTS.items()},
-    **{f"{name}_80": run_text(REPORTS[name], 80) for name in ("gpu_server", "model", "sweep")},
-    **{f"{name}_summary": summary_text(REPORTS[name], 80) for name in ("cpu_only", "sweep")},
-    **{f"{name}_log": log_of(RUNS[name]) for name in ("eventful", "cancelled", "model")},
+    **{
+        f"{name}_80": run_text(REPORTS[name], 80)
+        for name in ("gpu_server", "model", "sweep", "own_net")
+    },
+    **{
+        f"{name}_summary": summary_text(REPORTS[name], 80)
+        for name in ("cpu_only", "sweep", "own_script")
+    },
+    **{f"{name}_log": log_of(RUNS[name]) for name in ("eventful", "cancelled", "model", "own_net")},
     "detect": machine_text(*machines.gpu_server()),
     "ceilings": ceilings_text(builders.ceilings("cpu", "cuda:0")),
 }

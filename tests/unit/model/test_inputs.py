@@ -375,3 +375,20 @@ def test_bytes_take_every_value() -> None:
     sample = maker.sample({"picture": (1, 16, 16, 3)}, np.random.default_rng(0))
     assert sample["picture"].max() > 200
     assert maker.origins["picture"] == "random bytes"
+
+
+# ------------------------------------------------------- inputs with their answers
+
+
+def test_inputs_and_answers_of_others_take_the_place_of_its_own(case: Case) -> None:
+    given = case.folder / "b2"
+    given.mkdir()
+    rows, answers = np.full((2, 6), 0.5, np.float32), np.full((2, 3), 7.0)
+    samples.write(given / samples.INPUTS, [[rows]])
+    samples.write(given / samples.REFERENCE, [[answers]])
+    facts = case.inspect(made.mlp(), given=str(given))
+    assert (facts["batch"], facts["samples"], facts["same_samples"]) == (2, 1, True)
+    assert facts["outputs"][0]["type"] == "float32"
+    for kept in (samples.INPUTS, samples.CALIBRATION):
+        np.testing.assert_array_equal(case.kept(kept)[0][0], rows)
+    np.testing.assert_array_equal(case.kept(samples.REFERENCE)[0][0], answers)

@@ -12,6 +12,8 @@ import pytest
 
 from workbench import catalog
 from workbench.contract import Backend, Case, WorkloadError
+from workbench.planning.request import Request, check
+from workbench.planning.usage import UsageError
 from workbench.worker.worker import Worker, describe
 
 NAMES = ["numpy", "onnxruntime", "torch"]
@@ -38,6 +40,15 @@ def test_describing_them_imports_no_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_backends_of_the_users_own_code_are_there_without_a_name_on_the_command_line() -> None:
+    assert catalog.load_backend("python").version() == sys.version.split()[0]
+    assert catalog.load_backend("command").own_environment
+    assert not any(catalog.load_backend(name).own_environment for name in (*NAMES, "python"))
+    assert describe(ModuleNotFoundError(name="command"))["hint"] == "`pip install command`"
+    with pytest.raises(UsageError, match="unknown backend 'python'"):
+        check(Request(backends=("python",)))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -205,3 +205,45 @@ def test_a_small_probe_counts_the_fastest_step_and_not_the_first(clock: Clock) -
     slow = Steps(clock, 5.0)
     assert block.best_step_s(slow, 0.02) == pytest.approx(5.0)
     assert slow.steps == 1
+
+
+class Spoiled(Steps):
+    """Steps that need what they spoil put back, which takes an hour."""
+
+    restores = True
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock, 1e-6)
+        self.spoiled = True  # by the check
+
+    def step(self) -> None:
+        assert not self.spoiled
+        self.spoiled = True
+        super().step()
+
+    def restore(self) -> None:
+        self.spoiled = False
+        self.clock.now += 3600.0
+
+
+def test_what_steps_change_is_put_back_before_each_of_them_and_never_timed(clock: Clock) -> None:
+    task = Spoiled(clock)
+    warmed = block.warm_up(task, latency=False, seconds=2e4)
+    assert warmed.iterations == 1
+    assert warmed.step_s == pytest.approx(1e-6, rel=0.1)
+    task.spoiled = True  # by a profile
+    found = block.run_block(task, iterations=1, step_s=1e-6, seconds=1e4, min_samples=3)
+    assert max(found["samples_s"]) == pytest.approx(1e-6, rel=0.1)
+    assert not task.spoiled, "nothing of the last step is left either"
+
+
+class SpoiledOnDevice(Spoiled, Queued):
+    def __init__(self, clock: Clock) -> None:
+        Queued.__init__(self, clock, 0.01)
+        self.spoiled = False
+
+
+def test_no_step_fills_the_queue_where_each_needs_fresh_inputs(clock: Clock) -> None:
+    task = SpoiledOnDevice(clock)
+    found = block.run_block(task, iterations=1, step_s=0.01, seconds=0.0, min_samples=1)
+    assert found["samples_s"] == [pytest.approx(0.01, rel=1e-3)]

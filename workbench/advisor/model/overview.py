@@ -6,7 +6,7 @@ Pure functions of a report.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...contract import Case
@@ -39,6 +39,8 @@ class RankedCandidate:
     how: str  # "t2", "nospin t2", "cuda:0"
     gain: float | None  # best value of the model as given over its own; above 1 it is better
     size_bytes: int | None  # size of the file
+    over: bool  # its error is above the limit, so that it cannot be picked
+    given: bool  # the model as given, or the code as written
     word: str  # "pick", "slower", "error", "failed"...; "" while it races, or when it is done
     why: str  # the reason for `word`, as a sentence
 
@@ -120,24 +122,23 @@ def ranked_candidates(report: Report) -> list[RankedCandidate]:
     row, model = row_of(report), report.model
     if row is None or model is None:
         return []
-    order = ratios.ranking({c.case.id: c.rounds() for c in row.candidates if c.blocks})
-    places = {case: number for number, case in enumerate(order)}
     sizes = {built.recipe: built.size_bytes for built in model.built}
     given = original(row, model.facts, "cpu")
     found = []
-    for candidate in sorted(row.candidates, key=lambda c: places.get(c.case.id, len(order))):
+    for candidate in in_order(row):
         case = candidate.case
         ratio = ratio_of(given, candidate)
-        word, why = _outcome(candidate, row, model.facts)
+        as_given = is_as_given(case, model.facts)
+        word, why = outcome(candidate, row, _above(candidate, model.facts), brief)
         found.append(
             RankedCandidate(
                 candidate=candidate,
                 variant=variant_of(case),
                 how=how(case),
                 gain=None if ratio is None else ratio[0],
-                size_bytes=model.facts.size_bytes
-                if is_as_given(case, model.facts)
-                else sizes.get(variant_of(case)),
+                size_bytes=model.facts.size_bytes if as_given else sizes.get(variant_of(case)),
+                over=is_too_far_off(candidate, model.facts),
+                given=as_given,
                 word=word,
                 why=why,
             )
@@ -155,16 +156,31 @@ def ratio_of(given: Candidate | None, candidate: Candidate) -> tuple[float, Rati
     return ratios.relative(given.rounds(), candidate.rounds()), None
 
 
-def _outcome(candidate: Candidate, row: Row, facts: ModelFacts) -> tuple[str, str]:
-    """A candidate's outcome in a word, and the reason."""
+def in_order(row: Row) -> list[Candidate]:
+    """The measured candidates from best to worst, then the others as planned."""
+    order = ratios.ranking({c.case.id: c.rounds() for c in row.candidates if c.blocks})
+    places = {case: number for number, case in enumerate(order)}
+    return sorted(row.candidates, key=lambda c: places.get(c.case.id, len(order)))
+
+
+def _above(candidate: Candidate, facts: ModelFacts) -> str:
+    if not is_too_far_off(candidate, facts):
+        return ""
+    limit = "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
+    return f"above the limit{limit}"
+
+
+def outcome(
+    candidate: Candidate, row: Row, above: str, brief: Callable[[str], str]
+) -> tuple[str, str]:
+    """A candidate's outcome in a word, and the reason; `above` says which limit it exceeds."""
     reason = candidate.reason
     if row.verdict is not None and row.verdict.pick == candidate.case.id:
         return "pick", ""
     if candidate.state in ("failed", "skipped", "cancelled"):
         return candidate.state, reason.message if reason else ""
-    if is_too_far_off(candidate, facts):
-        limit = "" if facts.max_error is None else f" of {error_text(facts.max_error)}"
-        return "error", f"above the limit{limit}"
+    if above:
+        return "error", above
     if reason is not None:
         return WORDS.get(reason.code, reason.code.replace("_", " ")), brief(reason.message)
     return "", ""
@@ -198,19 +214,24 @@ def _ship(pick: Candidate, row: Row, facts: ModelFacts) -> str:
         return f"{words}{why}."
     if given is None or gained is None:  # the model as given did not race
         return f"Ship {variant_of(pick.case)}{_ways(pick.case)}{error}."
-    ratio, other = gained[1], f"the model as given ({short_name(given.case)})"
-    if ratio is None:
-        gain = f"{gained[0]:.2f}x {_better(row)} {other}, after one or two rounds only"
-    elif ratio.low > 1:
-        gain = f"{times(ratio.value, ratio.interval)} {_better(row)} {other}"
-    else:
-        measured = times(ratio.value, ratio.interval)
-        gain = f"best so far, but it and {other} cannot be distinguished: {measured}"
+    gain = gain_text(gained, row, f"the model as given ({short_name(given.case)})", times)
     return f"Ship {variant_of(pick.case)}{_ways(pick.case)}: {gain}{error}."
 
 
-def _better(row: Row) -> str:
-    return LESS.get(row.plan.objective, "faster than")
+def gain_text(
+    gained: tuple[float, Ratio | None],
+    row: Row,
+    other: str,
+    text: Callable[[float, tuple[float, float]], str],
+) -> str:
+    """`1.92x faster than fp32 t2`, its `text` with the interval if one is known."""
+    better, ratio = LESS.get(row.plan.objective, "faster than"), gained[1]
+    if ratio is None:
+        return f"{gained[0]:.2f}x {better} {other}, after one or two rounds only"
+    measured = text(ratio.value, ratio.interval)
+    if ratio.low > 1:
+        return f"{measured} {better} {other}"
+    return f"best so far, but it and {other} cannot be distinguished: {measured}"
 
 
 def _ways(case: Case) -> str:

@@ -11,13 +11,18 @@ from ...worker.session_options import ENTRIES, LEVELS
 
 def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> str:
     """Python that runs `file` once with the threads, options and provider of `case`."""
+    lines = ["import numpy as np", *session_lines(case, file, provider)]
+    feeds = ", ".join(
+        f"{port.name!r}: np.zeros({tuple(port.run_shape)}, {port.type!r})" for port in facts.inputs
+    )
+    lines += [f"feeds = {{{feeds}}}  # your data", "outputs = session.run(None, feeds)"]
+    return "\n".join(lines)
+
+
+def session_lines(case: Case, file: Path | str, provider: str) -> list[str]:
+    """Python that opens `file` as `session`, with the threads and options of `case`."""
     words = (case.mode or "").split("+")
-    lines = [
-        "import numpy as np",
-        "import onnxruntime as ort",
-        "",
-        "options = ort.SessionOptions()",
-    ]
+    lines = ["import onnxruntime as ort", "", "options = ort.SessionOptions()"]
     if case.threads is not None:
         lines.append(f"options.intra_op_num_threads = {case.threads}")
     lines += [
@@ -30,11 +35,6 @@ def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> s
         for word, level in LEVELS.items()
         if word in words
     ]
-    lines.append(
-        f"session = ort.InferenceSession({str(file)!r}, options, providers=[{provider!r}])"
-    )
-    feeds = ", ".join(
-        f"{port.name!r}: np.zeros({tuple(port.run_shape)}, {port.type!r})" for port in facts.inputs
-    )
-    lines += [f"feeds = {{{feeds}}}  # your data", "outputs = session.run(None, feeds)"]
-    return "\n".join(lines)
+    providers = f"providers=[{provider!r}]"
+    lines.append(f"session = ort.InferenceSession({str(file)!r}, options, {providers})")
+    return lines

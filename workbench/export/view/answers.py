@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...advisor import break_even_text, crossover_text, whatif
-from ...advisor.model.overview import recommendation, row_of
 from ...advisor.race_summary import summary_text
+from ...advisor.subject import answer
 from ...records.verdict import EqualPrecision, Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate
@@ -81,11 +81,9 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
     if row.verdict is None:
         return [Fact("answer", pending_texts(row, run)[0])]
     facts = verdict_facts(row.verdict, run.derived)
-    if run.report.model is not None and row is row_of(run.report):
-        # The variant of a model counts, not the kind of device.
-        ship = recommendation(run.report)
-        return [*listed("answer", ship), *facts[1:]]
-    return facts
+    # The variant of a model counts, not the kind of device.
+    advice = listed("answer", answer(row, run.report))
+    return [*advice, *facts[1:]] if advice else facts
 
 
 def _still_in(row: Row, run: RunView) -> list[Fact]:

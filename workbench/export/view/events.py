@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...advisor.crossover_text import sentence as crossover_sentence
-from ...advisor.model.overview import recommendation, row_of
 from ...advisor.race_summary import ended_text
+from ...advisor.subject import answer
 from ...records import events as ev
 from ...records.reason import Warning
 from ...report.report import Report
@@ -17,6 +17,7 @@ from ...stats.samples import median
 from ...text import units
 from .derived import DerivedValues
 from .model_facts import built_text, facts_lines, saved_lines
+from .own import code_facts, saved_text
 from .tables import rate_text
 from .words import choice_word, reason_text
 
@@ -41,8 +42,8 @@ def narrate(event: ev.AnyEvent, derived: DerivedValues) -> LogLine | None:
     """The line for `event`, already applied to the report; None for mere detail."""
     if isinstance(event, CaseEvent):
         return _of_case(event, derived)
-    if isinstance(event, (ev.ModelInspected, ev.ModelBuilt, ev.ModelAdvised)):
-        return _of_model(event)
+    if isinstance(event, SubjectEvent):
+        return _of_subject(event)
     return _of_run(event, derived)
 
 
@@ -117,14 +118,19 @@ def _left(row: Row, report: Report) -> str:
 
 
 def _answer(event: ev.VerdictReached, derived: DerivedValues) -> str:
-    """`Row: CPU. The CPU is 2.1x faster ...`; of a model, the variant to ship."""
+    """`Row: CPU. The CPU is 2.1x faster ...`; for a model or code, the first advice on it."""
     report, verdict = derived.report, event.verdict
-    if report.model is not None and report.rows[verdict.scenario] is row_of(report):
-        return recommendation(report)[0]
+    if advice := answer(report.rows[verdict.scenario], report):
+        return advice[0]
     return " ".join([f"{verdict.title}: {choice_word(verdict.choice)}.", *verdict.reasons[:1]])
 
 
-def _of_model(event: ev.ModelInspected | ev.ModelBuilt | ev.ModelAdvised) -> LogLine | None:
+SubjectEvent = (
+    ev.ModelInspected | ev.ModelBuilt | ev.ModelAdvised | ev.CodeExamined | ev.CodeAdvised
+)
+
+
+def _of_subject(event: SubjectEvent) -> LogLine | None:
     at = event.at_s
     match event:
         case ev.ModelInspected():
@@ -135,6 +141,11 @@ def _of_model(event: ev.ModelInspected | ev.ModelBuilt | ev.ModelAdvised) -> Log
         case ev.ModelAdvised() if event.advice.saved is not None:
             tone = "good" if event.advice.saved.reason is None else "error"
             return LogLine(at, "saved", next(saved_lines(event.advice.saved)), tone)
+        case ev.CodeExamined():
+            return LogLine(at, "code", next(code_facts(event.facts)))
+        case ev.CodeAdvised() if event.advice is not None and event.advice.saved is not None:
+            text, tone = saved_text(event.advice.saved)
+            return LogLine(at, "saved", text, tone)
     return None
 
 

@@ -1,32 +1,24 @@
-"""A user's model: its variants, which to ship and why, where the time goes, and the code."""
+"""A user's model or code: what to ship or how to run it, why, where the time goes, and the code."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from ...advisor.model.overview import (
-    LESS,
     RankedCandidate,
-    agreement,
-    brief,
     compared,
-    counted,
-    error_text,
     is_as_given,
-    is_too_far_off,
     original,
-    ranked_candidates,
-    recommendation,
-    row_of,
     short_name,
     unprofiled,
 )
 from ...advisor.race_summary import summary_text
-from ...records.model import Explanation, ModelFacts
+from ...advisor.subject import brief, ranked_candidates, recommendation, row_of, snippet
+from ...records.model import Explanation
 from ...records.reason import Warning
 from ...records.verdict import Verdict
 from ...report.candidate import Candidate
+from ...report.names import candidate_name
 from ...report.report import Report
 from ...report.row import Row
 from ...stats.samples import median
@@ -36,12 +28,12 @@ from .details import INDENT, output_text
 from .facts import Fact, fact, heading, listed
 from .facts import facts_lines as wrapped
 from .model_facts import built_text, facts_lines, left_out, preparation_lines, saved_lines
+from .own import code_advice, code_facts, code_stage, module_lines, other_races
+from .ranked import candidate_lines, columns
 from .spans import Text
 from .table import Cell, Column, Line, table_lines
-from .tables import median_texts
-from .words import bar, device_tone, marked, state_texts
+from .words import bar
 
-BAR = 24  # cells of the longest bar
 TIMES = "Where the time of one run goes"
 RACED = "a whole run, raced"
 
@@ -51,12 +43,11 @@ RACED = "a whole run, raced"
 def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> list[Text]:
     """The model in a line and its inputs; on a low terminal one input only.  Before the model is
     read, the `title`."""
-    model = run.report.model
-    if model is None:
+    first, *rest = _described(run.report)
+    name = first.partition(": ")[0]
+    if not name:
         row = row_of(run.report)
         return [Text.of((row.plan.title if row else title, "strong"))]
-    first, *rest = facts_lines(model.facts)
-    name = model.facts.file
     lines = [Text.of((name, "strong"), first.removeprefix(name))]
     lines += [Text.of((line, "dim")) for line in rest]
     if not roomy and len(lines) > 2:
@@ -65,79 +56,11 @@ def head_lines(run: RunView, width: int, *, roomy: bool, title: str = "") -> lis
     return [line.truncate(width) for line in kept]
 
 
-# ---------------------------------------------------------- the candidates
-
-_COLUMNS = (
-    Column("variant", "Variant", minimum=16, names=True),
-    Column("run", "Run"),
-    Column("median", "Median", rank=2, align="right"),
-    Column("counted", "", rank=2, align="right"),
-    Column("gain", "Gain", rank=1, align="right"),
-    Column("bar", "", rank=8, minimum=6, maximum=BAR),
-    Column("error", "Error", rank=1, align="right"),
-    Column("top1", "Top-1", rank=7, align="right"),
-    Column("size", "Size", rank=6, align="right"),
-    Column("state", "State", rank=1, patient=True, maximum=200),
-)
-
-
-def columns(row: Row, *, bars: bool = True) -> list[Column]:
-    """The columns of the variants, with one for memory or energy if that is the objective."""
-    asked = row.plan.objective.capitalize() if row.plan.objective in LESS else None
-    titled = [replace(c, title=asked or "") if c.key == "counted" else c for c in _COLUMNS]
-    absent = [*(["counted"] if asked is None else []), *([] if bars else ["bar"])]
-    return [column for column in titled if column.key not in absent]
-
-
-def candidate_lines(found: Sequence[RankedCandidate], row: Row, run: RunView) -> list[Line]:
-    """A line for each candidate; all bars share one scale."""
-    most = max((ranked.gain for ranked in found if ranked.gain is not None), default=1.0)
-    model = run.report.model
-    return [_candidate_line(ranked, row, run, model.facts, most) for ranked in found if model]
-
-
-def _candidate_line(
-    ranked: RankedCandidate, row: Row, run: RunView, facts: ModelFacts, most: float
-) -> Line:
-    candidate = ranked.candidate
-    share = agreement(candidate)
-    cells: dict[str, Cell] = {
-        "variant": Text.of(ranked.variant),
-        "run": Text.of(ranked.how),
-        "state": _states(ranked, row, run),
-        "error": _error(candidate, facts),
-        "top1": Text.of("" if share is None else f"{share:.0%}"),
-        "size": Text.of("" if ranked.size_bytes is None else units.size(ranked.size_bytes)),
-        "counted": Text.of(counted(candidate)),
-    }
-    if candidate.blocks:
-        cells["median"] = median_texts(candidate, run.derived)
-    if ranked.gain is not None:
-        cells["gain"] = Text.of(units.ratio(ranked.gain))
-        cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
-    return Line(candidate.case.id, cells)
-
-
-def _error(candidate: Candidate, facts: ModelFacts) -> Text:
-    """The error of a candidate, marked if it exceeds the limit."""
-    if candidate.accuracy is None:
-        return Text()
-    text = error_text(candidate.accuracy.value)
-    if is_too_far_off(candidate, facts):
-        return Text.of((f"! {text}", "error"))
-    return Text.of((text, "dim" if is_as_given(candidate.case, facts) else "good"))
-
-
-def _states(ranked: RankedCandidate, row: Row, run: RunView) -> list[Text]:
-    candidate, derived = ranked.candidate, run.derived
-    if ranked.word == "pick":
-        return [marked(Text.of(("pick", "strong good")), candidate, derived)]
-    over = candidate.ended or not run.going
-    if ranked.word == "slower" or (ranked.word == "error" and over):
-        tone = "dim" if ranked.word == "slower" else "error"
-        texts = [Text.of((text, tone)) for text in (ranked.why, ranked.word)]
-        return [marked(text, candidate, derived) for text in texts]
-    return state_texts(candidate, row, derived, racing=run.going)
+def _described(report: Report) -> list[str]:
+    """The facts as sentences, the name first; an empty one before they are known."""
+    if report.code is not None:
+        return list(code_facts(report.code.facts))
+    return list(facts_lines(report.model.facts)) if report.model else [""]
 
 
 # --------------------------------------------------------------- the answer
@@ -148,8 +71,10 @@ def stage(run: RunView) -> str:
     report, row = run.report, row_of(run.report)
     if not run.going:
         return ""
+    if report.code is not None:
+        return code_stage(report)
     if report.model is None:
-        return "reading the model, making inputs, running it as given"
+        return "reading it, making inputs, running it once"
     if (building := report.building) is not None:
         if building.search:
             return f"searching the nodes of {building.recipe} to leave in FP32"
@@ -176,7 +101,7 @@ def answer_lines(
     explained = _explanations(report)
     for candidate in (pick, None if chosen is pick else chosen):
         if candidate is not None:
-            lines += _why_lines(candidate, explained.get(candidate.case.id), found, width)
+            lines += _why_lines(candidate, explained.get(candidate.case.id), found, report, width)
     return lines
 
 
@@ -189,6 +114,7 @@ def _why_lines(
     candidate: Candidate,
     explained: Explanation | None,
     found: Sequence[RankedCandidate],
+    report: Report,
     width: int,
 ) -> list[Text]:
     """Why a candidate won, lost or failed; empty where nothing is known."""
@@ -197,8 +123,13 @@ def _why_lines(
     sentences = list(explained.sentences) if explained else []
     if explained is None or candidate.state == "failed":
         sentences.insert(0, _sentence(found, candidate))
-    facts = [fact("", brief(text)) for text in sentences]
-    return [Text(), heading(f"Why {short_name(candidate.case)}", width), *wrapped(facts, width, 0)]
+    facts = [fact("", brief(text, report)) for text in sentences]
+    title = f"Why {_name(candidate, report)}"
+    return [Text(), heading(title, width), *wrapped(facts, width, 0)]
+
+
+def _name(candidate: Candidate, report: Report) -> str:
+    return brief(candidate_name(candidate.case), report)
 
 
 def _sentence(found: Sequence[RankedCandidate], candidate: Candidate) -> str:
@@ -209,7 +140,7 @@ def _sentence(found: Sequence[RankedCandidate], candidate: Candidate) -> str:
 
 def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     report, row = run.report, row_of(run.report)
-    if report.model is None and row is not None:
+    if report.model is None and report.code is None and row is not None:
         yield from _refused(row)
         return
     if now := stage(run):
@@ -217,8 +148,13 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     if run.going and (row is None or row.verdict is None):
         yield from _leader(found, report)
         return
+    verdict = row.verdict if row else None
+    if report.code is not None:
+        yield from code_advice(report.code, report, verdict)
+        yield from _warnings(verdict.warnings if verdict else (), report)
+        return
     yield from listed("ship", (text.removeprefix("Ship ") for text in recommendation(report)))
-    advice, verdict = report.model.advice if report.model else None, row.verdict if row else None
+    advice = report.model.advice if report.model else None
     if advice and advice.weak_evidence:
         yield fact("! weak", advice.weak_evidence, "warning", label_tone="strong warning")
     if advice and advice.saved:
@@ -228,7 +164,7 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
 
 
 def _refused(row: Row) -> Iterator[Fact]:
-    """Why the model could not be read."""
+    """Why the model could not be read, or the code not be run."""
     for candidate in row.candidates:
         if candidate.reason is not None:
             message = candidate.reason.message
@@ -238,24 +174,19 @@ def _refused(row: Row) -> Iterator[Fact]:
 
 def _leader(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
     """The fastest candidate so far that may be picked."""
-    model = report.model
+    given = "the model as given" if report.model else "the code as written"
     for ranked in found:
-        if model is None or ranked.gain is None:
-            continue
-        if not is_too_far_off(ranked.candidate, model.facts):
-            name = short_name(ranked.candidate.case)
-            gain = f", {units.ratio(ranked.gain)} against the model as given"
-            if is_as_given(ranked.candidate.case, model.facts):
-                gain = ", the model as given"
-            yield fact("leading", f"{name}{gain}")
+        if ranked.gain is not None and not ranked.over:
+            against = "" if ranked.given else f"{units.ratio(ranked.gain)} against "
+            yield fact("leading", f"{_name(ranked.candidate, report)}, {against}{given}")
             return
 
 
 def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
     for warning in found:
         candidate = report.candidates.get(warning.subject or "")
-        about = f"{short_name(candidate.case)}: " if candidate else ""
-        text = f"{about}{brief(warning.message)}; {warning.remedy}"
+        about = f"{_name(candidate, report)}: " if candidate else ""
+        text = f"{about}{brief(warning.message, report)}; {warning.remedy}"
         yield fact("! warning", text, "warning", label_tone="strong warning")
 
 
@@ -263,13 +194,13 @@ def _warnings(found: Iterable[Warning], report: Report) -> Iterator[Fact]:
 
 
 def code_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]:
-    """The operators that take most of the time, and the code."""
-    model = run.report.model
-    lines = operator_lines(chosen, run.report, width)
+    """The operators or modules that take most of the time, and the code."""
+    code = snippet(run.report)
+    lines = module_lines(run.report, width) or operator_lines(chosen, run.report, width)
     lines += [Text()] if lines else []
-    if model is not None and model.advice is not None:
+    if code is not None:
         lines += [heading("Code, copied by c", width)]
-        for text in model.advice.snippet.splitlines():
+        for text in code.splitlines():
             lines += Text.of(text).wrap(width)
         lines.append(Text())
     return lines
@@ -324,16 +255,17 @@ def rest_lines(chosen: Candidate | None, run: RunView, width: int) -> list[Text]
     """The error of each output, the variants built and not tried, the preparation, the command."""
     report = run.report
     model, row = report.model, row_of(report)
-    if model is None:
+    if model is None and report.code is None:
         return []
     verdict = row.verdict if row else None
     missing = left_out(report, verdict)
-    lines: list[Text] = []
+    built, steps = (model.built, model.facts.steps) if model else ([], [])
+    lines = other_races(run, width)
     for title, facts in (
         _outputs(chosen, verdict, report),
-        ("Variants", [fact(built.recipe, built_text(built)) for built in model.built]),
+        ("Variants", [fact(each.recipe, built_text(each)) for each in built]),
         ("Not tried", [fact(name, why) for name, why in missing.items()]),
-        ("Preparation", [fact("", text) for text in preparation_lines(model.facts.steps)]),
+        ("Preparation", [fact("", text) for text in preparation_lines(steps)]),
     ):
         if facts:
             label = max(len(each.label) for each in facts) + 2
@@ -362,13 +294,13 @@ def _outputs(
 
 
 def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
-    """Everything about the model of a finished run; empty where there is none."""
-    report, model, row = run.report, run.report.model, row_of(run.report)
-    if model is None:
+    """Everything about the model or code of a finished run; empty where there is none."""
+    report, code, row = run.report, snippet(run.report), row_of(run.report)
+    if report.model is None and report.code is None:
         return []
     found = ranked_candidates(report)
     verdict = row.verdict if row else None
-    first, *rest = facts_lines(model.facts)
+    first, *rest = _described(report)
     parts = [
         wrapped(list(_advice(found, run)), width, INDENT) if row else [],
         wrapped([fact("", first), *(fact(" ", text) for text in rest)], width, 2),
@@ -376,15 +308,17 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     if row is not None and found:
         table = table_lines(columns(row, bars=False), candidate_lines(found, row, run), table_width)
         parts.append([*table, *wrapped(list(_further_warnings(found, report)), width, INDENT)])
-    why = [fact("", brief(" ".join(e.sentences))) for e in _explanations(report).values()]
+    why = [fact("", brief(" ".join(e.sentences), report)) for e in _explanations(report).values()]
     parts.append([heading("Why", width), *wrapped(why, width)] if why else [])
-    parts.append(operator_lines(None, report, width))
+    parts.append(module_lines(report, width) or operator_lines(None, report, width))
     if verdict is not None and verdict.race is not None:
-        parts.append(wrapped([fact("race", brief(summary_text(verdict.race)))], width, INDENT))
+        parts.append(
+            wrapped([fact("race", brief(summary_text(verdict.race), report))], width, INDENT)
+        )
     parts.append(rest_lines(None, run, width))
-    if model.advice is not None:
+    if code is not None:
         parts.append([heading("To run it as it was measured", width)])
-        parts[-1] += [Text.of(line) for line in model.advice.snippet.splitlines()]
+        parts[-1] += [Text.of(line) for line in code.splitlines()]
     lines: list[Text] = []
     for part in parts:
         lines += [Text(), *part] if lines and part else part

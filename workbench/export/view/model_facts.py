@@ -70,15 +70,16 @@ def built_text(built: Built) -> str:
 
 def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     """The variants and devices that were not tried, each with the reason."""
-    model, machine = report.model, report.machine
-    if model is None:
+    subject, machine = report.model or report.code, report.machine
+    if subject is None:
         return {}
-    found = dict(model.left_out)
+    found = dict(subject.left_out)
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
         absent = no_gpu(machine) if machine is not None else None
         # Where there is one, the first reason says why it took no part.
         found["GPU"] = verdict.reasons[0].rstrip(".") if absent is None else _absent(absent)
-    if model.facts.unquantisable is not None:
+    model = report.model
+    if model is not None and model.facts.unquantisable is not None:
         found.setdefault("int8", model.facts.unquantisable.message)
     return found
 

@@ -1,0 +1,42 @@
+"""A stand-in for workloads.own.subject: a module, and what to call it with at any batch."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from workloads.own.tree import mapped, tensors
+
+
+@dataclass(frozen=True)
+class Example:
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def tensors(self) -> dict[str, Any]:
+        return tensors({**dict(enumerate(self.args)), **self.kwargs})
+
+    def mapped(self, function: Any) -> Example:
+        def each(_: str, tensor: Any) -> Any:
+            return function(tensor)
+
+        return Example(tuple(mapped(list(self.args), each)), mapped(self.kwargs, each))
+
+
+class Subject:
+    def __init__(self, module: Any, *args: Any, name: str = "net:build", **kwargs: Any) -> None:
+        self.module = module.eval()
+        self.name = name
+        self.given = Example(args, kwargs)
+
+    def example(self, batch: int | None) -> Any:
+        """The tensors' rows, repeated up to `batch`."""
+        if batch is None:
+            return self.given
+        return self.given.mapped(
+            lambda tensor: tensor.repeat(batch, *[1] * (tensor.dim() - 1))[:batch].clone()
+        )
+
+    def copy(self) -> Any:
+        return copy.deepcopy(self.module)

@@ -1,0 +1,128 @@
+"""A run of `advise --torch` on a made-up machine: engine, search and advisor are the real ones,
+while the workers' answers and the timings are invented."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar
+
+import machines
+from simulated_lab import SimulatedLab
+from simulated_run import SimulatedMachine, run
+
+from workbench.contract import Case, Work
+from workbench.planning.own_question import OwnQuestion
+from workbench.planning.request import Request
+from workbench.pool.pool import WorkerFailed
+from workbench.records import events as ev
+from workbench.records.reason import Reason
+
+FACTS: dict[str, Any] = {
+    "kind": "torch",
+    "name": "shop.model:build",
+    "code_sha256": "c0de" * 16,
+    "inputs_sha256": "da7a" * 16,
+    "parameters": 3_504_872,
+    "inputs": [{"name": "0", "type": "float32", "shape": [1, 3, 224, 224]}],
+    "batch": 1,
+    "resizable": True,
+    "step_s": 0.021,
+    "convolves": True,
+    "reference": "eager in float64",
+    "floor": 4.1e-7,
+}
+EXPORT_S, BUILD_S, BREAKS_S = 4.2, 0.9, 1.1
+# Milliseconds of a call at batch 1 with all threads, and the relative error, by way.
+WAYS: dict[tuple[str, str, str | None], tuple[float, float]] = {
+    ("torch", "fp32", None): (21.0, 4.1e-7),
+    ("torch", "fp32", "nhwc"): (19.1, 4.3e-7),
+    ("torch", "bf16", None): (15.4, 0.0061),
+    ("torch", "bf16", "nhwc"): (11.8, 0.0062),
+    ("torch", "fp16", None): (18.2, 0.0008),
+    ("torch", "fp16", "nhwc"): (16.5, 0.0008),
+    ("torch", "fp32", "compile"): (16.9, 4.4e-7),
+    ("torch", "bf16", "compile"): (12.9, 0.0060),
+    ("onnxruntime", "fp32", None): (12.4, 4.6e-7),
+    ("onnxruntime", "int8", None): (6.3, 0.0124),
+}
+LARGE = {"onnxruntime": 7.4, "torch": 5.1}  # time of batch 8 over that of batch 1
+
+
+class SimulatedOwn(SimulatedLab):
+    """Also answers what is asked about the user's module."""
+
+    facts: ClassVar[dict[str, Any]] = FACTS
+    failures: ClassVar[dict[str, Reason]] = {}  # question to why it fails
+    dynamic = True
+    nodes = 60
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.scratch = Path(tempfile.mkdtemp(prefix="workbench-simulated-"))
+        self.asked: list[str] = []
+
+    def consult(self, request: dict[str, Any]) -> dict[str, Any]:
+        question = request["question"]
+        self.asked.append(question)
+        if (why := self.failures.get(question)) is not None:
+            self.control.at_s += 0.5
+            raise WorkerFailed(why)
+        answer: dict[str, Any] = getattr(self, f"consult_{question}")(request)
+        return answer
+
+    def consult_examine(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.control.at_s += 1.3
+        return self.facts
+
+    def consult_export(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.control.at_s += EXPORT_S
+        found = {"model": "model.onnx", "dynamic": self.dynamic, "seconds": EXPORT_S}
+        return {**found, "nodes": self.nodes, "whole": False}
+
+    def consult_breaks(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.control.at_s += BREAKS_S
+        return {"reasons": ["2x Tensor.item()"]}
+
+    def consult_save(self, request: dict[str, Any]) -> dict[str, Any]:
+        return {"files": ["model.onnx", "reproduce.py"]}
+
+    def lab_build(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.control.at_s += BUILD_S
+        size = {"size_bytes": 3_700_000, "operators": {"QLinearConv": 52}, "coverage": 0.98}
+        return {"file": "int8.onnx", **size}
+
+    def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["case"].is_compiled:
+            self.control.at_s += 9.0
+        return super().prepare(request)
+
+    def work(self, case: Case) -> Work:
+        return Work(None, None, items=case.batch or 1, item="samples", memory_bytes=0.0)
+
+    def step_s(self, case: Case) -> float:
+        slower = {2: 1.0, 1: 1.7}.get(case.threads or 2, 1.0)
+        if case.quantization and "channel" not in case.quantization:
+            slower *= 1.2
+        grown = LARGE[case.backend] if case.batch == 8 else 1.0
+        return WAYS[case.backend, case.precision, case.mode][0] * 1e-3 * slower * grown
+
+    def memory_bytes(self, case: Case) -> int | None:
+        return None
+
+    def accuracy(self, case: Case) -> dict[str, Any]:
+        limit = 0.02 if case.precision in ("bf16", "fp16", "int8") else 1e-4
+        return {
+            "metric": "relative_error",
+            "value": WAYS[case.backend, case.precision, case.mode][1],
+            "reference": "eager in float64",
+            "limit": limit,
+            "passed": True,
+        }
+
+
+def raced(pool: type[SimulatedOwn] = SimulatedOwn, **options: Any) -> list[ev.AnyEvent]:
+    """The events of a whole run on two cores with BF16 and VNNI."""
+    question = options.pop("own", OwnQuestion("torch", "shop.model:build"))
+    where = SimulatedMachine(*machines.cpu_server(), noise={"own": 0.004})
+    return run(Request(own=question, **options), where, pool=pool)

@@ -1,0 +1,171 @@
+"""The advice on the user's own code: baseline, ranking, sentences and Amdahl's law."""
+
+from __future__ import annotations
+
+import msgspec
+import own_runs
+import pytest
+from own_runs import NET, case
+
+from workbench.advisor.own.overview import (
+    answer,
+    as_written,
+    brief,
+    ranked_candidates,
+    recommendation,
+    rows_of,
+    share_sentence,
+    way,
+    whole_gain,
+)
+from workbench.advisor.subject import snippet
+from workbench.contract import Case
+from workbench.records import events as ev
+from workbench.records.code import CodeReport
+from workbench.report.report import Report
+
+REPORTS = {name: Report.of(make()) for name, make in own_runs.GALLERY.items()}
+
+
+def advised(name: str, **verdict: object) -> list[str]:
+    """The advice of a run of the gallery with another verdict for its first row."""
+    report = Report.of(own_runs.GALLERY[name]())
+    row = rows_of(report)[0]
+    row.verdict = msgspec.structs.replace(row.verdict, **verdict)
+    return recommendation(report)
+
+
+@pytest.mark.parametrize(
+    ("share", "gain", "whole"), [(0.2, 10.0, 1.2195), (1.0, 3.0, 3.0), (0.0, 9.0, 1.0)]
+)
+def test_a_gain_in_a_part_counts_as_amdahl_says(share: float, gain: float, whole: float) -> None:
+    assert whole_gain(share, gain) == pytest.approx(whole, rel=1e-4)
+
+
+def test_the_effect_on_a_script_is_a_sentence() -> None:
+    assert share_sentence("fc", 0.2, 10.0) == (
+        "fc is 20% of the script's time: 10.0x faster there makes the script 1.22x faster."
+    )
+
+
+def test_the_answer_comes_first_then_what_qualifies_it() -> None:
+    first, flip, compiling, breaks = recommendation(REPORTS["net"])
+    assert first == (
+        "Run it on the CPU with BF16 autocast, channels_last and 2 threads: 1.82x (1.81-1.84) "
+        "faster than eager with 2 threads; error 0.33% of 1.00% allowed."
+    )
+    assert flip.startswith("At batch 8 torch.compile is ahead")
+    assert compiling == "Compiling pays off after 4,210 calls."
+    assert breaks == "3 graph breaks: Tensor.item() at net.py:41, print at net.py:52 and 1 more."
+
+
+def test_another_batch_has_its_own_answer() -> None:
+    report = REPORTS["net"]
+    (text,) = answer(rows_of(report)[1], report)
+    assert text.startswith("At batch 8: run it on the CPU with torch.compile and 2 threads: 1.72x")
+
+
+def test_the_candidate_above_its_limit_leads_the_table_and_is_not_the_pick() -> None:
+    found = ranked_candidates(REPORTS["net"], rows_of(REPORTS["net"])[0])
+    assert [(each.variant, each.how, each.word) for each in found[:2]] == [
+        ("onnxruntime int8-static-u8s8", "cpu t2", "error"),
+        ("bf16 nhwc", "cpu t2", "pick"),
+    ]
+    assert found[0].why == "above the limit of 2.00%"
+    assert [each.gain for each in found if each.given] == [1.0]
+
+
+def test_the_times_on_a_gpu_are_with_and_without_transfers() -> None:
+    first, resident, devices = recommendation(REPORTS["gpu"])
+    assert first.startswith("Run it on cuda:0 with FP16 autocast and a CUDA graph: 2.43x")
+    assert "faster than eager with 8 threads on the CPU" in first
+    assert resident == "A call takes 2.10 ms, 1.40 ms with its inputs resident on the GPU."
+    assert devices.startswith("The GPU is 2.43x faster than the CPU")
+
+
+def test_code_that_is_best_as_written_stays_as_it_is() -> None:
+    assert recommendation(REPORTS["function"]) == [
+        "Run it as it is on the CPU with 2 threads: no other way was better."
+    ]
+
+
+def test_commands_are_compared_with_the_first_combination() -> None:
+    assert recommendation(REPORTS["command"]) == [
+        "Run it with device=cpu and workers=2: 1.52x (1.51-1.53) faster than device=cpu and "
+        "workers=0."
+    ]
+
+
+def test_a_tie_names_the_equal_and_no_pick_says_why() -> None:
+    equal = rows_of(REPORTS["net"])[0].candidates[2].case.id
+    assert "Tied with BF16 autocast and 2 threads on the CPU." in advised(
+        "net", tie=True, runner_up=equal
+    )
+    reasons = ["Nothing was measured: cpu command fp32 workers=0 died."]
+    assert advised("net", pick=None, reasons=reasons)[0] == (
+        "No recommendation. Nothing was measured: cpu workers=0 died."
+    )
+
+
+def test_without_the_code_as_written_the_pick_stands_without_gain() -> None:
+    report = Report.of(own_runs.net())
+    row = rows_of(report)[0]
+    row.candidates = [c for c in row.candidates if "/fp32/t" not in c.case.id]
+    assert recommendation(report)[0] == (
+        "Run it on the CPU with BF16 autocast, channels_last and 2 threads; "
+        "error 0.33% of 1.00% allowed."
+    )
+
+
+def test_code_that_raised_and_a_run_cut_short_get_no_advice() -> None:
+    assert recommendation(REPORTS["raised"]) == []
+    assert snippet(REPORTS["raised"]) is None
+    decided = [e for e in own_runs.net() if not isinstance(e, ev.VerdictReached)]
+    assert recommendation(Report.of(decided))[0].startswith("No recommendation: the run ended")
+
+
+def test_eager_with_all_threads_on_the_cpu_is_the_code_as_written() -> None:
+    row, facts = rows_of(Report.of(own_runs.gpu()))[0], CodeReport(NET)
+    assert as_written(row, facts).case.label == "cpu/torch/fp32/t8"
+    row.candidates = row.candidates[1:]  # it needs a GPU
+    assert as_written(row, facts).case.label == "cuda:0/torch/fp32"
+    row.candidates = row.candidates[1:]  # --mode graph
+    assert as_written(row, facts) is None
+    half = CodeReport(msgspec.structs.replace(NET, precision="fp16"))
+    row.candidates[0].case = case("cuda:0/torch/fp16")
+    assert as_written(row, half).case.label == "cuda:0/torch/fp16"
+
+
+def test_a_training_says_how_long_it_waits_for_data() -> None:
+    report = Report.of(own_runs.function())
+    pick = report.candidates[rows_of(report)[0].verdict.pick]
+    block = msgspec.structs.replace(pick.blocks[-1], metrics={"waiting_fraction": 0.12})
+    pick.blocks = [block]
+    assert recommendation(report)[1] == "12% of its time waits for data."
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (case("cpu/torch/fp32/t2"), "fp32"),
+        (case("cuda:0/torch/fp32/compile+reduce-overhead"), "fp32 compile reduce-overhead"),
+        (case("cpu/onnxruntime/int8-dynamic/t2"), "onnxruntime int8-dynamic"),
+        (case("cpu/torch/bf16/t2", workers=2), "bf16 workers=2"),
+        (case("cpu/python/fp32/t2"), "as written"),
+        (case("cpu/command/fp32", workers=2, device="cpu"), "workers=2,device=cpu"),
+    ],
+)
+def test_candidates_have_short_names_in_a_table(found: Case, text: str) -> None:
+    assert way(found) == text
+
+
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [
+        ("2x slower than cpu/command/fp32/workers=0", "2x slower than cpu/workers=0"),
+        ("cpu python fp32 t1 leads.", "cpu t1 leads."),
+        ("cpu torch fp32 t1 leads.", "cpu torch fp32 t1 leads."),
+    ],
+)
+def test_names_lose_the_words_that_say_nothing(long: str, short: str) -> None:
+    assert brief(long) == short

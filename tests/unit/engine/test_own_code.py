@@ -1,0 +1,172 @@
+"""The rows of `advise --torch`, by the real engine on a made-up machine."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from simulated_own import FACTS, SimulatedOwn, raced
+
+from workbench.planning.own_question import OwnQuestion
+from workbench.planning.usage import UsageError
+from workbench.records import events as ev
+from workbench.records.reason import Reason
+from workbench.report.report import Report
+from workbench.report.row import Row
+
+DIED = Reason("worker_died", "the worker process died", "look at its log")
+
+
+def labels(row: Row) -> list[str]:
+    return [candidate.case.label for candidate in row.candidates]
+
+
+def joined(events: list[ev.AnyEvent], row: str) -> list[set[str]]:
+    """The labels that joined a row, step by step."""
+    found = [e for e in events if isinstance(e, ev.CasesJoined) and e.scenario == row]
+    return [{case.label for case in event.cases} for event in found]
+
+
+def test_ways_join_from_the_cheapest_on_and_the_best_is_picked() -> None:
+    events = raced(thorough=False)
+    report = Report.of(events)
+    own, large = report.rows["own"], report.rows["own[batch=8]"]
+    planned = next(e for e in events if isinstance(e, ev.RacePlanned))
+    assert [case.label for case in planned.cases] == ["cpu/torch/fp32/t2", "cpu/torch/fp32/t1"]
+    steps = joined(events, "own")
+    assert {"cpu/torch/fp32/nhwc/t2", "cpu/torch/bf16/t2", "cpu/torch/bf16/nhwc/t2"} <= steps[0]
+    assert steps[1] == {"cpu/onnxruntime/fp32/t2", "cpu/onnxruntime/fp32/t1"}
+    assert steps[2] == {"cpu/onnxruntime/int8-static-u8s8-channel/t2"}
+    assert own.verdict is not None and own.verdict.choice == "cpu"
+    assert "int8-static" in (own.verdict.pick or "")
+    assert own.verdict.pick in report.candidates
+    # Every kind that did well enough races at the other batch too.
+    assert {"cpu/torch/fp32/t2", "cpu/onnxruntime/fp32/t2", "cpu/torch/bf16/nhwc/t2"} <= {
+        *labels(large)
+    }
+    assert report.code is not None and report.code.facts.name == "shop.model:build"
+
+
+def test_all_cases_are_of_the_workload_own() -> None:
+    report = Report.of(raced())
+    assert {case.workload for case in (c.case for c in report.candidates.values())} == {"own"}
+    assert all(
+        "/" not in case.params["code"] for case in (c.case for c in report.candidates.values())
+    )
+
+
+def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
+    code = Report.of(raced()).code
+    assert code is not None
+    assert "as fast as eager torch" in code.left_out.get("compile", "") or code.breaks == []
+
+
+class WithoutExport(SimulatedOwn):
+    failures: ClassVar = {"export": Reason("not_exported", "it has no ONNX form: complex numbers")}
+
+
+def test_a_module_that_cannot_be_exported_races_in_torch() -> None:
+    report = Report.of(raced(WithoutExport, budget_s=120))
+    assert {c.case.backend for c in report.candidates.values()} == {"torch"}
+    assert report.code is not None
+    assert report.code.left_out["onnx"] == "it has no ONNX form: complex numbers"
+    compiled = [c for c in report.candidates.values() if c.case.is_compiled]
+    assert compiled and compiled[0].case.precision == "bf16"
+    assert report.code.breaks == ["2x Tensor.item()"]
+    assert report.code.compile_calls is not None or report.rows["own"].verdict.payoffs == []
+
+
+class OneBatch(SimulatedOwn):
+    dynamic = False
+
+
+def test_an_export_for_one_batch_stays_out_of_the_other_row() -> None:
+    report = Report.of(raced(OneBatch))
+    assert any(c.case.backend == "onnxruntime" for c in report.rows["own"].candidates)
+    assert all(c.case.backend == "torch" for c in report.rows["own[batch=8]"].candidates)
+
+
+class Rigid(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "resizable": False}
+
+
+def test_a_module_of_one_batch_has_one_row() -> None:
+    assert list(Report.of(raced(Rigid)).rows) == ["own"]
+
+
+def test_requested_batches_make_rows() -> None:
+    assert list(Report.of(raced(batch=(1, 8))).rows) == ["own", "own[batch=8]"]
+    assert list(Report.of(raced(batch=(8,))).rows) == ["own"]
+
+
+class Unbatched(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "batch": None, "resizable": False}
+
+
+def test_a_batch_needs_a_common_axis() -> None:
+    with pytest.raises(UsageError, match="share no first axis"):
+        raced(Unbatched, batch=(4,))
+
+
+class Misnamed(SimulatedOwn):
+    failures: ClassVar = {"examine": Reason("bad_target", "there is no shop.model", "did you mean")}
+
+
+class Raises(SimulatedOwn):
+    failures: ClassVar = {"examine": Reason("user_code", "shop.model: ValueError: no weights")}
+
+
+class Dies(SimulatedOwn):
+    failures: ClassVar = {"examine": DIED}
+
+
+def test_a_wrong_name_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"there is no shop.model \(did you mean\)"):
+        raced(Misnamed)
+
+
+@pytest.mark.parametrize("pool", [Raises, Dies])
+def test_code_that_fails_is_data_and_fails_the_run(pool: type[SimulatedOwn]) -> None:
+    events = raced(pool)
+    report = Report.of(events)
+    (candidate,) = report.rows["own"].candidates
+    assert candidate.state == "failed" and candidate.reason == pool.failures["examine"]
+    assert report.finished is not None and report.finished.exit_code == 1
+    assert report.code is None
+
+
+def test_filters_leave_ways_out() -> None:
+    report = Report.of(raced(backends=("torch",), precisions=("fp32",), threads=(2,)))
+    assert set(labels(report.rows["own"])) <= {
+        "cpu/torch/fp32/t2",
+        "cpu/torch/fp32/nhwc/t2",
+        "cpu/torch/fp32/compile/t2",
+    }
+    with pytest.raises(UsageError, match="no candidate is left"):
+        raced(precisions=("fp64",))
+
+
+def test_the_pick_is_saved_once() -> None:
+    question = OwnQuestion("torch", "shop.model:build", save_best="best")
+    report = Report.of(raced(own=question))
+    assert report.code is not None and report.code.advice is not None
+    saved = report.code.advice.saved
+    assert saved is not None and saved.files == ["model.onnx", "reproduce.py"]
+
+
+class NotSaved(SimulatedOwn):
+    failures: ClassVar = {"save": Reason("failed", "best exists already")}
+
+
+def test_what_cannot_be_saved_fails_the_run() -> None:
+    report = Report.of(raced(NotSaved, own=OwnQuestion("torch", "a:b", save_best="best")))
+    assert report.code is not None and report.code.advice is not None
+    assert report.code.advice.saved is not None and report.code.advice.saved.reason is not None
+    assert report.finished is not None and report.finished.exit_code == 1
+
+
+def test_the_journal_and_the_document_hold_the_code() -> None:
+    report = Report.of(raced())
+    document = report.document()
+    assert document.code == report.code
+    assert document.code is not report.code

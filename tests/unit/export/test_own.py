@@ -1,0 +1,86 @@
+"""The text, log and document of a run of own code; test_golden.py keeps the wording."""
+
+from __future__ import annotations
+
+import msgspec
+import own_runs
+import pytest
+
+from workbench.export.log import line
+from workbench.export.text import run_text, summary_text
+from workbench.export.view.derived import Finished
+from workbench.export.view.own import code_stage, saved_text
+from workbench.records import events as ev
+from workbench.records.code import SavedCode
+from workbench.report.from_document import contradictions, report_of
+from workbench.report.report import Report
+
+RUNS = {name: make() for name, make in own_runs.GALLERY.items()}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_document_leads_to_events_to_the_same_document_and_text(name: str) -> None:
+    report = Report.of(RUNS[name])
+    document = report.document()
+    assert list(contradictions(document)) == []
+    decoded = msgspec.json.decode(msgspec.json.encode(document), type=type(document))
+    again = report_of(decoded)
+    assert again.document() == document
+    assert run_text(again) == run_text(report)
+    assert (document.code is None) == (name == "raised")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_journal_leads_to_the_same_text(name: str) -> None:
+    read = [ev.decode(ev.encode(event)) for event in RUNS[name]]
+    assert run_text(Report.of(read)) == run_text(Report.of(RUNS[name]))
+
+
+@pytest.mark.parametrize("length", range(1, len(RUNS["net"]), 7))
+def test_a_run_that_is_cut_short_anywhere_says_what_it_knows(length: int) -> None:
+    report = Report.of(RUNS["net"][:length])
+    assert ("25.6 M parameters" in run_text(report)) == (report.code is not None)
+    assert isinstance(summary_text(report), str)
+
+
+def test_code_that_raised_says_so_in_text_and_log() -> None:
+    report = Report()
+    lines = []
+    for event in RUNS["raised"]:
+        report.apply(event)
+        lines.append(line(event, report) or "")
+    assert "net.py:build raised ValueError: no weights" in "\n".join(lines)
+    assert "net.py:build raised ValueError: no weights" in run_text(report)
+
+
+def test_without_a_check_or_resident_inputs_there_are_no_such_columns() -> None:
+    function, gpu = (run_text(Report.of(RUNS[name])) for name in ("function", "gpu"))
+    assert "Error" not in function
+    assert "Resident" not in function
+    assert "Error" in gpu
+    assert "Resident" in gpu
+
+
+def test_a_folder_that_was_not_written_says_why() -> None:
+    text, tone = saved_text(SavedCode("best", reason=own_runs.BROKEN))
+    assert text.startswith("best was not written: net.py:build raised")
+    assert tone == "error"
+
+
+def test_the_stage_names_what_is_compiled_and_the_batch_that_races() -> None:
+    events = RUNS["net"]
+    examined = next(n for n, e in enumerate(events) if isinstance(e, ev.CodeExamined))
+    planned = [n for n, e in enumerate(events) if isinstance(e, ev.RaceStarted)]
+    compiled = next(
+        c.id for e in events if isinstance(e, ev.RacePlanned) for c in e.cases if c.is_compiled
+    )
+    assert code_stage(Report.of(events[: examined + 1])) == "choosing its candidates"
+    racing = Report.of(events[: planned[0] + 1])
+    assert code_stage(racing) == "racing at batch 1, 6 of 6 candidates left"
+    racing.apply(ev.ModelBuilding(at_s=0.9, recipe="onnx"))
+    assert code_stage(racing) == "exporting it to ONNX"
+    racing.apply(ev.CasePreparing(at_s=1.0, case=compiled))
+    assert code_stage(racing) == "compiling cpu torch fp32 compile t2"
+    second = Report.of(events[: planned[1] + 1])
+    assert code_stage(second) == "racing at batch 8, 6 of 6 candidates left"
+    assert code_stage(Finished(Report.of(events)).report) == "finishing"

@@ -1,0 +1,240 @@
+"""A module leaves torch as ONNX or as an archive, or one line says why it cannot."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from own_subject import Subject
+from torch import nn
+
+from workbench.contract import WorkloadError
+from workbench.worker.code import Code
+from workloads.lab import samples
+from workloads.own import archive, export
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Code:
+    return Code("torch", "net:build", str(tmp_path), str(tmp_path))
+
+
+def run(made: dict[str, Any], feeds: dict[str, Any]) -> list[Any]:
+    session = onnxruntime.InferenceSession(made["model"], providers=["CPUExecutionProvider"])
+    return session.run(None, {name: tensor.numpy() for name, tensor in feeds.items()})
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(20, 8)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+
+    def forward(self, ids: Any, *, mask: Any, unused: Any = None, double: bool = False) -> Any:
+        rows = self.layer(self.table(ids), src_key_padding_mask=mask)
+        return {"rows": rows * 2 if double else rows, "best": [rows.argmax(-1)]}
+
+
+def test_any_batch_with_tokens_masks_and_constants(code: Code) -> None:
+    ids, mask = torch.arange(10).reshape(2, 5), torch.zeros(2, 5, dtype=torch.bool)
+    net = Subject(Masked(), ids, mask=mask, unused=mask, double=True)
+    made = export.export(code, net, 2, 6)
+    assert (made["dynamic"], made["inputs"]) == (True, ["input_0", "mask"])
+    assert made["outputs"] == ["output_rows", "output_best.0"]
+    given = net.example(6)
+    found = run(made, {"input_0": given.args[0], "mask": given.kwargs["mask"]})
+    expected = net.copy()(*given.args, **given.kwargs)
+    np.testing.assert_allclose(found[0], expected["rows"].detach(), atol=1e-5)
+    assert found[1].tolist() == expected["best"][0].tolist()
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.LSTM(4, 8, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Any) -> Any:
+        rows, (state, _) = self.net(x)
+        return rows[:, -1], state
+
+
+class Messages(nn.Module):
+    def forward(self, x: Any, edges: Any) -> Any:
+        return torch.zeros_like(x).index_add(0, edges[1], x[edges[0]])
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"), [(Recurrent(), (1, 5, 4)), (nn.Sequential(nn.Flatten()), (1, 3, 2))]
+)
+def test_a_batch_of_one_stays_open(code: Code, module: Any, shape: tuple[int, ...]) -> None:
+    net = Subject(module, torch.randn(*shape))
+    made = export.export(code, net, 1, 3)
+    assert made["dynamic"]
+    assert run(made, {"input_0": net.example(3).args[0]})[0].shape[0] == 3
+
+
+def test_what_tracing_lacks_torch_export_has(code: Code) -> None:
+    edges = torch.tensor([[0, 1, 2], [2, 2, 0]])
+    made = export.export(code, Subject(Messages(), torch.randn(3, 4), edges), None, None)
+    assert (made["dynamic"], made["whole"], made["inputs"]) == (False, True, ["input_0", "input_1"])
+
+
+class OneBatch(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * float(sum(x.shape))
+
+
+def test_a_graph_for_one_batch_only_says_so(code: Code) -> None:
+    made = export.export(code, Subject(OneBatch(), torch.ones(2, 3)), 2, 4)
+    assert (made["dynamic"], made["notes"]) == (False, [export.ONE_BATCH])
+    assert run(made, {"input_0": torch.ones(2, 3)})[0].tolist() == [[5.0] * 3] * 2
+
+
+def test_without_another_batch_it_is_left_as_it_is(code: Code) -> None:
+    made = export.export(code, Subject(nn.Flatten(), torch.ones(1, 3, 2)), 1, None)
+    assert (made["dynamic"], made["notes"], made["nodes"]) == (False, [], 1)
+
+
+class Branch(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+def test_what_cannot_be_exported_says_why(code: Code) -> None:
+    with pytest.raises(WorkloadError, match="depend on the values of its inputs") as caught:
+        export.export(code, Subject(Branch(), torch.ones(2, 3)), 2, None)
+    assert caught.value.code == "not_exported"
+    assert "\n" not in str(caught.value)
+
+
+def test_an_operator_that_onnx_lacks_is_named() -> None:
+    error = RuntimeError("No ONNX function found for <OpOverload(op='aten.svd', overload='a')>.\n")
+    assert str(export.not_exported("net", error)).endswith("ONNX has no operator for aten.svd")
+
+
+def test_without_onnxscript_its_name_and_the_interpreter(code: Code, monkeypatch: Any) -> None:
+    def absent(*_: Any, **options: Any) -> None:
+        if options["dynamo"]:
+            raise ModuleNotFoundError("No module named 'onnxscript'", name="onnxscript")
+        raise RuntimeError("unsupported")
+
+    monkeypatch.setattr(torch.onnx, "export", absent)
+    with pytest.raises(WorkloadError, match=f"onnxscript, which {sys.executable} lacks") as caught:
+        export.export(code, Subject(nn.Identity(), torch.ones(2, 3)), 2, None)
+    assert caught.value.code == "missing_package"
+
+
+def test_the_lab_gets_inputs_in_the_order_of_the_session(code: Code) -> None:
+    ids, mask = torch.arange(10).reshape(2, 5), torch.zeros(2, 5, dtype=torch.bool)
+    net = Subject(Masked(), ids, unused=ids, mask=mask)
+    answers = [np.ones((2, 5, 8))]
+    folder = Path(export.hand_over(code, net, 2, ["mask", "input_0"], lambda _: answers))
+    (given,) = samples.read(folder / samples.INPUTS)
+    assert [each.dtype.name for each in given] == ["bool", "int64"]
+    assert folder.name == "b2"
+    assert samples.read(folder / samples.REFERENCE)[0][0].shape == (2, 5, 8)
+
+
+class Breaks(nn.Module):
+    def forward(self, x: Any) -> Any:
+        x = x + x.sum().item()
+        x = x * 2 if x.sum() > 0 else x
+        return x + x.mean().item()
+
+
+def test_graph_breaks_are_grouped(code: Code) -> None:
+    found = export.breaks(Subject(Breaks(), torch.ones(2, 3)), 2)
+    assert found["count"] == 3
+    assert found["reasons"] == ["2x Tensor.item()", "1x branch on the values of a tensor"]
+    assert export.breaks(Subject(nn.Linear(3, 3), torch.ones(2, 3)), 2)["reasons"] == []
+
+
+# -------------------------------------------------------------------- archives
+
+
+def archived(folder: Path) -> Path:
+    net = Subject(nn.Sequential(nn.Linear(3, 3), nn.Dropout()), torch.ones(2, 3))
+    export.archive(net, 2, folder / "net.pt2")
+    return folder / "net.pt2"
+
+
+def test_an_archive_brings_its_inputs(tmp_path: Path) -> None:
+    module, args, kwargs = archive.opened(archived(tmp_path), pickled=False)
+    assert (tuple(args[0].shape), kwargs) == ((2, 3), {})
+    assert torch.equal(module.eval()(*args), module(*args))
+
+
+def changed(path: Path, name: str, content: Any) -> None:
+    """Change one entry of an archive, or leave it out."""
+    with zipfile.ZipFile(path) as parts:
+        held = {each: parts.read(each) for each in parts.namelist()}
+    with zipfile.ZipFile(path, "w") as parts:
+        for each, data in held.items():
+            new = content(data) if each.endswith(name) else data
+            if new is not None:
+                parts.writestr(each, new)
+
+
+def newer(data: bytes) -> bytes:
+    text = json.loads(data)
+    text["schema_version"]["major"] += 1
+    return json.dumps({**text, "torch_version": "99.1"}).encode()
+
+
+def refusal(path: Path, pickled: bool = False) -> WorkloadError:
+    with pytest.raises(WorkloadError) as caught:
+        archive.opened(path, pickled)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_archives_that_cannot_be_used(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.pt2").code == "bad_target"
+    (tmp_path / "text.pt2").write_text("hello")
+    assert "not an archive of torch.export" in str(refusal(tmp_path / "text.pt2"))
+    path = archived(tmp_path)
+    changed(path, "models/model.json", newer)
+    assert "torch 99.1 wrote it" in str(refusal(path))
+    path = archived(tmp_path)
+    changed(path, "sample_inputs/model.pt", lambda _: b"")
+    assert "no example inputs" in str(refusal(path))
+
+
+class Trap:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return (Path.touch, (Path("trapped"),))
+
+
+def test_no_pickle_runs_unasked(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save((Trap(),), "trap.pt")
+    path = archived(tmp_path)
+    changed(path, "sample_inputs/model.pt", lambda _: Path("trap.pt").read_bytes())
+    for each in (path, Path("trap.pt")):
+        assert refusal(each).code == "bad_input"
+    assert not Path("trapped").exists()
+    refusal(Path("trap.pt"), pickled=True)
+    assert Path("trapped").exists()
+
+
+def test_pickles_on_request(tmp_path: Path) -> None:
+    net, path = nn.Linear(3, 3), tmp_path / "net.pt"
+    torch.save((net, torch.ones(2, 3), {"a": 1}), path)
+    module, args, kwargs = archive.opened(path, pickled=True)
+    assert torch.equal(module(*args), net(torch.ones(2, 3)))
+    assert kwargs == {"a": 1}
+    for held, words in (
+        (net.state_dict(), "weights without their module"),
+        (net, "without inputs"),
+        (3, "holds int"),
+    ):
+        torch.save(held, path)
+        assert words in str(refusal(path, pickled=True))
+        assert refusal(path, pickled=True).code == "bad_input"

@@ -1,0 +1,160 @@
+"""The lines to paste run, and compute what the code as written computes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from own_subject import Subject
+
+from workbench.advisor.own.snippet import snippet
+from workbench.contract import Case
+from workbench.planning.own_question import OwnQuestion
+from workbench.records.code import CodeFacts, CodeInput
+from workbench.worker.code import Code
+from workloads.own import export
+
+PORTS = [CodeInput("0", "float32", [2, 3, 8, 8]), CodeInput("scale", "float32", [2, 1])]
+QUESTION = OwnQuestion("torch", "net:build")
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.dropout = torch.nn.Conv2d(3, 8, 3), torch.nn.Dropout()
+
+    def forward(self, images: Any, scale: Any) -> Any:
+        return self.dropout(self.conv(images)).mean((2, 3)) * scale
+
+
+def case(precision: str = "fp32", mode: str | None = None, **more: Any) -> Case:
+    more = {"device": "cpu", "backend": "torch", "threads": 1, "batch": 2, **more}
+    return Case("own", precision=precision, mode=mode, **more)
+
+
+def facts(**more: Any) -> CodeFacts:
+    return CodeFacts("torch", "net:build", "", "", inputs=PORTS, convolves=True, **more)
+
+
+@pytest.fixture
+def scope() -> Any:
+    """What the lines take for granted; the number of threads is put back."""
+    torch.manual_seed(0)
+    before = torch.get_num_threads()
+    named = {"scale": torch.ones(2, 1)}
+    yield {"model": Net(), "inputs": [torch.randn(2, 3, 8, 8)], "named": named}
+    torch.set_num_threads(before)
+
+
+def expected(scope: dict[str, Any]) -> Any:
+    with torch.no_grad():
+        return scope["model"].eval()(*scope["inputs"], **scope["named"])
+
+
+@pytest.mark.parametrize(
+    ("precision", "mode", "tolerance"),
+    [
+        ("fp32", None, 1e-6),
+        ("fp32", "nhwc", 1e-5),
+        ("bf16", None, 0.05),
+        ("fp16", "nhwc", 0.05),
+        ("fp32", "nhwc+compile", 1e-5),
+        ("fp32", "reduce-overhead", 1e-5),
+    ],
+)
+def test_a_call_on_the_cpu(
+    scope: dict[str, Any], monkeypatch: Any, precision: str, mode: str | None, tolerance: float
+) -> None:
+    made = []
+    compiled = torch.compile  # without a C++ compiler's minute
+    monkeypatch.setattr(
+        torch,
+        "compile",
+        lambda model, **more: made.append(more) or compiled(model, backend="eager"),
+    )
+    right = expected(scope)
+    exec(snippet(facts(), case(precision, mode), QUESTION), scope)
+    torch.testing.assert_close(scope["output"].float(), right, atol=tolerance, rtol=tolerance)
+    assert torch.get_num_threads() == 1
+    assert not scope["output"].requires_grad
+    is_nhwc = scope["inputs"][0].is_contiguous(memory_format=torch.channels_last)
+    assert is_nhwc == ("nhwc" in (mode or ""))
+    known = {"nhwc+compile": [{}], "reduce-overhead": [{"mode": "reduce-overhead"}]}
+    assert made == known.get(mode or "", [])
+
+
+def test_a_session(scope: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    right = expected(scope)
+    net = Subject(scope["model"], *scope["inputs"], **scope["named"])
+    made = export.export(Code("torch", "net:build", ".", "."), net, 2, None)
+    Path(made["model"]).rename("model.onnx")
+    exec(snippet(facts(), case(backend="onnxruntime", mode="nospin"), QUESTION), scope)
+    torch.testing.assert_close(torch.from_numpy(scope["output"][0]), right)
+    assert scope["options"].intra_op_num_threads == 1
+    assert scope["options"].get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+@pytest.mark.parametrize(("precision", "mode"), [("fp32", "nhwc"), ("bf16", "fused")])
+def test_a_training_step(scope: dict[str, Any], precision: str, mode: str) -> None:
+    model = scope["model"]
+    before = model.conv.weight.detach().clone()
+    dataset = torch.utils.data.TensorDataset(torch.zeros(8, 1))
+    scope |= {
+        "loss": lambda output: output.square().sum(),
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+        "loader": torch.utils.data.DataLoader(dataset),
+    }
+    question = OwnQuestion("torch", "net:build", train=True)
+    picked = case(precision, mode, batch=4, tuning={"workers": 2, "pin": 0})
+    exec(snippet(facts(), picked, question), scope)
+    assert scope["model"].training
+    assert not torch.equal(model.conv.weight, before)
+    (group,) = scope["optimizer"].param_groups
+    assert (group["lr"], bool(group["fused"])) == (0.1, mode == "fused")
+    assert (scope["loader"].batch_size, scope["loader"].num_workers) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("precision", "mode", "version", "words"),
+    [
+        ("tf32", None, "2.13.0", 'matmul.fp32_precision = "tf32"'),
+        ("tf32", None, "2.6.0", "cudnn.allow_tf32 = True"),
+        ("fp32", None, "", 'cudnn.conv.fp32_precision = "ieee"'),
+        ("bf16", None, "", 'torch.autocast("cuda", dtype=torch.bfloat16)'),
+        ("fp32", "graph", "", "graph.replay()"),
+    ],
+)
+def test_on_a_gpu(precision: str, mode: str | None, version: str, words: str) -> None:
+    picked = case(precision, mode, device="cuda:0", threads=None)
+    text = snippet(facts(), picked, QUESTION, torch_version=version)
+    compile(text, "snippet", "exec")
+    assert words in text
+    assert "model = model.to('cuda:0')" in text
+    assert "set_num_threads" not in text
+
+
+def test_weights_in_bf16_need_no_autocast() -> None:
+    assert "autocast" not in snippet(facts(precision="bf16"), case("bf16"), QUESTION)
+
+
+def test_a_function(monkeypatch: Any) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    known = CodeFacts("function", "m:work", "", "", takes_device=True)
+    scope: dict[str, Any] = {"inputs": [2], "work": lambda number, device: (number, device)}
+    exec(snippet(known, case(), OwnQuestion("function", "m:work")), scope)
+    assert scope["result"] == (2, "cpu")
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+
+
+def test_a_command() -> None:
+    question = OwnQuestion("command", "echo {device}-{workers} $OMP_NUM_THREADS '{braces}'")
+    known = CodeFacts("command", "command", "", "")
+    text = snippet(known, case(tuning={"device": "cpu", "workers": 2}), question)
+    answer = subprocess.run(text, shell=True, capture_output=True, text=True, check=True).stdout
+    assert text.endswith("echo cpu-2 $OMP_NUM_THREADS '{braces}'")
+    assert answer.split()[0] == "cpu-2"

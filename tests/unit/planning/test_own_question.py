@@ -1,0 +1,291 @@
+"""The options of `advise --torch`, `--function` and `--command`: written down, and refused."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.cli import main
+from workbench.planning import scenarios
+from workbench.planning.model_question import ModelQuestion
+from workbench.planning.own_question import MODES, OBJECTIVES, OwnQuestion
+from workbench.planning.plan import planned, resolve
+from workbench.planning.request import Request, check
+from workbench.planning.usage import UsageError, new_folder
+
+BUILD = OwnQuestion("torch", "package.module:build")
+NAN = float("nan")
+
+
+def parsed(arguments: list[str]) -> Request:
+    """The request that the command line makes of `arguments`."""
+    seen: list[Request] = []
+
+    def record(options, scenarios=(), workloads=()):
+        given = {n: v for n, v in options.items() if n in Request.__dataclass_fields__}
+        seen.append(Request(scenarios=scenarios, workloads=workloads, **given))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "start", record)
+        main.cli.main(arguments, standalone_mode=False)
+    return seen[0]
+
+
+def refusal(request: Request) -> str:
+    with pytest.raises(UsageError) as refused:
+        check(request)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with a script, an archive and a pickle."""
+    for name in ("script.py", "model.pt2", "model.pt"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ------------------------------------------------------------- written down
+
+words = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
+# What a shell may hand over: also empty, dashes, `--` itself, spaces and quotes.
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+arguments = st.lists(texts | st.sampled_from(["--", "--lr=3", "-x", "", ","]), max_size=4).map(
+    tuple
+)
+shared = {
+    "target": words,
+    "objective": st.sampled_from(OBJECTIVES),
+    "save_best": st.none() | words,
+}
+errors = st.none() | st.floats(0, 1, exclude_min=True)
+questions = st.one_of(
+    st.builds(
+        OwnQuestion,
+        kind=st.just("torch"),
+        arguments=arguments,
+        max_error=errors,
+        train=st.booleans(),
+        pickled=st.booleans(),
+        **shared,
+    ),
+    st.builds(OwnQuestion, kind=st.just("function"), max_error=errors, **shared),
+    st.builds(
+        OwnQuestion,
+        kind=st.just("command"),
+        over=st.lists(st.builds("{}={},{}".format, words, words, words), max_size=3).map(tuple),
+        until=st.none() | words,
+        **shared,
+    ),
+)
+some_words = st.lists(words, max_size=3).map(tuple)
+
+
+@given(
+    st.builds(
+        Request,
+        own=questions,
+        budget_s=st.none() | st.floats(1, 86_400),
+        quick=st.booleans(),
+        devices=some_words,
+        modes=some_words,
+        threads=st.lists(st.integers(1, 99), max_size=3, unique=True).map(tuple),
+        batch=st.lists(st.integers(1, 10**6), max_size=3, unique=True).map(tuple),
+        prices=some_words,
+        python=st.none() | words,
+        seed=st.integers(0, 2**31 - 1),
+        strict=st.booleans(),
+    )
+)
+def test_every_question_survives_its_own_command_line(request_: Request) -> None:
+    assert parsed(request_.arguments()) == request_
+    assert parsed(shlex.split(shlex.join(request_.arguments()))) == request_
+
+
+def test_options_of_display_stand_before_the_arguments_of_the_script() -> None:
+    own = OwnQuestion("torch", "script.py", arguments=("--quick", "--", "x"))
+    given = Request(own=own, seed=3).arguments("--jsonl")
+    assert given == [
+        *["advise", "--torch", "script.py", "--seed", "3"],
+        *["--jsonl", "--", "--quick", "--", "x"],
+    ]
+
+
+@pytest.mark.parametrize("start", [[], ["advise"]])
+def test_the_bare_command_takes_the_same_options_and_arguments(start: list[str]) -> None:
+    asked = parsed([*start, "--torch", "s.py", "--quick", "--", "advise", "--quick"])
+    assert asked == Request(
+        own=OwnQuestion("torch", "s.py", arguments=("advise", "--quick")), quick=True
+    )
+
+
+def test_other_commands_keep_what_follows_two_dashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(main.commands, "show_run", lambda run, _: shown.append(run))
+    main.cli.main(["open", "--", "-odd.json"], standalone_mode=False)
+    assert shown == ["-odd.json"]
+
+
+# ---------------------------------------------------------------- its row
+
+
+def test_its_row_is_filled_from_the_code_itself_and_saves_nothing_again() -> None:
+    own = OwnQuestion("function", "package.module:work", objective="throughput", save_best="best")
+    request = Request(own=own, seed=3)
+    assert request.budget == 60.0
+    (row,) = resolve(request, scenarios.load())
+    assert (row.scenario.id, row.workload.name, row.cases) == ("own", "own", [])
+    assert (row.scenario.title, row.scenario.objective) == ("package.module:work", "throughput")
+    assert planned(row, request, 0.0).reproduce == (
+        "workbench advise --function package.module:work --objective throughput --seed 3"
+    )
+
+
+# ----------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        BUILD,
+        OwnQuestion("torch", "m:Outer.build", train=True, max_error=1.0),
+        OwnQuestion("torch", "script.py", arguments=("--epochs", "1")),
+        OwnQuestion("torch", "script.py::Net"),
+        OwnQuestion("torch", "./model.pt2", save_best="best"),
+        OwnQuestion("torch", "model.pt", pickled=True),
+        OwnQuestion("function", "größe:fläche"),
+        OwnQuestion("command", "python train.py", until=r"epoch \d+"),
+        OwnQuestion("command", "run {device} {n}", over=("device=cpu,cuda", "n=1,2")),
+    ],
+    ids=lambda own: own.target,
+)
+def test_what_can_be_raced_is_let_through(own: OwnQuestion, folder: Path) -> None:
+    assert list(folder.iterdir())
+    check(Request(own=own, modes=("plain", "nhwc+compile"), batch=(1, 8), threads=(1, 2)))
+
+
+WRONG = [
+    (OwnQuestion("torch", ""), "--torch takes package.module:build, script.py, or model.pt2"),
+    (OwnQuestion("torch", "model"), "not 'model'"),
+    (OwnQuestion("torch", "model.onnx"), "not 'model.onnx'"),
+    (OwnQuestion("torch", "a:"), "not 'a:'"),
+    (OwnQuestion("torch", "a.:b"), "not 'a.:b'"),
+    (OwnQuestion("torch", "a::b"), "not 'a::b'"),
+    (OwnQuestion("torch", "a:b\n"), r"not 'a:b\n'"),
+    (OwnQuestion("torch", "gone.py"), "--torch: there is no file gone.py"),
+    (OwnQuestion("torch", "gone.py::Net"), "--torch: there is no file gone.py"),
+    (OwnQuestion("torch", "gone.pt2"), "--torch: there is no file gone.pt2"),
+    (OwnQuestion("torch", f"{'long' * 99}.py"), "cannot be read: File name too long"),
+    (OwnQuestion("torch", "."), "not '.'"),
+    (OwnQuestion("torch", "model.pt2::Net"), "model.pt2 holds one module: leave out ::Net"),
+    (OwnQuestion("torch", "model.pt"), "or trust it with --allow-pickle"),
+    (OwnQuestion("torch", "a:b", arguments=("x",)), "what follows -- belongs to a script"),
+    (OwnQuestion("torch", "model.pt2", arguments=("x",)), "what follows -- belongs to a script"),
+    (OwnQuestion("torch", "a:b", objective="energy"), "--objective latency or throughput"),
+    (OwnQuestion("torch", "a:b", max_error=0.0), "--max-error must be above 0"),
+    (OwnQuestion("torch", "a:b", max_error=NAN), "--max-error must be above 0"),
+    (OwnQuestion("function", "script.py"), "--function takes package.module:work, not 'script.py'"),
+    (OwnQuestion("function", ""), "--function takes package.module:work"),
+    (OwnQuestion("command", " "), "--command is empty"),
+    (OwnQuestion("command", "x", until="("), "--until is no regular expression: missing )"),
+    (OwnQuestion("command", "x", over=("n=1",)), "--over"),
+    (OwnQuestion("command", "x {n}"), "--over"),
+    (OwnQuestion("command", "x {n}", over=("n",)), "--over"),
+]
+
+
+@pytest.mark.parametrize(("own", "expected"), WRONG, ids=[repr(o.target) + w for o, w in WRONG])
+def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str, folder: Path) -> None:
+    assert folder.is_dir()
+    assert expected in refusal(Request(own=own))
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        (Request(own=BUILD, scenarios=("a", "b")), "leave out --torch or a b"),
+        (Request(own=BUILD, all_scenarios=True), "--all belongs to scenarios, not to --torch"),
+        (
+            Request(own=OwnQuestion("command", "x"), crossover=True, what_if=("H100",)),
+            "--crossover and --what-if belong to scenarios, not to --command",
+        ),
+        (Request(own=BUILD, scenario_file="x.toml"), "--scenarios belongs to scenarios"),
+        (Request(own=BUILD, settings=("n=1",)), "--set belongs to workloads, not to --torch"),
+        (Request(own=BUILD, batch=(1, 0)), "--batch must be between"),
+        (Request(own=BUILD, modes=("nhcw+compile",)), "unknown mode 'nhcw'; did you mean nhwc?"),
+        (Request(own=BUILD, modes=("fast",)), f"Choices: {', '.join(MODES)}"),
+        (Request(model=ModelQuestion("m"), batch=(0,)), "--batch must be between"),
+    ],
+)
+def test_options_that_do_not_belong_are_refused(request_: Request, expected: str) -> None:
+    assert expected in refusal(request_)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--torch", "a:b", "--model", "m.onnx"], "--model and --torch exclude each other"),
+        (["--function", "a:b", "--command", "x"], "--function and --command exclude each other"),
+        (["--over", "n=1"], "--over belongs to --command"),
+        (["--torch", "a:b", "--until", "x"], "--until belongs to --command"),
+        (["--function", "a:b", "--train"], "--train belongs to --torch"),
+        (["--model", "m.onnx", "--allow-pickle"], "--allow-pickle belongs to --torch"),
+        (["--torch", "a:b", "--inputs", "x.npz"], "--inputs belongs to --model"),
+        (["--command", "x", "--max-error", "0.1"], "--max-error belongs to --model or --torch"),
+        (["--", "realtime"], "what follows -- belongs to --torch"),
+        (["--model", "m.onnx", "--", "x"], "what follows -- belongs to --torch"),
+    ],
+)
+@pytest.mark.parametrize("start", [[], ["advise"]])
+def test_an_option_has_something_to_belong_to(start, arguments, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
+        parsed([*start, *arguments])
+
+
+def test_a_share_of_zero_reaches_the_check() -> None:
+    asked = parsed(["advise", "--torch", "a:b", "--max-error", "0"])
+    assert "--max-error must be above 0" in refusal(asked)
+
+
+# ------------------------------------------------------- where it is saved
+
+
+def test_a_new_or_an_empty_folder_takes_what_is_saved(tmp_path: Path) -> None:
+    assert new_folder("--save-best", tmp_path) == tmp_path
+    best = tmp_path / "best"
+    assert new_folder("--save-best", best) == best
+    assert not best.exists(), "a check leaves nothing behind"
+    (tmp_path / "link").symlink_to(best)
+    assert new_folder("--save-best", tmp_path / "link") == best
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("full", "Directory not empty"),
+        ("full/file", "File exists"),
+        ("full/file/best", "Not a directory"),
+        ("gone/best", "No such file or directory"),
+        ("/dev/null", "File exists"),
+    ],
+)
+def test_any_other_place_is_refused_with_its_reason(tmp_path: Path, name, reason) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(UsageError, match=f"^--save-best: .* cannot be written: {reason}; name a"):
+        new_folder("--save-best", tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("name", ["", "best"])
+def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path, name: str) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="Permission denied"):
+        new_folder("--save-best", tmp_path / name)

@@ -1,0 +1,34 @@
+"""What user code changes in a worker is put back after each test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.worker.code import FUNCTION, Code
+
+OWN = Path(__file__).resolve().parents[3] / "fixtures" / "own"
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = dict(sys.modules)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    yield
+    for name in set(sys.modules) - set(before):
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(OWN)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Callable[..., Code]:
+    """The Code of a target among the fixtures."""
+
+    def made(target: str, kind: str = FUNCTION, **given: object) -> Code:
+        return Code(kind, target, str(tmp_path), str(OWN), **given)  # type: ignore[arg-type]
+
+    return made

@@ -1,0 +1,129 @@
+"""A user's command as a task: real processes, which never outlive a step."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+import msgspec
+import pytest
+
+from workbench.contract import Case, Setup, WorkloadError
+from workbench.process import children
+from workbench.records.code import CodeFacts
+from workbench.worker.code import COMMAND
+from workbench.worker.worker import Worker
+from workloads.own import command
+from workloads.own.workload import WORKLOAD
+
+PYTHON = shlex.quote(sys.executable)
+
+
+@pytest.fixture(autouse=True)
+def _no_process_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "own_processes", lambda: None)
+
+
+def _task(code, text: str, **given: object):
+    tuning = given.pop("tuning", {})
+    made = code(f"{PYTHON} {text}", COMMAND, **given)
+    case = Case("own", "cpu", "command", "", tuning=tuning)
+    return WORKLOAD.prepare(case, Setup(files={"code": made.as_text()}))
+
+
+def _children() -> int:
+    return len(children.offspring(os.getpid()))
+
+
+def test_a_step_runs_the_command_with_the_values_of_its_case(code, tmp_path) -> None:
+    target = tmp_path / "out file"
+    write = "-c 'import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])'"
+    task = _task(
+        code, f"{write} {{path}} x{{workers}}y", tuning={"path": str(target), "workers": 2}
+    )
+    assert task.restores
+    task.step()
+    assert target.read_text() == "x2y"
+    assert task.check().passed
+    assert task.check().reference == "exit status 0"
+    task.close()
+
+
+def test_a_failing_command_is_named_with_its_last_error(code, capfd) -> None:
+    task = _task(code, "process.py fail")
+    with pytest.raises(WorkloadError) as caught:
+        task.step()
+    assert caught.value.code == "user_code"
+    assert str(caught.value) == "the command ended with exit status 3: no such device"
+    logged = capfd.readouterr().err
+    assert "started fail" in logged
+    assert "first" in logged
+    task.close()
+
+
+def test_a_command_is_ended_at_its_line(code, capfd) -> None:
+    before = _children()
+    task = _task(code, "process.py line", until="epoch [0-9]+ done$")
+    for _ in range(2):
+        task.step()
+        assert _children() == before + 1
+        task.restore()
+        assert _children() == before
+    assert "epoch 1 done" in capfd.readouterr().err
+    task.close()
+
+
+def test_a_command_without_its_line_is_an_error(code) -> None:
+    task = _task(code, "process.py quick", until="never")
+    with pytest.raises(WorkloadError, match="without a line that matches 'never'") as caught:
+        task.step()
+    assert caught.value.code == "user_code"
+    failing = _task(code, "process.py fail", until="never")
+    with pytest.raises(WorkloadError, match="exit status 3: no such device"):
+        failing.step()
+
+
+def test_a_killed_command_and_a_missing_program_are_errors(code) -> None:
+    dead = _task(code, "-c 'import os; os.kill(os.getpid(), 9)'")
+    with pytest.raises(WorkloadError, match="killed by SIGKILL"):
+        dead.step()
+    missing = code("no-such-program-at-all", COMMAND)
+    with pytest.raises(WorkloadError, match="cannot be run") as caught:
+        command.CommandTask(missing, Case("own", "cpu", "command", "")).step()
+    assert caught.value.code == "bad_target"
+
+
+def test_facts_come_without_running_it(code) -> None:
+    def facts(text: str, **given: object) -> CodeFacts:
+        made = code(text, COMMAND, **given)
+        return msgspec.convert(WORKLOAD.consult("examine", code=made.as_text()), CodeFacts)
+
+    found = facts(f"{PYTHON} process.py fail")
+    assert (found.kind, found.name, found.precision) == ("command", "command", "")
+    assert found.code_sha256 != facts(f"{PYTHON} works.py fail").code_sha256
+    assert facts("{program} x").code_sha256, "its program is not known yet"
+    for text, given, error in (
+        ("./nothing.sh", {}, "bad_target"),
+        ("pythn x", {}, "bad_target"),
+        (f"{PYTHON} x", {"until": "("}, "bad_input"),
+    ):
+        with pytest.raises(WorkloadError) as caught:
+            facts(text, **given)
+        assert caught.value.code == error
+
+
+def test_each_sample_is_a_whole_run(code) -> None:
+    from workbench.worker.block import run_block, warm_up
+
+    task = _task(code, "-c pass")
+    warmed = warm_up(task, latency=False, seconds=0.05)
+    assert warmed.iterations == 1
+    found = run_block(task, iterations=1, step_s=warmed.step_s, seconds=0.0, min_samples=1)
+    assert found["samples_s"][0] > 1e-3
+    task.close()
+
+
+def test_the_worker_says_hello() -> None:
+    assert Worker("command", "cuda:0").hello()["versions"]["command"] == ""
+    assert Worker("python", "cpu").hello()["versions"]["python"] == sys.version.split()[0]

@@ -1,0 +1,160 @@
+"""What a few calls show of a user's module, and how its candidates are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from workbench.contract import Case, Setup, WorkloadError
+from workbench.worker.block import time_sample
+from workbench.worker.code import Code
+from workloads.own import inference
+from workloads.own.reference import Reference, reference
+from workloads.own.workload import WORKLOAD
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
+
+
+@pytest.fixture
+def examined(tmp_path: Path):
+    def one(name: str, **options):
+        code = Code("torch", f"modules:{name}", str(tmp_path / name), str(FIXTURES), **options)
+        return code, WORKLOAD.consult("examine", code=code.as_text())
+
+    inference._shared.clear()
+    return one
+
+
+def task_of(code: Code, precision: str = "fp32", mode: str | None = None, batch: int | None = 4):
+    case = Case("own", "cpu", "torch", precision, threads=1, batch=batch, mode=mode)
+    return WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
+
+
+def test_the_facts_of_a_module(examined) -> None:
+    _, facts = examined("picture")
+    assert facts["name"] == "modules:picture"
+    assert facts["inputs"] == [{"name": "0", "type": "float32", "shape": [4, 3, 16, 16]}]
+    assert (facts["batch"], facts["resizable"], facts["convolves"]) == (4, True, True)
+    assert (facts["stateful"], facts["nondeterministic"], facts["mutated"]) == (False, False, [])
+    assert facts["reference"] == "eager in float64" and 0 < facts["floor"] < 1e-5
+    assert facts["parameters"] == 3 * 8 * 9 + 8 + 16 + 8 * 5 + 5
+    assert len(facts["code_sha256"]) == 64
+    assert any("training mode" in note for note in facts["notes"])
+
+
+def test_state_and_changed_inputs_are_found(examined) -> None:
+    code, facts = examined("counting")
+    assert facts["stateful"] and facts["mutated"] == ["0"]
+    assert sum("own copy" in n or "restored" in n for n in facts["notes"]) == 2
+    task = task_of(code, batch=2)
+    assert task.restores
+    assert task.check().value == 0.0
+    task.step()
+    task.restore()
+    assert task.hosted.args[0].abs().sum() == 0
+
+
+def test_chance_widens_the_limit(examined) -> None:
+    code, facts = examined("chance")
+    assert facts["nondeterministic"] and not facts["stateful"]
+    accuracy = task_of(code, batch=2).check()
+    assert accuracy.limit > 0.5
+
+
+def test_gradients_inside_are_allowed(examined) -> None:
+    code, facts = examined("needs_gradients")
+    assert facts["guard"] == "enable_grad"
+    assert task_of(code, batch=2).check().value < 1e-6
+
+
+def test_rows_that_depend_on_one_another_have_no_other_batch(examined) -> None:
+    assert not examined("mixes_rows")[1]["resizable"]
+    assert examined("linear")[1]["resizable"]
+
+
+def test_a_module_that_casts_is_compared_with_fp32(examined) -> None:
+    assert examined("half_hidden")[1]["reference"] == "eager in fp32"
+
+
+@pytest.mark.parametrize(
+    ("name", "code_word", "says"),
+    [
+        ("not_a_number", "bad_input", "NaN"),
+        ("text_only", "bad_input", "a str without tensors"),
+        ("asks_for_cuda", "needs_gpu", "cannot run on the CPU"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(examined, name, code_word, says) -> None:
+    with pytest.raises(WorkloadError, match=says) as refused:
+        examined(name)
+    assert refused.value.code == code_word
+
+
+@pytest.mark.parametrize("mode", [None, "nhwc"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("batch", [4, 7])
+def test_every_way_passes_its_check(examined, precision, mode, batch) -> None:
+    code, _ = examined("picture")
+    task = task_of(code, precision, mode, batch)
+    accuracy = task.check()
+    assert (
+        accuracy.value
+        <= accuracy.limit
+        == pytest.approx(0.02 if precision == "bf16" else 1e-4, rel=0.1)
+    )
+    assert {each.name for each in accuracy.outputs} == {"logits", "features"}
+    assert time_sample(task, 2).host_s > 0
+
+
+def test_ways_without_state_share_a_module(examined) -> None:
+    code, _ = examined("picture")
+    assert task_of(code).model is task_of(code, "bf16").model
+    assert task_of(code).model is not task_of(code, mode="nhwc").model
+    stateful, _ = examined("counting")
+    assert task_of(stateful, batch=2).model is not task_of(stateful, batch=2).model
+
+
+def test_a_wrong_answer_is_over_its_limit(examined) -> None:
+    code, _ = examined("picture")
+    found = reference(code, 4, "inference_mode")
+    wrong = [output * 1.01 for output in found.outputs]
+    accuracy = found.judge(code, "fp32", wrong)
+    assert accuracy.passed and accuracy.value == pytest.approx(0.01) and accuracy.limit < 2e-4
+    assert found.judge(code, "bf16", wrong).limit > accuracy.value
+    with pytest.raises(WorkloadError, match="returns 1 tensors"):
+        found.judge(code, "fp32", wrong[:1])
+
+
+def test_the_users_limit_overrules_the_rule(examined) -> None:
+    code, _ = examined("picture", max_error=0.5)
+    found = Reference(["y"], [np.ones(4)], [0.0], "by hand")
+    assert found.judge(code, "int8", [np.ones(4) * 1.3]).limit == 0.5
+
+
+def test_small_outputs_and_reduced_precision_get_the_larger_multiple(examined) -> None:
+    code, _ = examined("picture")
+    large, small = np.ones(2000), np.ones(10)
+    limits = {
+        (size, precision): Reference(["y"], [values], [0.01], "")
+        .judge(code, precision, [values])
+        .limit
+        for size, values in (("large", large), ("small", small))
+        for precision in ("fp32", "bf16")
+    }
+    assert limits["large", "fp32"] == pytest.approx(0.0201)
+    assert limits["small", "fp32"] == pytest.approx(0.0301)
+    assert limits["large", "bf16"] == limits["small", "bf16"] == pytest.approx(0.05)
+
+
+def test_the_users_own_check_counts(examined, monkeypatch) -> None:
+    code, _ = examined("picture")
+    task = task_of(code)
+    seen = []
+    task.check_output = lambda output: seen.append(sorted(output))
+    task.check()
+    assert seen == [["features", "logits"]]
+    task.check_output = lambda output: False
+    with pytest.raises(WorkloadError, match="rejects it"):
+        task.check()

@@ -1,0 +1,208 @@
+"""A user's function as a task: its arguments, its check, the changes that it makes."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+
+from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.records.code import CodeFacts
+from workloads.own import function
+from workloads.own.workload import WORKLOAD
+
+
+def _task(code, *, batch: int | None = None, device: str = "cpu") -> function.FunctionTask:
+    case = Case("own", device, "python", "", batch=batch)
+    task: Task = WORKLOAD.prepare(case, Setup(files={"code": code.as_text()}))
+    assert isinstance(task, function.FunctionTask)
+    return task
+
+
+def _facts(code) -> CodeFacts:
+    found = WORKLOAD.consult("examine", code=code.as_text())
+    return msgspec.convert(found, CodeFacts)
+
+
+def _result(task: function.FunctionTask) -> object:
+    task.step()
+    task.finish()
+    return task._result
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "result"),
+    [
+        ("plain", None, {"sum": 3.0, "names": ["a", "b"], "more": (1, 2.5)}),
+        ("sized", 5, 10),
+        ("sized", None, 0),  # n is 1
+        ("keywords", None, [0.0, 2.0, 4.0]),  # n is the default of `inputs`
+        ("keywords", 2, [0.0, 2.0]),
+        ("checked", None, 4),  # a default of the function itself is left alone
+        ("on_device", 2, "2 on cpu"),
+    ],
+)
+def test_the_arguments_of_a_call(code, name: str, batch: int | None, result: object) -> None:
+    assert _result(_task(code(f"works:{name}"), batch=batch)) == result
+
+
+def test_a_device_is_passed_on_and_a_simulated_one_is_the_cpu(code) -> None:
+    assert _result(_task(code("works:on_device"), device="cuda:1", batch=2)) == "2 on cuda:1"
+    assert _result(_task(code("works:on_device"), device="fake:0", batch=2)) == "2 on cpu"
+    assert _facts(code("works:on_device")).takes_device
+    assert not _facts(code("works:sized")).takes_device
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("two", "bad_input", "works:two cannot be called: missing a required argument: 'b'"),
+        ("lazy", "bad_input", "works:lazy returns before its work is done"),
+        ("NUMBER", "bad_target", "works:NUMBER is not a function"),
+        ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:103)"),
+        ("leaves", "user_code", "works:leaves: SystemExit: goodbye (works.py:107)"),
+        ("allocates", "no_memory", "MemoryError"),
+    ],
+)
+def test_what_fails_is_one_line(code, name: str, error: str, says: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        _facts(code(f"works:{name}"))
+    assert (caught.value.code, str(caught.value)) == (error, says)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("needs_package", ModuleNotFoundError), ("loses_the_gpu", RuntimeError)]
+)
+def test_errors_that_the_worker_knows_reach_it(code, name: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        _task(code(f"works:{name}")).step()
+
+
+def test_results_are_compared_with_the_first_call_in_any_worker(code) -> None:
+    of = code("works:product")
+    first, again = _task(of, batch=8).check(), _task(of, batch=8).check()
+    assert (first.value, first.reference, first.limit) == (0.0, function.FIRST, 1e-3)
+    assert (again.value, again.passed) == (0.0, True), "the seeds are equal"
+    other = _task(of, batch=8)
+    other._function = lambda a, b: 1.01 * (a @ b)
+    wrong = other.check()
+    assert wrong.value == pytest.approx(0.01)
+    assert not wrong.passed
+    assert _task(of, batch=9).check().passed, "each size has its own"
+
+
+def test_the_users_limit_counts(code) -> None:
+    _task(code("works:product"), batch=4).check()
+    loose = _task(code("works:product", max_error=0.1), batch=4)
+    loose._function = lambda a, b: 1.01 * (a @ b)
+    assert loose.check().passed
+
+
+def test_a_result_that_is_no_number_is_wrong_and_can_be_written(code) -> None:
+    _task(code("works:product"), batch=4).check()
+    other = _task(code("works:product"), batch=4)
+    other._function = lambda a, b: np.full((4, 4), np.nan)
+    found = other.check()
+    assert (found.value, found.passed) == (function.WRONG, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "passed", "reference"),
+    [
+        ("checked", 0.004, False, "works:checked.check"),
+        ("refused", 1.0, False, "works:refused.check"),
+        ("asserted", 1.0, False, "works:asserted.check: AssertionError: one is not two"),
+    ],
+)
+def test_the_functions_own_check_decides(
+    code, name: str, value: float, passed: bool, reference: str
+) -> None:
+    found = _task(code(f"works:{name}")).check()
+    assert (found.value, found.passed, found.reference) == (value, passed, reference)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "passed"),
+    [(None, True), (True, True), (np.True_, True), (1e-4, True), (np.float32(0.5), False)],
+)
+def test_verdicts_of_a_check(code, verdict: object, passed: bool) -> None:
+    task = _task(code("works:asserted"))
+    task.subject.check = lambda result: verdict
+    assert task.check().passed is passed
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("drifts", "two equal calls differ"),
+        ("unseeded", "its inputs are not the same each time"),
+        ("opaque", "its result holds values of type object"),
+        ("leaves_nothing", "it returns nothing"),
+    ],
+)
+def test_what_cannot_be_compared_says_so(code, name: str, why: str) -> None:
+    of = code("works:asserted" if name == "leaves_nothing" else f"works:{name}")
+    for task in (_task(of), _task(of)):
+        if name == "leaves_nothing":
+            task.subject.check = None
+            task._function = lambda: None
+        found = task.check()
+        assert (found.value, found.passed) == (0.0, True)
+    assert found.reference == f"not checked: {why}"
+
+
+def test_noise_between_equal_calls_widens_the_limit(code) -> None:
+    found = _task(code("works:noisy", max_error=1e-9)).check()
+    assert found.passed
+    assert 1e-5 < found.limit < 1e-3
+    facts = _facts(code("works:noisy"))
+    assert facts.nondeterministic
+    assert "two calls with equal inputs differ" in facts.notes
+
+
+def test_changed_inputs_are_named_renewed_and_compared(code) -> None:
+    facts = _facts(code("works:sorts"))
+    assert facts.mutated == ["values"]
+    assert facts.reference == function.FIRST, "what is compared is the changed input"
+    assert (facts.batch, facts.resizable) == (50, True)
+    assert [(one.name, one.type, one.shape) for one in facts.inputs] == [
+        ("values", "float64", [50])
+    ]
+    task = _task(code("works:sorts"))
+    assert not task.restores
+    assert task.check().passed
+    assert task.restores
+    task.restore()
+    ((values,), _) = task.arguments
+    assert not np.array_equal(values, np.sort(values)), "fresh, so not sorted yet"
+    task.step()
+    assert np.array_equal(values, np.sort(values))
+
+
+def test_facts_hold_hashes_and_no_precision(code) -> None:
+    facts = _facts(code("works:product"))
+    assert (facts.kind, facts.name, facts.precision) == ("function", "works:product", "")
+    assert len(facts.code_sha256) == len(facts.inputs_sha256) == 64
+    assert facts.step_s > 0
+    assert not facts.nondeterministic
+    assert _facts(code("works:plain")).batch is None
+
+
+def test_a_step_waits_for_asynchronous_results(code, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[object] = []
+    jax = SimpleNamespace(block_until_ready=lambda result: waited.append(("jax", result)))
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, synchronize=lambda device: waited.append(("torch", device))
+    )
+    torch = SimpleNamespace(cuda=cuda, manual_seed=int)
+    device = SimpleNamespace(synchronize=lambda: waited.append("cupy"))
+    cupy = SimpleNamespace(cuda=SimpleNamespace(Device=lambda number: device))
+    for name, module in {"jax": jax, "torch": torch, "cupy": cupy}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    _result(_task(code("works:sized"), batch=3))
+    assert waited == [("jax", 3)]
+    _result(_task(code("works:on_device"), batch=1, device="cuda:1"))
+    assert waited[1:] == [("jax", "1 on cuda:1"), ("torch", "cuda:1"), "cupy"]

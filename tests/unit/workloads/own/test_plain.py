@@ -1,0 +1,75 @@
+"""Results of any kind, compared and hashed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from workloads.own.plain import digest, parts, relative_error
+
+
+@dataclass
+class Pair:
+    left: Any
+    right: Any
+
+
+def _error(got: Any, wanted: Any) -> float:
+    return relative_error(parts(got), parts(wanted))
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "error"),
+    [
+        (3.0, 3.0, 0.0),
+        (101, 100, 0.01),
+        ([3.0, 4.0 + 5e-2], [3.0, 4.0], 0.01),
+        ([1.0, 1e-17], [1.0, 3e-17], 2e-17),  # one norm, not one for each number
+        ("a", "a", 0.0),
+        ("a", "b", math.inf),
+        (None, 1.0, math.inf),
+        (True, 1.0, math.inf),
+        ([1.0], [1.0, 2.0], math.inf),
+        ({"a": 1.0}, {"b": 1.0}, math.inf),
+        (math.nan, math.nan, 0.0),
+        (0.5, 0.0, 0.5),
+        (10**400, 1, math.inf),
+        (np.array([1.0, np.nan]), np.array([1.0, np.nan]), 0.0),
+        (np.array([1.0, np.inf]), np.array([1.0, np.inf]), 0.0),
+        (np.array([2.0, np.inf]), np.array([1.0, np.inf]), 1.0),
+        (np.ones(3), np.ones(2), math.inf),
+        (np.array(["a"]), np.array(["b"]), math.inf),
+        (np.ones(2), "text", math.inf),
+        (np.array([1 + 1j]), np.array([1 + 1j]), 0.0),
+        (torch.full((4,), 1.01), np.ones(4), 0.01),
+        (torch.ones(2, dtype=torch.bfloat16, requires_grad=True), torch.ones(2), 0.0),
+        (Pair({"x": (1, 2)}, [torch.zeros(2)]), Pair({"x": (1, 2)}, [torch.zeros(2)]), 0.0),
+    ],
+)
+def test_the_relative_error_of_nested_results(got: Any, wanted: Any, error: float) -> None:
+    assert _error(got, wanted) == pytest.approx(error, rel=1e-5)
+
+
+def test_nan_in_one_of_two_results_never_passes() -> None:
+    assert math.isnan(_error([1.0, math.nan], [1.0, 2.0]))
+    assert math.isnan(_error([np.ones(2), np.array([np.nan])], [np.ones(2), np.ones(1)]))
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, [np.array([object()])], iter([])])
+def test_other_types_are_refused_by_name(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"values of type|arrays of objects"):
+        parts(value)
+
+
+def test_a_digest_follows_the_contents() -> None:
+    same = [digest({"x": np.arange(4.0), "y": [1, 2]}) for _ in range(2)]
+    assert same[0] == same[1] != ""
+    assert digest({"x": np.arange(4.0)}) != digest({"x": np.arange(4.0, dtype="f4")})
+    assert digest(np.zeros((2, 3))) != digest(np.zeros((3, 2)))
+    assert digest({1, 2}) == digest({1, 2}) != digest({1, 3})  # pickled
+    assert digest(iter(lambda: 0, 1)) == "", "neither read nor pickled"

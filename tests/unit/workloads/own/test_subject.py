@@ -1,0 +1,143 @@
+"""A user's module: how it is built, called, copied and shared between workers."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from workbench.contract import WorkloadError
+from workbench.worker.code import Code
+from workloads.own.reference import call
+from workloads.own.subject import Example, Subject, as_example, built, hash_of, subject
+from workloads.own.tree import mapped, tensors
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
+
+
+def own(name: str, folder: Path, **options) -> Code:
+    return Code("torch", f"modules:{name}", str(folder), str(FIXTURES), **options)
+
+
+@pytest.fixture
+def code(tmp_path: Path):
+    return lambda name, **options: own(name, tmp_path, **options)
+
+
+def test_a_builder_may_return_module_args_and_keywords(code) -> None:
+    one = subject(code("keywords"))
+    example = one.example(None)
+    assert list(example.tensors()) == ["0", "scale"]
+    assert call(one.copy(), example).tolist() == [[2.0, 2.0]] * 3
+
+
+def test_the_module_is_evaluated_with_dropout_off(code) -> None:
+    one = subject(code("picture"))
+    assert one.was_training
+    assert not any(part.training for part in one.module.modules())
+    assert any(part.training for part in subject(code("picture", train=True)).module.modules())
+
+
+def test_another_worker_gets_the_same_weights_and_inputs(code, tmp_path: Path) -> None:
+    first = subject(code("picture"))
+    given = first.example(4)
+    torch.manual_seed(99)
+    other = Subject(code("picture"), *built(code("picture", seed=7), first._build))
+    assert torch.equal(other.module.head.weight, first.module.head.weight)
+    assert hash_of(other.example(4)) == hash_of(given)
+
+
+def test_a_builder_of_another_module_each_time_is_refused(code, tmp_path: Path) -> None:
+    subject(code("picture"))
+    with pytest.raises(WorkloadError, match="builds another module each time") as refused:
+        Subject(code("picture"), torch.nn.Linear(2, 2), None)
+    assert refused.value.code == "bad_input"
+
+
+def test_a_batch_repeats_or_leaves_out_rows(code) -> None:
+    one = subject(code("mixes_rows"))
+    rows = one.example(None).args[0]
+    assert one.own_batch == 4
+    assert torch.equal(one.example(2).args[0], rows[:2])
+    assert torch.equal(one.example(6).args[0], torch.cat([rows, rows[:2]]))
+
+
+def test_inputs_of_the_builder_make_every_batch(code) -> None:
+    one = subject(code("linear"))
+    assert one.takes_batch and one.own_batch == 1
+    assert one.example(5).args[0].shape == (5, 6)
+
+
+def test_inputs_without_a_common_axis_have_one_batch_only(code) -> None:
+    one = subject(code("unlike_axes"))
+    assert one.own_batch is None
+    with pytest.raises(WorkloadError, match="share no first axis"):
+        one.example(3)
+
+
+def test_a_device_is_passed_to_the_builder_that_takes_it(code) -> None:
+    one = subject(code("on_device"))
+    with warnings.catch_warnings(action="ignore"):  # weights have no values there
+        made = one.on(torch.device("meta"))
+    assert made.where.device.type == "meta"
+    assert one.on(torch.device("cpu")).where.device.type == "cpu"
+
+
+def test_copies_share_no_weights(code) -> None:
+    one = subject(code("picture"))
+    copy = one.copy()
+    with torch.no_grad():
+        copy.head.weight.zero_()
+    assert one.module.head.weight.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "code_word", "says"),
+    [
+        ("a_number", "bad_target", "returns int, not a torch module"),
+        ("raises", "user_code", "no such weights"),
+        ("leaves", "user_code", "SystemExit"),
+    ],
+)
+def test_a_builder_that_fails_says_so_in_a_line(code, name, code_word, says) -> None:
+    with pytest.raises(WorkloadError, match=says) as refused:
+        subject(code(name))
+    assert refused.value.code == code_word
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "args", "kwargs"),
+    [
+        (3, (3,), {}),
+        ((1, 2), (1, 2), {}),
+        ({"x": 1}, (), {"x": 1}),
+        (((1, 2), {"y": 3}), (1, 2), {"y": 3}),
+    ],
+)
+def test_what_inputs_returns_becomes_arguments(given, args, kwargs) -> None:
+    assert as_example(given) == Example(args, kwargs)
+
+
+def test_tensors_are_found_in_every_container(code) -> None:
+    output = call(subject(code("containers")).copy(), subject(code("containers")).example(None))
+    assert list(tensors(output)) == ["0", "1.first", "1.rest.0", "1.rest.1.last"]
+    doubled = mapped(output, lambda _, tensor: 2 * tensor)
+    assert type(doubled) is type(output)
+    assert torch.equal(doubled.parts.rest[1]["last"], 2 * output.parts.rest[1]["last"])
+    assert doubled.mean is not output.mean
+
+
+def test_the_hash_sees_values_types_and_shapes() -> None:
+    ones = Example((torch.ones(2, 3),), {})
+    hashes = {
+        hash_of(ones),
+        hash_of(Example((torch.ones(3, 2),), {})),
+        hash_of(Example((torch.ones(2, 3, dtype=torch.bfloat16),), {})),
+        hash_of(Example((torch.ones(2, 3),), {"mask": torch.tensor(True)})),
+        hash_of(ones.mapped(lambda tensor: tensor + 1e-6)),
+    }
+    assert len(hashes) == 5
+    assert hash_of(Example((torch.ones(2, 3),), {})) == hash_of(ones)

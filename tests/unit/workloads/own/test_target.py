@@ -1,0 +1,104 @@
+"""Names of the user's objects, and errors of the user's code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.contract import WorkloadError
+from workloads.own.target import resolve, user_errors
+
+
+@pytest.mark.parametrize("target", ["works:Inner.method", "works.py:Inner.method"])
+def test_a_dotted_attribute_of_a_module_or_file_is_found(code, target: str) -> None:
+    assert resolve(code(target))() == 7
+    assert resolve(code(target))() == 7, "again, in the same worker"
+
+
+def test_a_file_elsewhere_is_found_with_its_neighbours(code, tmp_path: Path) -> None:
+    (tmp_path / "beneath").mkdir()
+    (tmp_path / "beneath" / "helper_of_it.py").write_text("VALUE = 5")
+    (tmp_path / "beneath" / "main_file.py").write_text(
+        "import sys; from helper_of_it import VALUE; ARGV = sys.argv"
+    )
+    path = f"{tmp_path}/beneath/main_file.py"
+    assert resolve(code(f"{path}:VALUE")) == 5
+    assert resolve(code(f"{path}:ARGV")) == [path]
+    for name in ("main_file", "helper_of_it"):
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "hint"),
+    [
+        ("works", "names no object", "package.module:name"),
+        ("works:", "names no object", "package.module:name"),
+        ("wroks:plain", "there is no module wroks", "did you mean works?"),
+        ("wroks.py:plain", "there is no file wroks.py", "did you mean works?"),
+        ("works.inner:plain", "there is no module works.inner", "--python"),
+        ("works:plan", "works has no plan", "did you mean plain?"),
+        ("works:Inner.methd", "works has no Inner.methd", "did you mean method?"),
+        ("statistics:work", "statistics is the name of a module", "rename"),
+        ("workbench.contract:Case", "workbench is the name of a module", "rename"),
+        ("screens:x", "screens is the name of a module", "rename"),
+    ],
+)
+def test_a_wrong_name_is_one_line_with_near_ones(code, target: str, text: str, hint: str) -> None:
+    import statistics
+
+    assert statistics.mean, "loaded, as in a worker"
+    with pytest.raises(WorkloadError, match=text) as caught:
+        resolve(code(target))
+    assert caught.value.code == "bad_target"
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("exits_at_import:x", "import of exits_at_import: SystemExit: 2 (exits_at_import.py:7)"),
+        (
+            "breaks_at_import.py:x",
+            "import of breaks_at_import.py: KeyError: 'weights' (breaks_at_import.py:5)",
+        ),
+    ],
+)
+def test_an_error_at_import_names_the_innermost_line_of_the_user(
+    code, target: str, says: str
+) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        resolve(code(target))
+    assert (caught.value.code, str(caught.value)) == ("user_code", says)
+
+
+def test_a_package_that_the_users_module_lacks_is_not_a_wrong_name(code) -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        resolve(code("lacks_package:x"))
+    assert caught.value.name == "a_package_that_nobody_has"  # the worker says how to install it
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ValueError("first\nsecond"), "user_code"),
+        (SystemExit(3), "user_code"),
+        (MemoryError(), "no_memory"),
+        (RuntimeError("CUDA out of memory. Tried to allocate"), "no_memory"),
+        (WorkloadError("ours", code="bad_input"), "bad_input"),
+        (ModuleNotFoundError("text only"), "user_code"),
+    ],
+)
+def test_errors_of_the_users_code_have_a_code(error: BaseException, code: str) -> None:
+    with pytest.raises(WorkloadError) as caught, user_errors("work"):
+        raise error
+    assert caught.value.code == code
+    assert "second" not in str(caught.value)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("CUDA error: misaligned")])
+def test_an_interrupt_and_a_lost_gpu_stay_what_they_are(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught, user_errors("work"):
+        raise error
+    assert caught.value is error

@@ -1,0 +1,129 @@
+"""A user's function and command in real workers: what they do stays there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support import marked
+
+from workbench.contract import Case
+from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
+from workbench.worker.code import COMMAND, FUNCTION, Code
+
+OWN = Path(__file__).resolve().parents[1] / "fixtures" / "own"
+RUN = f"test-{os.getpid()}"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[str], WorkerProcess]]:
+    workers: list[WorkerProcess] = []
+
+    def started(backend: str) -> WorkerProcess:
+        settings = WorkerSettings(RUN, sys.executable, 1, 8 << 30, hide_gpus=True)
+        workers.append(WorkerProcess(WorkerKey("cpu", backend), settings, tmp_path))
+        return workers[-1]
+
+    yield started
+    for worker in workers:
+        worker.kill()
+        worker.reap()
+
+
+def _ask(worker: WorkerProcess, within_s: float = 30.0, **request: Any) -> Any:
+    """The decoded answer; TimeoutError without one."""
+    worker.request(request)
+    worker.socket.settimeout(within_s)
+    line = worker.socket.makefile("rb").readline()
+    return json.loads(line)
+
+
+def _code(tmp_path: Path, target: str, kind: str = FUNCTION, **given: Any) -> str:
+    return Code(kind, target, str(tmp_path), str(OWN), **given).as_text()
+
+
+def _consult(worker: WorkerProcess, code: str) -> Any:
+    return _ask(worker, op="consult", workload="own", question="examine", code=code)
+
+
+def _preparing(case: Case, code: str) -> dict[str, Any]:
+    return {
+        "op": "prepare",
+        "case": case,
+        "seed": 0,
+        "latency": True,
+        "warm_up_s": 0.01,
+        "cache_bytes": 1 << 20,
+        "files": {"code": code},
+        "from_start": False,
+    }
+
+
+def _prepare(worker: WorkerProcess, case: Case, code: str) -> Any:
+    return _ask(worker, **_preparing(case, code))
+
+
+def test_exits_prints_and_changes_of_inputs_leave_the_worker_in_order(start, tmp_path) -> None:
+    worker = start("python")
+    exits = _consult(worker, _code(tmp_path, "exits_at_import:x"))["error"]
+    assert exits["code"] == "user_code"
+    assert "exits_at_import.py:7" in exits["message"]
+    lacking = _consult(worker, _code(tmp_path, "lacks_package:x"))["error"]
+    assert lacking["code"] == "missing_package"
+    assert lacking["hint"] == "`pip install a_package_that_nobody_has`"
+    sorting = _code(tmp_path, "works:sorts")
+    assert _consult(worker, sorting)["ok"]["mutated"] == ["values"]
+    case = Case("own", "cpu", "python", "", threads=1, batch=2000)
+    assert _prepare(worker, case, sorting)["ok"]["warmup"]["iterations"] == 1
+    block = _ask(worker, op="block", case=case.id, seconds=0.0, min_samples=3, settle_s=0.0)
+    assert len(block["ok"]["samples_s"]) >= 3
+    assert _prepare(worker, Case("own", "cpu", "python", ""), _code(tmp_path, "works:prints"))["ok"]
+    assert "printed by the user" in worker.log_tail()
+
+
+def test_a_hang_at_import_is_left_to_the_deadline(start, tmp_path) -> None:
+    worker = start("python")
+    assert _ask(worker, op="hello")["ok"]
+    with pytest.raises(TimeoutError):
+        request = {"op": "consult", "workload": "own", "question": "examine"}
+        _ask(worker, 0.3, **request, code=_code(tmp_path, "hangs_at_import:x"))
+
+
+def _own_children(worker: WorkerProcess) -> list[psutil.Process]:
+    return [one for one in marked(RUN) if one.pid != worker.pid]
+
+
+def test_what_a_command_starts_ends_with_it_and_is_paused_with_its_worker(start, tmp_path) -> None:
+    worker = start("command")
+    code = _code(tmp_path, f"{sys.executable} process.py children", COMMAND)
+    case = Case("own", "cpu", "command", "")
+    assert _prepare(worker, case, code)["ok"]["accuracy"]["reference"] == "exit status 0"
+    assert _own_children(worker) == [], "orphans too"
+    until = _code(tmp_path, f"{sys.executable} process.py line", COMMAND, until="done")
+    assert _prepare(worker, case, until)["ok"]
+    assert _own_children(worker) == []
+    endless = _code(tmp_path, f"{sys.executable} process.py line", COMMAND)
+    worker.request(_preparing(case, endless))
+    while not _own_children(worker):
+        pass
+    assert worker.freeze()
+    (one,) = _own_children(worker)
+    assert one.status() == psutil.STATUS_STOPPED
+    worker.kill()
+    worker.exit_code(5.0)
+    with suppress(psutil.NoSuchProcess):
+        one.wait(5.0)
+    assert not one.is_running()
+
+
+def test_a_script_that_kills_its_group_does_not_take_the_worker_along(start, tmp_path) -> None:
+    worker = start("command")
+    killing = _code(tmp_path, "sh -c 'trap : TERM; kill 0; exit 0'", COMMAND)
+    assert _prepare(worker, Case("own", "cpu", "command", ""), killing)["ok"]

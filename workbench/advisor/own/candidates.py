@@ -1,0 +1,131 @@
+"""The ways to call a user's torch module that race, and when each may start.
+
+Pure functions of the facts about the module and the machine.  No way is assumed to help: autocast
+to BF16 without native support is up to 500 times slower (pytorch#146508), torch.compile can slow
+small modules (pytorch#98441, #106466), and channels_last can cost (pytorch#50036).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ...contract import Case, ParameterValue, kind_of
+from ...machine.host.isa import native
+from ...planning.request import Request
+from ...planning.scenario import Scenario
+from ...records.code import CodeFacts
+from ...records.machine import Cpu
+from ...worker.code import WORKLOAD
+
+COMPILE_S, NODE_S = 4.0, 0.15  # seconds to compile a graph, and for each of its operations
+COLD_S = 18.0  # on top in a process that finds no precompiled headers, measured on two cores
+UNKNOWN_NODES = 200  # of a module that was not exported
+NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A candidate: where, in which precision, and how."""
+
+    device: str = "cpu"
+    precision: str = "fp32"
+    mode: str | None = None
+    threads: int | None = None  # None on a GPU
+    tuning: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
+    backend: str = "torch"
+
+    def case(self, scenario: Scenario) -> Case:
+        return Case(
+            workload=WORKLOAD,
+            device=self.device,
+            backend=self.backend,
+            precision=self.precision,
+            threads=self.threads,
+            batch=scenario.batch,
+            params=scenario.params,
+            mode=self.mode,
+            tuning=self.tuning,
+        )
+
+
+@dataclass(frozen=True)
+class Space:
+    """The module, the machine and the options that decide which candidates there can be."""
+
+    facts: CodeFacts
+    cpu: Cpu
+    threads: tuple[int, ...]  # thread counts to try, the largest first
+    gpus: tuple[str, ...]
+    request: Request
+
+    @property
+    def on_cpu(self) -> bool:
+        devices = self.request.devices
+        return self.facts.needs_gpu is None and (not devices or "cpu" in devices)
+
+    def admits(self, proposal: Proposal) -> bool:
+        """Whether a proposal passes the filters of the request."""
+        request, mode = self.request, proposal.mode or "plain"
+        return (
+            (not request.precisions or proposal.precision in request.precisions)
+            and (not request.modes or mode in request.modes)
+            and (not request.backends or proposal.backend in request.backends)
+        )
+
+
+def as_written(space: Space) -> list[Proposal]:
+    """Eager, with each number of threads and on each GPU."""
+    own = space.facts.precision
+    found = [Proposal(precision=own, threads=n) for n in space.threads if space.on_cpu]
+    found += [Proposal(gpu, own) for gpu in space.gpus]
+    return list(filter(space.admits, found))
+
+
+def quick_changes(space: Space) -> list[Proposal]:
+    """Other precisions and layouts, which take no time to prepare."""
+    facts = space.facts
+    found: list[Proposal] = []
+    layouts: list[str | None] = [None, NHWC] if facts.convolves else [None]
+    if space.on_cpu:
+        most = space.threads[0]
+        reduced = [name for name in ("bf16", "fp16") if native(name, space.cpu)]
+        for precision in [facts.precision, *(reduced if facts.precision == "fp32" else ())]:
+            found += [Proposal("cpu", precision, layout, most) for layout in layouts]
+    for gpu in space.gpus:
+        found += _on_gpu(gpu, facts, layouts)
+    known = set(as_written(space))
+    return [each for each in found if each not in known and space.admits(each)]
+
+
+def _on_gpu(gpu: str, facts: CodeFacts, layouts: list[str | None]) -> Iterator[Proposal]:
+    reduced = ("tf32", "fp16", "bf16") if facts.precision == "fp32" else ()
+    for precision in (facts.precision, *reduced):
+        for layout in layouts:
+            yield Proposal(gpu, precision, layout)
+    if kind_of(gpu).on_host or facts.stateful or facts.mutated:
+        return  # a graph replays one call: state and changed inputs would be wrong
+    for precision in (facts.precision, *reduced):
+        yield Proposal(gpu, precision, GRAPH)
+
+
+def compiled(space: Space, best: Mapping[str, Proposal]) -> list[Proposal]:
+    """torch.compile of the best eager way on each device."""
+    found = []
+    for proposal in best.values():
+        # Layouts are left to the compiler, which chooses its own.
+        found.append(replace(proposal, mode=COMPILE))
+        if not kind_of(proposal.device).on_host:
+            found.append(replace(proposal, mode=REDUCE))
+    return list(filter(space.admits, found))
+
+
+def compile_s(nodes: int | None, *, cold: bool) -> float:
+    """Seconds that compiling a graph of so many operations may take on two cores."""
+    operations = UNKNOWN_NODES if nodes is None else nodes
+    return COMPILE_S + NODE_S * operations + (COLD_S if cold else 0.0)
+
+
+def around(leader: Case, space: Space) -> list[int]:
+    """Other numbers of threads for the leader."""
+    return [n for n in space.threads if n != leader.threads] if leader.threads else []

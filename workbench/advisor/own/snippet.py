@@ -1,0 +1,165 @@
+"""The lines that make the user's code run as its pick was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...contract import Case, kind_of
+from ...planning.own_question import OwnQuestion
+from ...records.code import CodeFacts
+from ...worker.code import COMMAND, FUNCTION
+from ..model.snippet import session_lines
+
+MODEL = "model.onnx"  # as --save-best names it
+AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Python, or a shell command where the user's code is one: what to do once, and the call.
+
+    A module's lines take `model`, its positional `inputs` and its keyword arguments `named`, a
+    training step's also `loss(output)` and `optimizer`, a function's `work` and its `inputs`.
+    """
+
+    setup: list[str]
+    call: list[str]
+
+
+def snippet(facts: CodeFacts, case: Case, question: OwnQuestion, *, torch_version: str = "") -> str:
+    """The lines to paste for `case`."""
+    found = lines(facts, case, question, torch_version=torch_version)
+    return "\n".join([*found.setup, *found.call])
+
+
+def lines(facts: CodeFacts, case: Case, question: OwnQuestion, *, torch_version: str = "") -> Lines:
+    """What to do once for `case`, and its call; without a version of torch the newest counts."""
+    if question.kind == COMMAND:
+        return Lines([], [_command(case, question.target)])
+    if question.kind == FUNCTION:
+        return _function(facts, case)
+    named = any(not port.name[:1].isdigit() for port in facts.inputs)
+    call = "model(*inputs, **named)" if named else "model(*inputs)"
+    if case.backend == "onnxruntime":
+        return _session(facts, case)
+    setup = ["import torch", "", *_process(facts, case, torch_version)]
+    setup.append(f"model = model.{'train' if question.train else 'eval'}()")
+    setup += _placed(case, named)
+    words = (case.mode or "").split("+")
+    if "reduce-overhead" in words:
+        setup.append('model = torch.compile(model, mode="reduce-overhead")')
+    elif case.is_compiled:
+        setup.append("model = torch.compile(model)")
+    if question.train:
+        return _training(case, setup, call)
+    # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
+    guard = "no_grad" if {"compile", "reduce-overhead"} & {*words} else "inference_mode"
+    contexts = f"with torch.{guard}(){_autocast(facts, case)}:"
+    if "graph" in words:
+        return _graph(setup, contexts, call)
+    return Lines(setup, [contexts, f"    output = {call}"])
+
+
+def _command(case: Case, template: str) -> str:
+    for name, value in {**case.params, **case.tuning}.items():
+        template = template.replace(f"{{{name}}}", str(value))
+    threads = [f"{name}={case.threads}" for name in THREADS if case.threads is not None]
+    return " ".join([*threads, template])
+
+
+def _function(facts: CodeFacts, case: Case) -> Lines:
+    setup = []
+    if case.threads is not None:
+        setup = ["import os", "", "# before NumPy, torch and the like are imported"]
+        setup += [f'os.environ["{name}"] = "{case.threads}"' for name in THREADS]
+    device = f", device={case.device!r}" if facts.takes_device else ""
+    return Lines(setup, [f"result = work(*inputs{device})"])
+
+
+def _session(facts: CodeFacts, case: Case) -> Lines:
+    """The exported model calls its inputs as the module does, or by their position."""
+    provider = "CPUExecutionProvider"
+    if not kind_of(case.device).on_host:
+        provider = "CUDAExecutionProvider"
+    setup = [*session_lines(case, MODEL, provider), "given = {"]
+    for path in (port.name for port in facts.inputs):
+        first, *inner = path.split(".")
+        name, root = (f"input_{path}", "inputs") if first.isdigit() else (path, "named")
+        steps = "".join(f"[{part if part.isdigit() else repr(part)}]" for part in (first, *inner))
+        setup.append(f"    {name!r}: {root}{steps}.numpy(),")
+    setup += ["}", "feeds = {port.name: given[port.name] for port in session.get_inputs()}"]
+    return Lines(setup, ["output = session.run(None, feeds)"])
+
+
+def _process(facts: CodeFacts, case: Case, version: str) -> list[str]:
+    """Settings of the whole process: threads, and the arithmetic of FP32 on a GPU."""
+    if kind_of(case.device).on_host:
+        return [] if case.threads is None else [f"torch.set_num_threads({case.threads})"]
+    if case.precision not in ("fp32", "tf32") or facts.precision != "fp32":
+        return []
+    known = [int(part) for part in version.split(".")[:2] if part]
+    name, values = "fp32_precision", ('"ieee"', '"tf32"')
+    parts = ("cuda.matmul", "cudnn.conv")
+    if known and known < [2, 9]:  # the version that brought fp32_precision
+        name, values, parts = "allow_tf32", ("False", "True"), ("cuda.matmul", "cudnn")
+    return [f"torch.backends.{part}.{name} = {values[case.precision == 'tf32']}" for part in parts]
+
+
+def _placed(case: Case, named: bool) -> list[str]:
+    """The module and its inputs in the layout and on the device of the case."""
+    steps = []
+    if "nhwc" in (case.mode or "").split("+"):
+        steps.append(("memory_format=torch.channels_last", "getattr(x, 'ndim', 0) == 4"))
+    if not kind_of(case.device).on_host:
+        steps.append((repr(case.device), "isinstance(x, torch.Tensor)"))
+    found = []
+    for how, fits in steps:
+        moved = f"x.to({how}) if {fits} else x"
+        found += [f"model = model.to({how})", f"inputs = [{moved} for x in inputs]"]
+        if named:
+            found.append(f"named = {{name: {moved} for name, x in named.items()}}")
+    return found
+
+
+def _autocast(facts: CodeFacts, case: Case) -> str:
+    if case.precision not in AUTOCAST or facts.precision != "fp32":
+        return ""
+    kind = case.device.partition(":")[0]
+    return f', torch.autocast("{kind}", dtype=torch.{AUTOCAST[case.precision]})'
+
+
+def _graph(setup: list[str], contexts: str, call: str) -> Lines:
+    """Capture after three calls on a side stream, as torch's notes on CUDA graphs ask."""
+    captured = [
+        "stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()",
+        contexts,
+        "    with torch.cuda.stream(stream):",
+        "        for _ in range(3):",
+        f"            {call}",
+        "    torch.cuda.current_stream().wait_stream(stream)",
+        "    with torch.cuda.graph(graph):",
+        f"        output = {call}",
+    ]
+    return Lines(setup + captured, ["# new values: inputs[0].copy_(batch)", "graph.replay()"])
+
+
+def _training(case: Case, setup: list[str], call: str) -> Lines:
+    words, device = (case.mode or "").split("+"), case.device.partition(":")[0]
+    if "fused" in words:
+        setup.append("for group in optimizer.param_groups:")
+        setup.append("    group.update(fused=True, foreach=False)")
+    if "workers" in case.tuning:
+        settings = {"batch_size": case.batch, "num_workers": case.tuning["workers"]}
+        settings["pin_memory"] = bool(case.tuning.get("pin", 0))
+        options = ", ".join(f"{name}={value}" for name, value in settings.items())
+        setup.append(f"loader = torch.utils.data.DataLoader(loader.dataset, {options})")
+    cast = f'torch.autocast("{device}", dtype=torch.{AUTOCAST.get(case.precision)})'
+    forward = [f"error = loss({call})"]
+    if case.precision in AUTOCAST:
+        forward = [f"with {cast}:", f"    {forward[0]}"]
+    steps = ["error.backward()", "optimizer.step()"]
+    if case.precision == "fp16":
+        setup.append(f'scaler = torch.amp.GradScaler("{device}")')
+        steps = ["scaler.scale(error).backward()", "scaler.step(optimizer)", "scaler.update()"]
+    return Lines(setup, ["optimizer.zero_grad()", *forward, *steps])

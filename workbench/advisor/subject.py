@@ -1,0 +1,51 @@
+"""The subject of a run: a model or code that the user handed over, and what to do with it."""
+
+from __future__ import annotations
+
+from ..report.report import Report
+from ..report.row import Row
+from .model import overview as model
+from .model.overview import RankedCandidate
+from .own import overview as own
+
+
+def rows_of(report: Report) -> list[Row]:
+    """The rows of a model or code; [] in other runs."""
+    row = model.row_of(report)
+    return own.rows_of(report) if row is None else [row]
+
+
+def row_of(report: Report) -> Row | None:
+    """The first of them."""
+    return next(iter(rows_of(report)), None)
+
+
+def brief(text: str, report: Report) -> str:
+    """`text` without what all candidates of the run share."""
+    return model.brief(text) if report.code is None else own.brief(text)
+
+
+def ranked_candidates(report: Report) -> list[RankedCandidate]:
+    """The candidates of the first row, from best to worst."""
+    row = row_of(report)
+    found = model.ranked_candidates(report)
+    return found if row is None or report.code is None else own.ranked_candidates(report, row)
+
+
+def recommendation(report: Report) -> list[str]:
+    """Sentences on the whole run, the answer first; [] in other runs."""
+    return model.recommendation(report) or own.recommendation(report)
+
+
+def answer(row: Row, report: Report) -> list[str]:
+    """Sentences on a row with a verdict; [] for a row that is not about the subject."""
+    rows = rows_of(report)
+    if rows and row is rows[0]:
+        return recommendation(report)
+    return own.answer(row, report) if any(row is other for other in rows) else []
+
+
+def snippet(report: Report) -> str | None:
+    """The code to paste; None where there is no advice."""
+    found = report.model or report.code
+    return found.advice.snippet if found is not None and found.advice is not None else None

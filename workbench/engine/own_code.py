@@ -1,0 +1,289 @@
+"""The user's own code as the source of rows: examined once, raced, and what to take home.
+
+A function or a command makes one row; a torch module makes one at the user's batch, and one at
+another, where the answer may differ.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from ..advisor.own.advice import compile_calls, flips, script_gain
+from ..advisor.own.candidates import Space
+from ..advisor.own.snippet import lines, snippet
+from ..advisor.own.training import batches
+from ..contract import Case
+from ..planning import own_cases
+from ..planning.cases import gpu_devices
+from ..planning.own_question import OwnQuestion
+from ..planning.plan import RowPlan, point_name
+from ..planning.request import Request
+from ..planning.usage import UsageError
+from ..pool.answers import SavedFiles
+from ..pool.control import Control
+from ..pool.pool import Pool, WorkerFailed
+from ..pool.worker_process import WorkerKey
+from ..records import events as ev
+from ..records.code import CodeAdvice, CodeFacts, SavedCode
+from ..records.machine import Machine
+from ..records.reason import Reason
+from ..report.candidate import Candidate
+from ..report.report import Report
+from ..report.row import Row
+from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
+from .own_exports import Exports
+from .own_search import OwnSearch
+from .own_training import TrainingSearch, training_space
+from .profiling import Profiling
+
+START_S = 60.0  # for importing from a cold disk
+EXAMINE_SHARE = 0.5  # longest time to import, build and call the code once, of the budget
+SCRIPT_SHARE = 1 / 3  # a script is cut after this share of the budget
+OTHER_BATCH, SMALL_BATCH = 8, 1  # the second size: the large one where the user's is small
+BACKENDS = {TORCH: "torch", FUNCTION: "python", COMMAND: "command"}
+# Reasons that are about what the user named, rather than about what their code does.
+NOT_USABLE = ("bad_target", "bad_input", "missing_package", "unsupported")
+SAVE_S, SAVE_SHARE = 10.0, 0.2  # reserved for --save-best: seconds, or share if that is less
+
+
+@dataclass(frozen=True)
+class FixedCases:
+    """The source of a row whose candidates are all known from the start."""
+
+    code: Code
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        return {"code": self.code.as_text()}
+
+    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+        return []
+
+    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
+        """The first: all threads, or the first value of each placeholder."""
+        return candidates[0].case.id if candidates else None
+
+
+class OwnCode:
+    """The rows of `advise --torch`, `--function` and `--command`: a row source."""
+
+    profiled_steps = 20
+
+    def __init__(
+        self,
+        request: Request,
+        plan: RowPlan,
+        *,
+        pool: Pool,
+        machine: Machine,
+        control: Control,
+        emit: Callable[[ev.AnyEvent], None],
+    ) -> None:
+        assert request.own is not None  # noqa: S101 - the caller has code to race
+        self._question: OwnQuestion = request.own
+        self._request = request
+        self._plan = plan
+        self._pool = pool
+        self._machine = machine
+        self._control = control
+        self._emit = emit
+        folder = pool.scratch / WORKLOAD
+        folder.mkdir(exist_ok=True)
+        self._code = replace(
+            self._question.code(str(folder), os.getcwd(), request.seed),  # noqa: PTH109
+            seconds=SCRIPT_SHARE * request.budget,
+        )
+        self._facts: CodeFacts | None = None
+        self._exports: Exports | None = None
+        self._left_out: dict[str, str] = {}
+
+    @property
+    def reserved_s(self) -> float:
+        """Seconds of the budget that the race leaves for `conclude`."""
+        saves = self._question.save_best is not None
+        return min(SAVE_S, SAVE_SHARE * self._request.budget) if saves else 0.0
+
+    # ------------------------------------------------------------------ rows
+
+    def rows(self) -> list[RowPlan]:
+        """Examine the code; the rows with the candidates that start.
+
+        Where the code raised, hung or died, its row has one case and the reason (`refused`).
+        UsageError where the code or an option cannot be used.
+        """
+        gpus = tuple(gpu_devices(self._request, self._machine))
+        try:
+            facts = self._facts = self._examine(gpus)
+        except WorkerFailed as failure:
+            if failure.reason.code in NOT_USABLE:
+                raise UsageError(_one_line(failure.reason)) from None
+            case = Case(WORKLOAD, "cpu", BACKENDS[self._question.kind], "fp32")
+            return [replace(self._plan, cases=[case], refused=failure.reason)]
+        self._emit(ev.CodeExamined(at_s=self._control.now(), facts=facts))
+        if self._question.kind == TORCH:
+            return self._torch_rows(facts, gpus)
+        if self._question.kind == COMMAND:
+            cases = own_cases.command_cases(self._question, self._request)
+        else:
+            question, machine = self._question, self._machine
+            cases = own_cases.function_cases(question, facts, machine, self._request, gpus)
+        if not cases:
+            raise UsageError("no candidate is left with these filters")
+        return [replace(self._plan, cases=cases, source=FixedCases(self._code))]
+
+    def _examine(self, gpus: Sequence[str]) -> CodeFacts:
+        """The facts, found on the CPU, or on a GPU where the code cannot do without one."""
+        deadline_s = EXAMINE_SHARE * self._request.budget
+        backend = BACKENDS[self._question.kind]
+        try:
+            return self._ask(WorkerKey("cpu", backend, self._threads()), deadline_s)
+        except WorkerFailed as failure:
+            if failure.reason.code != "needs_gpu" or not gpus:
+                raise
+            facts = self._ask(WorkerKey(gpus[0], backend), deadline_s)
+            return msgspec.structs.replace(facts, needs_gpu=failure.reason)
+
+    def _threads(self) -> int | None:
+        """The number that the key of a function's worker holds: its first candidate's."""
+        most = max(self._request.threads, default=self._machine.cpu.effective_cores)
+        return most if self._question.kind == FUNCTION else None
+
+    def _ask(self, key: WorkerKey, deadline_s: float) -> CodeFacts:
+        budget, now = self._request.budget, self._control.now
+        self._pool.start(key, min(START_S, budget - now()))
+        return self._pool.ask(
+            key,
+            max(1.0, min(deadline_s, budget - now())),
+            CodeFacts,
+            op="consult",
+            workload=WORKLOAD,
+            question="examine",
+            code=self._code.as_text(),
+        ).result
+
+    def _torch_rows(self, facts: CodeFacts, gpus: tuple[str, ...]) -> list[RowPlan]:
+        sizes = self._batches(facts)
+        space = Space(facts, self._machine.cpu, self._thread_counts(), gpus, self._request)
+        self._exports = Exports(
+            self._code,
+            sizes,
+            request=self._request,
+            cpu=self._machine.cpu,
+            pool=self._pool,
+            control=self._control,
+            emit=self._emit,
+        )
+        if self._question.train:
+            return [self._training_row(space, sizes[0])]
+        rows: list[RowPlan] = []
+        first: OwnSearch | None = None
+        for batch in sizes:
+            point = {"batch": batch} if rows and batch is not None else {}
+            plain = self._plan.scenario
+            title = f"{plain.title} at batch {batch}" if point else plain.title
+            scenario = msgspec.structs.replace(
+                plain, id=point_name(WORKLOAD, point), title=title, batch=batch
+            )
+            search = OwnSearch(space, scenario, self._exports, request=self._request, first=first)
+            cases = search.start()
+            if not cases:
+                raise UsageError("no candidate is left with these filters")
+            after = rows[0].scenario.id if rows else None
+            rows.append(
+                replace(self._plan, scenario=scenario, cases=cases, source=search, after=after)
+            )
+            first = first or search
+        return rows
+
+    def _training_row(self, space: Space, batch: int | None) -> RowPlan:
+        assert self._exports is not None  # noqa: S101 - made for this row
+        plain = self._plan.scenario
+        whole = training_space(space)
+        params = {**plain.params, "batches": batches(whole)}
+        scenario = msgspec.structs.replace(plain, batch=batch, params=params)
+        search = TrainingSearch(whole, scenario, self._exports)
+        cases = search.start()
+        if not cases:
+            raise UsageError("no candidate is left with these filters")
+        return replace(self._plan, scenario=scenario, cases=cases, source=search)
+
+    def _batches(self, facts: CodeFacts) -> list[int | None]:
+        if self._request.batch:
+            if facts.batch is None:
+                raise UsageError(
+                    f"--batch: the inputs of {facts.name} share no first axis; leave it out"
+                )
+            return list(self._request.batch)
+        if facts.batch is None or not facts.resizable:
+            return [facts.batch]
+        return [facts.batch, OTHER_BATCH if facts.batch == SMALL_BATCH else SMALL_BATCH]
+
+    def _thread_counts(self) -> tuple[int, ...]:
+        """All, half and one thread, or the requested numbers; the largest first."""
+        cores = self._machine.cpu.effective_cores
+        counts = set(self._request.threads) or {cores, max(1, cores // 2), 1}
+        return tuple(sorted(counts, reverse=True))
+
+    # ------------------------------------------------------------ afterwards
+
+    def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
+        """Say after each row what to take home, with what is known by then."""
+        own = report.rows[WORKLOAD]
+        exports = self._exports
+        advice = None
+        if own.verdict is not None and own.verdict.pick is not None and self._facts is not None:
+            pick = report.candidates[own.verdict.pick]
+            saved = self._save(pick.case) if row is own else None
+            known = report.code.advice.saved if report.code and report.code.advice else None
+            advice = CodeAdvice(
+                snippet=snippet(self._facts, pick.case, self._question),
+                flips=flips(report),
+                share=script_gain(report, own, pick),
+                saved=saved or known,
+            )
+        self._emit(
+            ev.CodeAdvised(
+                at_s=self._control.now(),
+                advice=advice,
+                left_out=exports.left_out if exports else self._left_out,
+                breaks=exports.breaks if exports else [],
+                compile_calls=compile_calls(own),
+            )
+        )
+
+    def _save(self, case: Case) -> SavedCode | None:
+        """Write the artefact and the script of --save-best."""
+        folder = self._question.save_best
+        if folder is None:
+            return None
+        assert self._facts is not None  # noqa: S101 - something was picked
+        found = lines(self._facts, case, self._question)
+        key = WorkerKey("cpu", BACKENDS[self._question.kind], self._threads())
+        files = self._exports.files(case) if self._exports else {}
+        try:
+            self._pool.start(key, START_S)
+            saved = self._pool.ask(
+                key,
+                max(1.0, self._request.budget - self._control.now()),
+                SavedFiles,
+                op="consult",
+                workload=WORKLOAD,
+                question="save",
+                code=self._code.as_text(),
+                picked=case,
+                destination=str(Path(folder).absolute()),
+                onnx_file=files.get("model", ""),
+                setup=found.setup,
+                call=found.call,
+            )
+        except WorkerFailed as failure:
+            return SavedCode(folder, reason=failure.reason)
+        return SavedCode(folder, saved.result.files)
+
+
+def _one_line(reason: Reason) -> str:
+    return f"{reason.message} ({reason.hint})" if reason.hint else reason.message

@@ -1,0 +1,203 @@
+"""The search for candidates of the user's module while its row is raced.
+
+What answers soonest starts: the code as written.  The rest joins round by round, the cheap first:
+other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other numbers of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ..advisor.limits import is_admissible
+from ..advisor.own import candidates as ways
+from ..advisor.own.candidates import Proposal, Space
+from ..contract import Case
+from ..planning.request import Request
+from ..planning.scenario import Scenario
+from ..report.candidate import Candidate
+from ..stats import ratios
+from .own_exports import Exports
+
+LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
+EXPORT_SHARE = 0.25  # time that must be left to export the module, of the budget
+SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
+LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
+FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
+
+Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
+
+
+class OwnSearch:
+    """The candidate source of one row.  `first`: the search of the row at the user's own batch,
+    whose best candidates race in this row too."""
+
+    def __init__(
+        self,
+        space: Space,
+        scenario: Scenario,
+        exports: Exports,
+        *,
+        request: Request,
+        first: OwnSearch | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.candidates: Sequence[Candidate] = ()  # as of the latest round
+        self._space = space
+        self._exports = exports
+        self._request = request
+        self._first = first
+        self._known: set[str] = set()  # ids of all cases so far
+        own = (
+            [self._carry_over]
+            if first is not None
+            else [
+                self._change,
+                self._export,
+                self._quantise,
+                self._compile,
+            ]
+        )
+        self._stages: list[Stage] = [*own, self._vary_threads]
+
+    def start(self) -> list[Case]:
+        """The code as written."""
+        return self._new(ways.as_written(self._space))
+
+    # --------------------------------------------------------- the race asks
+
+    def files(self, case: Case) -> Mapping[str, str]:
+        return self._exports.files(case)
+
+    def baseline(self, candidates: Sequence[Candidate]) -> str | None:
+        """The code as written, with all threads."""
+        cases = [proposal.case(self.scenario) for proposal in ways.as_written(self._space)]
+        return cases[0].id if cases else None
+
+    def join(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+        """The cases of the next stage that has some; a stage that returns None is over."""
+        self.candidates = candidates
+        while self._stages and left_s >= LEAST_SHARE * self._request.budget:
+            cases = self._stages[0](candidates, left_s)
+            if cases:
+                return cases
+            if cases is not None:
+                return []  # it waits for more rounds
+            self._stages.pop(0)
+        return []
+
+    # ---------------------------------------------------------------- stages
+
+    def _change(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        return self._new(ways.quick_changes(self._space)) or None
+
+    def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        unwanted = "onnxruntime" not in (self._request.backends or ("onnxruntime",))
+        if unwanted or self._exports.exported is not None:
+            return None
+        if not self._space.on_cpu or left_s < EXPORT_SHARE * self._request.budget:
+            self._exports.leave_out("onnx", "the budget left no time to export it; raise --budget")
+            return None
+        if not self._exports.export(left_s / 2):
+            return None
+        threads = (self._space.threads[0], self._space.threads[-1])
+        return (
+            self._new(
+                Proposal(precision="fp32", threads=n, backend="onnxruntime")
+                for n in dict.fromkeys(threads)
+            )
+            or None
+        )
+
+    def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        """The next INT8 form; one at a time, since each answer may be the last in time."""
+        cases = self._exports.next_quantised(self.scenario, self._space.threads, left_s / 2)
+        return self._admitted(cases) or None if cases else None
+
+    def _compile(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        best = dict[str, Proposal]()
+        for candidate in self._ranked(candidates):
+            case = candidate.case
+            if case.backend == "torch":
+                plain = Proposal(case.device, case.precision, None, case.threads)
+                best.setdefault(case.device, plain)
+        proposals = [p for p in ways.compiled(self._space, best) if self._is_new(p)]
+        if not proposals or self._is_far_ahead(candidates):
+            return None
+        if not self._exports.may_compile(left_s):
+            return None
+        return self._new(proposals) or None
+
+    def _vary_threads(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        """The leader with other numbers of threads."""
+        ranked = self._ranked(candidates)
+        if not ranked:
+            return None
+        leader = ranked[0]
+        if len(leader.blocks) < SETTLED_ROUNDS:
+            return []
+        others = [
+            replace(leader.case, threads=count)
+            for count in ways.around(leader.case, self._space)
+            if not leader.case.is_compiled
+        ]
+        return self._admitted(others) or None
+
+    def _carry_over(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        """The best candidates of the row before, at this row's batch."""
+        assert self._first is not None  # noqa: S101 - a stage of rows that have one before them
+        ranked = self._first.ranked()
+        kinds: dict[tuple[str, ...], Case] = {}  # the best of each kind, in their order
+        for candidate in ranked:
+            case = candidate.case
+            kinds.setdefault((case.device, case.backend, case.precision), case)
+        chosen = dict.fromkeys([*(c.case for c in ranked[:LEADERS]), *kinds.values()])
+        kept = [case for case in chosen if self._exports.runs(case, self.scenario)]
+        moved = [replace(case, batch=self.scenario.batch) for case in kept[:MOST_CARRIED]]
+        # A compiled candidate is compiled again for another batch.
+        affordable = [
+            case for case in moved if not case.is_compiled or self._exports.may_compile(left_s)
+        ]
+        return self._admitted(affordable) or None
+
+    # --------------------------------------------------------------- helpers
+
+    def ranked(self) -> list[Candidate]:
+        """The admissible candidates, fastest first."""
+        return self._ranked(self.candidates)
+
+    def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        valid = {c.case.id: c for c in candidates if c.blocks and is_admissible(c, self.scenario)}
+        return [valid[case] for case in ratios.ranking({i: c.rounds() for i, c in valid.items()})]
+
+    def _is_far_ahead(self, candidates: Sequence[Candidate]) -> bool:
+        """Whether another library leads the best eager way by too much for compiling to win."""
+        ranked = self._ranked(candidates)
+        eager = next((c for c in ranked if c.case.backend == "torch"), None)
+        if eager is None or self._request.thorough or "compile" in self._request.modes:
+            return False
+        lead = _best_s(eager) / _best_s(ranked[0])
+        if lead > FAR_AHEAD:
+            text = f"the leader is {lead:.1f}x as fast as eager torch; --thorough measures it"
+            self._exports.leave_out("compile", text)
+        return lead > FAR_AHEAD
+
+    def _is_new(self, proposal: Proposal) -> bool:
+        return proposal.case(self.scenario).id not in self._known
+
+    def _new(self, proposals: Iterator[Proposal] | Sequence[Proposal]) -> list[Case]:
+        return self._admitted([p.case(self.scenario) for p in proposals])
+
+    def _admitted(self, cases: Sequence[Case]) -> list[Case]:
+        """The cases that are new and pass the filters of the request."""
+        found = []
+        for case in cases:
+            way = Proposal(case.device, case.precision, case.mode, case.threads, {}, case.backend)
+            if case.id not in self._known and self._space.admits(way):
+                self._known.add(case.id)
+                found.append(case)
+        return found
+
+
+def _best_s(candidate: Candidate) -> float:
+    return min(candidate.samples_s)

@@ -1,0 +1,100 @@
+"""The candidates of a user's model or code as a table, from best to worst."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...advisor.model.overview import LESS, RankedCandidate, agreement, counted, error_text
+from ...advisor.own.overview import RESIDENT
+from ...report.measurements import metrics_of
+from ...report.row import Row
+from ...text import units
+from ...worker.code import WORKLOAD as OWN
+from .derived import RunView
+from .spans import Text
+from .table import Cell, Column, Line
+from .tables import median_texts
+from .words import bar, device_tone, marked, state_texts
+
+BAR = 24  # cells of the longest bar
+
+_COLUMNS = (
+    Column("variant", "Variant", minimum=16, names=True),
+    Column("run", "Run"),
+    Column("median", "Median", rank=2, align="right"),
+    Column(RESIDENT, "Resident", rank=5, align="right"),
+    Column("counted", "", rank=2, align="right"),
+    Column("gain", "Gain", rank=1, align="right"),
+    Column("bar", "", rank=8, minimum=6, maximum=BAR),
+    Column("error", "Error", rank=1, align="right"),
+    Column("top1", "Top-1", rank=7, align="right"),
+    Column("size", "Size", rank=6, align="right"),
+    Column("state", "State", rank=1, patient=True, maximum=200),
+)
+
+
+def columns(row: Row, *, bars: bool = True) -> list[Column]:
+    """The columns of the candidates, with one for memory or energy if that is the objective, and
+    one for the times of calls with resident inputs if there are any."""
+    own, asked = row.plan.workload == OWN, row.plan.objective in LESS
+    titles = {"counted": row.plan.objective.capitalize()}
+    titles |= {"variant": "Candidate", "run": "On"} if own else {}
+    shown = {"bar": bars, "counted": asked, "top1": not own, "size": not own}
+    shown[RESIDENT] = any(RESIDENT in metrics_of(c) for c in row.candidates)
+    shown["error"] = not own or any(c.accuracy is not None for c in row.candidates)
+    return [
+        replace(column, title=titles.get(column.key, column.title))
+        for column in _COLUMNS
+        if shown.get(column.key, True)
+    ]
+
+
+def candidate_lines(found: Sequence[RankedCandidate], row: Row, run: RunView) -> list[Line]:
+    """A line for each candidate; all bars share one scale."""
+    most = max((ranked.gain for ranked in found if ranked.gain is not None), default=1.0)
+    return [_candidate_line(ranked, row, run, most) for ranked in found]
+
+
+def _candidate_line(ranked: RankedCandidate, row: Row, run: RunView, most: float) -> Line:
+    candidate = ranked.candidate
+    share, resident = agreement(candidate), metrics_of(candidate).get(RESIDENT)
+    cells: dict[str, Cell] = {
+        "variant": Text.of(ranked.variant),
+        "run": Text.of(ranked.how),
+        "state": _states(ranked, row, run),
+        "error": _error(ranked),
+        "top1": Text.of("" if share is None else f"{share:.0%}"),
+        "size": Text.of("" if ranked.size_bytes is None else units.size(ranked.size_bytes)),
+        "counted": Text.of(counted(candidate)),
+        RESIDENT: Text.of("" if resident is None else units.duration(resident, align=True)),
+    }
+    if candidate.blocks:
+        cells["median"] = median_texts(candidate, run.derived)
+    if ranked.gain is not None:
+        cells["gain"] = Text.of(units.ratio(ranked.gain))
+        cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
+    return Line(candidate.case.id, cells)
+
+
+def _error(ranked: RankedCandidate) -> Text:
+    """The error of a candidate, marked if it exceeds the limit."""
+    accuracy = ranked.candidate.accuracy
+    if accuracy is None:
+        return Text()
+    text = error_text(accuracy.value)
+    if ranked.over:
+        return Text.of((f"! {text}", "error"))
+    return Text.of((text, "dim" if ranked.given else "good"))
+
+
+def _states(ranked: RankedCandidate, row: Row, run: RunView) -> list[Text]:
+    candidate, derived = ranked.candidate, run.derived
+    if ranked.word == "pick":
+        return [marked(Text.of(("pick", "strong good")), candidate, derived)]
+    over = candidate.ended or not run.going
+    if ranked.word == "slower" or (ranked.word == "error" and over):
+        tone = "dim" if ranked.word == "slower" else "error"
+        texts = [Text.of((text, tone)) for text in (ranked.why, ranked.word)]
+        return [marked(text, candidate, derived) for text in texts]
+    return state_texts(candidate, row, derived, racing=run.going)

@@ -1,0 +1,17 @@
+"""Whole commands of the user, which run as they would in the user's shell."""
+
+from __future__ import annotations
+
+from workbench.contract import Backend
+
+
+class Command(Backend):
+    name = "command"
+    install = "check --command"
+    own_environment = True
+
+    def version(self) -> str:
+        return ""  # what a command runs has no version that is known here
+
+
+BACKEND = Command()

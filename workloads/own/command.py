@@ -1,0 +1,163 @@
+"""A user's command, run whole or until it prints a certain line."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from workbench.contract import Accuracy, Case, Task, WorkloadError
+from workbench.process import children
+from workbench.process.exit_status import describe_exit, log_tail
+from workbench.text.sanitize import shown
+from workbench.worker.code import PLACEHOLDER, Code
+
+LOG = 2  # file descriptor of the worker's stderr, which is its log
+
+
+class CommandTask(Task):
+    """Each step runs the command to its end, or until it prints the line.
+
+    Its processes stay in the worker's group, so that they are paused and killed with it.
+    """
+
+    restores = True
+
+    def __init__(self, code: Code, case: Case) -> None:
+        self._code = code
+        self._argv = [
+            PLACEHOLDER.sub(lambda found: str(case.tuning[found[1]]), word)
+            for word in shlex.split(code.target)
+        ]
+        self._until = None if code.until is None else re.compile(code.until)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does it
+        self._process: subprocess.Popen[bytes] | None = None
+        self._others = set(children.offspring(os.getpid()))
+
+    def step(self) -> None:
+        try:
+            self._run()
+        except BaseException:
+            self.restore()
+            raise
+
+    def _run(self) -> None:
+        is_read, environment = self._until is not None, dict(os.environ)
+        if is_read:
+            environment["PYTHONUNBUFFERED"] = "1"  # the line must not wait in a buffer
+        try:
+            self._process = subprocess.Popen(
+                self._argv,
+                cwd=self._code.directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if is_read else LOG,
+                stderr=subprocess.STDOUT if is_read else self._errors,
+            )
+        except OSError as error:
+            text = f"{self._argv[0]} cannot be run: {error.strerror}"
+            raise WorkloadError(text, code="bad_target") from None
+        found = is_read and self._has_line(self._process)
+        if found:
+            return
+        status = self._process.wait()
+        if status:
+            raise self._failure(status)
+        if is_read:
+            raise WorkloadError(
+                f"the command ended without a line that matches {self._code.until!r}",
+                code="user_code",
+            )
+
+    def _has_line(self, process: subprocess.Popen[bytes]) -> bool:
+        """Read what the command prints, up to the line."""
+        assert process.stdout is not None and self._until is not None  # noqa: S101 - a pipe
+        for line in process.stdout:
+            os.write(LOG, line)
+            self._errors.write(line)
+            if self._until.search(line.decode(errors="replace").rstrip("\r\n")):
+                return True
+        return False
+
+    def _failure(self, status: int) -> WorkloadError:
+        tail = log_tail(self._errors)
+        last = f": {shown(tail.splitlines()[-1])}" if tail else ""
+        text = f"the command ended with {describe_exit(status).replace('exit code', 'exit status')}"
+        return WorkloadError(text + last, code="user_code")
+
+    def restore(self) -> None:
+        """End the command with all that it has started, and pass its errors on to the log."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+            elif tail := log_tail(self._errors):
+                os.write(LOG, f"{tail}\n".encode())
+            self._process = None
+        self._errors.seek(0)
+        self._errors.truncate()
+        while left := set(children.offspring(os.getpid())) - self._others:
+            for pid in left:
+                with suppress(ProcessLookupError, ChildProcessError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+
+    def check(self) -> Accuracy:
+        """Nothing to run: every run that fails raises."""
+        return Accuracy.within(0.0, 0.0, "exit status 0" if self._until is None else "its line")
+
+    def close(self) -> None:
+        self.restore()
+        self._errors.close()
+
+
+def prepare(case: Case, code: Code) -> Task:
+    """A task that runs the command with the values of `case.tuning` for its placeholders."""
+    own_processes()
+    return CommandTask(code, case)
+
+
+def own_processes() -> None:
+    """Make every process that a command leaves behind a child of this one, and survive the
+    `kill 0` with which scripts end their whole group."""
+    children.adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: None)  # unlike SIG_IGN, children do not inherit it
+
+
+def examine(code: Code) -> dict[str, Any]:
+    """Facts about the command, which is not run: hashes of its text and of the files it names.
+
+    Raises WorkloadError: "bad_target" where there is no such program, "bad_input" for a wrong
+    pattern.
+    """
+    try:
+        re.compile(code.until or "")
+    except re.error as error:
+        raise WorkloadError(f"--until {code.until!r}: {error}", code="bad_input") from None
+    words, folder = shlex.split(code.target), Path(code.directory)
+    program = str(folder / words[0]) if os.sep in words[0] else words[0]
+    if not PLACEHOLDER.search(program) and shutil.which(program) is None:
+        hint = f"this Python is {sys.executable}" if program.startswith("python") else None
+        raise WorkloadError(f"there is no program {words[0]}", code="bad_target", hint=hint)
+    text = hashlib.sha256(code.target.encode())
+    for file in (folder / word for word in words[1:]):
+        with suppress(OSError, ValueError):
+            text.update(file.read_bytes() if file.is_file() else b"")
+    return {
+        "kind": code.kind,
+        "name": code.name,
+        "code_sha256": text.hexdigest(),
+        "inputs_sha256": "",
+        "precision": "",
+        "reference": "exit status 0",
+    }

@@ -1,0 +1,221 @@
+"""What a user's module is like, found by calling it a few times before anything is timed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from workbench.contract import WorkloadError
+from workbench.text.sanitize import shown
+from workbench.worker.code import Code
+from workbench.worker.failures import first_line
+
+from .reference import GUARDS, arrays, call, errors, guard, reference
+from .subject import MODULES, Example, Subject, hash_of, subject
+from .target import user_errors
+
+KNOWN = "facts.json"
+SAME = 1e-6  # relative difference of two runs up to which they count as equal
+ROWS_ALIKE = 1e-3  # relative difference between rows of a batch and the same rows in a larger one
+PRECISIONS = {"float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float16": "fp16"}
+# What torch says where a module asks for CUDA that this process does not have.
+NO_CUDA_MARKS = ("not compiled with CUDA", "No CUDA GPUs", "no NVIDIA driver", "CUDA-capable")
+
+
+def module(code: Code) -> dict[str, Any]:
+    """The fields of CodeFacts of a torch module; kept for the other workers (`known`)."""
+    try:
+        one = subject(code)
+        facts = _facts(code, one)
+    except WorkloadError as error:
+        if any(mark in str(error) for mark in NO_CUDA_MARKS):
+            raise WorkloadError(
+                f"{code.name} cannot run on the CPU: {error}",
+                code="needs_gpu",
+                hint="take the device from the inputs, instead of .cuda() in the code",
+            ) from error
+        raise
+    (Path(code.folder) / KNOWN).write_text(json.dumps(facts))
+    return facts
+
+
+@cache
+def known(code: Code) -> dict[str, Any]:
+    """The facts that `module` found, in any process of this run."""
+    found: dict[str, Any] = json.loads((Path(code.folder) / KNOWN).read_text())
+    return found
+
+
+def _facts(code: Code, one: Subject) -> dict[str, Any]:
+    notes: list[str] = []
+    parameters = list(one.module.parameters())
+    sizes = Counter[str]()
+    for each in parameters:
+        sizes[str(each.dtype).removeprefix("torch.")] += each.numel()
+    dtype = sizes.most_common(1)[0][0] if sizes else "float32"
+    return {
+        "kind": code.kind,
+        "name": shown(code.name),
+        "code_sha256": _hash_of_code(code, one),
+        "precision": PRECISIONS.get(dtype, "fp32"),
+        "parameters": sum(each.numel() for each in parameters),
+        "convolves": any(_is_convolution(part) for part in one.module.modules()),
+        **(_trained if code.train else _called)(code, one, notes),
+        **_of_script(one, notes),
+        "notes": notes,
+    }
+
+
+def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
+    """The facts of a training; its inputs may come from data alone."""
+    from . import training
+
+    found = training.examine(code, one)
+    notes += found.pop("notes")
+    if found["batch"] is not None:
+        return {**found, "inputs_sha256": "", "resizable": True}
+    example = one.example(one.own_batch)
+    inputs = {"batch": one.own_batch, "resizable": one.own_batch is not None}
+    return {**found, **inputs, **_inputs(example)}
+
+
+def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
+    """The facts of a module that is called."""
+    if one.was_training:
+        notes.append("it was in training mode; its inference is measured in evaluation mode")
+    batch = one.own_batch
+    example = one.example(batch)
+    facts = {"batch": batch, **_inputs(example), **_behaviour(one, example, notes)}
+    found = reference(code, batch, facts["guard"])
+    facts |= {"reference": found.source, "floor": max(found.floors)}
+    facts["resizable"] = batch is not None and _resizes(one, example, batch, facts["guard"])
+    return facts
+
+
+def _inputs(example: Example) -> dict[str, Any]:
+    listed = [
+        {
+            "name": shown(name, 60),
+            "type": str(tensor.dtype).removeprefix("torch."),
+            "shape": list(tensor.shape),
+        }
+        for name, tensor in example.tensors().items()
+    ]
+    return {"inputs": listed, "inputs_sha256": hash_of(example)}
+
+
+def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
+    """How calls affect one another: state, changed inputs, chance; and the time of a call."""
+    first, second = one.copy(), one.copy()
+    within = _guard(one, example)
+    before = {name: tensor.clone() for name, tensor in example.tensors().items()}
+    inputs = example.mapped(lambda tensor: tensor.clone())
+    with user_errors(one.name), guard(within):
+        answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
+        mutated = [
+            name
+            for name, tensor in inputs.tensors().items()
+            if not bool((tensor == before[name]).all()) and not bool(tensor.isnan().any())
+        ]
+        began = time.perf_counter()
+        again = list(arrays(call(first, example, within=within)).values())
+        step_s = time.perf_counter() - began
+        fresh = list(arrays(call(second, example, within=within)).values())
+    by_chance = _differ(answer, fresh)
+    stateful = not by_chance and _differ(answer, again)
+    if by_chance:
+        notes.append("two fresh copies differ, so its error limit is what eager does to itself")
+    if stateful:
+        notes.append("a second call differs from the first, so each candidate has its own copy")
+    if mutated:
+        names = ", ".join(shown(name, 60) for name in mutated)
+        notes.append(f"a call changes its inputs ({names}), which are restored before each call")
+    return {
+        "stateful": stateful,
+        "nondeterministic": by_chance,
+        "mutated": [shown(name, 60) for name in mutated],
+        "step_s": step_s,
+        "guard": within,
+    }
+
+
+def _guard(one: Subject, example: Example) -> str:
+    """The first of GUARDS in which a call works; errors of the last one pass."""
+    for name in GUARDS[:-1]:
+        try:
+            call(one.copy(), example, within=name)
+        except Exception as error:
+            if any(mark in first_line(error) for mark in NO_CUDA_MARKS):
+                break  # the other contexts have no GPU either
+            continue
+        return name
+    with user_errors(one.name):
+        call(one.copy(), example, within=GUARDS[-1])
+    return GUARDS[-1]
+
+
+def _differ(answers: list[Any], others: list[Any]) -> bool:
+    if [each.shape for each in answers] != [each.shape for each in others]:
+        return True
+    try:
+        return max(errors(answers, others), default=0.0) > SAME
+    except WorkloadError:  # NaN or infinity in one of them alone
+        return True
+
+
+def _resizes(one: Subject, example: Example, batch: int, within: str) -> bool:
+    """Whether twice the batch works, and its first rows are those of the batch itself."""
+    if one.takes_batch:
+        return True
+    try:
+        small = arrays(call(one.copy(), example, within=within))
+        large = arrays(call(one.copy(), example.mapped(_with_other_rows), within=within))
+    except Exception:
+        return False
+    rows = [name for name, each in small.items() if each.ndim and each.shape[0] == batch]
+    if not rows or any(large[name].shape[:1] != (2 * batch,) for name in rows):
+        return False
+    halves = [large[name][:batch] for name in rows]
+    try:
+        return max(errors(halves, [small[name] for name in rows])) <= ROWS_ALIKE
+    except WorkloadError:
+        return False
+
+
+def _with_other_rows(tensor: Any) -> Any:
+    """Twice the rows, of which the second half differs."""
+    import torch
+
+    if not tensor.dim():
+        return tensor
+    other = tensor * 0.5 if tensor.is_floating_point() else tensor.roll(1, -1)
+    return torch.cat([tensor, other])
+
+
+def _is_convolution(part: Any) -> bool:
+    from torch import nn
+
+    return isinstance(part, (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d))
+
+
+def _hash_of_code(code: Code, one: Subject) -> str:
+    """SHA-256 of the file that the code is in."""
+    file = code.target.partition("::")[0]
+    known = getattr(one.namespace, "__file__", None)
+    path = Path(known) if known else Path(code.directory, file)
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _of_script(one: Subject, notes: list[str]) -> dict[str, Any]:
+    """The modules that a script called; nothing for other code."""
+    listed = Path(one.code.folder) / MODULES
+    if not listed.exists():
+        return {}
+    found: dict[str, Any] = json.loads(listed.read_text())
+    notes += map(shown, found["notes"])
+    return {"modules": found["modules"], "cut": found["cut"]}

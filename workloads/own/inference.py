@@ -1,0 +1,190 @@
+"""Calls of a user's module by torch: eager, autocast, another layout, compiled, as a CUDA graph.
+
+A step takes inputs from the host and leaves its outputs there, as a caller would: on a GPU both
+transfers count.  `metrics` gives the time with inputs resident apart.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, nullcontext
+from statistics import median
+from typing import Any
+
+from workbench.contract import Accuracy, Case, Setup, WorkloadError
+from workbench.worker.code import Code
+
+from .._shared.torch_task import TorchTask, arithmetic, compiled, synchronize
+from . import examine
+from .reference import arrays, guard, reference
+from .subject import Example, subject
+from .target import user_errors
+from .tree import mapped
+
+RESIDENT_CALLS = 5
+GRAPH_WARM_UPS = 3  # on a side stream, as torch's documentation of CUDA graphs asks
+REDUCED = {"bf16": "bfloat16", "fp16": "float16"}
+_shared: dict[tuple[str, bool], Any] = {}  # modules without state, by device and layout
+
+
+def prepare(case: Case, setup: Setup, code: Code) -> ModuleTask:
+    return ModuleTask(case, setup, code)
+
+
+class ModuleTask(TorchTask):
+    """One call of the module on one batch."""
+
+    waits = True  # its outputs are read back
+
+    def __init__(self, case: Case, setup: Setup, code: Code) -> None:
+        super().__init__(case)
+        self.code = code
+        self.modes = (case.mode or "").split("+")
+        self.known = examine.known(code)
+        self.restores = bool(self.known["mutated"])
+        self.within = guard_of(self.known, self.modes)
+        with setup.phase("build"):
+            one = subject(code)
+            self.pristine = one.example(case.batch)
+            self.check_output = one.part("check")
+            self.hosted = self._on_host()
+        with user_errors(one.name), setup.phase("transfer"):
+            self.model = self._module(one)
+            synchronize(self.device)
+        self.activate()
+        with user_errors(one.name):
+            if "compile" in self.modes or "reduce-overhead" in self.modes:
+                self._compile(setup)
+            if "graph" in self.modes:
+                with setup.phase("compile"):
+                    self.model = graphed(self.model, self._moved(), self._autocast, self.within)
+
+    def _module(self, one: Any) -> Any:
+        """The module on its device, shared by all cases that leave it alone."""
+        key = (str(self.device), "nhwc" in self.modes)
+        if key in _shared and not self.known["stateful"]:
+            return _shared[key]
+        made = one.on(self.device)
+        if "nhwc" in self.modes:
+            import torch
+
+            made = made.to(memory_format=torch.channels_last)
+        if not self.known["stateful"]:
+            _shared[key] = made
+        return made
+
+    def _on_host(self) -> Example:
+        fresh = self.pristine.mapped(lambda tensor: tensor.clone())
+        return fresh.mapped(lambda tensor: tensor.pin_memory()) if self.on_gpu else fresh
+
+    def _moved(self) -> Example:
+        """The inputs on the device, in the layout of the case."""
+        import torch
+
+        def one(tensor: Any) -> Any:
+            if "nhwc" in self.modes and tensor.dim() == 4:
+                layout = torch.channels_last
+                return tensor.to(self.device, non_blocking=True, memory_format=layout)
+            return tensor.to(self.device, non_blocking=True)
+
+        return self.hosted.mapped(one) if self.on_gpu or "nhwc" in self.modes else self.hosted
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        import torch
+
+        name = REDUCED.get(arithmetic(self.case))
+        if name is None or self.known["precision"] != "fp32":
+            return nullcontext()
+        context: AbstractContextManager[Any] = torch.autocast(
+            self.device.type, dtype=getattr(torch, name)
+        )
+        return context
+
+    def _compile(self, setup: Setup) -> None:
+        mode = "reduce-overhead" if "reduce-overhead" in self.modes else None
+        example = self._moved()
+        with guard(self.within), self._autocast():
+            self.model = compiled(
+                setup, self.model, *example.args, mode=mode, keywords=example.kwargs
+            )
+
+    def _call(self, example: Example) -> Any:
+        with guard(self.within), self._autocast():
+            return self.model(*example.args, **example.kwargs)
+
+    def _answer(self) -> Any:
+        output = self._call(self._moved())
+        return mapped(output, lambda _, tensor: tensor.cpu()) if self.on_gpu else output
+
+    def step(self) -> None:
+        self._answer()
+
+    def restore(self) -> None:
+        self.hosted = self._on_host()
+
+    def check(self) -> Accuracy:
+        with user_errors(self.code.name):
+            output = self._answer()
+            answers = list(arrays(output).values())
+            if self.check_output is not None:
+                user_check(self.check_output, output)
+        self.restore()
+        found = reference(self.code, self.case.batch, self.known["guard"])
+        return found.judge(self.code, self.case.precision, answers)
+
+    def metrics(self) -> dict[str, float]:
+        if not self.on_gpu or self.restores:
+            return {}
+        resident, times = self._moved(), []
+        for _ in range(RESIDENT_CALLS):
+            synchronize(self.device)
+            began = time.perf_counter()
+            self._call(resident)
+            synchronize(self.device)
+            times.append(time.perf_counter() - began)
+        return {"resident_s": median(times)}
+
+
+def guard_of(known: dict[str, Any], modes: list[str]) -> str:
+    """max-autotune and CUDA graphs of torch.compile fail in inference mode (pytorch#135892)."""
+    within = str(known["guard"])
+    is_compiled = within == "inference_mode" and {"compile", "reduce-overhead"} & {*modes}
+    return "no_grad" if is_compiled else within
+
+
+def user_check(check: Any, output: Any) -> None:
+    """Apply the user's own check; WorkloadError where it rejects `output`."""
+    verdict = check(output)
+    if verdict is not None and not verdict:
+        raise WorkloadError("its own check(output) rejects it", code="wrong_result")
+
+
+def graphed(module: Any, example: Example, autocast: Any, within: str) -> Any:
+    """A function that replays one call of `module` as a CUDA graph, with inputs copied into the
+    graph's own.
+
+    Source: torch's documentation, "CUDA Graphs".
+    """
+    import torch
+
+    held = example.mapped(lambda tensor: tensor.clone())
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with guard(within), autocast():
+        with torch.cuda.stream(side):
+            for _ in range(GRAPH_WARM_UPS):
+                module(*held.args, **held.kwargs)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = module(*held.args, **held.kwargs)
+    inside = list(held.tensors().values())
+
+    def replay(*args: Any, **kwargs: Any) -> Any:
+        given = Example(args, kwargs).tensors().values()
+        for target, source in zip(inside, given, strict=True):
+            target.copy_(source)
+        graph.replay()
+        return output
+
+    return replay

@@ -1,0 +1,33 @@
+"""Calls of a user's module that was exported to ONNX, by ONNX Runtime."""
+
+from __future__ import annotations
+
+from workbench.contract import Accuracy, Case, Setup
+from workbench.worker.code import Code
+
+from .._shared.session import open_session
+from ..lab.agreement import answer
+from ..lab.workload import ModelTask
+from . import examine
+from .reference import reference
+
+
+def prepare(case: Case, setup: Setup, code: Code) -> ExportedTask:
+    with setup.phase("compile"):
+        session = open_session(setup.files["model"], case, shared=True)
+    files = {**setup.files, "metric": "relative_error"}
+    return ExportedTask(case, files, session, code)
+
+
+class ExportedTask(ModelTask):
+    """One run of a variant, compared with the module in torch."""
+
+    def __init__(self, case: Case, files: dict[str, str], session: object, code: Code) -> None:
+        super().__init__(case, files, session)
+        self.code = code
+
+    def check(self) -> Accuracy:
+        within = str(examine.known(self.code)["guard"])
+        answers = answer(self.session, self.outputs, self.inputs[0])
+        found = reference(self.code, self.case.batch, within)
+        return found.judge(self.code, self.case.precision, answers)

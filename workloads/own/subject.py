@@ -1,0 +1,293 @@
+"""A user's torch module and what it is called with, the same in every worker of a run.
+
+The first worker that needs weights, inputs or reference outputs leaves them in `Code.folder` for
+the others: a builder may be random, and what differs cannot be compared.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import json
+import random
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from workbench.contract import WorkloadError
+from workbench.text.sanitize import shown
+from workbench.worker.code import Code
+
+from . import target
+from .target import user_errors
+from .tree import mapped, tensors
+
+ARCHIVES = (".pt2", ".pt", ".pth")
+WEIGHTS, INPUTS, MODULES = "weights.pt", "inputs.pt", "modules.json"
+DEFAULT_BATCH = 1  # where only `inputs(batch)` is given
+
+
+@dataclass(frozen=True)
+class Example:
+    """The arguments of one call."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def tensors(self) -> dict[str, Any]:
+        """The tensors by name: the position, or the keyword."""
+        return tensors({**dict(enumerate(self.args)), **self.kwargs})
+
+    def mapped(self, function: Any) -> Example:
+        """The same arguments with `function(tensor)` in the place of each tensor."""
+
+        def each(_: str, tensor: Any) -> Any:
+            return function(tensor)
+
+        args = tuple(mapped(list(self.args), each))
+        return Example(args, mapped(self.kwargs, each))
+
+    @property
+    def batch(self) -> int | None:
+        """The size of the first axis, if all tensors that have axes share it."""
+        sizes = {tensor.shape[0] for tensor in self.tensors().values() if tensor.dim()}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def resized(self, batch: int) -> Example:
+        """The same rows, repeated or left out, as a batch of another size."""
+
+        def rows(tensor: Any) -> Any:
+            if not tensor.dim():
+                return tensor
+            times = -(-batch // max(1, tensor.shape[0]))
+            return tensor.repeat(times, *[1] * (tensor.dim() - 1))[:batch].clone()
+
+        return self.mapped(rows)
+
+
+class Subject:
+    """A module of the user; `module` is on the CPU in evaluation mode, and never changed."""
+
+    def __init__(
+        self, code: Code, module: Any, example: Example | None, *, build: Any = None
+    ) -> None:
+        self.code = code
+        self.was_training = any(part.training for part in module.modules())
+        self.module = module if code.train else module.eval()
+        self.name = code.name
+        self._build = build
+        self._example = example
+        self._folder = Path(code.folder)
+        self.namespace = sys.modules.get(getattr(build, "__module__", ""))
+        self._share_weights()
+
+    def part(self, name: str) -> Any:
+        """What stands next to `build` under this name, or is an attribute of it; None without."""
+        found = getattr(self._build, name, None)
+        return getattr(self.namespace, name, None) if found is None else found
+
+    @property
+    def own_batch(self) -> int | None:
+        """The batch of the user's example; None where there is no axis that all inputs share."""
+        if self._example is None:
+            return self.example(DEFAULT_BATCH).batch and DEFAULT_BATCH
+        return self._example.batch
+
+    @property
+    def takes_batch(self) -> bool:
+        return self.part("inputs") is not None
+
+    def example(self, batch: int | None) -> Example:
+        """The inputs at `batch`; None: the user's own."""
+        kept = self._folder / f"b{batch or 0}" / INPUTS
+        import torch
+
+        if kept.exists():  # ours, and it may hold types of the user
+            found: Example = torch.load(kept, weights_only=False)
+            return found
+        made = self._made(batch)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(made, kept)
+        return made
+
+    def _made(self, batch: int | None) -> Example:
+        given, inputs = self._example, self.part("inputs")
+        if given is not None and batch in (None, given.batch):
+            return given
+        if inputs is not None:
+            seed(self.code.seed)
+            with user_errors(f"inputs of {self.name}"):
+                takes = bool(inspect.signature(inputs).parameters)
+                return as_example(inputs(batch or DEFAULT_BATCH) if takes else inputs())
+        if given is None:
+            raise WorkloadError(
+                f"{self.name} gives no inputs to call its module with",
+                code="bad_input",
+                hint="return (module, args) from it, or define inputs(batch) next to it",
+            )
+        if given.batch is None:
+            raise WorkloadError(
+                f"the inputs of {self.name} share no first axis, so there is no other batch",
+                code="bad_input",
+                hint="leave out --batch, or define inputs(batch) next to it",
+            )
+        return given.resized(batch or given.batch)
+
+    def copy(self) -> Any:
+        """A fresh module with the same weights."""
+        try:
+            return copy.deepcopy(self.module)
+        except Exception:  # a module that holds what cannot be copied, such as an open file
+            if self._build is None:
+                raise
+            fresh = built(self.code, self._build)[0]
+            fresh.load_state_dict(self.module.state_dict())
+            return fresh.train(self.module.training)
+
+    def on(self, device: Any) -> Any:
+        """A fresh module on `device`, built there if its builder takes a device."""
+        if device.type == "cpu" or self._build is None or not takes_device(self._build):
+            return self.copy().to(device)
+        fresh = built(self.code, self._build, str(device))[0].to(device)
+        fresh.load_state_dict(self.module.state_dict())
+        return fresh.train(self.module.training)
+
+    def _share_weights(self) -> None:
+        import torch
+
+        kept = self._folder / WEIGHTS
+        if not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(self.module.state_dict(), kept)
+            return
+        try:
+            self.module.load_state_dict(torch.load(kept, weights_only=False))
+        except (RuntimeError, KeyError) as error:
+            raise WorkloadError(
+                f"{self.name} builds another module each time, so nothing can be compared",
+                code="bad_input",
+                hint="make it depend on its arguments and the random seed alone",
+            ) from error
+
+
+@cache
+def subject(code: Code) -> Subject:
+    """The subject of `code`, built once in each process."""
+    file, _, name = code.target.partition("::")
+    if file.endswith(".py"):
+        return _of_script(code, name)
+    if file.endswith(ARCHIVES):
+        from . import archive
+
+        module, args, kwargs = archive.opened(Path(code.directory, file), code.pickled)
+        return Subject(code, module, Example(tuple(args), dict(kwargs)))
+    build = target.resolve(code)
+    module, example = built(code, build)
+    return Subject(code, module, example, build=build)
+
+
+def _of_script(code: Code, name: str) -> Subject:
+    """The module that a script calls; only the first worker runs the script."""
+    from . import script
+
+    folder = Path(code.folder)
+    if (folder / MODULES).exists():
+        if why := json.loads((folder / MODULES).read_text())["not_handed_over"]:
+            raise WorkloadError(why, code="unsupported", hint="name a function that builds it")
+        module, args, kwargs = script.received(folder)
+        return Subject(code, module, Example(args, kwargs))
+    ran = script.run(code)
+    chosen = script.choose(ran, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = [
+        {
+            "name": shown(each.name, 60),
+            "calls": each.calls,
+            "seconds": each.seconds,
+            "share": each.share,
+            "shapes": [shown(shape, 60) for shape in each.shapes],
+            "chosen": each is chosen,
+        }
+        for each in ran.modules
+    ]
+    found = {"modules": listed, "cut": ran.cut, "notes": [*ran.notes, *chosen.notes]}
+    found["not_handed_over"] = script.hand_over(chosen, ran, code)
+    (folder / MODULES).write_text(json.dumps(found))
+    args, kwargs = chosen.examples[0]
+    return Subject(code, chosen.module, Example(args, kwargs))
+
+
+def built(code: Code, build: Any, device: str = "cpu") -> tuple[Any, Example | None]:
+    """The module that `build` returns, and its inputs where it returns some."""
+    from torch import nn
+
+    seed(code.seed)
+    if isinstance(build, nn.Module):  # it is named itself
+        return build, None
+    if not callable(build):
+        raise _unusable(code, build)
+    with user_errors(code.name):
+        returned = build(device=device) if takes_device(build) else build()
+    parts = returned if isinstance(returned, tuple) else (returned,)
+    if not (parts and isinstance(parts[0], nn.Module) and len(parts) <= 3):
+        raise _unusable(code, returned)
+    if len(parts) == 1:
+        return parts[0], None
+    args = parts[1] if isinstance(parts[1], (tuple, list)) else (parts[1],)
+    kwargs = parts[2] if len(parts) == 3 else {}
+    if not isinstance(kwargs, Mapping):
+        raise _unusable(code, returned)
+    return parts[0], Example(tuple(args), dict(kwargs))
+
+
+def _unusable(code: Code, returned: Any) -> WorkloadError:
+    return WorkloadError(
+        f"{code.name} returns {type(returned).__name__}, not a torch module",
+        code="bad_target",
+        hint="return a module, (module, args) or (module, args, kwargs)",
+    )
+
+
+def takes_device(function: Any) -> bool:
+    try:
+        return "device" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return False
+
+
+def as_example(given: Any) -> Example:
+    """The arguments that `inputs(batch)` stands for."""
+    if isinstance(given, Mapping):
+        return Example((), dict(given))
+    if not isinstance(given, (tuple, list)):
+        return Example((given,), {})
+    if len(given) == 2 and isinstance(given[0], (tuple, list)) and isinstance(given[1], Mapping):
+        return Example(tuple(given[0]), dict(given[1]))
+    return Example(tuple(given), {})
+
+
+def seed(number: int) -> None:
+    """Seed every generator that user code commonly draws from."""
+    import numpy as np
+    import torch
+
+    torch.manual_seed(number)
+    random.seed(number)
+    np.random.seed(number)
+
+
+def hash_of(example: Example) -> str:
+    """SHA-256 of the tensors' values, shapes and types."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in example.tensors().items():
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(f"{name}{tuple(plain.shape)}{plain.dtype}".encode())
+        if plain.numel():
+            digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
