@@ -43,7 +43,7 @@ regret: ready
 # Hours; ARGS="--only bert" takes one module, "--report" prints what is known.
 own:
 	@sh .ci/setup.sh cpu,own
-	$(python) benchmarks/own.py $(ARGS)
+	$(python) -m benchmarks.own $(ARGS)
 
 tables: ready
 	$(python) benchmarks/tables.py

@@ -1,6 +1,6 @@
 """Compares the pick of `advise --torch` with a measurement of every candidate by a plain script.
 
-`python benchmarks/own.py` (make own) asks for advice on each module of own_corpus.py.  Then a child
+`python -m benchmarks.own` (make own) asks for advice on each module of own_corpus.py.  Then a child
 for each batch makes every candidate by itself, checks it and times all in turns, on the CPU.  Keeps
 what it has in .own.jsonl, so it can be cut short; a later line of the same kind counts.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,12 +21,22 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
+import msgspec
+import numpy as np
+import torch
+
+from benchmarks.own_corpus import CORPUS, HELD_OUT
+from workbench.advisor.model.candidates import SearchSpace, first
+from workbench.contract import Case
+from workbench.machine import detect
+from workbench.planning.threads import useful_thread_counts
+from workbench.records.model import ModelFacts
+from workloads._shared.session import open_session
+from workloads.lab import agreement
+from workloads.lab.child import Lab
+from workloads.own.tree import tensors
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-
-from benchmarks.own_corpus import CORPUS, HELD_OUT  # noqa: E402
-
 KEPT = ROOT / "benchmarks" / ".own.jsonl"
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
@@ -67,14 +78,9 @@ class Plain:
     """Every candidate of a module at one batch, made by the shortest code that does it."""
 
     def __init__(self, name: str, batch: int, folder: str) -> None:
-        import torch
-
-        from workbench.machine import detect
-        from workbench.planning.threads import useful_thread_counts
-
         torch.manual_seed(0)
         torch._dynamo.config.recompile_limit = 1000  # candidates share their code
-        self.torch, self.folder, self.cpu = torch, folder, detect()[0].cpu
+        self.folder, self.cpu = folder, detect()[0].cpu
         self.threads = useful_thread_counts(self.cpu)
         self.module, self.arguments = CORPUS[name]()[0], CORPUS[name].feed(batch)
         self.samples = [self.arguments, *(CORPUS[name].feed(batch) for _ in range(7))]
@@ -91,25 +97,18 @@ class Plain:
         layers = {type(layer).__name__ for layer in self.module.modules()}
         layouts = ("", "nhwc") if layers & {"Conv2d", "Conv3d"} else ("",)
         modes = [f"{x}+{y}".strip("+") for y in ("", "compile") for x in layouts]
-        names = product(("fp32", "bf16"), modes, self.threads)
-        return [f"torch/{p}/{mode}/t{count}".replace("//", "/") for p, mode, count in names]
+        found = product(("fp32", "bf16"), modes, self.threads)
+        return [f"torch/{p}/{mode}/t{count}".replace("//", "/") for p, mode, count in found]
 
     def exported(self) -> list[str]:
         """Every variant, thread count and option that the lab would try on the ONNX model."""
-        import msgspec
-        import numpy as np
-
-        from workbench.advisor.model.candidates import SearchSpace, first
-        from workbench.records.model import ModelFacts
-        from workloads.lab.child import Lab
-
         self.model, file = f"{self.folder}/model.onnx", f"{self.folder}/samples.npz"
         ports = [f"x{place}" for place in range(len(self.arguments))]
-        options = {"input_names": ports, "verbose": False}
+        given, options = (self.module, self.arguments, self.model), {"input_names": ports}
         try:
-            self.torch.onnx.export(self.module, self.arguments, self.model, dynamo=True, **options)
+            torch.onnx.export(*given, dynamo=True, verbose=False, **options)
         except Exception:
-            self.torch.onnx.export(self.module, self.arguments, self.model, dynamo=False, **options)
+            torch.onnx.export(*given, dynamo=False, **options)
         stacked = map(np.stack, zip(*self.samples, strict=True))
         np.savez(file, **dict(zip(ports, stacked, strict=True)))
         self.lab, self.files = Lab(), {"fp32": self.model}
@@ -119,20 +118,20 @@ class Plain:
         space = SearchSpace(facts, products, self.cpu, self.threads, thorough=True)
         found = [each for each in first(space)[0] if each.recipe.calibration == "minmax"]
         self.recipes = {each.recipe.label: each.recipe.as_fields() for each in found}
-        names = [f"onnxruntime/{x.recipe.label}/{x.mode or ''}/t{x.threads}" for x in found]
+        names = (f"onnxruntime/{x.recipe.label}/{x.mode or ''}/t{x.threads}" for x in found)
         return [name.replace("//", "/") for name in names]
 
     def step(self, name: str) -> tuple[int, Any]:
         """Threads, and a function that does one call; raises where there can be none."""
         backend, precision, *mode, threads = name.split("/")
         count = int(threads[1:])
-        self.torch.set_num_threads(count)
-        if backend == "onnxruntime":
-            return count, self.session(precision, "".join(mode), count)
-        return count, self.eager_or_compiled(precision, set("+".join(mode).split("+")) - {""})
+        torch.set_num_threads(count)
+        make = self.session if backend == "onnxruntime" else self.eager_or_compiled
+        return count, make(precision, "".join(mode), count)
 
-    def eager_or_compiled(self, precision: str, words: set[str]) -> Any:
-        torch, module, given = self.torch, copy.deepcopy(self.module), self.arguments
+    def eager_or_compiled(self, precision: str, mode: str, _: int) -> Any:
+        module, given = copy.deepcopy(self.module), self.arguments
+        words = set(mode.split("+")) - {""}
         if precision not in ("fp32", "bf16") or words - {"nhwc", "compile"}:
             raise LookupError("the plain script has no such candidate")
         layout = torch.channels_last if given[0].dim() == 4 else torch.channels_last_3d
@@ -147,14 +146,12 @@ class Plain:
         return step
 
     def session(self, precision: str, mode: str, threads: int) -> Any:
-        from workbench.contract import Case
-        from workloads._shared.session import open_session
-
         if precision not in self.files:
             recipe = (self.model, self.folder, self.recipes[precision.removesuffix("-mixed")])
-            mixed = precision.endswith("-mixed")
-            limit = ("relative_error", 0.02, 30.0)
-            built = self.lab.mixed(*recipe, *limit) if mixed else self.lab.build(*recipe)
+            if precision.endswith("-mixed"):
+                built = self.lab.mixed(*recipe, "relative_error", 0.02, 30.0)
+            else:
+                built = self.lab.build(*recipe)
             self.files[precision] = built["file"]
         case = Case("own", "cpu", "onnxruntime", "fp32", threads=threads, mode=mode or None)
         session = open_session(self.files[precision], case)
@@ -163,16 +160,12 @@ class Plain:
         return lambda: session.run(None, feeds)
 
     def arrays(self, output: Any) -> list[Any]:
-        from workloads.own.tree import tensors
-
-        found = tensors(output) if not isinstance(output, list) else dict(enumerate(output))
-        return [self.torch.as_tensor(each).double().numpy() for each in found.values()]
+        found = output if isinstance(output, list) else tensors(output).values()
+        return [torch.as_tensor(each).double().numpy() for each in found]
 
     def errors(self, output: Any) -> list[float]:
-        from workloads.lab.agreement import compare
-
-        names = [str(place) for place in range(len(self.reference))]
-        found = compare(names, [self.arrays(output)], [self.reference])
+        names = map(str, range(len(self.reference)))
+        found = agreement.compare(list(names), [self.arrays(output)], [self.reference])
         return [each.relative_error for each in found]
 
     def keeps(self, name: str, output: Any) -> bool:
@@ -193,7 +186,7 @@ class Plain:
                 if number and median(found[name]) > FAR * best:
                     continue
                 (threads, step), block = self.steps[name], []
-                self.torch.set_num_threads(threads)
+                torch.set_num_threads(threads)
                 step(), step()
                 until = time.perf_counter() + seconds
                 while time.perf_counter() < until or len(block) < 3:
@@ -211,26 +204,27 @@ class Plain:
                 self.kept.add(name)
             self.steps[name] = made
         except Exception as error:
-            self.failed[name] = f"{type(error).__name__}: {error}"[:300]
+            self.failed[name] = repr(error)[:300]
 
 
 def measure(name: str, batch: int, raced: list[str], rounds: int, seconds: float) -> Row:
     """The time of every candidate, of `raced` too, and which of them keep the error limit."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "ORT_DISABLE_TELEMETRY": "1"}
         plain = Plain(name, batch, folder)
         every = plain.in_torch()
         try:
             every += plain.exported()
         except Exception as error:
-            plain.failed["onnxruntime"] = f"{type(error).__name__}: {error}"[:300]
+            plain.failed["onnxruntime"] = repr(error)[:300]
         for label in dict.fromkeys([*every, *raced]):
             plain.add(label)
         times = plain.timed(list(plain.steps), rounds, seconds)
         best = min(times[label] for label in plain.kept)
-        over = [x for x in times if "static" in x and x.count("/") == 2 and x not in plain.kept]
-        if over and times[fastest := min(over, key=times.__getitem__)] < best:
+        over = {x for x in times if "-static" in x and x.count("/") == 2} - plain.kept
+        fastest = min(over, key=times.__getitem__, default=None)
+        if fastest and times[fastest] < best and "mixed" not in fastest:
             plain.add(fastest.replace("/t", "-mixed/t"))
         whole = time.perf_counter() - began
         close = [label for label in plain.steps if times.get(label, 0.0) <= CLOSE * best]
@@ -262,16 +256,15 @@ def report(known: dict[tuple[str, int | None], Row]) -> str:
     text = "\n".join(f"| {' | '.join(line)} |" for line in shown)
     for held_out, found in halves.items():
         columns = [[x for x in column if x] for column in zip(*found, strict=True)]
-        if not columns or not columns[0]:
+        if not columns:
             continue
-        regrets, *usual, seconds, shares = columns
-        pairs = zip(USUAL, usual, strict=True)
-        means = ", ".join(f"{x} {geometric_mean(y):.2f} ({len(y)})" for x, y in pairs if y)
+        means = [geometric_mean(column or [math.nan]) for column in columns]
+        usual = ", ".join(f"{x} {y:.2f}" for x, y in zip(USUAL, means[1:], strict=False))
         text += (
-            f"\n\n{'Held out' if held_out else 'Looked at'}: {len(found)} cases: geometric mean of"
-            f" pick / best {geometric_mean(regrets):.3f}, worst {max(regrets):.3f};"
-            f" {len(found) - len(regrets)} picks missing or over the error limit; {means};"
-            f" advice {max(seconds):.0f} s at most, {max(shares):.0%} of the exhaustive time."
+            f"\n\n{'Held out' if held_out else 'Looked at'}: {len(found)} cases; geometric mean of"
+            f" pick / best {means[0]:.3f}, worst {max(columns[0], default=math.nan):.3f};"
+            f" {len(found) - len(columns[0])} picks missing or over the error limit; {usual};"
+            f" advice in {max(columns[-2]):.0f} s and {max(columns[-1]):.0%} at most."
         )
     return text
 
@@ -282,15 +275,15 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="that half alone")
     parser.add_argument("--again", choices=("advice", "times"), help="what to measure once more")
     parser.add_argument("--report", action="store_true", help="print what is known")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds of the advice")
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=0.1, help="of a block")
+    for name, default in (("--budget", 60.0), ("--rounds", 10), ("--seconds", 0.1)):
+        parser.add_argument(name, type=type(default), default=default)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         print(json.dumps(measure(*json.loads(given.child))))
         return
-    lines = map(json.loads, KEPT.read_text().splitlines() if KEPT.exists() else ())
+    KEPT.touch()
+    lines = map(json.loads, KEPT.read_text().splitlines())
     known = {(row["name"], row.get("batch")): row for row in lines}
     wanted = given.only or [x for x in CORPUS if x in HELD_OUT or not given.held_out]
     for name in () if given.report else wanted:
@@ -303,9 +296,10 @@ def main() -> None:
             new = there and pick not in {None, *there["times"], *there["failed"]}
             if there is None or new or given.again == "times":
                 child = json.dumps([name, batch, list(raced), given.rounds, given.seconds])
-                command = [sys.executable, __file__, "--child", child]
-                done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, check=True)
-                known[name, batch] = keep(json.loads(done.stdout.splitlines()[-1]))
+                command = [sys.executable, "-m", "benchmarks.own", "--child", child]
+                done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+                if done.returncode == 0:  # else its error is on the screen
+                    known[name, batch] = keep(json.loads(done.stdout.splitlines()[-1]))
     print(report({key: row for key, row in known.items() if key[0] in wanted}))
 
 

@@ -1,7 +1,8 @@
 """Modules of others, with random weights: the corpus of `make own`.
 
 `workbench advise --torch benchmarks.own_corpus:NAME` takes every entry as it is.  All come out of
-wheels and download nothing.
+wheels and download nothing: torch and torchvision (BSD-3-Clause), timm and transformers
+(Apache-2.0), torch-geometric (MIT).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
 # Not looked at while the advisor is tuned: random.Random(16).sample(sorted(CORPUS), 17).
 # fmt: off
@@ -58,36 +60,31 @@ def wheel(name: str) -> Any:
 
 
 def vision(path: str, *arguments: Any, **options: Any) -> Any:
-    """A module of torchvision (BSD-3-Clause)."""
+    """A module of torchvision."""
     folder, _, name = path.rpartition(".")
     return getattr(wheel("torchvision." + folder), name)(*arguments, **options)
 
 
 def timm(name: str, **options: Any) -> Any:
-    """A model of timm (Apache-2.0)."""
+    """A model of timm."""
     return wheel("timm").create_model(name, **options)
 
 
 def hugging(family: str, model: str = "Model", **options: Any) -> Any:
-    """A model of transformers (Apache-2.0) with these options in its configuration."""
+    """A model of transformers with these options in its configuration."""
     package = wheel("transformers")
     config = getattr(package, f"{family}Config")(**options)
     made = getattr(package, family + model)(config)
     if family == "Encodec":  # without its quantiser, which rounds to the nearest code
-        return torch.nn.Sequential(made.encoder, made.decoder)
+        return nn.Sequential(made.encoder, made.decoder)
     return made.get_encoder() if family == "Whisper" else made
 
 
 def geometric(name: str, *arguments: Any, **options: Any) -> Any:
-    """A module of PyTorch Geometric (MIT)."""
-    nn = wheel("torch_geometric.nn")
-    parts = [nn.MLP(part, norm=None) if isinstance(part, list) else part for part in arguments]
-    return getattr(nn, name)(*parts, **options)
-
-
-def layer(name: str, *arguments: Any) -> Any:
-    """A layer of torch (BSD-3-Clause)."""
-    return getattr(torch.nn, name)(*arguments, batch_first=True)
+    """A module of PyTorch Geometric."""
+    layers = wheel("torch_geometric.nn")
+    parts = [layers.MLP(x, norm=None) if isinstance(x, list) else x for x in arguments]
+    return getattr(layers, name)(*parts, **options)
 
 
 def entry(
@@ -105,6 +102,7 @@ def entry(
 
 
 BACKBONE = {"backbone_name": "resnet18", "weights": None}
+RNN = {"batch_first": True}
 FPN = "models.detection.backbone_utils.resnet_fpn_backbone"
 SEGMENT = "ForSemanticSegmentation"
 LRASPP = "models.segmentation.lraspp_mobilenet_v3_large"
@@ -160,8 +158,8 @@ CORPUS = {
     "point_net": entry("points", (), graph(1_024, 16, 16_384, 3), geometric, "PointNetConv",
         [19, 64, 128], [128, 128, 10]),
     "dense_gcn": entry("graph", (1, 16), dense_graphs, geometric, "DenseGCNConv", 128, 256),
-    "lstm": entry("rnn", (1, 8), values(64, 64), layer, "LSTM", 64, 128, 2),
-    "gru": entry("rnn", (1, 8), values(96, 16), layer, "GRU", 16, 96),
+    "lstm": entry("rnn", (1, 8), values(64, 64), nn.LSTM, 64, 128, 2, **RNN),
+    "gru": entry("rnn", (1, 8), values(96, 16), nn.GRU, 16, 96, **RNN),
 }
 # fmt: on
 globals().update(CORPUS)
