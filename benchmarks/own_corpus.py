@@ -88,7 +88,7 @@ def geometric(name: str, *arguments: Any, **options: Any) -> Any:
 
 
 def entry(
-    kind: str, batches: tuple[int, ...], feed: Feed, source: Any, *arguments: Any, **options: Any
+    batches: tuple[int, ...], feed: Feed, source: Any, *arguments: Any, **options: Any
 ) -> Any:
     """A function for the tool to call.  Its attribute `inputs` makes the inputs of other batches;
     without `batches` there are none, since the inputs share no first axis."""
@@ -96,12 +96,12 @@ def entry(
     def build() -> Any:
         return source(*arguments, **options).eval(), feed((batches or (1,))[0])
 
-    vars(build).update(kind=kind, batches=batches, feed=feed)
+    vars(build).update(batches=batches, feed=feed)
     vars(build).update({"inputs": feed} if batches else {})
     return build
 
 
-BACKBONE = {"backbone_name": "resnet18", "weights": None}
+FPN18 = {"backbone_name": "resnet18", "weights": None}
 RNN = {"batch_first": True}
 FPN = "models.detection.backbone_utils.resnet_fpn_backbone"
 SEGMENT = "ForSemanticSegmentation"
@@ -109,6 +109,7 @@ LRASPP = "models.segmentation.lraspp_mobilenet_v3_large"
 RESMLP = {"img_size": 112, "num_classes": 0}  # its head starts at zero
 SWIN = {"img_size": 112, "embed_dim": 48, "depths": (2, 2, 4, 2)}
 BERT = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4}
+BERT |= {"intermediate_size": 1024}
 DISTIL = {"dim": 256, "n_layers": 3, "n_heads": 4, "hidden_dim": 1024}
 GPT = {"n_embd": 256, "n_layer": 4, "n_head": 4, "use_cache": False}
 T5 = {"d_model": 256, "d_kv": 64, "d_ff": 1024, "num_layers": 4, "num_heads": 4}
@@ -119,47 +120,41 @@ WHISPER |= {"max_source_positions": 200, "decoder_attention_heads": 4}
 
 # fmt: off
 CORPUS = {
-    "resnet18": entry("cnn", (1, 8), values(3, 128, 128), vision, "models.resnet18"),
-    "mobilenet_v3_small": entry("cnn", (1, 8), values(3, 160, 160), vision,
-        "models.mobilenet_v3_small"),
-    "efficientnet_b0": entry("cnn", (1, 8), values(3, 128, 128), vision, "models.efficientnet_b0"),
-    "convnext_tiny": entry("cnn", (1, 4), values(3, 96, 96), vision, "models.convnext_tiny"),
-    "squeezenet": entry("cnn", (1, 8), values(3, 128, 128), vision, "models.squeezenet1_1"),
-    "shufflenet": entry("cnn", (1, 8), values(3, 128, 128), vision, "models.shufflenet_v2_x1_0"),
-    "lraspp": entry("segmentation", (1, 8), values(3, 128, 128), vision, LRASPP,
-        weights_backbone=None),
-    "detector_backbone": entry("detection", (1, 4), values(3, 96, 96), vision, FPN, **BACKBONE),
-    "r3d_18": entry("video", (1, 2), values(3, 4, 56, 56), vision, "models.video.r3d_18"),
-    "mlp": entry("tabular", (1, 64), values(100), vision, "ops.MLP", 100, [1024, 1024, 256, 10]),
-    "vit_tiny": entry("transformer", (1, 8), values(3, 160, 160), timm, "vit_tiny_patch16_224",
-        img_size=160),
-    "swin": entry("transformer", (1, 8), values(3, 112, 112), timm, "swin_tiny_patch4_window7_224",
-        **SWIN),
-    "eva02_tiny": entry("transformer", (1, 8), values(3, 112, 112), timm, "eva02_tiny_patch14_224",
-        img_size=112),
-    "mixer": entry("mixer", (1, 4), values(3, 224, 224), timm, "mixer_s32_224", num_classes=0),
-    "resmlp": entry("mixer", (1, 8), values(3, 112, 112), timm, "resmlp_12_224", **RESMLP),
-    "mobilevit": entry("cnn", (1, 8), values(3, 128, 128), timm, "mobilevit_xxs"),
-    "ghostnet": entry("cnn", (1, 8), values(3, 128, 128), timm, "ghostnet_100"),
-    "bert": entry("transformer", (1, 8), tokens(64, mask=True), hugging, "Bert", **BERT),
-    "distilbert": entry("transformer", (1, 8), tokens(128), hugging, "DistilBert", **DISTIL),
-    "gpt2": entry("transformer", (1, 8), tokens(32), hugging, "GPT2", "LMHeadModel", **GPT),
-    "t5_encoder": entry("transformer", (1, 8), tokens(64), hugging, "T5", "EncoderModel", **T5),
-    "albert": entry("transformer", (1, 8), tokens(64, mask=True), hugging, "Albert", **BERT),
-    "llama": entry("transformer", (1, 8), tokens(32), hugging, "Llama", **LLAMA),
-    "wav2vec2": entry("audio", (1, 4), values(8_000), hugging, "Wav2Vec2", **WAV),
-    "whisper_encoder": entry("audio", (1, 4), values(80, 400), hugging, "Whisper", **WHISPER),
-    "segformer": entry("segmentation", (1, 8), values(3, 128, 128), hugging, "Segformer", SEGMENT),
-    "autoencoder": entry("audio", (1, 4), values(1, 4_000), hugging, "Encodec", num_filters=16),
-    "gcn": entry("graph", (), graph(2_000, 64, 10_000), geometric, "GCN", 64, 64, 3, 16),
-    "gat": entry("graph", (), graph(1_000, 32, 5_000), geometric, "GAT", 32, 64, 2, 8, heads=4),
-    "graph_sage": entry("graph", (), graph(3_000, 32, 15_000), geometric, "GraphSAGE", 32, 64, 2,
-        8),
-    "point_net": entry("points", (), graph(1_024, 16, 16_384, 3), geometric, "PointNetConv",
+    "resnet18": entry((1, 8), values(3, 128, 128), vision, "models.resnet18"),
+    "mobilenet_v3_small": entry((1, 8), values(3, 160, 160), vision, "models.mobilenet_v3_small"),
+    "efficientnet_b0": entry((1, 8), values(3, 128, 128), vision, "models.efficientnet_b0"),
+    "convnext_tiny": entry((1, 4), values(3, 96, 96), vision, "models.convnext_tiny"),
+    "squeezenet": entry((1, 8), values(3, 128, 128), vision, "models.squeezenet1_1"),
+    "shufflenet": entry((1, 8), values(3, 128, 128), vision, "models.shufflenet_v2_x1_0"),
+    "lraspp": entry((1, 8), values(3, 128, 128), vision, LRASPP, weights_backbone=None),
+    "detector_backbone": entry((1, 4), values(3, 96, 96), vision, FPN, **FPN18),
+    "r3d_18": entry((1, 2), values(3, 4, 56, 56), vision, "models.video.r3d_18"),
+    "mlp": entry((1, 64), values(100), vision, "ops.MLP", 100, [1024, 1024, 256, 10]),
+    "vit_tiny": entry((1, 8), values(3, 160, 160), timm, "vit_tiny_patch16_224", img_size=160),
+    "swin": entry((1, 8), values(3, 112, 112), timm, "swin_tiny_patch4_window7_224", **SWIN),
+    "eva02_tiny": entry((1, 8), values(3, 112, 112), timm, "eva02_tiny_patch14_224", img_size=112),
+    "mixer": entry((1, 4), values(3, 224, 224), timm, "mixer_s32_224", num_classes=0),
+    "resmlp": entry((1, 8), values(3, 112, 112), timm, "resmlp_12_224", **RESMLP),
+    "mobilevit": entry((1, 8), values(3, 128, 128), timm, "mobilevit_xxs"),
+    "ghostnet": entry((1, 8), values(3, 128, 128), timm, "ghostnet_100"),
+    "bert": entry((1, 8), tokens(64, mask=True), hugging, "Bert", **BERT),
+    "distilbert": entry((1, 8), tokens(128), hugging, "DistilBert", **DISTIL),
+    "gpt2": entry((1, 8), tokens(32), hugging, "GPT2", "LMHeadModel", **GPT),
+    "t5_encoder": entry((1, 8), tokens(64), hugging, "T5", "EncoderModel", **T5),
+    "albert": entry((1, 8), tokens(64, mask=True), hugging, "Albert", **BERT),
+    "llama": entry((1, 8), tokens(32), hugging, "Llama", **LLAMA),
+    "wav2vec2": entry((1, 4), values(8_000), hugging, "Wav2Vec2", **WAV),
+    "whisper_encoder": entry((1, 4), values(80, 400), hugging, "Whisper", **WHISPER),
+    "segformer": entry((1, 8), values(3, 128, 128), hugging, "Segformer", SEGMENT),
+    "autoencoder": entry((1, 4), values(1, 4_000), hugging, "Encodec", num_filters=16),
+    "gcn": entry((), graph(2_000, 64, 10_000), geometric, "GCN", 64, 64, 3, 16),
+    "gat": entry((), graph(1_000, 32, 5_000), geometric, "GAT", 32, 64, 2, 8, heads=4),
+    "graph_sage": entry((), graph(3_000, 32, 15_000), geometric, "GraphSAGE", 32, 64, 2, 8),
+    "point_net": entry((), graph(1_024, 16, 16_384, 3), geometric, "PointNetConv",
         [19, 64, 128], [128, 128, 10]),
-    "dense_gcn": entry("graph", (1, 16), dense_graphs, geometric, "DenseGCNConv", 128, 256),
-    "lstm": entry("rnn", (1, 8), values(64, 64), nn.LSTM, 64, 128, 2, **RNN),
-    "gru": entry("rnn", (1, 8), values(96, 16), nn.GRU, 16, 96, **RNN),
+    "dense_gcn": entry((1, 16), dense_graphs, geometric, "DenseGCNConv", 128, 256),
+    "lstm": entry((1, 8), values(64, 64), nn.LSTM, 64, 128, 2, **RNN),
+    "gru": entry((1, 8), values(96, 16), nn.GRU, 16, 96, **RNN),
 }
 # fmt: on
 globals().update(CORPUS)
