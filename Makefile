@@ -11,7 +11,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test lint ready ready-to-test clean
-.PHONY: benchmark workloads advisor regret tables fuzz fresh faults soak campaign snapshots
+.PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -39,6 +39,11 @@ advisor: ready
 
 regret: ready
 	$(python) benchmarks/regret.py
+
+# Hours; ARGS="--only bert" takes one module, "--report" prints what is known.
+own:
+	@sh .ci/setup.sh cpu,own
+	$(python) -m benchmarks.own $(ARGS)
 
 tables: ready
 	$(python) benchmarks/tables.py

@@ -1,0 +1,313 @@
+"""Compares the pick of `advise --torch` with a measurement of every candidate by a plain script.
+
+`python -m benchmarks.own` (make own) asks for advice on each module of own_corpus.py.  Then a child
+for each batch makes every candidate by itself, checks it and times all in turns, on the CPU.  Keeps
+what it has in .own.jsonl, so it can be cut short; a later line of the same kind counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import product
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from benchmarks.own_corpus import CORPUS, HELD_OUT
+from workbench.advisor.model.candidates import SearchSpace, first
+from workbench.contract import Case
+from workbench.machine import detect
+from workbench.planning.threads import useful_thread_counts
+from workbench.records.model import ModelFacts
+from workloads._shared.session import open_session
+from workloads.lab import agreement
+from workloads.lab.child import Lab
+from workloads.own.tree import tensors
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "benchmarks" / ".own.jsonl"
+CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
+USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
+USUAL["ONNX"] = "onnxruntime/fp32"
+Row = dict[str, Any]
+
+
+def advice(name: str, budget_s: float) -> Row:
+    """The tool's picks, asked as a user would who has never run it; nothing is cached."""
+    command = [sys.executable, "-m", "workbench", "advise", "--device", "cpu", "--json"]
+    command += ["--torch", f"benchmarks.own_corpus:{name}", "--budget", f"{budget_s:g}"]
+    batches = ",".join(map(str, CORPUS[name].batches))
+    command += ["--batch", batches] if batches else []
+    with tempfile.TemporaryDirectory() as state:
+        environment, began = {**os.environ, "XDG_STATE_HOME": state}, time.perf_counter()
+        done = subprocess.run(command, capture_output=True, cwd=ROOT, env=environment, text=True)
+    row = {"name": name, "seconds": time.perf_counter() - began}
+    try:
+        return row | parsed(json.loads(done.stdout))
+    except ValueError:
+        return row | {"picks": {}, "raced": {}, "failed": done.stderr.strip()[-300:]}
+
+
+def parsed(document: Row) -> Row:
+    """Picks by batch ("1" where there is none), and seconds, error and limit of all that raced."""
+    picks, raced = Row(), Row()
+    picked = {verdict["pick"] for verdict in document["verdicts"]}
+    for each in document["measurements"]:
+        batch, accuracy = str(each["case"]["batch"] or 1), each["accuracy"] or {}
+        label = each["id"].rpartition("]/")[2].removeprefix("cpu/")  # torch/bf16/nhwc/t2
+        seconds = median(each["samples_s"]) if each["samples_s"] else None
+        raced.setdefault(batch, {})[label] = [seconds, *map(accuracy.get, ("value", "limit"))]
+        if each["id"] in picked:
+            picks[batch] = label
+    return {"picks": picks, "raced": raced}
+
+
+class Plain:
+    """Every candidate of a module at one batch, made by the shortest code that does it."""
+
+    def __init__(self, name: str, batch: int, folder: str) -> None:
+        torch.manual_seed(0)
+        torch._dynamo.config.recompile_limit = 1000  # candidates share their code
+        self.folder, self.cpu = folder, detect()[0].cpu
+        self.threads = useful_thread_counts(self.cpu)
+        self.module, self.arguments = CORPUS[name]()[0], CORPUS[name].feed(batch)
+        self.samples = [self.arguments, *(CORPUS[name].feed(batch) for _ in range(7))]
+        doubles = [x.double() if x.is_floating_point() else x for x in self.arguments]
+        with torch.inference_mode():
+            self.reference = self.arrays(copy.deepcopy(self.module).double()(*doubles))
+            self.floors = self.errors(self.module(*self.arguments))
+        self.steps: dict[str, Any] = {}
+        self.kept: set[str] = set()  # names of those that keep the error limit
+        self.failed: dict[str, str] = {}
+
+    def in_torch(self) -> list[str]:
+        """Every combination of threads, precision, layout and compiler."""
+        layers = {type(layer).__name__ for layer in self.module.modules()}
+        layouts = ("", "nhwc") if layers & {"Conv2d", "Conv3d"} else ("",)
+        modes = [f"{x}+{y}".strip("+") for y in ("", "compile") for x in layouts]
+        found = product(("fp32", "bf16"), modes, self.threads)
+        return [f"torch/{p}/{mode}/t{count}".replace("//", "/") for p, mode, count in found]
+
+    def exported(self) -> list[str]:
+        """Every variant, thread count and option that the lab would try on the ONNX model."""
+        self.model, file = f"{self.folder}/model.onnx", f"{self.folder}/samples.npz"
+        ports = [f"x{place}" for place in range(len(self.arguments))]
+        given, options = (self.module, self.arguments, self.model), {"input_names": ports}
+        try:
+            torch.onnx.export(*given, dynamo=True, verbose=False, **options)
+        except Exception:
+            torch.onnx.export(*given, dynamo=False, **options)
+        stacked = map(np.stack, zip(*self.samples, strict=True))
+        np.savez(file, **dict(zip(ports, stacked, strict=True)))
+        self.lab, self.files = Lab(), {"fp32": self.model}
+        facts = self.lab.inspect(self.model, self.folder, {}, file, None, 0)
+        products = self.lab.prepare(self.model, self.folder)["products"]
+        facts = msgspec.convert(facts, ModelFacts)
+        space = SearchSpace(facts, products, self.cpu, self.threads, thorough=True)
+        found = [each for each in first(space)[0] if each.recipe.calibration == "minmax"]
+        self.recipes = {each.recipe.label: each.recipe.as_fields() for each in found}
+        names = (f"onnxruntime/{x.recipe.label}/{x.mode or ''}/t{x.threads}" for x in found)
+        return [name.replace("//", "/") for name in names]
+
+    def step(self, name: str) -> tuple[int, Any]:
+        """Threads, and a function that does one call; raises where there can be none."""
+        backend, precision, *mode, threads = name.split("/")
+        count = int(threads[1:])
+        torch.set_num_threads(count)
+        make = self.session if backend == "onnxruntime" else self.eager_or_compiled
+        return count, make(precision, "".join(mode), count)
+
+    def eager_or_compiled(self, precision: str, mode: str, _: int) -> Any:
+        module, given = copy.deepcopy(self.module), self.arguments
+        words = set(mode.split("+")) - {""}
+        if precision not in ("fp32", "bf16") or words - {"nhwc", "compile"}:
+            raise LookupError("the plain script has no such candidate")
+        layout = torch.channels_last if given[0].dim() == 4 else torch.channels_last_3d
+        nhwc = "nhwc" in words
+        module = module.to(memory_format=layout) if nhwc else module
+        called = torch.compile(module, dynamic=False) if "compile" in words else module
+
+        def step() -> Any:
+            with torch.inference_mode(), torch.autocast("cpu", enabled=precision == "bf16"):
+                return called(given[0].contiguous(memory_format=layout)) if nhwc else called(*given)
+
+        return step
+
+    def session(self, precision: str, mode: str, threads: int) -> Any:
+        if precision not in self.files:
+            recipe = (self.model, self.folder, self.recipes[precision.removesuffix("-mixed")])
+            if precision.endswith("-mixed"):
+                built = self.lab.mixed(*recipe, "relative_error", 0.02, 30.0)
+            else:
+                built = self.lab.build(*recipe)
+            self.files[precision] = built["file"]
+        case = Case("own", "cpu", "onnxruntime", "fp32", threads=threads, mode=mode or None)
+        session = open_session(self.files[precision], case)
+        feeds = {f"x{place}": each.numpy() for place, each in enumerate(self.arguments)}
+        feeds = {port.name: feeds[port.name] for port in session.get_inputs()}
+        return lambda: session.run(None, feeds)
+
+    def arrays(self, output: Any) -> list[Any]:
+        found = output if isinstance(output, list) else tensors(output).values()
+        return [torch.as_tensor(each).double().numpy() for each in found]
+
+    def errors(self, output: Any) -> list[float]:
+        names = map(str, range(len(self.reference)))
+        found = agreement.compare(list(names), [self.arrays(output)], [self.reference])
+        return [each.relative_error for each in found]
+
+    def keeps(self, name: str, output: Any) -> bool:
+        """torchbench's rule: a multiple of the error of eager FP32, plus a tolerance."""
+        exact = name.split("/")[1] == "fp32"
+        triples = zip(self.errors(output), self.floors, self.reference, strict=True)
+        return all(
+            error <= (2 if exact and known.size >= 1000 else 3) * floor + (1e-4 if exact else 0.02)
+            for error, floor, known in triples
+        )
+
+    def timed(self, names: list[str], rounds: int, seconds: float) -> dict[str, float]:
+        """Seconds of each candidate: the median over rounds of its medians in a block."""
+        found: dict[str, list[float]] = {name: [] for name in names}
+        for number in range(rounds):
+            best = min((median(found[name]) for name in self.kept if found.get(name)), default=0.0)
+            for name in names[:: 1 if number % 2 == 0 else -1]:
+                if number and median(found[name]) > FAR * best:
+                    continue
+                (threads, step), block = self.steps[name], []
+                torch.set_num_threads(threads)
+                step(), step()
+                until = time.perf_counter() + seconds
+                while time.perf_counter() < until or len(block) < 3:
+                    began = time.perf_counter()
+                    step()
+                    block.append(time.perf_counter() - began)
+                found[name].append(median(block))
+        return {name: median(blocks) for name, blocks in found.items()}
+
+    def add(self, name: str) -> None:
+        """Make and check a candidate."""
+        try:
+            made = self.step(name)
+            if self.keeps(name, made[1]()):
+                self.kept.add(name)
+            self.steps[name] = made
+        except Exception as error:
+            self.failed[name] = repr(error)[:300]
+
+
+def measure(name: str, batch: int, raced: list[str], rounds: int, seconds: float) -> Row:
+    """The time of every candidate, of `raced` too, and which of them keep the error limit."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "ORT_DISABLE_TELEMETRY": "1"}
+        plain = Plain(name, batch, folder)
+        every = plain.in_torch()
+        try:
+            every += plain.exported()
+        except Exception as error:
+            plain.failed["onnxruntime"] = repr(error)[:300]
+        for label in dict.fromkeys([*every, *raced]):
+            plain.add(label)
+        times = plain.timed(list(plain.steps), rounds, seconds)
+        best = min(times[label] for label in plain.kept)
+        over = {x for x in times if "-static" in x and x.count("/") == 2} - plain.kept
+        fastest = min(over, key=times.__getitem__, default=None)
+        if fastest and times[fastest] < best and "mixed" not in fastest:
+            plain.add(fastest.replace("/t", "-mixed/t"))
+        whole = time.perf_counter() - began
+        close = [label for label in plain.steps if times.get(label, 0.0) <= CLOSE * best]
+        times |= plain.timed(close, 2 * rounds, seconds)
+    row = {"name": name, "batch": batch, "seconds": whole, "times": times}
+    return row | {"kept": sorted(plain.kept & set(times)), "failed": plain.failed}
+
+
+def report(known: dict[tuple[str, int | None], Row]) -> str:
+    """The table, and a summary of each half of the corpus."""
+    head = ("module", "batch", "pick", "pick / best", "best", "best, ms", *USUAL)
+    lines = [(*head, "advice, s", "of exhaustive"), ("---",) * (len(head) + 2)]
+    halves: dict[bool, list[tuple[Any, ...]]] = {False: [], True: []}
+    for (name, batch), row in known.items():
+        if batch is None:
+            continue
+        times, advised, kept = row["times"], known[name, None], row["kept"]
+        best = min(kept, key=times.__getitem__)
+        ratios = {label: value / times[best] for label, value in times.items()}
+        pick = advised["picks"].get(str(batch), "none")
+        most = max(int(label.rpartition("/t")[2]) for label in times)
+        usual = [ratios.get(f"{label}/t{most}") for label in USUAL.values()]
+        whole = sum(each["seconds"] for (x, y), each in known.items() if x == name and y)
+        figures = (ratios.get(pick) if pick in kept else None, *usual, advised["seconds"])
+        halves[name in HELD_OUT].append((*figures, advised["seconds"] / whole))
+        cells = (name, batch, pick, figures[0], best, times[best] * 1e3, *figures[1:])
+        lines.append((*cells, advised["seconds"] / whole))
+    shown = [[f"{x:.3f}" if isinstance(x, float) else str(x or "-") for x in y] for y in lines]
+    text = "\n".join(f"| {' | '.join(line)} |" for line in shown)
+    for held_out, found in halves.items():
+        columns = [[x for x in column if x] for column in zip(*found, strict=True)]
+        if not columns:
+            continue
+        means = [geometric_mean(column or [math.nan]) for column in columns]
+        usual = ", ".join(f"{x} {y:.2f}" for x, y in zip(USUAL, means[1:], strict=False))
+        text += (
+            f"\n\n{'Held out' if held_out else 'Looked at'}: {len(found)} cases; geometric mean of"
+            f" pick / best {means[0]:.3f}, worst {max(columns[0], default=math.nan):.3f};"
+            f" {len(found) - len(columns[0])} picks missing or over the error limit; {usual};"
+            f" advice in {max(columns[-2]):.0f} s and {max(columns[-1]):.0%} at most."
+        )
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=CORPUS, metavar="NAME")
+    parser.add_argument("--held-out", action="store_true", help="that half alone")
+    parser.add_argument("--again", choices=("advice", "times"), help="what to measure once more")
+    parser.add_argument("--report", action="store_true", help="print what is known")
+    for name, default in (("--budget", 60.0), ("--rounds", 10), ("--seconds", 0.1)):
+        parser.add_argument(name, type=type(default), default=default)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        print(json.dumps(measure(*json.loads(given.child))))
+        return
+    KEPT.touch()
+    lines = map(json.loads, KEPT.read_text().splitlines())
+    known = {(row["name"], row.get("batch")): row for row in lines}
+    wanted = given.only or [x for x in CORPUS if x in HELD_OUT or not given.held_out]
+    for name in () if given.report else wanted:
+        asked = known.get((name, None), {"failed": "not asked"})
+        if "failed" in asked or given.again == "advice":
+            known[name, None] = asked = keep(advice(name, given.budget))
+        for batch in CORPUS[name].batches or (1,):
+            pick, raced = asked["picks"].get(str(batch)), asked["raced"].get(str(batch), {})
+            there = known.get((name, batch))
+            new = there and pick not in {None, *there["times"], *there["failed"]}
+            if there is None or new or given.again == "times":
+                child = json.dumps([name, batch, list(raced), given.rounds, given.seconds])
+                command = [sys.executable, "-m", "benchmarks.own", "--child", child]
+                done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+                if done.returncode == 0:  # else its error is on the screen
+                    known[name, batch] = keep(json.loads(done.stdout.splitlines()[-1]))
+    print(report({key: row for key, row in known.items() if key[0] in wanted}))
+
+
+def keep(row: Row) -> Row:
+    with KEPT.open("a") as out:
+        out.write(json.dumps(row) + "\n")
+    return row
+
+
+if __name__ == "__main__":
+    main()
