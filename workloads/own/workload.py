@@ -31,7 +31,14 @@ class Own(Workload):
         """Nothing is known about its operations and memory."""
         item = "samples" if case.batch else "runs"
         steps = int(case.params.get("batches", 1))  # in one timed step of a training
-        return Work(None, None, items=steps * (case.batch or 1), item=item, memory_bytes=0.0)
+        return Work(
+            flops=None,
+            bytes_moved=None,
+            items=steps * (case.batch or 1),
+            item=item,
+            memory_bytes=0.0,
+            transfers="step" if case.backend in ("torch", "onnxruntime") else "",
+        )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         code = Code.of(setup.files["code"])
