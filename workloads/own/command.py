@@ -56,9 +56,9 @@ class CommandTask(Task):
             return
         status = self._process.wait()
         if status:
-            text = "the command failed"
+            text = "it failed"
         elif self._until is not None:
-            text = f"the command ended without a line that matches {self._until.pattern!r}"
+            text = f"it ended without a line that matches {self._until.pattern!r}"
         else:
             return
         text = ending(text, status, log_tail(self._errors))

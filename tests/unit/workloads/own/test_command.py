@@ -55,9 +55,7 @@ def test_a_failing_command_is_named_with_its_last_error(code, capfd) -> None:
     with pytest.raises(WorkloadError) as caught:
         task.step()
     assert caught.value.code == "user_code"
-    assert str(caught.value) == (
-        "the command failed (exit code 3); its log ends: first | no such device"
-    )
+    assert str(caught.value) == ("it failed (exit code 3); its log ends: first | no such device")
     logged = capfd.readouterr().err
     assert "started fail" in logged
     assert "first" in logged
