@@ -30,32 +30,26 @@ def function_cases(
     cores = machine.cpu.effective_cores
     counts = request.threads or (cores, max(1, cores // 2), 1)
     batch = request.batch[0] if request.batch and facts.batch is not None else facts.batch
-    params = question.scenario().params
-    template = Case(WORKLOAD, "cpu", "python", "", batch=batch, params=params)
-    found = [replace(template, threads=count) for count in dict.fromkeys(counts)]
+    plain = Case(WORKLOAD, "cpu", "python", "", batch=batch, params=question.scenario().params)
+    found = [replace(plain, threads=count) for count in dict.fromkeys(counts)]
     if request.devices and "cpu" not in request.devices:
         found = []
-    return found + [replace(template, device=gpu) for gpu in gpus if facts.takes_device]
+    return found + [replace(plain, device=gpu) for gpu in gpus if facts.takes_device]
 
 
 def command_cases(question: OwnQuestion, request: Request) -> list[Case]:
     """The command with every combination of the values of --over.
 
     The value of an axis called `device` says where it runs: `cuda` and `gpu` mean the first GPU,
-    and any other word the CPU.  Raises ValueError as `parse_over` does.
+    and any other word the CPU.
     """
     axes = parse_over(question.over, question.target)
     found = []
     for values in itertools.product(*axes.values()):
         tuning = dict(zip(axes, values, strict=True))
-        device = _device(str(tuning.get("device", "cpu")))
-        params = question.scenario().params
-        found.append(Case(WORKLOAD, device, "command", "", params=params, tuning=tuning))
+        device = tuning.get("device", "cpu")
+        device = "cuda:0" if device in ("cuda", "gpu") else device
+        device = device if re.fullmatch(r"cuda:[0-9]+", device) else "cpu"
+        found.append(Case(WORKLOAD, device, "command", "", tuning=tuning))
     wanted = request.devices
     return [case for case in found if not wanted or {case.device, case.device_kind} & {*wanted}]
-
-
-def _device(text: str) -> str:
-    if text in ("cuda", "gpu"):
-        return "cuda:0"
-    return text if re.fullmatch(r"cuda:[0-9]+", text) else "cpu"

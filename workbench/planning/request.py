@@ -14,6 +14,7 @@ from ..contract import (
     PRECISIONS,
     kind_of,
 )
+from ..worker.code import COMMAND, TORCH
 from .model_question import ModelQuestion
 from .number_lists import numbers
 from .own_question import MODES, OwnQuestion
@@ -204,14 +205,30 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
         belong = "belongs" if len(options) == 1 else "belong"
         raise UsageError(f"{' and '.join(options)} {belong} to scenarios, not to {option}")
     check_batches(request.batch)
-    if request.model is not None:
+    if isinstance(question, ModelQuestion):
         _check_model(request)
         return
     if request.settings:
         raise UsageError(f"--set belongs to workloads, not to {option}")
+    _check_unused(request, question.kind)
     for word in (word for mode in request.modes for word in mode.split("+")):
         if word not in MODES:
             raise unknown("mode", word, MODES)
+
+
+def _check_unused(request: Request, kind: str) -> None:
+    """Refuse the options that a function or a command decides for itself."""
+    given: dict[str, object] = {}
+    if kind != TORCH:
+        given = {
+            "--backend": request.backends,
+            "--precision": request.precisions,
+            "--mode": request.modes,
+        }
+    if kind == COMMAND:
+        given |= {"--threads": request.threads, "--batch": request.batch}
+    if options := [name for name, value in given.items() if value]:
+        raise UsageError(f"--{kind} decides for itself: leave out {' and '.join(options)}")
 
 
 def _check_model(request: Request) -> None:

@@ -16,10 +16,6 @@ class UsageError(Exception):
     """The request cannot be met; the message is one line that names the valid choices."""
 
 
-class UserCodeError(UsageError):
-    """The user's own code raised, exited or hung before anything could be measured."""
-
-
 def unknown(noun: str, given: str, choices: Iterable[str]) -> UsageError:
     """`unknown workload 'matmull'; did you mean matmul? Choices: ...`."""
     listed = list(choices)

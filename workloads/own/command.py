@@ -9,7 +9,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Any
 
 from workbench.contract import Accuracy, Case, Task, WorkloadError
 from workbench.process import children
-from workbench.process.exit_status import describe_exit, log_tail
-from workbench.text.sanitize import shown
+from workbench.process.exit_status import ending, log_tail
 from workbench.worker.code import PLACEHOLDER, Code
 
 LOG = 2  # file descriptor of the worker's stderr, which is its log
@@ -33,7 +31,7 @@ class CommandTask(Task):
     restores = True
 
     def __init__(self, code: Code, case: Case) -> None:
-        self._code = code
+        self._directory = code.directory
         self._argv = [
             PLACEHOLDER.sub(lambda found: str(case.tuning[found[1]]), word)
             for word in shlex.split(code.target)
@@ -44,43 +42,33 @@ class CommandTask(Task):
         self._others = set(children.offspring(os.getpid()))
 
     def step(self) -> None:
-        try:
-            self._run()
-        except BaseException:
-            self.restore()
-            raise
-
-    def _run(self) -> None:
-        is_read, environment = self._until is not None, dict(os.environ)
-        if is_read:
-            environment["PYTHONUNBUFFERED"] = "1"  # the line must not wait in a buffer
-        try:
-            self._process = subprocess.Popen(
-                self._argv,
-                cwd=self._code.directory,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if is_read else LOG,
-                stderr=subprocess.STDOUT if is_read else self._errors,
-            )
-        except OSError as error:
-            text = f"{self._argv[0]} cannot be run: {error.strerror}"
-            raise WorkloadError(text, code="bad_target") from None
-        found = is_read and self._has_line(self._process)
-        if found:
+        reads = self._until is not None
+        self._process = subprocess.Popen(
+            self._argv,
+            cwd=self._directory,
+            # The line must not wait in a buffer.
+            env={**os.environ, "PYTHONUNBUFFERED": "1"} if reads else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if reads else LOG,
+            stderr=subprocess.STDOUT if reads else self._errors,
+        )
+        if self._prints_line(self._process):
             return
         status = self._process.wait()
         if status:
-            raise self._failure(status)
-        if is_read:
-            raise WorkloadError(
-                f"the command ended without a line that matches {self._code.until!r}",
-                code="user_code",
-            )
+            text = "it failed"
+        elif self._until is not None:
+            text = f"it ended without a line that matches {self._until.pattern!r}"
+        else:
+            return
+        text = ending(text, status, log_tail(self._errors))
+        self.restore()
+        raise WorkloadError(text, code="user_code")
 
-    def _has_line(self, process: subprocess.Popen[bytes]) -> bool:
-        """Read what the command prints, up to the line."""
-        assert process.stdout is not None and self._until is not None  # noqa: S101 - a pipe
+    def _prints_line(self, process: subprocess.Popen[bytes]) -> bool:
+        """Read what the command prints, up to the line, if there is one to wait for."""
+        if self._until is None or process.stdout is None:
+            return False
         for line in process.stdout:
             os.write(LOG, line)
             self._errors.write(line)
@@ -88,29 +76,20 @@ class CommandTask(Task):
                 return True
         return False
 
-    def _failure(self, status: int) -> WorkloadError:
-        tail = log_tail(self._errors)
-        last = f": {shown(tail.splitlines()[-1])}" if tail else ""
-        text = f"the command ended with {describe_exit(status).replace('exit code', 'exit status')}"
-        return WorkloadError(text + last, code="user_code")
-
     def restore(self) -> None:
         """End the command with all that it has started, and pass its errors on to the log."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
-            elif tail := log_tail(self._errors):
+            with self._process:  # waits, and closes the pipe
+                self._process.kill()
+            if self._until is None and (tail := log_tail(self._errors)):
                 os.write(LOG, f"{tail}\n".encode())
             self._process = None
         self._errors.seek(0)
         self._errors.truncate()
         while left := set(children.offspring(os.getpid())) - self._others:
             for pid in left:
-                with suppress(ProcessLookupError, ChildProcessError):
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
     def check(self) -> Accuracy:
         """Nothing to run: every run that fails raises."""
@@ -135,20 +114,14 @@ def own_processes() -> None:
 
 
 def examine(code: Code) -> dict[str, Any]:
-    """Facts about the command, which is not run: hashes of its text and of the files it names.
+    """Facts about the command, which is not run: a hash of its text and of the files it names.
 
-    Raises WorkloadError: "bad_target" where there is no such program, "bad_input" for a wrong
-    pattern.
+    Raises WorkloadError "bad_target" where there is no such program.
     """
-    try:
-        re.compile(code.until or "")
-    except re.error as error:
-        raise WorkloadError(f"--until {code.until!r}: {error}", code="bad_input") from None
     words, folder = shlex.split(code.target), Path(code.directory)
     program = str(folder / words[0]) if os.sep in words[0] else words[0]
     if not PLACEHOLDER.search(program) and shutil.which(program) is None:
-        hint = f"this Python is {sys.executable}" if program.startswith("python") else None
-        raise WorkloadError(f"there is no program {words[0]}", code="bad_target", hint=hint)
+        raise WorkloadError(f"there is no program {words[0]}", code="bad_target")
     text = hashlib.sha256(code.target.encode())
     for file in (folder / word for word in words[1:]):
         with suppress(OSError, ValueError):

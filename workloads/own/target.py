@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
+import operator
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -17,116 +18,79 @@ from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workbench.worker.failures import MEMORY_HINT, first_line, is_fatal, is_out_of_memory
 
-OURS = ("workbench", "workloads", "screens")
-# Files below these folders are not the user's.
+# Names of files that are not the user's start like this.
 _OTHERS = (
-    Path(__file__).resolve().parents[1],
-    Path(__file__).resolve().parents[2] / "workbench",
-    *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    "<",
+    str(Path(__file__).parents[1]),
+    str(Path(__file__).parents[2] / "workbench"),
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
 )
 
 
 def resolve(code: Code) -> Any:
-    """The object that `package.module:name` or `path/to/file.py:name` names; dots in `name` lead
-    to attributes.
+    """The object that `package.module:name` names; dots in `name` lead to attributes.
 
     The user's folder comes first on `sys.path` from then on, so our own imports and the backend's
     have to precede this.  Raises WorkloadError: "bad_target" for a wrong name, "user_code" where
     the import fails.
     """
-    place, _, name = code.target.rpartition(":")
-    if not place or not name:
-        raise _bad(f"{code.target!r} names no object", "name it as package.module:name")
-    found = _module(place, code)
-    for part in name.split("."):
-        with user_errors(code.name):
-            try:
-                found = getattr(found, part)
-            except AttributeError:
-                raise _bad(f"{place} has no {name}", _near(part, dir(found))) from None
-    return found
+    place, _, name = code.target.partition(":")
+    module = _module(place, code.directory)
+    with user_errors(code.name):
+        try:
+            return operator.attrgetter(name)(module)
+        except AttributeError:
+            near = difflib.get_close_matches(name, dir(module), cutoff=0.8)
+            hint = f"did you mean {' or '.join(near)}?" if near else None
+            raise WorkloadError(f"{place} has no {name}", code="bad_target", hint=hint) from None
 
 
-def _module(place: str, code: Code) -> Any:
-    """The module of that name, or in that file."""
-    folder, name = Path(code.directory), place
-    if place.endswith(".py"):
-        folder, name = (folder / place).parent, Path(place).stem
-        if not (folder / f"{name}.py").is_file():
-            raise _bad(f"there is no file {place}", _near(name, _modules_in(folder)))
-    _refuse_taken(name.partition(".")[0], folder)
-    first = list(dict.fromkeys([str(folder), code.directory]))
-    sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
-    sys.argv[:] = [place, *code.arguments]  # a module may read them at import
-    importlib.invalidate_caches()
-    with user_errors(f"import of {place}"):
+def _module(name: str, folder: str) -> Any:
+    top = name.partition(".")[0]
+    users, loaded = PathFinder.find_spec(top, [folder]), sys.modules.get(top)
+    if loaded and users and users.origin and users.origin != getattr(loaded, "__file__", None):
+        raise WorkloadError(
+            f"{top} is the name of a module that workers use",
+            code="bad_target",
+            hint="rename the file or package",
+        )
+    sys.path[:] = [folder, *(entry for entry in sys.path if entry != folder)]
+    sys.argv[:] = [name]  # a module may read it at import
+    with user_errors(f"import of {name}"):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if not error.name or not f"{name}.".startswith(f"{error.name}."):
+            if not f"{name}.".startswith(f"{error.name}."):
                 raise
-            text = f"there is no module {error.name} in {folder} or among the packages"
-            parent = folder.joinpath(*error.name.split(".")[:-1])
-            near = _near(error.name.rpartition(".")[2], _modules_in(parent))
-            raise _bad(text, near or "--python names the environment that has it") from None
-
-
-def _refuse_taken(top: str, folder: Path) -> None:
-    """Raise WorkloadError for a file of the user that Python would pass over for a module that is
-    loaded already, ours above all."""
-    own = [file for file in (folder / f"{top}.py", folder / top / "__init__.py") if file.is_file()]
-    loaded = getattr(sys.modules.get(top), "__file__", None)
-    is_taken = top in sys.modules and not any(loaded and file.samefile(loaded) for file in own)
-    if top in OURS or (own and is_taken):
-        raise _bad(f"{top} is the name of a module that workers use", "rename the file or package")
-
-
-def _modules_in(folder: Path) -> list[str]:
-    return [found.name for found in pkgutil.iter_modules([str(folder)])]
-
-
-def _near(name: str, names: Iterable[str]) -> str | None:
-    near = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")])
-    return f"did you mean {' or '.join(near)}?" if near else None
-
-
-def _bad(text: str, hint: str | None) -> WorkloadError:
-    return WorkloadError(text, code="bad_target", hint=hint)
+            raise WorkloadError(
+                f"there is no module {error.name} in {folder} or among the packages",
+                code="bad_target",
+                hint="--python names the environment that has it",
+            ) from None
 
 
 @contextmanager
 def user_errors(what: str) -> Iterator[None]:
-    """Raise an error of the user's code, or its SystemExit, as `user_error` has it."""
+    """Raise an error of the user's code, or its SystemExit, as a WorkloadError "user_code" that
+    names `what` and the user's innermost line.
+
+    Lack of memory is "no_memory".  Errors for which workers have words stay as they are: a
+    WorkloadError, a missing package, a GPU that is lost to the process.
+    """
     try:
         yield
     except (Exception, SystemExit) as error:
-        found = user_error(what, error)
-        if found is error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name
+        if isinstance(error, WorkloadError) or is_missing or is_fatal(error):
             raise
-        raise found from error
-
-
-def user_error(what: str, error: BaseException) -> BaseException:
-    """`error` as a WorkloadError "user_code" that names `what` and the user's innermost line.
-
-    Lack of memory is "no_memory".  Errors for which workers have words come back as they are: a
-    WorkloadError, a missing package, a GPU that is lost to the process.
-    """
-    if isinstance(error, WorkloadError) or is_fatal(error):
-        return error
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return error
-    if is_out_of_memory(error):
-        return WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT)
-    return WorkloadError(f"{what}: {first_line(error)}{_line(error)}", code="user_code")
+        if is_out_of_memory(error):
+            raise WorkloadError(first_line(error), code="no_memory", hint=MEMORY_HINT) from error
+        text = f"{what}: {first_line(error)}{_line(error)}"
+        raise WorkloadError(text, code="user_code") from error
 
 
 def _line(error: BaseException) -> str:
     """` (train.py:12)`: the innermost line of the user's; empty where there is none."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame)]
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-
-
-def _is_users(frame: traceback.FrameSummary) -> bool:
-    file = Path(frame.filename)
-    return file.is_absolute() and not any(file.is_relative_to(folder) for folder in _OTHERS)
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if not frame.filename.startswith(_OTHERS)]
+    return f" ({Path(users[-1].filename).name}:{users[-1].lineno})" if users else ""

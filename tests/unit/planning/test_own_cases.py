@@ -54,7 +54,7 @@ def test_a_command_runs_with_every_combination() -> None:
         "own[]/cuda:0/command/device=cuda,workers=0",
         "own[]/cuda:0/command/device=cuda,workers=2",
     ]
-    assert found[0].tuning == {"device": "cpu", "workers": 0}
+    assert found[0].tuning == {"device": "cpu", "workers": "0"}
     assert {case.threads for case in found} == {None}
     only = _command("device=cpu,cuda", "workers=0", request=Request(devices=("gpu",)))
     assert [case.device for case in only] == ["cuda:0"]
@@ -73,11 +73,6 @@ def test_the_axis_called_device_decides_the_device(value: str, device: str) -> N
     assert (found.device, found.tuning) == (device, {"device": value})
 
 
-def test_numbers_are_numbers_only_if_they_are_spelled_alike() -> None:
-    found = parse_over(["x=2,0.5,02,1e3,nan,text, 7 "], "run {x}")
-    assert found == {"x": [2, 0.5, "02", "1e3", "nan", "text", 7]}
-
-
 @pytest.mark.parametrize(
     ("over", "command", "says"),
     [
@@ -86,9 +81,8 @@ def test_numbers_are_numbers_only_if_they_are_spelled_alike() -> None:
         ([], "run {workers}", "the command has {workers}: add --over workers="),
         (["x="], "run {x}", "a value is empty"),
         (["x=1,,2"], "run {x}", "a value is empty"),
-        (["x=1,1"], "run {x}", "two of the values have one name"),
-        (["x=1,1.0"], "run {x}", "two of the values have one name"),
-        (["x=a/c.yaml,b/c.yaml"], "run {x}", "two of the values have one name"),
+        (["x=1,1"], "run {x}", "a value is empty or named twice"),
+        (["x=a/c.yaml,b/c.yaml"], "run {x}", "a value is empty or named twice"),
         (["x=1", "x=2"], "run {x}", "--over x is given twice"),
         (["x=" + ",".join(map(str, range(65)))], "run {x}", "at most 64 combinations"),
         ([], "run 'x", "--command: No closing quotation"),
@@ -112,6 +106,5 @@ def test_any_text_gives_distinct_cases_or_one_sentence(over: list[str], command:
         assert 1 <= len(found) == len({case.id for case in found}) <= 64
 
 
-@given(st.lists(st.integers(0, 99), min_size=1, max_size=8, unique=True))
-def test_values_come_back_as_they_were_given(values: list[int]) -> None:
-    assert parse_over([f"x={','.join(map(str, values))}"], "run {x}") == {"x": values}
+def test_values_come_back_as_they_were_given() -> None:
+    assert parse_over(["x=2,02,1e3,text, 7 "], "run {x}") == {"x": ["2", "02", "1e3", "text", "7"]}

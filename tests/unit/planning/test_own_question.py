@@ -168,7 +168,12 @@ def test_its_row_is_filled_from_the_code_itself_and_saves_nothing_again() -> Non
 )
 def test_what_can_be_raced_is_let_through(own: OwnQuestion, folder: Path) -> None:
     assert list(folder.iterdir())
-    check(Request(own=own, modes=("plain", "nhwc+compile"), batch=(1, 8), threads=(1, 2)))
+    check(Request(own=own))
+
+
+def test_what_code_can_be_asked_to_use_is_let_through() -> None:
+    check(Request(own=BUILD, modes=("plain", "nhwc+compile"), batch=(1, 8), threads=(1, 2)))
+    check(Request(own=OwnQuestion("function", "m:work"), batch=(8,), threads=(1, 2)))
 
 
 WRONG = [
@@ -218,6 +223,18 @@ def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str, folder:
         ),
         (Request(own=BUILD, scenario_file="x.toml"), "--scenarios belongs to scenarios"),
         (Request(own=BUILD, settings=("n=1",)), "--set belongs to workloads, not to --torch"),
+        (
+            Request(own=OwnQuestion("command", "x"), threads=(1,), batch=(8,)),
+            "--command decides for itself: leave out --threads and --batch",
+        ),
+        (
+            Request(own=OwnQuestion("function", "m:work"), precisions=("bf16",), modes=("nhwc",)),
+            "--function decides for itself: leave out --precision and --mode",
+        ),
+        (
+            Request(own=OwnQuestion("command", "x"), backends=("torch",)),
+            "--command decides for itself: leave out --backend",
+        ),
         (Request(own=BUILD, batch=(1, 0)), "--batch must be between"),
         (Request(own=BUILD, modes=("nhcw+compile",)), "unknown mode 'nhcw'; did you mean nhwc?"),
         (Request(own=BUILD, modes=("fast",)), f"Choices: {', '.join(MODES)}"),

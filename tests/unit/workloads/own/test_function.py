@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 from workbench.contract import Case, Setup, Task, WorkloadError
 from workbench.records.code import CodeFacts
 from workloads.own import function
+from workloads.own.plain import WRONG
 from workloads.own.workload import WORKLOAD
 
 
@@ -87,7 +89,7 @@ def test_results_are_compared_with_the_first_call_in_any_worker(code) -> None:
     assert (first.value, first.reference, first.limit) == (0.0, function.FIRST, 1e-3)
     assert (again.value, again.passed) == (0.0, True), "the seeds are equal"
     other = _task(of, batch=8)
-    other._function = lambda a, b: 1.01 * (a @ b)
+    other.function = lambda a, b: 1.01 * (a @ b)
     wrong = other.check()
     assert wrong.value == pytest.approx(0.01)
     assert not wrong.passed
@@ -97,41 +99,32 @@ def test_results_are_compared_with_the_first_call_in_any_worker(code) -> None:
 def test_the_users_limit_counts(code) -> None:
     _task(code("works:product"), batch=4).check()
     loose = _task(code("works:product", max_error=0.1), batch=4)
-    loose._function = lambda a, b: 1.01 * (a @ b)
+    loose.function = lambda a, b: 1.01 * (a @ b)
     assert loose.check().passed
 
 
 def test_a_result_that_is_no_number_is_wrong_and_can_be_written(code) -> None:
     _task(code("works:product"), batch=4).check()
     other = _task(code("works:product"), batch=4)
-    other._function = lambda a, b: np.full((4, 4), np.nan)
+    other.function = lambda a, b: np.full((4, 4), np.nan)
     found = other.check()
-    assert (found.value, found.passed) == (function.WRONG, False)
+    assert (found.value, found.passed) == (WRONG, False)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "passed", "reference"),
+    ("name", "error", "says"),
     [
-        ("checked", 0.004, False, "works:checked.check"),
-        ("refused", 1.0, False, "works:refused.check"),
-        ("asserted", 1.0, False, "works:asserted.check: AssertionError: one is not two"),
+        ("refused", "wrong_result", "its own check(output) rejects it"),
+        ("asserted", "user_code", "works:asserted.check: AssertionError: one is not two"),
     ],
 )
-def test_the_functions_own_check_decides(
-    code, name: str, value: float, passed: bool, reference: str
-) -> None:
-    found = _task(code(f"works:{name}")).check()
-    assert (found.value, found.passed, found.reference) == (value, passed, reference)
-
-
-@pytest.mark.parametrize(
-    ("verdict", "passed"),
-    [(None, True), (True, True), (np.True_, True), (1e-4, True), (np.float32(0.5), False)],
-)
-def test_verdicts_of_a_check(code, verdict: object, passed: bool) -> None:
-    task = _task(code("works:asserted"))
-    task.subject.check = lambda result: verdict
-    assert task.check().passed is passed
+def test_the_functions_own_check_decides(code, name: str, error: str, says: str) -> None:
+    task = _task(code(f"works:{name}"))
+    with pytest.raises(WorkloadError, match=re.escape(says)) as caught:
+        task.check()
+    assert caught.value.code == error
+    task.function = lambda *_: 5 if name == "refused" else 2
+    assert task.check().reference == f"works:{name}.check"
 
 
 @pytest.mark.parametrize(
@@ -147,8 +140,8 @@ def test_what_cannot_be_compared_says_so(code, name: str, why: str) -> None:
     of = code("works:asserted" if name == "leaves_nothing" else f"works:{name}")
     for task in (_task(of), _task(of)):
         if name == "leaves_nothing":
-            task.subject.check = None
-            task._function = lambda: None
+            task._own_check = None
+            task.function = lambda: None
         found = task.check()
         assert (found.value, found.passed) == (0.0, True)
     assert found.reference == f"not checked: {why}"
@@ -176,7 +169,7 @@ def test_changed_inputs_are_named_renewed_and_compared(code) -> None:
     assert task.check().passed
     assert task.restores
     task.restore()
-    ((values,), _) = task.arguments
+    values = task.named["values"]
     assert not np.array_equal(values, np.sort(values)), "fresh, so not sorted yet"
     task.step()
     assert np.array_equal(values, np.sort(values))
