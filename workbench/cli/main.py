@@ -18,7 +18,7 @@ from .. import __version__, catalog
 from ..contract import WorkloadError
 from ..engine.exit_codes import CUT_SHORT, FAILED, USAGE
 from ..planning.scenario import ScenarioError
-from ..planning.usage import UsageError, UserCodeError
+from ..planning.usage import UsageError
 from ..report.journal import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
@@ -105,7 +105,7 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     --function or --command, recommend where and how your own code should run; the arguments of a
     script follow after --.
     """
-    asked = questions(options)
+    asked = questions(options)  # takes its options out
     start({**options, **asked}, scenarios=scenarios)
 
 
@@ -261,8 +261,7 @@ def main(arguments: list[str] | None = None) -> None:
         fail(error.format_message(), USAGE)
     except (UsageError, ScenarioError, JournalError, WorkloadError) as error:
         hint = getattr(error, "hint", None)
-        code = FAILED if isinstance(error, UserCodeError) else USAGE
-        fail(f"{error} ({hint})" if hint else str(error), code)
+        fail(f"{error} ({hint})" if hint else str(error), USAGE)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(CUT_SHORT)
     except ReaderGone:

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from workbench.cli.launch import check_control
-from workbench.cli.main import advise, cli, main
+from workbench.cli.main import advise, cli
 from workbench.planning.model_question import ModelQuestion
-from workbench.planning.usage import UsageError, UserCodeError
+from workbench.planning.usage import UsageError
 
 TEXTS = [
     option.opts[0]
@@ -93,15 +93,3 @@ def test_a_model_has_a_name_that_onnx_runtime_takes(option: str) -> None:
     with pytest.raises(ValueError, match="is not UTF-8") as error:
         question.check()
     assert not isinstance(error.value, UnicodeError)
-
-
-@pytest.mark.parametrize(("error", "code"), [(UserCodeError, 1), (UsageError, 2)])
-def test_code_that_raises_is_a_failure_but_no_wrong_use(error, code, monkeypatch, capsys) -> None:
-    def start(*_: object, **__: object) -> None:
-        raise error("m:build raised ValueError: not today")
-
-    monkeypatch.setattr("workbench.cli.main.start", start)
-    with pytest.raises(SystemExit) as ended:
-        main(["advise", "--torch", "m:build"])
-    assert ended.value.code == code
-    assert capsys.readouterr().err == "workbench: m:build raised ValueError: not today\n"
