@@ -36,6 +36,7 @@ def case(label: str, batch: int | None = 1, code: str = "net.py:build", **tuning
     """`cpu/torch/bf16/nhwc/t2` as a case."""
     device, backend, precision, *rest = label.split("/")
     precision, _, quantization = precision.partition("-")
+    precision = "" if backend in ("python", "command") else precision
     threads = int(rest.pop()[1:]) if rest and rest[-1][1:].isdigit() else None
     return Case(
         "own",
@@ -76,7 +77,7 @@ def raced(
 ) -> Events:
     """The race of one row, its errors by label; one above its limit leaves after a block."""
     blocks = {c: steady(seconds) for c, seconds in times.items()}
-    over = {c for c in times if errors.get(c.label, 0.0) > LIMITS[c.precision]}
+    over = {c for c in times if errors.get(c.label, 0.0) > LIMITS.get(c.precision, 0.0)}
     blocks |= {c: blocks[c][:1] for c in over}
     first, found = next(iter(times)), list[ev.AnyEvent]()
     for event in events(blocks, gpus=gpus, row=planned):
@@ -86,7 +87,7 @@ def raced(
             event = msgspec.structs.replace(event, workload="own", reproduce=command)
         if isinstance(event, ev.CasePrepared):
             this = next(c for c in times if c.id == event.case)
-            error, limit = errors.get(this.label), LIMITS[this.precision]
+            error, limit = errors.get(this.label), LIMITS.get(this.precision, 0.0)
             result = error and AccuracyResult("relative_error", error, "float64", limit, True)
             event = msgspec.structs.replace(event, accuracy=result or None)
         if isinstance(event, ev.BlockMeasured) and (resident or {}).get(event.case):
@@ -103,14 +104,14 @@ def finished(
     races: Sequence[tuple[Scenario, Events]],
     advised: ev.CodeAdvised,
 ) -> Events:
-    """The whole run: the code is examined, every row raced and decided, advice given."""
+    """The whole run: the code is examined, every row raced and decided, advice given each time."""
     first = races[0][1]
     found: Events = [*first[:2], ev.CodeExamined(at_s=0.25, facts=facts), *first[2:]]
     for number, (planned, race) in enumerate(races):
         found += race[2:] if number else []
         verdict = decide(Report.of(found), planned)
-        found.append(ev.VerdictReached(at_s=9.2, verdict=verdict))
-    return [*found, advised, ev.RunFinished(at_s=60.0, duration_s=60.0, **ENDED)]  # type: ignore[arg-type]
+        found += [ev.VerdictReached(at_s=9.2, verdict=verdict), advised]
+    return [*found, ev.RunFinished(at_s=60.0, duration_s=60.0, **ENDED)]  # type: ignore[arg-type]
 
 
 def advised(snippet: str, **fields: object) -> ev.CodeAdvised:
@@ -229,8 +230,8 @@ def function() -> Events:
 
 def command() -> Events:
     """A command over two axes."""
-    facts = CodeFacts("command", "command", "ab" * 32, "")
-    planned = row("python train.py --device {device} --workers {workers}")
+    name = "python train.py --device {device} --workers {workers}"
+    facts, planned = CodeFacts("command", name, "ab" * 32, ""), row(name)
     seconds = {("cpu", 0): 4.1, ("cpu", 2): 2.7, ("cpu", 4): 2.9}
     plain = case("cpu/command/fp32", None)
     times = {

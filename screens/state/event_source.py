@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import IO, Protocol
 
-from workbench.engine.exit_codes import FAILED, USAGE
+from workbench.engine.exit_codes import USAGE
 from workbench.process.children import clean
 from workbench.process.exit_status import ending, log_tail
 from workbench.records import events as ev
@@ -120,8 +120,8 @@ class EngineSource:
                 else "the log below says why; s tries again",
                 self._tail(),
             )
-        if code in (USAGE, FAILED) and (lines := self._tail()):
-            # Some turn out to be impossible only when the hardware, or the user's code, is known.
+        if code == USAGE and (lines := self._tail()):
+            # Some requests turn out to be impossible only when the hardware or the model is known.
             message = lines[-1].removeprefix("workbench: ")
             raise EventSourceError(message, "start another run with other options")
 

@@ -50,12 +50,11 @@ class FormField:
         return f"{self.label}: {self.help}{allowed}{several}"
 
 
-_SUBJECT = {"code", "as", "over"}  # fields that say together what is raced
+_KINDS = (*KINDS, "model")
+_SUBJECT = {"kind", "code", "over"}  # fields that say together what is raced
 _OF_OWN_CODE = [
-    FormField(
-        "code", "code", "", "package.module:name, script.py, model.pt2, model.onnx or a command"
-    ),
-    FormField("as", "as", "by spelling", f"any of {', '.join(KINDS)}; module:name is torch"),
+    FormField("kind", "kind", TORCH, f"any of {', '.join(_KINDS)}"),
+    FormField("code", "code", "", "as after --torch, --function, --command or --model"),
     FormField("over", "over", "", "values of a command's {device}: device=cpu,cuda"),
     FormField("objective", "objective", "latency", f"any of {', '.join(OBJECTIVES)}"),
     FormField("batch", "batch", "its own", "items in a call", several=CURVE),
@@ -107,11 +106,10 @@ class RunForm:
             "objective": own.objective if own is not None else "",
         }
         if given.own is not None:
-            target, kind = given.own.target, given.own.kind
-            spelled = "" if kind == _kind_of(target) else kind
-            self.texts |= {"code": target, "as": spelled, "over": " ".join(given.own.over)}
+            over = " ".join(given.own.over)
+            self.texts |= {"kind": given.own.kind, "code": given.own.target, "over": over}
         elif given.model is not None:
-            self.texts["code"] = given.model.file
+            self.texts |= {"kind": "model", "code": given.model.file}
         for setting in given.settings:
             name, _, text = setting.partition("=")
             self.texts[f"{self.entry}.{name}"] = text
@@ -168,7 +166,7 @@ class RunForm:
         except WorkloadError:
             return []
         if self.entry == OWN and self._fails(set(keys) - _SUBJECT):
-            return ["code" if self.texts.get("as", "").strip() in ("", *KINDS) else "as"]
+            return ["code" if self.texts.get("kind", "").strip() in ("", *_KINDS) else "kind"]
         return [key for key in keys if self._fails(set(keys) - _SUBJECT - {key})]
 
     def _fails(self, without: Collection[str]) -> bool:
@@ -213,21 +211,20 @@ class RunForm:
         )
 
     def _question(self, text: Callable[[str], str]) -> dict[str, ModelQuestion | OwnQuestion]:
-        """The field of the request that names the user's model or code, by its spelling; options
-        without a field stay as they were for the same code."""
-        target, kind = text("code"), text("as")
-        objective, over = text("objective") or "latency", tuple(text("over").split())
-        if target.endswith(".onnx") and not kind:
+        """The field of the request that names the user's model or code; options without a field
+        stay as they were for the same code."""
+        kind, target, objective = text("kind") or TORCH, text("code"), text("objective")
+        given: dict[str, Any] = {"objective": objective or "latency"}
+        if kind not in _KINDS:
+            raise unknown("kind", kind, _KINDS)
+        if kind == "model":
             model = self.before.model
             same = model if model is not None and model.file == target else ModelQuestion(target)
-            return {"model": replace(same, objective=objective)}
-        if kind and kind not in KINDS:
-            raise unknown("kind", kind, KINDS)
-        kind = kind or _kind_of(target)
-        known = self.before.own
-        if known is None or (known.kind, known.target) != (kind, target):
-            known = OwnQuestion(kind, target)
-        return {"own": replace(known, objective=objective, over=over if kind == COMMAND else ())}
+            return {"model": replace(same, **given)}
+        given["over"] = tuple(text("over").split()) if kind == COMMAND else ()
+        own = self.before.own
+        is_same = own is not None and (own.kind, own.target) == (kind, target)
+        return {"own": replace(own if own and is_same else OwnQuestion(kind, target), **given)}
 
     def _usable(self) -> Workload | None:
         try:
@@ -237,13 +234,13 @@ class RunForm:
 
     def _has_batch(self) -> bool:
         workload = self._usable()
-        has_batch = workload is not None and workload.default_batch is not None
-        return has_batch or self.entry == OWN
+        return self.entry == OWN or (workload is not None and workload.default_batch is not None)
 
     def _has_modes(self) -> bool:
         workload = self._usable()
-        has_modes = workload is not None and any(v.mode for v in workload.variants)
-        return has_modes or self.entry == OWN
+        return self.entry == OWN or (
+            workload is not None and any(v.mode for v in workload.variants)
+        )
 
     def _resolve(self, request: Request) -> list[RowPlan]:
         rows = resolve(request, *scenarios.load_with(request.scenario_file))
@@ -252,11 +249,6 @@ class RunForm:
             known = [] if self.entry == OWN else rows  # the code's candidates follow in the run
             fill_cases(known, request, msgspec.structs.replace(self.machine, gpus=real))
         return rows
-
-
-def _kind_of(target: str) -> str:
-    """The kind of code that is spelled like this."""
-    return COMMAND if set(target) & set("{ ") else TORCH
 
 
 def _scenario_names(file: str | None) -> Collection[str]:

@@ -77,7 +77,7 @@ async def test_the_screen_is_there_before_the_engine_says_a_word() -> None:
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        (simulated_lab.inspected(), "choosing its variants"),
+        (simulated_lab.inspected(), "choosing its candidates"),
         (
             [*simulated_lab.midway(), ev.ModelBuilding(at_s=20.0, recipe="int8-dynamic")],
             "building int8-dynamic",

@@ -350,7 +350,7 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
         assert "! --torch takes package.module:build" in text(pilot)
         assert "! code" in text(pilot)
         assert "! budget" not in text(pilot)
-        await press(pilot, "enter", *"torch.nn:Identity", "tab", *"function")
+        await press(pilot, "enter", *"function", "tab", *"torch.nn:Identity")
         assert "$ workbench advise --function torch.nn:Identity" in text(pilot)
         await press(pilot, "enter")
         assert "[4 Model]" in text(pilot)
@@ -362,20 +362,27 @@ async def test_ones_own_code_is_raced_on_the_model_screen() -> None:
     ("texts", "command"),
     [
         ({"code": "m.net:build"}, "--torch m.net:build"),
-        ({"code": "m.net:build", "as": "function"}, "--function m.net:build"),
+        ({"code": "m.net:build", "kind": "function"}, "--function m.net:build"),
         ({"code": "s.py"}, "--torch s.py"),
-        ({"code": "sh run.sh"}, "--command 'sh run.sh'"),
-        ({"code": "sh {n}", "over": "n=1,2"}, "--command 'sh {n}' --over n=1,2"),
-        ({"code": "make", "as": "command"}, "--command make"),
+        ({"code": "sh run.sh", "kind": "command"}, "--command 'sh run.sh'"),
+        (
+            {"code": "sh {n}", "kind": "command", "over": "n=1,2"},
+            "--command 'sh {n}' --over n=1,2",
+        ),
         ({"code": "m:f", "over": "n=1,2"}, "--torch m:f"),
-        ({"code": "m.onnx", "objective": "memory"}, "--model m.onnx --objective memory"),
+        (
+            {"code": "m.onnx", "kind": "model", "objective": "memory"},
+            "--model m.onnx --objective memory",
+        ),
         (
             {"code": "m:f", "objective": "throughput", "batch": "1,8", "mode": "nhwc,compile"},
             "--torch m:f --objective throughput --mode nhwc --mode compile --batch 1,8",
         ),
     ],
 )
-def test_code_is_known_by_its_spelling(tmp_path: Path, monkeypatch, texts, command: str) -> None:
+def test_the_form_asks_what_the_command_line_asks(
+    tmp_path: Path, monkeypatch, texts, command: str
+) -> None:
     (tmp_path / "s.py").touch()
     monkeypatch.chdir(tmp_path)
     draft = RunForm(Request())
@@ -391,8 +398,8 @@ def test_code_is_known_by_its_spelling(tmp_path: Path, monkeypatch, texts, comma
     ("key", "value", "error"),
     [
         ("code", "gone.py", "there is no file gone.py"),
-        ("code", "sh {n}", "add --over n="),
-        ("as", "functon", "did you mean function?"),
+        ("code", "sh {n}", "not 'sh {n}'"),
+        ("kind", "functon", "did you mean function?"),
         ("objective", "energy", "--torch takes --objective latency or throughput"),
         ("batch", "0", "--batch must be between"),
         ("mode", "nhcw", "did you mean nhwc?"),

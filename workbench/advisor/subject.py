@@ -21,8 +21,8 @@ def row_of(report: Report) -> Row | None:
 
 
 def brief(text: str, report: Report) -> str:
-    """`text` without what all candidates of the run share."""
-    return model.brief(text) if report.code is None else own.brief(text)
+    """`text` without what all variants of a model share."""
+    return model.brief(text) if report.code is None else text
 
 
 def ranked_candidates(report: Report) -> list[RankedCandidate]:
@@ -40,9 +40,9 @@ def recommendation(report: Report) -> list[str]:
 def answer(row: Row, report: Report) -> list[str]:
     """Sentences on a row with a verdict; [] for a row that is not about the subject."""
     rows = rows_of(report)
-    if rows and row is rows[0]:
-        return recommendation(report)
-    return own.answer(row, report) if any(row is other for other in rows) else []
+    if row not in rows:
+        return []
+    return recommendation(report) if row is rows[0] else own.answer(row, report)
 
 
 def snippet(report: Report) -> str | None:

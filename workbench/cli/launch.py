@@ -45,10 +45,8 @@ def start(
     request = take_part(request)
     if request.trace is not None:
         target("--trace", Path(request.trace))  # the engine opens it
-    if request.model is not None:
-        Path(request.model.file).absolute()  # fails here if the current directory is gone
-    if request.own is not None:
-        Path.cwd()  # as above
+    if request.question is not None:
+        Path.cwd()  # fails here if the current directory is gone
     request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
     if export_as is None and in_terminal():

@@ -105,7 +105,7 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     --function or --command, recommend where and how your own code should run; the arguments of a
     script follow after --.
     """
-    asked = questions(options)
+    asked = questions(options)  # takes its options out
     start({**options, **asked}, scenarios=scenarios)
 
 

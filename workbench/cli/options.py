@@ -17,7 +17,7 @@ from ..planning.own_question import OBJECTIVES as OBJECTIVES_OF_CODE
 from ..planning.own_question import OwnQuestion
 from ..planning.request import whole_numbers
 from ..planning.usage import UsageError
-from ..worker.code import KINDS
+from ..worker.code import COMMAND, FUNCTION, KINDS, TORCH
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -340,40 +340,35 @@ def own_options(command: F) -> F:
 
 # Options by the names of the fields that they fill, and what each belongs to.
 _BELONGS = {
-    "objective": ("--model", *(f"--{kind}" for kind in KINDS)),
-    "max_error": ("--model", "--torch", "--function"),
-    "save_best": ("--model", *(f"--{kind}" for kind in KINDS)),
-    **dict.fromkeys(("min_agreement", "inputs", "shapes"), ("--model",)),
-    **dict.fromkeys(("over", "until"), ("--command",)),
-    **dict.fromkeys(("train", "pickled", "arguments"), ("--torch",)),
+    **dict.fromkeys(("objective", "save_best"), ("model", *KINDS)),
+    "max_error": ("model", TORCH, FUNCTION),
+    **dict.fromkeys(("min_agreement", "inputs", "shapes"), ("model",)),
+    **dict.fromkeys(("over", "until"), (COMMAND,)),
+    **dict.fromkeys(("train", "pickled", "arguments"), (TORCH,)),
 }
 
 
-def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion | None]:
-    """Take the options of --model and of the user's own code out of `options`; the fields `model`
-    and `own` of the request, at most one of which is set."""
-    subjects = {f"--{kind}": options.pop(kind) for kind in ("model", *KINDS)}
-    asked = [option for option, subject in subjects.items() if subject is not None]
-    if len(asked) > 1:
-        raise UsageError(f"{' and '.join(asked)} exclude each other")
-    values = {name: options.pop(name) for name in _BELONGS}
+def questions(options: dict[str, Any]) -> dict[str, ModelQuestion | OwnQuestion]:
+    """Take the options of --model and of the user's own code out of `options`; the field `model`
+    or `own` of the request, if either was asked about."""
+    subjects = {kind: text for kind in ("model", *KINDS) if (text := options.pop(kind)) is not None}
+    if len(subjects) > 1:
+        raise UsageError(f"--{' and --'.join(subjects)} exclude each other")
+    kind, target = next(iter(subjects.items()), ("", ""))
     given = {
         name: value
-        for name, value in values.items()
-        if value not in (None, ()) and value is not False
+        for name in _BELONGS
+        if (value := options.pop(name)) not in (None, ()) and value is not False
     }
     for name in given:
-        if not set(asked) & set(_BELONGS[name]):
+        if kind not in _BELONGS[name]:
             params = click.get_current_context().command.params
             option = next(each.opts[0] for each in params if each.name == name)
             option = "what follows --" if name == "arguments" else option
-            raise UsageError(f"{option} belongs to {' or '.join(_BELONGS[name])}")
-    if not asked:
-        return {"model": None, "own": None}
-    (option,) = asked
-    if option == "--model":
-        return {"model": ModelQuestion(subjects[option], **given), "own": None}
-    return {"model": None, "own": OwnQuestion(option[2:], subjects[option], **given)}
+            raise UsageError(f"{option} belongs to --{' or --'.join(_BELONGS[name])}")
+    if kind == "model":
+        return {"model": ModelQuestion(target, **given)}
+    return {"own": OwnQuestion(kind, target, **given)} if kind else {}
 
 
 def examples(*lines: str) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..advisor.own.advice import compile_calls, flips, script_gain
 from ..advisor.own.candidates import Space
+from ..advisor.own.overview import compile_calls, flips, script_gain
 from ..advisor.own.snippet import lines, snippet
 from ..advisor.own.training import batches
 from ..contract import Case

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..text.sanitize import shown
-from ..worker.code import COMMAND, TORCH, WORKLOAD, Code
+from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
 from .model_question import check_share
 from .own_over import parse_over
 from .scenario import Scenario
@@ -16,6 +17,10 @@ from .scenario import Scenario
 OBJECTIVES = ("latency", "throughput")
 MODES = ("plain", "nhwc", "compile", "reduce-overhead", "graph", "fused")  # joined by "+"
 PICKLES = (".pt", ".pth")
+TARGETS = {
+    TORCH: "package.module:build, script.py, or model.pt2",
+    FUNCTION: "package.module:work",
+}
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _MODULE_AND_NAME = re.compile(f"{_NAME}:{_NAME}")
 
@@ -66,11 +71,6 @@ class OwnQuestion:
         )
 
     @property
-    def has_module(self) -> bool:
-        """Whether it is a torch module."""
-        return self.kind == TORCH
-
-    @property
     def option(self) -> str:
         """The option that names the code."""
         return f"--{self.kind}"
@@ -80,12 +80,9 @@ class OwnQuestion:
         if self.objective not in OBJECTIVES:
             raise ValueError(f"{self.option} takes --objective {' or '.join(OBJECTIVES)}")
         check_share("--max-error", self.max_error)
-        if self.kind == COMMAND:
-            self._check_command()
-        else:
+        if self.kind != COMMAND:
             self._check_target()
-
-    def _check_command(self) -> None:
+            return
         try:
             re.compile(self.until or "")
         except re.error as error:
@@ -93,25 +90,17 @@ class OwnQuestion:
         parse_over(self.over, self.target)
 
     def _check_target(self) -> None:
-        file, _, name = self.target.partition("::")
+        script, is_named, _ = self.target.partition(".py::")
+        file = f"{script}.py" if is_named else self.target
         suffix = Path(file).suffix
         if self.arguments and suffix != ".py":
             raise ValueError("what follows -- belongs to a script: --torch script.py -- ARGUMENTS")
         if self.kind != TORCH or suffix not in (".py", ".pt2", *PICKLES):
             if not _MODULE_AND_NAME.fullmatch(self.target):
-                files = ", script.py, or model.pt2" if self.kind == TORCH else ""
-                example = f"package.module:{'build' if self.kind == TORCH else 'work'}"
-                raise ValueError(f"{self.option} takes {example}{files}, not {self.target!r}")
-            return
-        if name and suffix != ".py":
-            raise ValueError(f"--torch: {file} holds one module: leave out ::{name}")
-        try:
-            is_there = Path(file).is_file()
-        except OSError as error:
-            raise ValueError(f"--torch: {file} cannot be read: {error.strerror}") from None
-        if not is_there:
+                raise ValueError(f"{self.option} takes {TARGETS[self.kind]}, not {self.target!r}")
+        elif not os.path.isfile(file):  # noqa: PTH113 - no error for a name that is too long
             raise ValueError(f"--torch: there is no file {file}")
-        if suffix in PICKLES and not self.pickled:
+        elif suffix in PICKLES and not self.pickled:
             why = "is a pickle, and to load one runs any code that it holds"
             remedy = "save it with torch.export.save as .pt2, or trust it with --allow-pickle"
             raise ValueError(f"--torch: {file} {why}; {remedy}")
@@ -119,17 +108,15 @@ class OwnQuestion:
     def options(self) -> Iterator[str]:
         """The command-line options that ask the same, without the arguments of a script."""
         yield from (self.option, self.target)
-        if self.objective != "latency":
-            yield from ("--objective", self.objective)
-        for option, value in (
-            ("--max-error", self.max_error),
-            ("--until", self.until),
-            ("--save-best", self.save_best),
-        ):
-            if value is not None:
+        given: dict[str, Sequence[object]] = {
+            "--objective": [self.objective] if self.objective != "latency" else [],
+            "--max-error": [] if self.max_error is None else [self.max_error],
+            "--until": [] if self.until is None else [self.until],
+            "--save-best": [] if self.save_best is None else [self.save_best],
+            "--over": self.over,
+        }
+        for option, values in given.items():
+            for value in values:
                 yield from (option, str(value))
-        for values in self.over:
-            yield from ("--over", values)
-        for option, is_set in (("--train", self.train), ("--allow-pickle", self.pickled)):
-            if is_set:
-                yield option
+        yield from ["--train"] if self.train else []
+        yield from ["--allow-pickle"] if self.pickled else []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import errno
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -38,17 +36,11 @@ def target(option: str, path: Path, *, opened: bool = False) -> Target:
 
 
 def new_folder(option: str, path: Path) -> Path:
-    """The folder that an option names; UsageError unless it can be made, or is empty."""
+    """The folder that an option names; UsageError unless it can be made."""
     try:
         found = resolved(path)
-        is_there = found.is_dir()
-        found.mkdir(exist_ok=True)
-        if not is_there:
-            found.rmdir()
-        elif any(found.iterdir()):
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
-        elif not os.access(found, os.W_OK | os.X_OK):
-            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        found.mkdir()
+        found.rmdir()
     except OSError as error:
         text = f"{path} cannot be written: {error.strerror}; name a new folder"
         raise UsageError(f"{option}: {text}") from None

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ..text.sanitize import shown
+
 WORKLOAD = "own"
 TORCH, FUNCTION, COMMAND = "torch", "function", "command"
 KINDS = (TORCH, FUNCTION, COMMAND)
@@ -49,8 +51,8 @@ class Code:
 
     @property
     def name(self) -> str:
-        """Its name in case ids: no folders."""
-        return self.target.rpartition("/")[2] if self.kind != COMMAND else COMMAND
+        """Its name without folders, as in case ids; of a command the command itself."""
+        return self.target.rpartition("/")[2] if self.kind != COMMAND else shown(self.target, 60)
 
     def as_text(self) -> str:
         return json.dumps(asdict(self))

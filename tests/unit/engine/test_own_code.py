@@ -73,7 +73,6 @@ def test_a_module_that_cannot_be_exported_races_in_torch() -> None:
     compiled = [c for c in report.candidates.values() if c.case.is_compiled]
     assert compiled and compiled[0].case.precision == "bf16"
     assert report.code.breaks == ["2x Tensor.item()"]
-    assert report.code.compile_calls is not None or report.rows["own"].verdict.payoffs == []
 
 
 class OneBatch(SimulatedOwn):

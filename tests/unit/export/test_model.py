@@ -17,7 +17,7 @@ from workbench.advisor.model.overview import (
     row_of,
 )
 from workbench.export.text import run_text
-from workbench.export.view.model_facts import facts_lines, preparation_lines, saved_lines
+from workbench.export.view.model_facts import facts_lines, preparation_lines, saved_text
 from workbench.records import events as ev
 from workbench.records.machine import Software
 from workbench.records.model import Port, Saved
@@ -242,6 +242,6 @@ def test_a_model_with_branches_maps_and_several_inputs_is_described() -> None:
 
 def test_a_file_that_was_not_written_says_why() -> None:
     reason = recorded_model.BUILT[2].reason
-    (text,) = saved_lines(Saved("best.onnx", None, None, reason))
+    text = saved_text(Saved("best.onnx", None, None, reason))
     assert reason.message in text
     assert list(preparation_lines([])) == []

@@ -9,7 +9,8 @@ import pytest
 from workbench.export.log import line
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import Finished
-from workbench.export.view.own import code_stage, saved_text
+from workbench.export.view.model import stage
+from workbench.export.view.model_facts import saved_text
 from workbench.records import events as ev
 from workbench.records.code import SavedCode
 from workbench.report.from_document import contradictions, report_of
@@ -34,6 +35,15 @@ def test_a_document_leads_to_events_to_the_same_document_and_text(name: str) -> 
 def test_a_journal_leads_to_the_same_text(name: str) -> None:
     read = [ev.decode(ev.encode(event)) for event in RUNS[name]]
     assert run_text(Report.of(read)) == run_text(Report.of(RUNS[name]))
+
+
+def test_what_was_saved_is_logged_once() -> None:
+    report, lines = Report(), []
+    for event in RUNS["net"]:
+        report.apply(event)
+        lines.append(line(event, report) or "")
+    assert sum(isinstance(event, ev.CodeAdvised) for event in RUNS["net"]) == 2
+    assert sum("best: model.pt2" in text for text in lines) == 1
 
 
 @pytest.mark.parametrize("length", range(1, len(RUNS["net"]), 7))
@@ -62,25 +72,24 @@ def test_without_a_check_or_resident_inputs_there_are_no_such_columns() -> None:
 
 
 def test_a_folder_that_was_not_written_says_why() -> None:
-    text, tone = saved_text(SavedCode("best", reason=own_runs.BROKEN))
+    text = saved_text(SavedCode("best", reason=own_runs.BROKEN))
     assert text.startswith("best was not written: net.py:build raised")
-    assert tone == "error"
 
 
-def test_the_stage_names_what_is_compiled_and_the_batch_that_races() -> None:
+def test_the_stage_names_what_is_built_and_the_batch_that_races() -> None:
     events = RUNS["net"]
     examined = next(n for n, e in enumerate(events) if isinstance(e, ev.CodeExamined))
     planned = [n for n, e in enumerate(events) if isinstance(e, ev.RaceStarted)]
-    compiled = next(
-        c.id for e in events if isinstance(e, ev.RacePlanned) for c in e.cases if c.is_compiled
-    )
-    assert code_stage(Report.of(events[: examined + 1])) == "choosing its candidates"
-    racing = Report.of(events[: planned[0] + 1])
-    assert code_stage(racing) == "racing at batch 1, 6 of 6 candidates left"
-    racing.apply(ev.ModelBuilding(at_s=0.9, recipe="onnx"))
-    assert code_stage(racing) == "exporting it to ONNX"
-    racing.apply(ev.CasePreparing(at_s=1.0, case=compiled))
-    assert code_stage(racing) == "compiling cpu torch fp32 compile t2"
-    second = Report.of(events[: planned[1] + 1])
-    assert code_stage(second) == "racing at batch 8, 6 of 6 candidates left"
-    assert code_stage(Finished(Report.of(events)).report) == "finishing"
+
+    def at(end: int, *further: ev.AnyEvent) -> str:
+        run = Finished(Report.of([*events[:end], *further]))
+        run.going = True
+        return stage(run)
+
+    assert at(1) == "reading it, making inputs, running it once"
+    assert at(examined + 1) == "choosing its candidates"
+    assert at(planned[0] + 1) == "racing at batch 1, 6 of 6 candidates left"
+    building = ev.ModelBuilding(at_s=0.9, recipe="onnx")
+    assert at(planned[0] + 1, building) == "building onnx"
+    assert at(planned[1] + 1) == "racing at batch 8, 6 of 6 candidates left"
+    assert at(len(events)) == "finishing"

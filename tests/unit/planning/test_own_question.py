@@ -187,9 +187,9 @@ WRONG = [
     (OwnQuestion("torch", "gone.py"), "--torch: there is no file gone.py"),
     (OwnQuestion("torch", "gone.py::Net"), "--torch: there is no file gone.py"),
     (OwnQuestion("torch", "gone.pt2"), "--torch: there is no file gone.pt2"),
-    (OwnQuestion("torch", f"{'long' * 99}.py"), "cannot be read: File name too long"),
+    (OwnQuestion("torch", f"{'long' * 99}.py"), "--torch: there is no file longlong"),
     (OwnQuestion("torch", "."), "not '.'"),
-    (OwnQuestion("torch", "model.pt2::Net"), "model.pt2 holds one module: leave out ::Net"),
+    (OwnQuestion("torch", "model.pt2::Net"), "not 'model.pt2::Net'"),
     (OwnQuestion("torch", "model.pt"), "or trust it with --allow-pickle"),
     (OwnQuestion("torch", "a:b", arguments=("x",)), "what follows -- belongs to a script"),
     (OwnQuestion("torch", "model.pt2", arguments=("x",)), "what follows -- belongs to a script"),
@@ -274,8 +274,7 @@ def test_a_share_of_zero_reaches_the_check() -> None:
 # ------------------------------------------------------- where it is saved
 
 
-def test_a_new_or_an_empty_folder_takes_what_is_saved(tmp_path: Path) -> None:
-    assert new_folder("--save-best", tmp_path) == tmp_path
+def test_a_new_folder_takes_what_is_saved(tmp_path: Path) -> None:
     best = tmp_path / "best"
     assert new_folder("--save-best", best) == best
     assert not best.exists(), "a check leaves nothing behind"
@@ -286,7 +285,7 @@ def test_a_new_or_an_empty_folder_takes_what_is_saved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("full", "Directory not empty"),
+        ("full", "File exists"),
         ("full/file", "File exists"),
         ("full/file/best", "Not a directory"),
         ("gone/best", "No such file or directory"),
@@ -301,8 +300,7 @@ def test_any_other_place_is_refused_with_its_reason(tmp_path: Path, name, reason
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-@pytest.mark.parametrize("name", ["", "best"])
-def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UsageError, match="Permission denied"):
-        new_folder("--save-best", tmp_path / name)
+        new_folder("--save-best", tmp_path / "best")

@@ -5,15 +5,16 @@ Pure functions of a report.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ...contract import Case
 from ...records.code import CodeReport
 from ...report.candidate import Candidate
 from ...report.measurements import metrics_of
+from ...report.names import candidate_name
 from ...report.report import Report
 from ...report.row import Row
+from ...stats import ratios
 from ...stats.samples import median
 from ...text import units
 from ...worker.code import COMMAND, TORCH, WORKLOAD
@@ -31,8 +32,6 @@ MODES = {
     "fused": "a fused optimizer",
 }
 BACKENDS = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
-PLAIN = ("python", COMMAND)  # backends without a precision of their own
-_PLAIN = re.compile(rf"\b({'|'.join(PLAIN)})[ /](fp32[ /])?")
 
 
 def rows_of(report: Report) -> list[Row]:
@@ -40,39 +39,13 @@ def rows_of(report: Report) -> list[Row]:
     return [row for row in report.rows.values() if row.plan.workload == WORKLOAD]
 
 
-def brief(text: str) -> str:
-    """`text` without words that say nothing: `cpu workers=2` for `cpu command fp32 workers=2`."""
-    return _PLAIN.sub("", text)
-
-
 def as_written(row: Row, code: CodeReport) -> Candidate | None:
     """The code as the user runs it today: eager with all threads, or the first command.  It is
     planned first; None where an option left it out."""
     first = row.candidates[0]
-    plain = first.case.backend in PLAIN or _is_eager(first.case, code.facts.precision)
-    return first if plain else None
-
-
-def _is_eager(case: Case, precision: str) -> bool:
-    """Whether it is plain PyTorch in the `precision` of the weights."""
-    return case.backend == TORCH and case.precision == precision and case.mode is None
-
-
-def exceeds_limit(candidate: Candidate) -> bool:
-    """Whether its outputs differ too much for it to be picked."""
-    reason, accuracy = candidate.reason, candidate.accuracy
-    wrong = accuracy is not None and accuracy.value > accuracy.limit
-    return wrong or (reason is not None and reason.code == "error_limit")
-
-
-def way(case: Case) -> str:
-    """`bf16 nhwc`, `onnxruntime int8-static`, `device=cpu,workers=2`: a candidate in a table."""
-    tuning = ",".join(f"{name}={value}" for name, value in case.tuning.items())
-    if case.backend in PLAIN:
-        return tuning or "as written"
-    precision = "-".join(filter(None, (case.precision, case.quantization)))
-    backend = "" if case.backend == TORCH else case.backend
-    return " ".join(filter(None, (backend, precision, (case.mode or "").replace("+", " "), tuning)))
+    case, facts = first.case, code.facts
+    is_eager = (case.backend, case.precision, case.mode) == (TORCH, facts.precision, None)
+    return first if is_eager or facts.kind != TORCH else None
 
 
 def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
@@ -82,18 +55,19 @@ def ranked_candidates(report: Report, row: Row) -> list[RankedCandidate]:
         return []
     given, found = as_written(row, code), []
     for candidate in in_order(row):
-        case, accuracy = candidate.case, candidate.accuracy
-        over, gained = exceeds_limit(candidate), ratio_of(given, candidate)
-        above = f"above the limit{f' of {error_text(accuracy.limit)}' if accuracy else ''}"
-        word, why = outcome(candidate, row, above if over else "", brief)
+        accuracy, above = candidate.accuracy, ""
+        if accuracy is not None and accuracy.value > accuracy.limit:
+            above = f"above the limit of {error_text(accuracy.limit)}"
+        gained = ratio_of(given, candidate)
+        word, why = outcome(candidate, row, above)
         found.append(
             RankedCandidate(
                 candidate=candidate,
-                variant=way(case),
-                how=case.device if case.threads is None else f"{case.device} t{case.threads}",
+                variant=candidate_name(candidate.case),
+                how="",
                 gain=gained[0] if gained else None,
                 size_bytes=None,
-                over=over,
+                over=bool(above),
                 given=candidate is given,
                 word=word,
                 why=why,
@@ -120,65 +94,47 @@ def answer(row: Row, report: Report) -> list[str]:
         return ["No recommendation: the run ended too early."]
     pick = report.candidates.get(verdict.pick or "")
     if pick is None:
-        return [f"No recommendation. {brief(' '.join(verdict.reasons[:1]))}".rstrip()]
-    sentences = [_run(pick, row, code)]
-    if row is not rows_of(report)[0] and pick.case.batch is not None:
-        sentences = [f"At batch {pick.case.batch}: {sentences[0].replace('Run', 'run', 1)}"]
-    metrics = metrics_of(pick)
+        return [" ".join(["No recommendation.", *verdict.reasons[:1]])]
+    text = _run(pick, row, code)
+    if row is not rows_of(report)[0]:
+        text = f"At batch {pick.case.batch}: r{text[1:]}"
+    sentences, metrics = [text], metrics_of(pick)
     if RESIDENT in metrics:
         whole, alone = units.duration(median(pick.ordered_s)), units.duration(metrics[RESIDENT])
         sentences.append(f"A call takes {whole}, {alone} with its inputs resident on the GPU.")
     if WAITING in metrics:
         sentences.append(f"{units.percent(metrics[WAITING])} of its time waits for data.")
     if verdict.device_ratio is not None:
-        sentences.append(brief(verdict.reasons[0]))
-    runner_up = report.candidates.get(verdict.runner_up or "")
-    if verdict.tie and runner_up is not None:
-        sentences.append(
-            f"Tied with {_named(runner_up.case, code.facts.precision)}{_on(runner_up.case)}."
-        )
+        sentences.append(verdict.reasons[0])
+    if verdict.tie and verdict.runner_up is not None:
+        sentences.append(f"Tied with {candidate_name(verdict.runner_up)}.")
     return sentences
 
 
 def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
+    """`Run it on the CPU with 2 threads: 1.92x faster than the code as written (...).`"""
     given, case, accuracy = as_written(row, code), pick.case, pick.accuracy
-    own = code.facts.precision
-    ways = f" with {inner}" if (inner := _ways(case, own)) else ""
+    where = " on the CPU" if case.device == "cpu" else f" on {case.device}"
+    where = "" if case.backend == COMMAND else where
+    ways = f" with {listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
         why = ": no other way was better" if others else ""
-        return f"Run it as it is{_on(case)}{ways}{why}."
-    text = f"Run it{_on(case)}{ways}"
+        return f"Run it as it is{where}{ways}{why}."
+    text = f"Run it{where}{ways}"
     gained = ratio_of(given, pick)
     if given is not None and gained is not None:
-        there = "" if given.case.device == case.device else _on(given.case)
-        text += f": {gain_text(gained, row, f'{_named(given.case, own)}{there}', _ratio)}"
+        other = f"the code as written ({candidate_name(given.case)})"
+        text += f": {gain_text(gained, row, other)}"
     if accuracy is not None and accuracy.metric == "relative_error":
         text += f"; error {error_text(accuracy.value)} of {error_text(accuracy.limit)} allowed"
     return f"{text}."
 
 
-def _ratio(value: float, interval: tuple[float, float]) -> str:
-    ratio, bounds = units.ratio_parts(value, interval)
-    return f"{ratio} ({bounds})"
-
-
-def _on(case: Case) -> str:
-    if case.backend == COMMAND:
-        return ""
-    return " on the CPU" if case.device == "cpu" else f" on {case.device}"
-
-
-def _named(case: Case, own: str) -> str:
-    """`eager with 2 threads`, `BF16 autocast, channels_last and 2 threads`."""
-    parts = ["eager"[: 5 * _is_eager(case, own)], _ways(case, own)]
-    return " with ".join(filter(None, parts)) or "the code as written"
-
-
-def _ways(case: Case, own: str) -> str:
-    """What a way to run code whose precision is `own` takes: `BF16 autocast and 2 threads`."""
+def _ways(case: Case, own: str) -> list[str]:
+    """What differs from plain code whose precision is `own`: `BF16 autocast`, `2 threads`."""
     precision = case.precision.upper()
-    parts = [] if case.precision == own else [precision + " autocast" * (precision != "TF32")]
+    parts = [] if case.precision in (own, "") else [precision + " autocast" * (precision != "TF32")]
     if case.backend in BACKENDS:
         form = "-".join(filter(None, (precision, case.quantization)))
         parts = [f"{BACKENDS[case.backend]} {form}"]
@@ -186,7 +142,7 @@ def _ways(case: Case, own: str) -> str:
     parts += [f"{name}={value}" for name, value in case.tuning.items()]
     if case.threads is not None:
         parts.append(f"{case.threads} thread{'s'[: case.threads != 1]}")
-    return listed(parts) if parts else ""
+    return parts
 
 
 def _further(code: CodeReport) -> Iterator[str]:
@@ -200,17 +156,60 @@ def _further(code: CodeReport) -> Iterator[str]:
         yield f"{breaks}: {listed(code.breaks, MOST_BREAKS)}."
 
 
-def whole_gain(share: float, gain: float) -> float:
-    """How many times as fast a program is if a `share` of it, up to 1, is `gain` times as fast.
+# ------------------------------------------------------------ what advice holds
 
-    Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
-    """
-    return 1 / (1 - share + share / gain)
+
+def flips(report: Report) -> list[str]:
+    """For each further batch: whether the pick stays the best there."""
+    own, *others = rows_of(report)
+    pick = own.verdict and report.candidates.get(own.verdict.pick or "")
+    found = []
+    for row in others if pick else ():
+        best = row.verdict and report.candidates.get(row.verdict.pick or "")
+        found += [_flip(pick.case, best, row)] if pick and best else []
+    return found
+
+
+def _flip(pick: Case, best: Candidate, row: Row) -> str:
+    batch, name, other = best.case.batch, candidate_name(best.case), candidate_name(pick)
+    if best.case.label == pick.label:
+        return f"The same candidate is the pick at batch {batch}."
+    same = next((c for c in row.candidates if c.case.label == pick.label), None)
+    ratio = ratios.ratio_between(same.rounds(), best.rounds()) if same else None
+    if ratio is None:
+        return f"At batch {batch} the pick is {name}; {other} raced too little there to compare."
+    if ratio.low <= 1 or ratios.is_close(ratio):
+        return f"At batch {batch} {name} and {other} cannot be distinguished."
+    measured = units.times(ratio.value, ratio.interval)
+    return f"The answer flips at batch {batch}: {name} is {measured} faster than {other} there."
+
+
+def compile_calls(row: Row) -> float | None:
+    """The calls after which a compiled candidate has paid for its compilation, where that is
+    certain."""
+    compiled = {c.case.id for c in row.candidates if c.case.is_compiled}
+    payoffs = row.verdict.payoffs if row.verdict else []
+    return min(
+        (p.steps for p in payoffs if p.id in compiled and p.steps and p.steps_ci95), default=None
+    )
+
+
+def script_gain(report: Report, row: Row, pick: Candidate) -> str:
+    """What the pick means for the whole script; empty for other code."""
+    module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
+    if report.code is None or module is None:
+        return ""
+    gained = ratio_of(as_written(row, report.code), pick)
+    return "" if gained is None else share_sentence(module.name, module.share, gained[0])
 
 
 def share_sentence(name: str, share: float, gain: float) -> str:
-    """What a gain in one module means for its script."""
+    """What a gain in a module that takes a `share` of a script's time, up to 1, means for it.
+
+    Source: Amdahl, AFIPS Spring Joint Computer Conference 1967, pp. 483-485.
+    """
+    whole = 1 / (1 - share + share / gain)
     return (
         f"{name} is {units.percent(share)} of the script's time: {units.ratio(gain)} faster there "
-        f"makes the script {units.ratio(whole_gain(share, gain))} faster."
+        f"makes the script {units.ratio(whole)} faster."
     )

@@ -16,8 +16,8 @@ from ...report.row import Row
 from ...stats.samples import median
 from ...text import units
 from .derived import DerivedValues
-from .model_facts import built_text, facts_lines, saved_lines
-from .own import code_facts, saved_text
+from .model_facts import built_text, facts_lines, saved_text
+from .own import code_facts
 from .tables import rate_text
 from .words import choice_word, reason_text
 
@@ -43,7 +43,7 @@ def narrate(event: ev.AnyEvent, derived: DerivedValues) -> LogLine | None:
     if isinstance(event, CaseEvent):
         return _of_case(event, derived)
     if isinstance(event, SubjectEvent):
-        return _of_subject(event)
+        return _of_subject(event, derived.report)
     return _of_run(event, derived)
 
 
@@ -130,7 +130,7 @@ SubjectEvent = (
 )
 
 
-def _of_subject(event: SubjectEvent) -> LogLine | None:
+def _of_subject(event: SubjectEvent, report: Report) -> LogLine | None:
     at = event.at_s
     match event:
         case ev.ModelInspected():
@@ -138,14 +138,13 @@ def _of_subject(event: SubjectEvent) -> LogLine | None:
         case ev.ModelBuilt():
             text = f"{event.built.recipe}: {built_text(event.built)}"
             return LogLine(at, "built", text, "warning" if event.built.reason else "")
-        case ev.ModelAdvised() if event.advice.saved is not None:
-            tone = "good" if event.advice.saved.reason is None else "error"
-            return LogLine(at, "saved", next(saved_lines(event.advice.saved)), tone)
         case ev.CodeExamined():
             return LogLine(at, "code", next(code_facts(event.facts)))
-        case ev.CodeAdvised() if event.advice is not None and event.advice.saved is not None:
-            text, tone = saved_text(event.advice.saved)
-            return LogLine(at, "saved", text, tone)
+        case ev.ModelAdvised() | ev.CodeAdvised():
+            saved = event.advice.saved if event.advice else None
+            if saved and len(report.verdicts) == 1:  # advice after later rows repeats it
+                tone = "good" if saved.reason is None else "error"
+                return LogLine(at, "saved", saved_text(saved), tone)
     return None
 
 

@@ -13,7 +13,7 @@ from ...advisor.model.overview import (
     unprofiled,
 )
 from ...advisor.race_summary import summary_text
-from ...advisor.subject import brief, ranked_candidates, recommendation, row_of, snippet
+from ...advisor.subject import brief, ranked_candidates, recommendation, row_of, rows_of, snippet
 from ...records.model import Explanation
 from ...records.reason import Warning
 from ...records.verdict import Verdict
@@ -27,8 +27,8 @@ from .derived import RunView
 from .details import INDENT, output_text
 from .facts import Fact, fact, heading, listed
 from .facts import facts_lines as wrapped
-from .model_facts import built_text, facts_lines, left_out, preparation_lines, saved_lines
-from .own import code_advice, code_facts, code_stage, module_lines, other_races
+from .model_facts import built_text, facts_lines, left_out, preparation_lines, saved_text
+from .own import at_batch, code_facts, module_lines, other_races
 from .ranked import candidate_lines, columns
 from .spans import Text
 from .table import Cell, Column, Line, table_lines
@@ -68,23 +68,24 @@ def _described(report: Report) -> list[str]:
 
 def stage(run: RunView) -> str:
     """The present stage of the lab; "" after the run."""
-    report, row = run.report, row_of(run.report)
+    report, rows = run.report, rows_of(run.report)
     if not run.going:
         return ""
-    if report.code is not None:
-        return code_stage(report)
-    if report.model is None:
+    if report.model is None and report.code is None:
         return "reading it, making inputs, running it once"
     if (building := report.building) is not None:
         if building.search:
             return f"searching the nodes of {building.recipe} to leave in FP32"
         return f"building {building.recipe}"
-    if row is None:
-        return "choosing its variants"
-    if row.verdict is None:
+    if not rows:
+        return "choosing its candidates"
+    row = next((row for row in rows if row.verdict is None), None)
+    if row is not None:
         left = sum(not candidate.ended for candidate in row.candidates)
-        return f"racing, {left} of {len(row.candidates)} candidates left"
-    return "profiling, to explain the result" if report.model.advice is None else "finishing"
+        where = at_batch(row) if report.code is not None else ""
+        return f"racing{where}, {left} of {len(row.candidates)} candidates left"
+    profiling = report.model is not None and report.model.advice is None
+    return "profiling, to explain the result" if profiling else "finishing"
 
 
 def answer_lines(
@@ -148,18 +149,18 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
     if run.going and (row is None or row.verdict is None):
         yield from _leader(found, report)
         return
-    verdict = row.verdict if row else None
+    subject, verdict = report.model or report.code, row.verdict if row else None
+    verb = "Ship" if report.model else "Run it"
+    sentences = (text.removeprefix(f"{verb} ") for text in recommendation(report))
+    yield from listed(verb.lower(), sentences)
+    if report.model and report.model.advice and (weak := report.model.advice.weak_evidence):
+        yield fact("! weak", weak, "warning", label_tone="strong warning")
+    if subject and subject.advice and (saved := subject.advice.saved):
+        yield fact("saved", saved_text(saved), "good" if saved.reason is None else "error")
     if report.code is not None:
-        yield from code_advice(report.code, report, verdict)
-        yield from _warnings(verdict.warnings if verdict else (), report)
-        return
-    yield from listed("ship", (text.removeprefix("Ship ") for text in recommendation(report)))
-    advice = report.model.advice if report.model else None
-    if advice and advice.weak_evidence:
-        yield fact("! weak", advice.weak_evidence, "warning", label_tone="strong warning")
-    if advice and advice.saved:
-        tone = "good" if advice.saved.reason is None else "error"
-        yield fact("saved", next(saved_lines(advice.saved)), tone)
+        yield from listed("why", verdict.reasons[1:] if verdict else ())
+        yield from listed("next", [verdict.next_best] if verdict and verdict.next_best else ())
+        yield from listed("note", report.code.facts.notes)
     yield from _warnings(verdict.warnings if verdict else (), report)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...advisor.model.overview import error_text
 from ...machine import no_gpu
+from ...records.code import SavedCode
 from ...records.model import Built, ModelFacts, Port, PreparationStep, Saved
 from ...records.reason import Reason
 from ...records.verdict import Verdict
@@ -107,13 +108,16 @@ def _step(step: PreparationStep) -> str:
     return f"{units.size(step.size_bytes)}{nodes}"
 
 
-def saved_lines(saved: Saved) -> Iterator[str]:
+def saved_text(saved: Saved | SavedCode) -> str:
+    """The file or folder of --save-best, or why it could not be written."""
+    place = saved.file if isinstance(saved, Saved) else saved.folder
     if saved.reason is not None:
-        yield f"{saved.file} was not written: {reason_text(saved.reason)}"
-        return
+        return f"{place} was not written: {reason_text(saved.reason)}"
+    if isinstance(saved, SavedCode):
+        return f"{place}: {', '.join(saved.files)}"
     size = f", {units.size(saved.size_bytes)}" if saved.size_bytes is not None else ""
     again = ""
     if saved.difference is not None:
         differs = f"differs by {error_text(saved.difference)}"
         again = f"; loaded again it {differs if saved.difference else 'answers the same'}"
-    yield f"{saved.file}{size}{again}"
+    return f"{place}{size}{again}"

@@ -1,22 +1,20 @@
-"""What only the page of the user's own code has: its facts, modules, batches and advice."""
+"""What only the page of the user's own code has: its facts, modules and further batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...advisor.own.overview import brief, ranked_candidates, recommendation, rows_of
-from ...records.code import CodeFacts, CodeReport, SavedCode
-from ...records.verdict import Verdict
+from ...advisor.own.overview import ranked_candidates, rows_of
+from ...records.code import CodeFacts
 from ...report.report import Report
 from ...report.row import Row
 from ...text import units
 from .derived import RunView
-from .facts import Fact, fact, heading, listed
+from .facts import heading
 from .model_facts import count_text
 from .ranked import candidate_lines, columns
 from .spans import Text
 from .table import Column, Line, table_lines
-from .words import reason_text
 
 KINDS = {"torch": "PyTorch", "function": "Python function", "command": "whole runs of a command"}
 _MODULES = (
@@ -30,8 +28,8 @@ _MODULES = (
 
 
 def code_facts(facts: CodeFacts) -> Iterator[str]:
-    """The code in a line, and a line for its inputs."""
-    parts = [KINDS.get(facts.kind, facts.kind)]
+    """The code in a line, and a line for each of its inputs."""
+    parts = [KINDS[facts.kind]]
     if facts.parameters is not None:
         parts += [f"{count_text(facts.parameters)} parameters", facts.precision]
     if facts.batch is not None:
@@ -43,42 +41,10 @@ def code_facts(facts: CodeFacts) -> Iterator[str]:
         yield f"input {each.name} {each.type} [{','.join(map(str, each.shape))}]"
 
 
-def code_stage(report: Report) -> str:
-    """The present stage of a run whose code was examined."""
-    row = next((row for row in rows_of(report) if row.verdict is None), None)
-    if row is None:
-        return "finishing" if rows_of(report) else "choosing its candidates"
-    if (building := report.building) is not None:
-        form = building.recipe
-        return "exporting it to ONNX" if form == "onnx" else f"building {form} of its export"
-    current = report.candidates.get(report.current_case or "")
-    if current is not None and current.state == "preparing" and current.case.is_compiled:
-        return f"compiling {brief(current.case.label).replace('/', ' ')}"
-    left = sum(not candidate.ended for candidate in row.candidates)
-    return f"racing{_batch(row)}, {left} of {len(row.candidates)} candidates left"
-
-
-def _batch(row: Row) -> str:
+def at_batch(row: Row) -> str:
+    """` at batch 8`; empty for code without batches."""
     batch = row.candidates[0].case.batch if row.candidates else None
     return "" if batch is None else f" at batch {batch}"
-
-
-def code_advice(code: CodeReport, report: Report, verdict: Verdict | None) -> Iterator[Fact]:
-    """Where and how to run the code, the saved files, the reasons, and notes."""
-    yield from listed("run it", (text.removeprefix("Run it ") for text in recommendation(report)))
-    if code.advice is not None and code.advice.saved is not None:
-        yield fact("saved", *saved_text(code.advice.saved))
-    if verdict is not None:
-        yield from listed("why", map(brief, verdict.reasons[1:]))
-        yield from listed("next", filter(None, [brief(verdict.next_best)]))
-    yield from listed("note", code.facts.notes)
-
-
-def saved_text(saved: SavedCode) -> tuple[str, str]:
-    """The files of --save-best or why there are none, and the tone."""
-    if saved.reason is not None:
-        return f"{saved.folder} was not written: {reason_text(saved.reason)}", "error"
-    return f"{saved.folder}: {', '.join(saved.files)}", "good"
 
 
 def module_lines(report: Report, width: int) -> list[Text]:
@@ -98,5 +64,5 @@ def other_races(run: RunView, width: int) -> list[Text]:
     for row in rows_of(run.report)[1:]:
         found = candidate_lines(ranked_candidates(run.report, row), row, run)
         table = table_lines(columns(row, bars=False), found, width)
-        lines += [heading(f"The race{_batch(row)}", width), *table, Text()]
+        lines += [heading(f"The race{at_batch(row)}", width), *table, Text()]
     return lines

@@ -39,8 +39,8 @@ def columns(row: Row, *, bars: bool = True) -> list[Column]:
     one for the times of calls with resident inputs if there are any."""
     own, asked = row.plan.workload == OWN, row.plan.objective in LESS
     titles = {"counted": row.plan.objective.capitalize()}
-    titles |= {"variant": "Candidate", "run": "On"} if own else {}
-    shown = {"bar": bars, "counted": asked, "top1": not own, "size": not own}
+    titles |= {"variant": "Candidate"} if own else {}
+    shown = dict.fromkeys(("run", "top1", "size"), not own) | {"bar": bars, "counted": asked}
     shown[RESIDENT] = any(RESIDENT in metrics_of(c) for c in row.candidates)
     shown["error"] = not own or any(c.accuracy is not None for c in row.candidates)
     return [
