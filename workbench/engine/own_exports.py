@@ -6,6 +6,7 @@ Exporting runs in a worker of its own, which may hang or crash without taking wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,32 +35,22 @@ BREAKS_S = 15.0  # longest probe for graph breaks
 T = TypeVar("T")
 
 
+@dataclass
 class Exports:
     """The exported forms of one module; why others are missing is in `left_out`."""
 
-    def __init__(
-        self,
-        code: Code,
-        batches: Sequence[int | None],
-        *,
-        request: Request,
-        cpu: Cpu,
-        pool: Pool,
-        control: Control,
-        emit: Callable[[ev.AnyEvent], None],
-    ) -> None:
-        self.left_out: dict[str, str] = {}
-        self.exported: ExportedCode | None = None
-        self.breaks: list[str] = []
-        self._code = code
-        self._batches = list(batches)
-        self._request = request
-        self._cpu = cpu
-        self._pool = pool
-        self._control = control
-        self._emit = emit
-        self._builder: VariantBuilder | None = None
-        self._waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
+    code: Code
+    batches: Sequence[int | None]
+    request: Request
+    cpu: Cpu
+    pool: Pool
+    control: Control
+    emit: Callable[[ev.AnyEvent], None]
+    left_out: dict[str, str] = field(default_factory=dict)
+    exported: ExportedCode | None = None
+    breaks: list[str] = field(default_factory=list)
+    _builder: VariantBuilder | None = None
+    _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
@@ -67,10 +58,10 @@ class Exports:
     def export(self, seconds: float) -> bool:
         """Whether there is an ONNX file of the module, made within `seconds` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
-            self._emit(ev.ModelBuilding(at_s=self._control.now(), recipe="onnx"))
+            self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe="onnx"))
             try:
-                batches = self._batches
-                self.exported = self._ask("export", ExportedCode, seconds, batches=batches)
+                asked = {"batches": self.batches}
+                self.exported = self._ask("export", ExportedCode, seconds, **asked)
             except WorkerFailed as failure:
                 self.left_out["onnx"] = failure.reason.message
         return self.exported is not None
@@ -83,7 +74,7 @@ class Exports:
 
     def files(self, case: Case) -> Mapping[str, str]:
         """The files and options that a worker needs for `case`."""
-        found = {"code": self._code.as_text()}
+        found = {"code": self.code.as_text()}
         if case.backend != "onnxruntime" or self.exported is None:
             return found
         builder = self._builder if case.quantization is not None else None
@@ -92,13 +83,13 @@ class Exports:
 
     def _folder(self, batch: int | None) -> str:
         """Where the module's inputs and reference outputs at `batch` are."""
-        return str(Path(self._code.folder, f"b{batch or 0}"))
+        return str(Path(self.code.folder, f"b{batch or 0}"))
 
     def next_quantised(
         self, scenario: Scenario, threads: tuple[int, ...], seconds: float
     ) -> list[Case]:
         """The next INT8 form of the exported model, built within `seconds`; none if all are."""
-        until_s = self._control.now() + seconds
+        until_s = self.control.now() + seconds
         if self._waiting is None:
             self._waiting = self._quantisable(self.exported, threads) if self.exported else []
         while self._waiting and self._builder is not None:
@@ -112,24 +103,25 @@ class Exports:
 
     def _quantisable(self, exported: ExportedCode, threads: tuple[int, ...]) -> list[Proposal]:
         """The INT8 forms worth building; the lab reads and prepares the exported model."""
-        question = ModelQuestion(exported.model, max_error=self._code.max_error)
-        child = Child(question, self._request, pool=self._pool, control=self._control)
+        question = ModelQuestion(exported.model, max_error=self.code.max_error)
+        child = Child(question, self.request, pool=self.pool, control=self.control)
         try:
-            given = self._folder(self._batches[0])
+            given = self._folder(self.batches[0])
             facts, products = child.prepare(child.inspect(given=given))
         except (WorkerFailed, UsageError) as error:
             self.left_out["int8"] = str(error)
             return []
-        control, emit, cpu = self._control, self._emit, self._cpu
-        self._builder = VariantBuilder(child, facts, self.left_out, control=control, emit=emit)
+        self._builder = VariantBuilder(
+            child, facts, self.left_out, control=self.control, emit=self.emit
+        )
         found, unpromising = first(
             SearchSpace(
                 facts=facts,
                 products=products,
-                cpu=cpu,
+                cpu=self.cpu,
                 threads=threads,
                 precisions=("int8",),
-                thorough=self._request.thorough,
+                thorough=self.request.thorough,
                 step_s=facts.step_s,
             )
         )
@@ -152,15 +144,15 @@ class Exports:
 
     def _probe_breaks(self, seconds: float) -> None:
         try:
-            self.breaks = self._ask("breaks", GraphBreaks, seconds, batch=self._batches[0]).reasons
+            self.breaks = self._ask("breaks", GraphBreaks, seconds, batch=self.batches[0]).reasons
         except WorkerFailed as failure:
             self.leave_out("graph breaks", failure.reason.message)
 
     def _ask(self, question: str, kind: type[T], deadline_s: float, **details: object) -> T:
         """Ask the exporter; WorkerFailed may be raised."""
-        left_s = self._request.budget - self._control.now()
-        self._pool.start(EXPORTER, min(START_S, left_s))
-        asked = {"workload": WORKLOAD, "question": question, "code": self._code.as_text()}
-        left_s = self._request.budget - self._control.now()
+        left_s = self.request.budget - self.control.now()
+        self.pool.start(EXPORTER, min(START_S, left_s))
+        asked = {"workload": WORKLOAD, "question": question, "code": self.code.as_text()}
+        left_s = self.request.budget - self.control.now()
         deadline_s = max(0.5, min(deadline_s, left_s))
-        return self._pool.ask(EXPORTER, deadline_s, kind, op="consult", **asked, **details).result
+        return self.pool.ask(EXPORTER, deadline_s, kind, op="consult", **asked, **details).result

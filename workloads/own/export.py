@@ -169,12 +169,13 @@ def archive(subject: Subject, batch: int | None, path: Path) -> None:
         raise not_exported(subject.name, error) from error
 
 
-def not_exported(name: str, error: BaseException) -> BaseException:
-    """The cause of an exporter's error in one line; for a missing package workers have words."""
+def not_exported(name: str, error: BaseException) -> WorkloadError:
+    """The cause of an exporter's error in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, ModuleNotFoundError):
-        return error
+        text = f"exporting {name} needs {error.name}, which is not installed"
+        return WorkloadError(text, code="missing_package", hint=f"pip install {error.name}")
     text = str(error) if isinstance(error, WorkloadError) else first_line(error)
     text = ON_VALUES if "data-dependent" in str(error) else text
     return WorkloadError(f"{name} cannot be exported: {text}", code="not_exported")

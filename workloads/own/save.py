@@ -139,7 +139,9 @@ def _script(
     if subject is None:
         parts = [*setup, target, WORK.format(batch=case.batch)]
     else:
-        _write_inputs(folder / INPUTS, code, subject, case.batch)
+        import torch
+
+        torch.save(_inputs(code, subject, case.batch), folder / INPUTS)
         parts = [TORCH.format(seed=code.seed)]
         if case.backend == "onnxruntime":
             _copy(Path(onnx_file), folder / MODEL)
@@ -154,20 +156,17 @@ def _script(
     return text.replace("model(*inputs)", "model(*inputs, **named)")
 
 
-def _write_inputs(file: Path, code: Code, subject: Subject, batch: int | None) -> None:
-    """Write the arguments of a call, and the batch that a loss may take."""
-    import torch
-
+def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
+    """The arguments of a call, and the batch that a loss may take."""
     from .recipe import Recipe
 
-    call: Any = subject.example(batch) if not code.train else None
-    whole = None
-    if code.train:
-        recipe = Recipe(subject)
-        whole = recipe.sample(batch, code.seed)
-        call = recipe.arguments(whole)
-        whole = call.as_batch() if whole is call else whole
-    torch.save((call.args, call.kwargs, whole), file)
+    if not code.train:
+        example = subject.example(batch)
+        return example.args, example.kwargs, None
+    recipe = Recipe(subject)
+    sample = recipe.sample(batch, code.seed)
+    call = recipe.arguments(sample)
+    return call.args, call.kwargs, call.as_batch() if call is sample else sample
 
 
 def _module(folder: Path, code: Code, subject: Subject, batch: int | None, target: str) -> str:

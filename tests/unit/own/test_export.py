@@ -120,15 +120,16 @@ def test_what_cannot_be_exported_says_why(code: Code) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_without_onnxscript_its_name_reaches_the_worker(code: Code, monkeypatch: Any) -> None:
+def test_without_onnxscript_its_name(code: Code, monkeypatch: Any) -> None:
     def absent(*_: Any, **options: Any) -> None:
         if options["dynamo"]:
             raise ModuleNotFoundError("No module named 'onnxscript'", name="onnxscript")
         raise RuntimeError("unsupported")
 
     monkeypatch.setattr(torch.onnx, "export", absent)
-    with pytest.raises(ModuleNotFoundError, match="onnxscript"):
+    with pytest.raises(WorkloadError, match="needs onnxscript") as caught:
         exported(code, Subject(nn.Identity(), torch.ones(2, 3)), 2)
+    assert caught.value.code == "missing_package"
 
 
 def test_the_lab_gets_inputs_in_the_order_of_the_session(code: Code) -> None:

@@ -148,7 +148,7 @@ def test_each_kind_of_loss(takes: Any, wrap: Any) -> None:
     port = CodeInput("0", "float32", [2, 3])
     known = CodeFacts("torch", "net:build", "", "", inputs=[port], loss=takes)
     exec(snippet(known, case(), TRAINING), scope)
-    assert float(scope["error"]) == pytest.approx(right)
+    assert float(scope["error"].detach()) == pytest.approx(right)
 
 
 def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:

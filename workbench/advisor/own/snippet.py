@@ -64,7 +64,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     if question.train:
         return _training(facts, case, setup, call)
     # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
-    guard = "no_grad" if {"compile", "reduce-overhead"} & {*words} else "inference_mode"
+    guard = "no_grad" if case.is_compiled else "inference_mode"
     contexts = f"with torch.{guard}(){_autocast(facts, case)}:"
     if "graph" in words:
         return _graph(setup, contexts, call)
@@ -110,8 +110,8 @@ def _process(facts: CodeFacts, case: Case) -> list[str]:
         return [] if case.threads is None else [f"torch.set_num_threads({case.threads})"]
     if case.precision not in ("fp32", "tf32") or facts.precision != "fp32":
         return []
-    value = case.precision == "tf32"
-    return [f"torch.backends.{part}.allow_tf32 = {value}" for part in ("cuda.matmul", "cudnn")]
+    is_tf32 = case.precision == "tf32"
+    return [f"torch.backends.{part}.allow_tf32 = {is_tf32}" for part in ("cuda.matmul", "cudnn")]
 
 
 def _placed(case: Case, named: bool) -> list[str]:
