@@ -29,6 +29,7 @@ class Subject:
         self.module = module.eval()
         self.name = name
         self.given = Example(args, kwargs)
+        self.namespace: Any = None
 
     def example(self, batch: int | None) -> Any:
         """The tensors' rows, repeated up to `batch`."""
@@ -37,6 +38,9 @@ class Subject:
         return self.given.mapped(
             lambda tensor: tensor.repeat(batch, *[1] * (tensor.dim() - 1))[:batch].clone()
         )
+
+    def part(self, name: str) -> Any:
+        return getattr(self.namespace, name, None)
 
     def copy(self) -> Any:
         return copy.deepcopy(self.module)

@@ -77,7 +77,7 @@ class SimulatedOwn(SimulatedLab):
 
     def consult_export(self, request: dict[str, Any]) -> dict[str, Any]:
         self.control.at_s += EXPORT_S
-        found = {"model": "model.onnx", "dynamic": self.dynamic, "seconds": EXPORT_S}
+        found = {"model": "model.onnx", "dynamic": self.dynamic}
         return {**found, "nodes": self.nodes, "whole": False}
 
     def consult_breaks(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -20,20 +20,24 @@ from workbench.planning.own_question import OwnQuestion
 from workbench.records.code import CodeFacts, CodeInput
 from workbench.worker.code import Code
 from workloads.own import export
+from workloads.own.reference import Reference, arrays, call
 from workloads.own.save import save
 
 USER = Path(__file__).parents[1] / "fixtures" / "own"
 PORTS = [CodeInput("0", "float32", [2, 3, 8, 8]), CodeInput("scale", "float32", [2, 1])]
 
 
-def built(name: str) -> Subject:
-    spec = importlib.util.spec_from_file_location("small_net", USER / "small_net.py")
+def built(name: str, file: str = "small_net") -> Subject:
+    spec = importlib.util.spec_from_file_location(file, USER / f"{file}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    net, args, *named = getattr(module, name)()
-    return Subject(net, *args, name=f"small_net:{name}", **dict(*named))
+    made = getattr(module, name)()
+    net, args, *named = made if isinstance(made, tuple) else (made, ())
+    found = Subject(net, *args, name=f"{file}:{name}", **dict(*named))
+    found.namespace = module
+    return found
 
 
 class Saved:
@@ -49,7 +53,8 @@ class Saved:
         case = Case("own", **{"threads": 1, "batch": 2, **fields})
         question = OwnQuestion(code.kind, code.target, train=code.train)
         inputs = PORTS if code.target == "small_net:build" else PORTS[:1]
-        facts = CodeFacts(code.kind, code.name, "", "", inputs=inputs)
+        loss = {"small_net:train": "output", "trained:build": "output, batch"}.get(code.target)
+        facts = CodeFacts(code.kind, code.name, "", "", inputs=inputs, loss=loss)
         made = lines(facts, case, question)
         where = str(self.folder)
         found = save(code, net, asdict(case), where, file, made.setup, made.call)
@@ -101,8 +106,12 @@ def test_a_module_that_does_not_export(saved: Saved) -> None:
 
 
 def test_an_exported_model(saved: Saved, tmp_path: Path) -> None:
-    made = export.export(saved.code(), built("build"), 2, None)
-    files = saved.save(saved.code(), built("build"), made["model"], backend="onnxruntime")
+    net = built("build")
+    found = arrays(call(net.copy(), net.example(2)))
+    right = Reference(list(found), list(found.values()), [0.0], "eager")
+    Path(saved.scratch).mkdir()
+    made = export.export(saved.code(), net, 2, right, resizes=False)
+    files = saved.save(saved.code(), net, made["model"], backend="onnxruntime")
     assert files == ["inputs.pt", "model.onnx", "reproduce.py"]
     assert MEDIAN.fullmatch(saved.run(tmp_path))
 
@@ -110,8 +119,15 @@ def test_an_exported_model(saved: Saved, tmp_path: Path) -> None:
 def test_a_training_step(saved: Saved) -> None:
     net = built("build")
     code = saved.code(target="small_net:train", train=True)
-    files = saved.save(code, net, mode="fused", tuning={"workers": 2, "pin": 0})
-    assert files == ["inputs.pt", "reproduce.py", "weights.pt"]
+    assert saved.save(code, net, mode="fused") == ["inputs.pt", "reproduce.py", "weights.pt"]
+    assert MEDIAN.fullmatch(saved.run())
+
+
+def test_a_training_with_data_and_a_loss_of_the_batch(saved: Saved) -> None:
+    code = saved.code(target="trained:build", train=True)
+    saved.save(code, built("build", "trained"), tuning={"workers": 2, "pin": 0})
+    _, _, batch = torch.load(saved.folder / "inputs.pt")
+    assert [len(each) for each in batch] == [2, 2]
     assert MEDIAN.fullmatch(saved.run())
 
 
@@ -130,7 +146,7 @@ def test_a_folder_with_files_is_left_alone(saved: Saved, tmp_path: Path) -> None
     assert saved.save(saved.code(), built("build"))  # an empty one is filled
     for place in (saved.folder, saved.folder / "reproduce.py"):
         saved.folder = place
-        with pytest.raises(WorkloadError, match="exists already"):
+        with pytest.raises(WorkloadError, match="cannot write"):
             saved.save(saved.code(), built("build"))
 
 

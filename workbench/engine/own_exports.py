@@ -6,15 +6,17 @@ Exporting runs in a worker of its own, which may hang or crash without taking wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from ..advisor.model.candidates import Proposal, SearchSpace, first
 from ..advisor.own import candidates as ways
 from ..contract import Case
-from ..planning.model_question import MAX_ERROR, ModelQuestion
+from ..planning.model_question import ModelQuestion
 from ..planning.request import Request
 from ..planning.scenario import Scenario
+from ..planning.usage import UsageError
 from ..pool.answers import ExportedCode, GraphBreaks
 from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
@@ -29,60 +31,37 @@ from .model_search import case_of
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
 START_S = 60.0
 BREAKS_S = 15.0  # longest probe for graph breaks
-NO_TIME = "the budget left no time for it; raise --budget"
 
 T = TypeVar("T")
 
 
+@dataclass
 class Exports:
     """The exported forms of one module; why others are missing is in `left_out`."""
 
-    def __init__(
-        self,
-        code: Code,
-        batches: Sequence[int | None],
-        *,
-        request: Request,
-        cpu: Cpu,
-        pool: Pool,
-        control: Control,
-        emit: Callable[[ev.AnyEvent], None],
-    ) -> None:
-        self.left_out: dict[str, str] = {}
-        self.exported: ExportedCode | None = None
-        self.breaks: list[str] = []
-        self._code = code
-        self._batches = list(batches)
-        self._request = request
-        self._cpu = cpu
-        self._pool = pool
-        self._control = control
-        self._emit = emit
-        self._builder: VariantBuilder | None = None
-        self._waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
+    code: Code
+    batches: Sequence[int | None]
+    request: Request
+    cpu: Cpu
+    pool: Pool
+    control: Control
+    emit: Callable[[ev.AnyEvent], None]
+    left_out: dict[str, str] = field(default_factory=dict)
+    exported: ExportedCode | None = None
+    breaks: list[str] = field(default_factory=list)
+    _builder: VariantBuilder | None = None
+    _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
 
-    def ask(self, question: str, kind: type[T], deadline_s: float, **details: object) -> T:
-        """Ask the exporter; WorkerFailed may be raised."""
-        left_s = self._request.budget - self._control.now()
-        self._pool.start(EXPORTER, min(START_S, left_s))
-        code = self._code.as_text()
-        asked = {"workload": WORKLOAD, "question": question, "code": code, **details}
-        left_s = self._request.budget - self._control.now()
-        deadline_s = max(0.5, min(deadline_s, left_s))
-        return self._pool.ask(EXPORTER, deadline_s, kind, op="consult", **asked).result
-
-    # ------------------------------------------------------------------ ONNX
-
     def export(self, seconds: float) -> bool:
         """Whether there is an ONNX file of the module, made within `seconds` if necessary."""
         if self.exported is None and "onnx" not in self.left_out:
-            self._emit(ev.ModelBuilding(at_s=self._control.now(), recipe="onnx"))
+            self.emit(ev.ModelBuilding(at_s=self.control.now(), recipe="onnx"))
             try:
-                batches = self._batches
-                self.exported = self.ask("export", ExportedCode, seconds, batches=batches)
+                asked = {"batches": self.batches}
+                self.exported = self._ask("export", ExportedCode, seconds, **asked)
             except WorkerFailed as failure:
                 self.left_out["onnx"] = failure.reason.message
         return self.exported is not None
@@ -95,21 +74,24 @@ class Exports:
 
     def files(self, case: Case) -> Mapping[str, str]:
         """The files and options that a worker needs for `case`."""
-        found = {"code": self._code.as_text()}
+        found = {"code": self.code.as_text()}
         if case.backend != "onnxruntime" or self.exported is None:
             return found
-        folder = str(Path(self._code.folder) / f"b{case.batch or 0}")
-        if case.quantization is None or self._builder is None:
-            return {**found, "model": self.exported.model, "folder": folder}
-        return {**found, "model": self._builder.file(case), "folder": folder}
+        builder = self._builder if case.quantization is not None else None
+        model = builder.file(case) if builder else self.exported.model
+        return {**found, "model": model, "folder": self._folder(case.batch)}
+
+    def _folder(self, batch: int | None) -> str:
+        """Where the module's inputs and reference outputs at `batch` are."""
+        return str(Path(self.code.folder, f"b{batch or 0}"))
 
     def next_quantised(
         self, scenario: Scenario, threads: tuple[int, ...], seconds: float
     ) -> list[Case]:
         """The next INT8 form of the exported model, built within `seconds`; none if all are."""
-        until_s = self._control.now() + seconds
+        until_s = self.control.now() + seconds
         if self._waiting is None:
-            self._waiting = self._quantisable(threads) if self.exported is not None else []
+            self._waiting = self._quantisable(self.exported, threads) if self.exported else []
         while self._waiting and self._builder is not None:
             proposal = self._waiting.pop(0)
             if self._builder.timed_out:
@@ -119,35 +101,32 @@ class Exports:
                 return [case_of(proposal, scenario)]
         return []
 
-    def _quantisable(self, threads: tuple[int, ...]) -> list[Proposal]:
+    def _quantisable(self, exported: ExportedCode, threads: tuple[int, ...]) -> list[Proposal]:
         """The INT8 forms worth building; the lab reads and prepares the exported model."""
-        assert self.exported is not None  # noqa: S101 - the caller has one
-        request, limit = self._request, self._code.max_error or MAX_ERROR
-        question = ModelQuestion(self.exported.model, max_error=limit)
-        child = Child(question, request, pool=self._pool, control=self._control)
-        given = str(Path(self._code.folder) / f"b{self._batches[0] or 0}")
+        question = ModelQuestion(exported.model, max_error=self.code.max_error)
+        child = Child(question, self.request, pool=self.pool, control=self.control)
         try:
+            given = self._folder(self.batches[0])
             facts, products = child.prepare(child.inspect(given=given))
-        except WorkerFailed as failure:
-            self.left_out["int8"] = failure.reason.message
+        except (WorkerFailed, UsageError) as error:
+            self.left_out["int8"] = str(error)
             return []
         self._builder = VariantBuilder(
-            child, facts, self.left_out, control=self._control, emit=self._emit
+            child, facts, self.left_out, control=self.control, emit=self.emit
         )
-        space = SearchSpace(
-            facts=facts,
-            products=products,
-            cpu=self._cpu,
-            threads=threads,
-            precisions=("int8",),
-            thorough=request.thorough,
-            step_s=facts.step_s,
+        found, unpromising = first(
+            SearchSpace(
+                facts=facts,
+                products=products,
+                cpu=self.cpu,
+                threads=threads,
+                precisions=("int8",),
+                thorough=self.request.thorough,
+                step_s=facts.step_s,
+            )
         )
-        proposals, unpromising = first(space)
         self.left_out |= unpromising
-        return proposals
-
-    # ------------------------------------------------------------- compiling
+        return found
 
     def may_compile(self, left_s: float) -> bool:
         """Whether compiling fits into the time left; probes for graph breaks first."""
@@ -157,15 +136,23 @@ class Exports:
             text = f"compiling may take {need_s:.0f} s, {left_s:.0f} s were left; raise --budget"
             self.leave_out("compile", text)
             return False
-        if not self.breaks:
-            self._probe_breaks(min(BREAKS_S, left_s / 4))
         self.left_out.pop("compile", None)
+        # What torch.export took as a whole has no break.
+        if not self.breaks and not (self.exported and self.exported.whole):
+            self._probe_breaks(min(BREAKS_S, left_s / 4))
         return True
 
     def _probe_breaks(self, seconds: float) -> None:
-        if self.exported is not None and self.exported.whole:
-            return  # torch.export has seen the whole graph: there is no break
         try:
-            self.breaks = self.ask("breaks", GraphBreaks, seconds, batch=self._batches[0]).reasons
+            self.breaks = self._ask("breaks", GraphBreaks, seconds, batch=self.batches[0]).reasons
         except WorkerFailed as failure:
             self.leave_out("graph breaks", failure.reason.message)
+
+    def _ask(self, question: str, kind: type[T], deadline_s: float, **details: object) -> T:
+        """Ask the exporter; WorkerFailed may be raised."""
+        left_s = self.request.budget - self.control.now()
+        self.pool.start(EXPORTER, min(START_S, left_s))
+        asked = {"workload": WORKLOAD, "question": question, "code": self.code.as_text()}
+        left_s = self.request.budget - self.control.now()
+        deadline_s = max(0.5, min(deadline_s, left_s))
+        return self.pool.ask(EXPORTER, deadline_s, kind, op="consult", **asked, **details).result

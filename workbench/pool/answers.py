@@ -175,7 +175,6 @@ class ExportedCode(msgspec.Struct):
 
     model: str  # path
     dynamic: bool  # whether it runs at other batches
-    seconds: Seconds
     nodes: int | None = None  # operations in the graph of torch.export
     whole: bool = False  # torch.export took all of it, so torch.compile meets no graph break
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from .reason import Reason
@@ -50,6 +52,7 @@ class CodeFacts(msgspec.Struct, frozen=True):
     modules: list[CalledModule] = []  # of a script
     cut: bool = False  # the script was cut short
     data: str | None = None  # what a training loads its batches from: "dataset", "loader"
+    loss: Literal["output", "output, batch"] | None = None  # what a training's own loss takes
     impossible: dict[str, str] = {}  # mode of a training to why it cannot be
     notes: list[str] = []  # sentences about what was found and how it is handled
 

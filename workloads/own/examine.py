@@ -77,11 +77,10 @@ def _trained(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
 
     found = training.examine(code, one)
     notes += found.pop("notes")
-    if found["batch"] is not None:
-        return {**found, "inputs_sha256": "", "resizable": True}
-    example = one.example(one.own_batch)
-    inputs = {"batch": one.own_batch, "resizable": one.own_batch is not None}
-    return {**found, **inputs, **_inputs(example)}
+    given = _inputs(found["inputs"])
+    if found["batch"] is not None:  # of data, which may be drawn at random
+        return {**found, **given, "inputs_sha256": "", "resizable": True}
+    return {**found, **given, "batch": one.own_batch, "resizable": one.own_batch is not None}
 
 
 def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:

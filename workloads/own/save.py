@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Case, WorkloadError, decode_case
-from workbench.worker.code import COMMAND, FUNCTION, Code
+from workbench.worker.code import COMMAND, Code
 
 if TYPE_CHECKING:
     from .subject import Subject
 
-SCRIPT, COMMANDS = "reproduce.py", "reproduce.sh"
 MODEL, ARCHIVE, WEIGHTS, INPUTS = "model.onnx", "model.pt2", "weights.pt", "inputs.pt"
 
 HEAD = '''"""{name} as it was measured: {label}.
@@ -36,7 +34,6 @@ TARGET = """
 namespace = found = importlib.import_module({module!r})
 for part in {attribute!r}.split("."):
     found = getattr(found, part)
-device = {{"device": "cpu"}}
 
 
 def part_of(name, default):
@@ -48,7 +45,7 @@ TORCH = """
 import torch
 
 torch.manual_seed({seed})
-inputs, named = torch.load(HERE / "inputs.pt", weights_only=False)  # our own file
+inputs, named, batch = torch.load(HERE / "inputs.pt", weights_only=False)  # our own file
 """
 ARCHIVED = """program = torch.export.load(HERE / "model.pt2")
 """
@@ -58,11 +55,12 @@ for method in ("train", "eval"):  # its own refuse: the mode is part of the grap
 """
 BUILT = """model = found
 if not isinstance(model, torch.nn.Module):
-    model = found(**(device if "device" in inspect.signature(found).parameters else {{}}))
+    takes = inspect.signature(found).parameters
+    model = found(device="cpu") if "device" in takes else found()
 model = model[0] if isinstance(model, tuple) else model
 model.load_state_dict({weights})
 """
-TRAINED = """loss = part_of("loss", lambda output: output)
+TRAINED = """loss = part_of("loss", None)
 optimizer = part_of("optimizer", torch.optim.AdamW)(model.parameters())
 """
 WORK = """work, batch, make = found, {batch!r}, part_of("inputs", None)
@@ -97,8 +95,8 @@ def save(
     picked: dict[str, Any],
     destination: str,
     onnx_file: str,
-    setup: Sequence[str],
-    call: Sequence[str],
+    setup: list[str],
+    call: list[str],
 ) -> dict[str, Any]:
     """Write the folder `destination` in one piece; returns the names of its `files`.
 
@@ -106,15 +104,17 @@ def save(
     the folder holds something already, or the module can be neither built again nor exported.
     """
     target, case = Path(destination), decode_case(picked)
-    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise WorkloadError(
-            f"{target} exists already", code="unsupported", hint="name a new or empty folder"
-        )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         written = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         try:
-            _fill(written, code, subject, case, onnx_file, list(setup), list(call))
+            if code.kind == COMMAND:
+                file = written / "reproduce.sh"
+                file.write_text("\n".join(["#!/bin/sh", *call, ""]))
+                file.chmod(0o755)
+            else:
+                text = _script(written, code, subject, case, onnx_file, setup, call)
+                (written / "reproduce.py").write_text(text)
             written.chmod(0o755)
             written.replace(target)
         finally:
@@ -124,7 +124,7 @@ def save(
     return {"files": sorted(each.name for each in target.iterdir())}
 
 
-def _fill(
+def _script(
     folder: Path,
     code: Code,
     subject: Subject | None,
@@ -132,59 +132,65 @@ def _fill(
     onnx_file: str,
     setup: list[str],
     call: list[str],
-) -> None:
-    if code.kind == COMMAND:
-        file = folder / COMMANDS
-        file.write_text("\n".join(["#!/bin/sh", *call, ""]))
-        file.chmod(0o755)
-        return
-    head = HEAD.format(name=code.name, label=case.label)
+) -> str:
+    """The text of the script; what it loads is written into `folder`."""
     module, _, attribute = code.target.partition(":")
     target = TARGET.format(module=module, attribute=attribute)
-    if code.kind == FUNCTION or subject is None:
-        parts = [head, *setup, target, WORK.format(batch=case.batch)]
+    if subject is None:
+        parts = [*setup, target, WORK.format(batch=case.batch)]
     else:
-        example = subject.example(case.batch)
         import torch
 
-        torch.save((example.args, example.kwargs), folder / INPUTS)
-        load = TORCH.format(seed=code.seed)
+        torch.save(_inputs(code, subject, case.batch), folder / INPUTS)
+        parts = [TORCH.format(seed=code.seed)]
         if case.backend == "onnxruntime":
             _copy(Path(onnx_file), folder / MODEL)
             setup = [line.replace(repr(MODEL), f'str(HERE / "{MODEL}")') for line in setup]
         else:
-            load += _module(folder, code, subject, case.batch, target)
-        parts = [head, load, *(line for line in setup if not line.startswith("loader"))]
+            parts.append(_module(folder, code, subject, case.batch, target))
+        parts += setup
     wait = "lambda: None" if case.device == "cpu" else "torch.cuda.synchronize"
     timed = TIMED.format(call="\n".join(f"    {line}" for line in call), wait=wait)
+    text = "\n".join([HEAD.format(name=code.name, label=case.label), *parts, timed])
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
-    text = "\n".join([*parts, timed]).replace("model(*inputs)", "model(*inputs, **named)")
-    (folder / SCRIPT).write_text(text)
+    return text.replace("model(*inputs)", "model(*inputs, **named)")
+
+
+def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
+    """The arguments of a call, and the batch that a loss may take."""
+    from .recipe import Recipe
+
+    if not code.train:
+        example = subject.example(batch)
+        return example.args, example.kwargs, None
+    recipe = Recipe(subject)
+    sample = recipe.sample(batch, code.seed)
+    call = recipe.arguments(sample)
+    return call.args, call.kwargs, call.as_batch() if call is sample else sample
 
 
 def _module(folder: Path, code: Code, subject: Subject, batch: int | None, target: str) -> str:
     """Write the module or its weights; returns the lines that load it as `model`."""
+    import torch
+
     from .export import archive
 
-    builds = ":" in code.target and not code.target.endswith(".py") and "::" not in code.target
-    weights, archived = f'torch.load(HERE / "{WEIGHTS}")', ""
+    builds = ":" in code.target and "::" not in code.target
     try:
         if code.train:
             raise WorkloadError(f"{code.name} is trained", code="not_exported")
         archive(subject, batch, folder / ARCHIVE)
-        weights, archived = "program.state_dict", ARCHIVED
     except WorkloadError as error:
         (folder / ARCHIVE).unlink(missing_ok=True)
         if not builds:
-            raise WorkloadError(
-                f"only a module that a function builds can be saved: {error}"
-            ) from error
-        import torch
-
+            text = f"only a module that a function builds can be saved: {error}"
+            raise WorkloadError(text) from error
         torch.save(subject.module.state_dict(), folder / WEIGHTS)
-    if not builds:
-        return archived + GRAPH
-    return target + archived + BUILT.format(weights=weights) + (TRAINED if code.train else "")
+        built = target + BUILT.format(weights=f'torch.load(HERE / "{WEIGHTS}")')
+        return built + TRAINED if code.train else built
+    if builds:
+        return target + ARCHIVED + BUILT.format(weights="program.state_dict")
+    return ARCHIVED + GRAPH
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -195,5 +201,4 @@ def _copy(source: Path, target: Path) -> None:
 
     shutil.copyfile(source, target)
     for name in graph.external_files(onnx.load(str(source), load_external_data=False)):
-        (target.parent / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source.parent / name, target.parent / name)

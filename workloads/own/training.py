@@ -19,7 +19,7 @@ from .._shared.torch_task import TorchTask, arithmetic, compiled, set_tf32, sync
 from .._shared.waiting import mark, waiting_fraction
 from .recipe import DEFAULT_BATCH, Recipe
 from .reference import LARGER, MULTIPLE, TOLERANCES, folder_of
-from .subject import Subject, subject
+from .subject import Example, Subject, subject
 from .target import user_errors
 from .tree import mapped, tensors
 
@@ -236,12 +236,12 @@ class Training(TorchTask):
 def examine(code: Code, one: Subject) -> dict[str, Any]:
     """What is known about a training before it is timed.
 
-    Returns `notes` (sentences), `data` ("dataset", "loader" or None), `batch` (the usual one with
-    data, otherwise None), `step_s` (rough seconds of an eager step) and `impossible` (the reason
-    for each mode that cannot be).  WorkloadError "bad_input" where there is no loss to minimise.
+    Returns fields of CodeFacts, of which `batch` is None without data; `inputs` is an Example.
+    WorkloadError "bad_input" where there is no loss to minimise.
     """
     recipe, module = Recipe(one), training_mode(one.copy())
     sample = recipe.sample(None, code.seed)
+    call = recipe.arguments(sample)
     optimiser, impossible = recipe.optimiser(weights(module)), {}
     for _ in range(2):  # the first allocates
         began = time.perf_counter()
@@ -261,6 +261,8 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     return {
         "notes": list(_notes(recipe)),
         "data": recipe.data,
+        "loss": recipe.loss and ("output, batch" if recipe.judges_batch else "output"),
+        "inputs": Example(call.args, call.kwargs),
         "batch": DEFAULT_BATCH if recipe.data else None,
         "step_s": step_s,
         "impossible": impossible,

@@ -63,17 +63,16 @@ class Own(Workload):
         return kinds[code.kind](code)
 
     def _export(self, code: Code, batches: list[int | None]) -> dict[str, Any]:
-        """Export for all `batches`, with inputs and reference outputs of each for the lab."""
-        one, within = subject(code), str(examine.known(code)["guard"])
-        made = export.export(code, one, batches[0], next(iter(batches[1:]), None))
+        """Export for all `batches` where that works, with inputs for each."""
+        one = subject(code)
+        right = reference(code, batches[0], str(examine.known(code)["guard"]))
+        made = export.export(code, one, batches[0], right, resizes=len(batches) > 1)
         for batch in batches if made["dynamic"] else batches[:1]:
-            export.hand_over(
-                code, one, batch, made["inputs"], lambda b: reference(code, b, within).outputs
-            )
+            export.hand_over(code, one, batch, made["inputs"])
         return made
 
     def _breaks(self, code: Code, batch: int | None) -> dict[str, Any]:
-        return export.breaks(subject(code), batch)
+        return {"reasons": export.breaks(subject(code), batch)}
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
         return save.save(code, subject(code) if code.kind == TORCH else None, **details)

@@ -12,6 +12,16 @@ from ..model.snippet import session_lines
 
 MODEL = "model.onnx"  # as --save-best names it
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
+RETURNED = 'output["loss"] if isinstance(output, dict) else getattr(output, "loss", output)'
+MOVED = """\
+def moved(x):
+    if isinstance(x, dict):
+        return {{name: moved(each) for name, each in x.items()}}
+    if isinstance(x, (list, tuple)):
+        return [moved(each) for each in x]
+    return x.to({device!r}) if isinstance(x, torch.Tensor) else x
+batch = moved(batch)
+"""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -19,22 +29,23 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 class Lines:
     """Python, or a shell command where the user's code is one: what to do once, and the call.
 
-    A module's lines take `model`, its positional `inputs` and its keyword arguments `named`, a
-    training step's also `loss(output)` and `optimizer`, a function's `work` and its `inputs`.
+    A module's lines take `model`, its positional `inputs` and its keyword arguments `named`.  A
+    training step's also take `optimizer`, and where the facts name its arguments `loss`, with the
+    `batch` that it may take.  A function's take `work` and its `inputs`.
     """
 
     setup: list[str]
     call: list[str]
 
 
-def snippet(facts: CodeFacts, case: Case, question: OwnQuestion, *, torch_version: str = "") -> str:
+def snippet(facts: CodeFacts, case: Case, question: OwnQuestion) -> str:
     """The lines to paste for `case`."""
-    found = lines(facts, case, question, torch_version=torch_version)
+    found = lines(facts, case, question)
     return "\n".join([*found.setup, *found.call])
 
 
-def lines(facts: CodeFacts, case: Case, question: OwnQuestion, *, torch_version: str = "") -> Lines:
-    """What to do once for `case`, and its call; without a version of torch the newest counts."""
+def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
+    """What to do once for `case`, and its call."""
     if question.kind == COMMAND:
         return Lines([], [_command(case, question.target)])
     if question.kind == FUNCTION:
@@ -43,18 +54,17 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion, *, torch_version:
     call = "model(*inputs, **named)" if named else "model(*inputs)"
     if case.backend == "onnxruntime":
         return _session(facts, case)
-    setup = ["import torch", "", *_process(facts, case, torch_version)]
+    setup = ["import torch", "", *_process(facts, case)]
     setup.append(f"model = model.{'train' if question.train else 'eval'}()")
     setup += _placed(case, named)
     words = (case.mode or "").split("+")
-    if "reduce-overhead" in words:
-        setup.append('model = torch.compile(model, mode="reduce-overhead")')
-    elif case.is_compiled:
-        setup.append("model = torch.compile(model)")
+    if case.is_compiled:
+        how = ', mode="reduce-overhead"' if "reduce-overhead" in words else ""
+        setup.append(f"model = torch.compile(model{how})")
     if question.train:
-        return _training(case, setup, call)
+        return _training(facts, case, setup, call)
     # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
-    guard = "no_grad" if {"compile", "reduce-overhead"} & {*words} else "inference_mode"
+    guard = "no_grad" if case.is_compiled else "inference_mode"
     contexts = f"with torch.{guard}(){_autocast(facts, case)}:"
     if "graph" in words:
         return _graph(setup, contexts, call)
@@ -69,10 +79,9 @@ def _command(case: Case, template: str) -> str:
 
 
 def _function(facts: CodeFacts, case: Case) -> Lines:
-    setup = []
-    if case.threads is not None:
-        setup = ["import os", "", "# before NumPy, torch and the like are imported"]
-        setup += [f'os.environ["{name}"] = "{case.threads}"' for name in THREADS]
+    setup = ["import os", "", "# before NumPy, torch and the like are imported"]
+    setup += [f'os.environ["{name}"] = "{case.threads}"' for name in THREADS]
+    setup = [] if case.threads is None else setup
     device = f", device={case.device!r}" if facts.takes_device else ""
     return Lines(setup, [f"result = work(*inputs{device})"])
 
@@ -92,18 +101,17 @@ def _session(facts: CodeFacts, case: Case) -> Lines:
     return Lines(setup, ["output = session.run(None, feeds)"])
 
 
-def _process(facts: CodeFacts, case: Case, version: str) -> list[str]:
-    """Settings of the whole process: threads, and the arithmetic of FP32 on a GPU."""
+def _process(facts: CodeFacts, case: Case) -> list[str]:
+    """Settings of the whole process: threads, and the arithmetic of FP32 on a GPU.
+
+    `allow_tf32` works in all versions of torch; its successor came with 2.9.
+    """
     if kind_of(case.device).on_host:
         return [] if case.threads is None else [f"torch.set_num_threads({case.threads})"]
     if case.precision not in ("fp32", "tf32") or facts.precision != "fp32":
         return []
-    known = [int(part) for part in version.split(".")[:2] if part]
-    name, values = "fp32_precision", ('"ieee"', '"tf32"')
-    parts = ("cuda.matmul", "cudnn.conv")
-    if known and known < [2, 9]:  # the version that brought fp32_precision
-        name, values, parts = "allow_tf32", ("False", "True"), ("cuda.matmul", "cudnn")
-    return [f"torch.backends.{part}.{name} = {values[case.precision == 'tf32']}" for part in parts]
+    is_tf32 = case.precision == "tf32"
+    return [f"torch.backends.{part}.allow_tf32 = {is_tf32}" for part in ("cuda.matmul", "cudnn")]
 
 
 def _placed(case: Case, named: bool) -> list[str]:
@@ -144,20 +152,21 @@ def _graph(setup: list[str], contexts: str, call: str) -> Lines:
     return Lines(setup + captured, ["# new values: inputs[0].copy_(batch)", "graph.replay()"])
 
 
-def _training(case: Case, setup: list[str], call: str) -> Lines:
+def _training(facts: CodeFacts, case: Case, setup: list[str], call: str) -> Lines:
     words, device = (case.mode or "").split("+"), case.device.partition(":")[0]
     if "fused" in words:
         setup.append("for group in optimizer.param_groups:")
         setup.append("    group.update(fused=True, foreach=False)")
     if "workers" in case.tuning:
         settings = {"batch_size": case.batch, "num_workers": case.tuning["workers"]}
-        settings["pin_memory"] = bool(case.tuning.get("pin", 0))
-        options = ", ".join(f"{name}={value}" for name, value in settings.items())
-        setup.append(f"loader = torch.utils.data.DataLoader(loader.dataset, {options})")
-    cast = f'torch.autocast("{device}", dtype=torch.{AUTOCAST.get(case.precision)})'
-    forward = [f"error = loss({call})"]
+        settings["pin_memory"] = bool(case.tuning.get("pin"))
+        setup.append(f"loading = {settings}  # DataLoader(dataset, **loading)")
+    if facts.loss == "output, batch" and device != "cpu":
+        setup += MOVED.format(device=case.device).splitlines()
+    forward = [f"output = {call}", f"error = {f'loss({facts.loss})' if facts.loss else RETURNED}"]
     if case.precision in AUTOCAST:
-        forward = [f"with {cast}:", f"    {forward[0]}"]
+        cast = f'with torch.autocast("{device}", dtype=torch.{AUTOCAST[case.precision]}):'
+        forward = [cast, *(f"    {line}" for line in forward)]
     steps = ["error.backward()", "optimizer.step()"]
     if case.precision == "fp16":
         setup.append(f'scaler = torch.amp.GradScaler("{device}")')

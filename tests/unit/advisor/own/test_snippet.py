@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from own_subject import Subject
 
-from workbench.advisor.own.snippet import snippet
+from workbench.advisor.own.snippet import MOVED, snippet
 from workbench.contract import Case
 from workbench.planning.own_question import OwnQuestion
 from workbench.records.code import CodeFacts, CodeInput
 from workbench.worker.code import Code
 from workloads.own import export
+from workloads.own.reference import Reference
 
 PORTS = [CodeInput("0", "float32", [2, 3, 8, 8]), CodeInput("scale", "float32", [2, 1])]
 QUESTION = OwnQuestion("torch", "net:build")
+TRAINING = OwnQuestion("torch", "net:build", train=True)
 
 
 class Net(torch.nn.Module):
@@ -63,7 +65,7 @@ def expected(scope: dict[str, Any]) -> Any:
         ("bf16", None, 0.05),
         ("fp16", "nhwc", 0.05),
         ("fp32", "nhwc+compile", 1e-5),
-        ("fp32", "reduce-overhead", 1e-5),
+        ("fp32", "compile+reduce-overhead", 1e-5),
     ],
 )
 def test_a_call_on_the_cpu(
@@ -83,16 +85,16 @@ def test_a_call_on_the_cpu(
     assert not scope["output"].requires_grad
     is_nhwc = scope["inputs"][0].is_contiguous(memory_format=torch.channels_last)
     assert is_nhwc == ("nhwc" in (mode or ""))
-    known = {"nhwc+compile": [{}], "reduce-overhead": [{"mode": "reduce-overhead"}]}
+    known = {"nhwc+compile": [{}], "compile+reduce-overhead": [{"mode": "reduce-overhead"}]}
     assert made == known.get(mode or "", [])
 
 
-def test_a_session(scope: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_session(scope: dict[str, Any], tmp_path: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     right = expected(scope)
     net = Subject(scope["model"], *scope["inputs"], **scope["named"])
-    made = export.export(Code("torch", "net:build", ".", "."), net, 2, None)
-    Path(made["model"]).rename("model.onnx")
+    answers = Reference(["output"], [right.numpy()], [0.0], "eager")
+    export.export(Code("torch", "net:build", ".", "."), net, 2, answers, resizes=False)
     exec(snippet(facts(), case(backend="onnxruntime", mode="nospin"), QUESTION), scope)
     torch.testing.assert_close(torch.from_numpy(scope["output"][0]), right)
     assert scope["options"].intra_op_num_threads == 1
@@ -103,35 +105,74 @@ def test_a_session(scope: dict[str, Any], tmp_path: Path, monkeypatch: Any) -> N
 def test_a_training_step(scope: dict[str, Any], precision: str, mode: str) -> None:
     model = scope["model"]
     before = model.conv.weight.detach().clone()
-    dataset = torch.utils.data.TensorDataset(torch.zeros(8, 1))
     scope |= {
         "loss": lambda output: output.square().sum(),
         "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
-        "loader": torch.utils.data.DataLoader(dataset),
     }
-    question = OwnQuestion("torch", "net:build", train=True)
     picked = case(precision, mode, batch=4, tuning={"workers": 2, "pin": 0})
-    exec(snippet(facts(), picked, question), scope)
+    exec(snippet(facts(loss="output"), picked, TRAINING), scope)
     assert scope["model"].training
     assert not torch.equal(model.conv.weight, before)
     (group,) = scope["optimizer"].param_groups
     assert (group["lr"], bool(group["fused"])) == (0.1, mode == "fused")
-    assert (scope["loader"].batch_size, scope["loader"].num_workers) == (4, 2)
+    loader = torch.utils.data.DataLoader([0], **scope["loading"])
+    assert (loader.batch_size, loader.num_workers) == (4, 2)
+
+
+class WithLoss(torch.nn.Module):
+    """Returns its loss, alone or within another object."""
+
+    def __init__(self, wrap: Any) -> None:
+        super().__init__()
+        self.layer, self.wrap = torch.nn.Linear(3, 1), wrap
+
+    def forward(self, rows: Any) -> Any:
+        return self.wrap(self.layer(rows).square().sum())
 
 
 @pytest.mark.parametrize(
-    ("precision", "mode", "version", "words"),
+    ("takes", "wrap"),
     [
-        ("tf32", None, "2.13.0", 'matmul.fp32_precision = "tf32"'),
-        ("tf32", None, "2.6.0", "cudnn.allow_tf32 = True"),
-        ("fp32", None, "", 'cudnn.conv.fp32_precision = "ieee"'),
-        ("bf16", None, "", 'torch.autocast("cuda", dtype=torch.bfloat16)'),
-        ("fp32", "graph", "", "graph.replay()"),
+        ("output, batch", lambda loss: loss),
+        (None, lambda loss: loss),
+        (None, lambda loss: {"loss": loss}),
+        (None, lambda loss: SimpleNamespace(loss=loss)),
     ],
 )
-def test_on_a_gpu(precision: str, mode: str | None, version: str, words: str) -> None:
+def test_each_kind_of_loss(takes: Any, wrap: Any) -> None:
+    model, rows = WithLoss(wrap), torch.ones(2, 3)
+    scope = {"model": model, "inputs": [rows], "batch": [rows, torch.tensor(3.0)]}
+    scope |= {"optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+    scope |= {"loss": lambda output, batch: output * batch[1]} if takes else {}
+    right = float(model.layer(rows).detach().square().sum()) * (3 if takes else 1)
+    port = CodeInput("0", "float32", [2, 3])
+    known = CodeFacts("torch", "net:build", "", "", inputs=[port], loss=takes)
+    exec(snippet(known, case(), TRAINING), scope)
+    assert float(scope["error"].detach()) == pytest.approx(right)
+
+
+def test_a_batch_goes_to_the_gpu_where_the_loss_takes_it() -> None:
+    picked = case(device="cuda:0", threads=None)
+    text = snippet(facts(loss="output, batch"), picked, TRAINING)
+    scope: dict[str, Any] = {"torch": torch, "batch": {"a": [torch.ones(1), "b"]}}
+    exec("\n".join(MOVED.format(device="meta").splitlines()), scope)
+    assert scope["batch"]["a"][0].is_meta and scope["batch"]["a"][1] == "b"
+    assert "batch = moved(batch)" in text
+    assert "batch = moved" not in snippet(facts(loss="output"), picked, TRAINING)
+
+
+@pytest.mark.parametrize(
+    ("precision", "mode", "words"),
+    [
+        ("tf32", None, "matmul.allow_tf32 = True"),
+        ("fp32", None, "cudnn.allow_tf32 = False"),
+        ("bf16", None, 'torch.autocast("cuda", dtype=torch.bfloat16)'),
+        ("fp32", "graph", "graph.replay()"),
+    ],
+)
+def test_on_a_gpu(precision: str, mode: str | None, words: str) -> None:
     picked = case(precision, mode, device="cuda:0", threads=None)
-    text = snippet(facts(), picked, QUESTION, torch_version=version)
+    text = snippet(facts(), picked, QUESTION)
     compile(text, "snippet", "exec")
     assert words in text
     assert "model = model.to('cuda:0')" in text

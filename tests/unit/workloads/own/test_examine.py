@@ -158,3 +158,11 @@ def test_the_users_own_check_counts(examined, monkeypatch) -> None:
     task.check_output = lambda output: False
     with pytest.raises(WorkloadError, match="rejects it"):
         task.check()
+
+
+def test_the_inputs_and_the_loss_of_a_training_with_data(tmp_path: Path) -> None:
+    code = Code("torch", "trained:build", str(tmp_path), str(FIXTURES), train=True)
+    facts = WORKLOAD.consult("examine", code=code.as_text())
+    assert (facts["data"], facts["loss"]) == ("dataset", "output, batch")
+    assert facts["inputs"] == [{"name": "0", "type": "float32", "shape": [32, 4]}]
+    assert facts["inputs_sha256"] == ""

@@ -1,0 +1,88 @@
+"""A real module goes through the exporter and the lab to INT8 forms, with the engine's requests
+answered in this process."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import machines
+import msgspec
+import pytest
+
+from workbench.contract import Case, Setup, WorkloadError
+from workbench.engine.own_exports import Exports
+from workbench.planning.own_question import OwnQuestion
+from workbench.planning.request import Request
+from workbench.pool.control import Control
+from workbench.pool.pool import Answer, WorkerFailed
+from workbench.records.reason import Reason
+from workloads.lab.child import Lab
+from workloads.own.workload import WORKLOAD
+
+USER = Path(__file__).parents[2] / "fixtures" / "own"
+
+
+class InProcess:
+    """A pool without processes."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+
+    def start(self, *_: Any) -> None:
+        pass
+
+    def ask(self, key: Any, deadline_s: float, kind: Any, *, op: str, **request: Any) -> Any:
+        request.pop("workload", None)
+        try:
+            found = getattr(WORKLOAD if op == "consult" else Lab(), op)(**request)
+        except WorkloadError as error:
+            raise WorkerFailed(Reason(error.code, str(error), error.hint)) from error
+        return Answer(msgspec.convert(found, kind), False)
+
+
+@pytest.fixture
+def exports(tmp_path: Path, monkeypatch: Any) -> Exports:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    question = OwnQuestion("torch", "modules:picture")
+    code = question.code(str(tmp_path / "own"), str(USER), 0)
+    WORKLOAD.consult("examine", code=code.as_text())
+    return Exports(
+        code,
+        [4, 8],
+        request=Request(own=question),
+        cpu=machines.cpu_server()[0].cpu,
+        pool=InProcess(tmp_path),  # type: ignore[arg-type]
+        control=Control(),
+        emit=lambda event: None,
+    )
+
+
+def accuracy(exports: Exports, case: Case) -> Any:
+    return WORKLOAD.prepare(case, Setup(files=dict(exports.files(case)))).check()
+
+
+def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> None:
+    scenario = OwnQuestion("torch", "modules:picture").scenario()
+    scenario = msgspec.structs.replace(scenario, batch=4)
+    assert exports.export(60.0)
+    assert exports.exported is not None and exports.exported.dynamic
+    (case,) = exports.next_quantised(scenario, (2, 1), 60.0)
+    assert (case.backend, case.precision, case.batch) == ("onnxruntime", "int8", 4)
+    assert exports.files(case)["model"] != exports.exported.model
+    for batch in (4, 8):
+        found = accuracy(exports, replace(case, batch=batch))
+        assert found.reference == "eager in float64"
+        assert 0 < found.value < 0.1
+    assert "int8" not in exports.left_out
+
+
+def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports) -> None:
+    assert exports.export(60.0) and exports.exported is not None
+    Path(exports.exported.model).write_bytes(b"broken")
+    scenario = OwnQuestion("torch", "modules:picture").scenario()
+    assert exports.next_quantised(scenario, (1,), 60.0) == []
+    assert "model.onnx" in exports.left_out["int8"]
