@@ -32,6 +32,7 @@ FACTS: dict[str, Any] = {
     "reference": "eager in float64",
     "floor": 4.1e-7,
 }
+GPU_S = 0.009
 EXPORT_S, BUILD_S, BREAKS_S = 4.2, 0.9, 1.1
 # Milliseconds of a call at batch 1 with all threads, and the relative error, by way.
 WAYS: dict[tuple[str, str, str | None], tuple[float, float]] = {
@@ -101,6 +102,8 @@ class SimulatedOwn(SimulatedLab):
         return Work(None, None, items=case.batch or 1, item="samples", memory_bytes=0.0)
 
     def step_s(self, case: Case) -> float:
+        if case.device != "cpu":  # it takes nearly the same time for any batch
+            return GPU_S * (1.1 if case.batch == 8 else 1.0)
         slower = {2: 1.0, 1: 1.7}.get(case.threads or 2, 1.0)
         if case.quantization and "channel" not in case.quantization:
             slower *= 1.2
@@ -111,6 +114,8 @@ class SimulatedOwn(SimulatedLab):
         return None
 
     def accuracy(self, case: Case) -> dict[str, Any]:
+        if case.device != "cpu":
+            return {**super().accuracy(case), "value": 1e-6, "limit": 1e-4}
         limit = 0.02 if case.precision in ("bf16", "fp16", "int8") else 1e-4
         return {
             "metric": "relative_error",
@@ -124,5 +129,6 @@ class SimulatedOwn(SimulatedLab):
 def raced(pool: type[SimulatedOwn] = SimulatedOwn, **options: Any) -> list[ev.AnyEvent]:
     """The events of a whole run on two cores with BF16 and VNNI."""
     question = options.pop("own", OwnQuestion("torch", "shop.model:build"))
-    where = SimulatedMachine(*machines.cpu_server(), noise={"own": 0.004})
+    detected = machines.gpu_server() if options.pop("gpu", False) else machines.cpu_server()
+    where = SimulatedMachine(*detected, noise={"own": 0.004})
     return run(Request(own=question, **options), where, pool=pool)

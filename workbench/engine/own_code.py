@@ -13,8 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from ..advisor import crossover
+from ..advisor.crossover import Measured
+from ..advisor.limits import is_admissible
 from ..advisor.own.candidates import Space
-from ..advisor.own.overview import compile_calls, flips, script_gain
+from ..advisor.own.overview import compile_calls, flips, rows_of, script_gain
 from ..advisor.own.snippet import lines, snippet
 from ..advisor.own.training import batches
 from ..contract import Case
@@ -32,6 +35,7 @@ from ..records import events as ev
 from ..records.code import CodeAdvice, CodeFacts, SavedCode
 from ..records.machine import Machine
 from ..records.reason import Reason
+from ..records.verdict import Crossover
 from ..report.candidate import Candidate
 from ..report.report import Report
 from ..report.row import Row
@@ -238,6 +242,10 @@ class OwnCode:
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
         """Say after each row what to take home, with what is known by then."""
         own = report.rows[WORKLOAD]
+        found = None if row is own else self._crossover(report)
+        if found is not None and found.between == "device":
+            at_s = self._control.now()
+            self._emit(ev.CrossoverFound(at_s=at_s, scenario=WORKLOAD, crossover=found))
         exports = self._exports
         advice = None
         if own.verdict is not None and own.verdict.pick is not None and self._facts is not None:
@@ -259,6 +267,15 @@ class OwnCode:
                 compile_calls=compile_calls(own),
             )
         )
+
+    def _crossover(self, report: Report) -> Crossover | None:
+        """What the rows so far show of the batch at which another candidate leads."""
+        points = []
+        for row in rows_of(report):
+            able = [c for c in row.candidates if c.blocks and is_admissible(c, self._plan.scenario)]
+            batches = {candidate.case.batch for candidate in able}
+            points += [Measured(float(batch), able) for batch in batches if batch is not None]
+        return crossover.conclude(points, "batch", whole=True)
 
     def _save(self, case: Case) -> SavedCode | None:
         """Write the artefact and the script of --save-best."""

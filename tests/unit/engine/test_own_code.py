@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
 
+from workbench.contract import Case
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
@@ -55,10 +56,24 @@ def test_all_cases_are_of_the_workload_own() -> None:
     )
 
 
+class FarAhead(SimulatedOwn):
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) / (3 if case.precision == "int8" else 1)
+
+
 def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
-    code = Report.of(raced()).code
-    assert code is not None
-    assert "as fast as eager torch" in code.left_out.get("compile", "") or code.breaks == []
+    code = Report.of(raced(FarAhead)).code
+    assert code is not None and code.breaks == []
+    assert "as fast as eager torch" in code.left_out["compile"]
+    near = Report.of(raced())
+    assert any(candidate.case.is_compiled for candidate in near.candidates.values())
+
+
+def test_a_gpu_that_wins_at_large_batches_has_a_crossover() -> None:
+    found = Report.of(raced(gpu=True)).rows["own"].verdict
+    assert found is not None and found.crossover is not None
+    assert (found.crossover.below, found.crossover.above) == ("cpu", "gpu")
+    assert found.crossover.value is not None and 1 < found.crossover.value <= 8
 
 
 class WithoutExport(SimulatedOwn):
