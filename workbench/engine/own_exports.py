@@ -64,6 +64,8 @@ class Exports:
                 self.exported = self._ask("export", ExportedCode, seconds, **asked)
             except WorkerFailed as failure:
                 self.left_out["onnx"] = failure.reason.message
+            if self.exported and not self.exported.dynamic and len(self.batches) > 1:
+                self.left_out["onnx at other batches"] = "the exported graph takes one batch only"
         return self.exported is not None
 
     def runs(self, case: Case, scenario: Scenario) -> bool:
