@@ -198,8 +198,7 @@ def _of_script(code: Code, name: str) -> Subject:
     if (folder / MODULES).exists():
         if why := json.loads((folder / MODULES).read_text())["not_handed_over"]:
             raise WorkloadError(why, code="unsupported", hint="name a function that builds it")
-        module, args, kwargs = script.received(folder)
-        return Subject(code, module, Example(args, kwargs))
+        return Subject(code, *script.received(code))
     ran = script.run(code)
     chosen = script.choose(ran, name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -208,7 +207,7 @@ def _of_script(code: Code, name: str) -> Subject:
             "name": shown(each.name, 60),
             "calls": each.calls,
             "seconds": each.seconds,
-            "share": each.share,
+            "share": min(1.0, each.seconds / ran.seconds),  # calls in threads may overlap
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "chosen": each is chosen,
         }
@@ -217,8 +216,7 @@ def _of_script(code: Code, name: str) -> Subject:
     found = {"modules": listed, "cut": ran.cut, "notes": [*ran.notes, *chosen.notes]}
     found["not_handed_over"] = script.hand_over(chosen, ran, code)
     (folder / MODULES).write_text(json.dumps(found))
-    args, kwargs = chosen.examples[0]
-    return Subject(code, chosen.module, Example(args, kwargs))
+    return Subject(code, chosen.module, chosen.example)
 
 
 def built(code: Code, build: Any, device: str = "cpu") -> tuple[Any, Example | None]:
