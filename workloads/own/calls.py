@@ -18,8 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .subject import Example
-from .tree import tensors
+from .tree import Example, tensors
 
 INSTANCES = 8  # of a class that are kept apart; a program may make a new one for every call
 SHAPES = 5  # most that are listed
@@ -76,7 +75,7 @@ class Run:
 
     @contextmanager
     def watched(self, seconds: float) -> Iterator[None]:
-        """Watch the program in the block, in the main thread, which ends after `seconds`."""
+        """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`."""
         import torch
         import torch._dynamo  # it compares with the method that it finds when it is imported
 
@@ -96,9 +95,9 @@ class Run:
             with suppress(TimeUp):
                 signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
                 yield
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_REAL, 0)  # it may come just before that
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)  # it may have been cut
+            signal.setitimer(signal.ITIMER_REAL, 0)
             self.seconds += time.perf_counter() - began
             torch.nn.Module.__call__ = original
             signal.signal(signal.SIGALRM, handler)
@@ -112,8 +111,9 @@ class Run:
         is an error."""
         import torch
 
-        capturing = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-        return capturing or getattr(self._thread, "inside", False)
+        if getattr(self._thread, "inside", False):
+            return True
+        return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
     def _call(self, original: Any, module: Any, example: Example) -> Any:
         began = time.perf_counter()

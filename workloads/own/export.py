@@ -27,7 +27,8 @@ from .tree import tensors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .subject import Example, Subject
+    from .subject import Subject
+    from .tree import Example
 
     Array = NDArray[Any]
 

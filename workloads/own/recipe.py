@@ -12,9 +12,9 @@ from typing import Any
 
 from workbench.contract import WorkloadError
 
-from .subject import Example, Subject
+from .subject import Subject
 from .target import user_errors
-from .tree import tensors
+from .tree import Example, tensors
 
 Batches = Generator[Any, None, None]
 ENDLESS = 10**12  # samples
@@ -69,10 +69,10 @@ class Recipe:
             loss = getattr(output, "loss", output if within is None else within)
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
             return loss
-        found = f"{type(loss).__name__} {list(getattr(loss, 'shape', ())) or ''}".rstrip()
+        shape = f" of shape {list(loss.shape)}" if isinstance(loss, torch.Tensor) else ""
         where = "its output" if self.loss is None else "its loss function"
         raise WorkloadError(
-            f"{self.one.name} cannot be trained: {where} gives a {found}, not a scalar loss",
+            f"{where} gives a {type(loss).__name__}{shape}, not a scalar loss",
             code="bad_input",
             hint=HINT,
         )

@@ -17,9 +17,9 @@ from workbench.contract import Accuracy, WorkloadError
 from workbench.worker.code import Code
 
 from ..lab import agreement, samples
-from .subject import Example, Subject, subject
+from .subject import Subject, subject
 from .target import user_errors
-from .tree import tensors
+from .tree import Example, tensors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line
 
 from .calls import Called, Run
-from .subject import Example
+from .tree import Example
 
 PICKLE, PATHS = "module.pt", "paths.json"  # files in `Code.folder`
 

@@ -13,7 +13,6 @@ import json
 import random
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,49 +23,11 @@ from workbench.worker.code import Code
 
 from . import target
 from .target import user_errors
-from .tree import mapped, tensors
+from .tree import Example
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS, MODULES = "weights.pt", "inputs.pt", "modules.json"
 DEFAULT_BATCH = 1  # where only `inputs(batch)` is given
-
-
-@dataclass(frozen=True)
-class Example:
-    """The arguments of one call."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def tensors(self) -> dict[str, Any]:
-        """The tensors by name: the position, or the keyword."""
-        return tensors({**dict(enumerate(self.args)), **self.kwargs})
-
-    def mapped(self, function: Any) -> Example:
-        """The same arguments with `function(tensor)` in the place of each tensor."""
-
-        def each(_: str, tensor: Any) -> Any:
-            return function(tensor)
-
-        args = tuple(mapped(list(self.args), each))
-        return Example(args, mapped(self.kwargs, each))
-
-    @property
-    def batch(self) -> int | None:
-        """The size of the first axis, if all tensors that have axes share it."""
-        sizes = {tensor.shape[0] for tensor in self.tensors().values() if tensor.dim()}
-        return sizes.pop() if len(sizes) == 1 else None
-
-    def resized(self, batch: int) -> Example:
-        """The same rows, repeated or left out, as a batch of another size."""
-
-        def rows(tensor: Any) -> Any:
-            if not tensor.dim():
-                return tensor
-            times = -(-batch // max(1, tensor.shape[0]))
-            return tensor.repeat(times, *[1] * (tensor.dim() - 1))[:batch].clone()
-
-        return self.mapped(rows)
 
 
 class Subject:

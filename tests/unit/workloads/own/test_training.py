@@ -19,8 +19,9 @@ from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code
 from workloads.own import training
 from workloads.own.recipe import Recipe
-from workloads.own.subject import Example, subject
+from workloads.own.subject import subject
 from workloads.own.training import Training
+from workloads.own.tree import Example
 
 BATCH = 4
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
@@ -266,7 +267,7 @@ def test_tuples_are_passed_by_position_without_the_target() -> None:
 @pytest.mark.parametrize(
     ("loss", "code", "message"),
     [
-        (None, "bad_input", r"its output gives a Tensor \[4, 2\], not a scalar loss"),
+        (None, "bad_input", r"its output gives a Tensor of shape \[4, 2\], not a scalar loss"),
         (lambda output: 3.0, "bad_input", "its loss function gives a float, not a scalar loss"),
         (lambda output: output.mean() / 0, "bad_input", "the loss of net:build is "),
         (lambda output: output.logits, "user_code", "net:build.* AttributeError"),
