@@ -36,7 +36,7 @@ class SimulatedTraining(SimulatedOwn):
 def test_modes_and_loaders_of_the_leader_join_and_the_best_is_picked() -> None:
     events = raced(SimulatedTraining, own=QUESTION)
     planned = next(e for e in events if isinstance(e, ev.RacePlanned))
-    assert [case.label for case in planned.cases][0] == "cpu/torch/fp32/workers=0/t2"
+    assert planned.cases[0].label == "cpu/torch/fp32/workers=0/t2"
     own = Report.of(events).rows["own"]
     assert own.verdict is not None
     assert own.verdict.pick is not None and "fused" in own.verdict.pick
