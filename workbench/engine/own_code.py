@@ -42,7 +42,7 @@ from ..report.row import Row
 from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
 from .own_exports import Exports
 from .own_search import OwnSearch
-from .own_training import TrainingSearch, training_space
+from .own_training import TrainingSearch
 from .profiling import Profiling
 
 START_S = 60.0  # for importing from a cold disk
@@ -211,10 +211,9 @@ class OwnCode:
     def _training_row(self, space: Space, batch: int | None) -> RowPlan:
         assert self._exports is not None  # noqa: S101 - made for this row
         plain = self._plan.scenario
-        whole = training_space(space)
-        params = {**plain.params, "batches": batches(whole)}
+        params = {**plain.params, "batches": batches(space)}
         scenario = msgspec.structs.replace(plain, batch=batch, params=params)
-        search = TrainingSearch(whole, scenario, self._exports)
+        search = TrainingSearch(space, scenario, self._exports)
         cases = search.start()
         if not cases:
             raise UsageError("no candidate is left with these filters")

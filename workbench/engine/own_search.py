@@ -192,11 +192,15 @@ class OwnSearch:
         """The cases that are new and pass the filters of the request."""
         found = []
         for case in cases:
-            way = Proposal(case.device, case.precision, case.mode, case.threads, {}, case.backend)
-            if case.id not in self._known and self._space.admits(way):
+            if case.id not in self._known and self._space.admits(proposal_of(case)):
                 self._known.add(case.id)
                 found.append(case)
         return found
+
+
+def proposal_of(case: Case) -> Proposal:
+    place = (case.device, case.precision, case.mode, case.threads)
+    return Proposal(*place, case.tuning, case.backend)
 
 
 def _best_s(candidate: Candidate) -> float:

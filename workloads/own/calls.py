@@ -18,13 +18,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .tree import mapped, tensors
+from .tree import Example, tensors
 
-INSTANCES = 8  # of a class that are kept apart; a script may make a new one for every call
-EXAMPLES = 4  # shapes of a module for which inputs are kept
+INSTANCES = 8  # of a class that are kept apart; a program may make a new one for every call
+SHAPES = 5  # most that are listed
 AGAIN_S = 1.0  # a program that swallows TimeUp gets another after this time
-
-Example = tuple[tuple[Any, ...], dict[str, Any]]  # args, kwargs
 
 
 class TimeUp(BaseException):
@@ -32,46 +30,52 @@ class TimeUp(BaseException):
 
 
 @dataclass
-class Watched:
+class Called:
     """A module and its calls so far; a call that fails or is cut counts, with its time."""
 
+    name: str  # its class, numbered from the second instance on: "Net", "Net#2"
     module: Any
     calls: int = 0
-    seconds: float = 0.0
-    shapes: Counter[str] = field(default_factory=Counter)
-    ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode" and the like
-    examples: dict[str, Example] = field(default_factory=dict)  # by shape
+    seconds: float = 0.0  # each call lasts until CUDA is done
+    example: Example | None = None  # copies of inputs of the most frequent shapes
+    _counts: Counter[str] = field(default_factory=Counter)  # calls by shapes
+    _ways: Counter[str] = field(default_factory=Counter)  # calls "in training mode"
+    _kept: str = ""  # shapes of the example
 
-    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Note a call, and keep copies of its inputs, before it may change them."""
-        self.ways.update(_ways(self.module))
-        shape = _shape(args, kwargs)
-        self.shapes[shape] += 1
-        if shape in self.examples:
-            return
-        if len(self.examples) >= EXAMPLES:
-            rarest = min(self.examples, key=self.shapes.__getitem__)
-            if self.shapes[shape] <= self.shapes[rarest]:
-                return
-            del self.examples[rarest]
-        self.examples[shape] = _copied(args, kwargs)
+    @property
+    def shapes(self) -> list[str]:
+        """The shapes of its inputs, such as "8x3x32x32, mask=8x1", the most frequent first."""
+        return [shapes for shapes, _ in self._counts.most_common(SHAPES)]
+
+    @property
+    def notes(self) -> list[str]:
+        """How it was called."""
+        ways = self._ways.items()
+        return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
+
+    def begin(self, example: Example) -> None:
+        """Note a call, and keep copies of its inputs before it may change them."""
+        self._ways.update(_ways(self.module))
+        shapes = _shapes(example)
+        self._counts[shapes] += 1
+        if self._counts[shapes] > self._counts[self._kept]:
+            self.example, self._kept = _copied(example), shapes
 
 
-class Watch:
-    """Notes calls of modules by the threads of this process, for a limited time."""
+@dataclass
+class Run:
+    """A program's run: the modules that it calls, and what became of it."""
 
-    def __init__(self) -> None:
-        self.modules: list[Watched] = []  # in the order of their first calls
-        self.seconds = 0.0  # of the program, copying of inputs excluded
-        self.cut = False  # whether time was up
-        self._copying_s = 0.0
-        self._deadline = 0.0  # on the clock time.perf_counter
-        self._over = False
-        self._thread = threading.local()
+    modules: list[Called] = field(default_factory=list)  # in the order of their first calls
+    seconds: float = 0.0  # until it ended or was cut, less the copying of inputs
+    cut: bool = False  # time was up
+    notes: list[str] = field(default_factory=list)  # how it ended, what it left
+    paths: list[str] = field(default_factory=list)  # folders that it added to `sys.path`
+    _thread: threading.local = field(default_factory=threading.local)
 
     @contextmanager
-    def watching(self, seconds: float) -> Iterator[None]:
-        """Watch the program in the block, in the main thread; TimeUp is raised after `seconds`."""
+    def watched(self, seconds: float) -> Iterator[None]:
+        """Watch the program in the block, in the main thread; TimeUp ends it after `seconds`."""
         import torch
         import torch._dynamo  # it compares with the method that it finds when it is imported
 
@@ -82,110 +86,94 @@ class Watch:
             # torch.compile and torch.export trace this line, and nothing of the watch.
             if torch.compiler.is_compiling() or self._passes():
                 return original(module, *args, **kwargs)
-            return self._call(original, module, args, kwargs)
+            return self._call(original, module, Example(args, kwargs))
 
-        handler = signal.signal(signal.SIGALRM, lambda *_: self._stop())
+        handler = signal.signal(signal.SIGALRM, self._stop)
         torch.nn.Module.__call__ = call
         began = time.perf_counter()
-        self._deadline = began + seconds
         try:
-            signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
-            yield
+            with suppress(TimeUp):
+                signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+                yield
+                signal.setitimer(signal.ITIMER_REAL, 0)  # it may come just before that
         finally:
-            try:
-                self._over = True  # the program may have kept `call`
-            finally:  # even if the alarm comes just before that
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                self.seconds = time.perf_counter() - began - self._copying_s
-                torch.nn.Module.__call__ = original
-                signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.seconds += time.perf_counter() - began
+            torch.nn.Module.__call__ = original
+            signal.signal(signal.SIGALRM, handler)
 
-    def _stop(self) -> None:
-        if not self._over:
-            self.cut = True
-            raise TimeUp
+    def _stop(self, *_: object) -> None:
+        self.cut = True
+        raise TimeUp
 
     def _passes(self) -> bool:
-        """Whether a call is not watched: inside another, or in the capture of a CUDA graph, which
-        allows no synchronising."""
+        """Whether a call is inside another, or in the capture of a CUDA graph, where synchronising
+        is an error."""
         import torch
 
-        if getattr(self._thread, "inside", False) or self._over:
+        if getattr(self._thread, "inside", False):
             return True
         return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
-    def _call(self, original: Any, module: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    def _call(self, original: Any, module: Any, example: Example) -> Any:
         began = time.perf_counter()
-        if began > self._deadline:
-            self._stop()
         self._thread.inside = True
         try:
-            watched = self._of(module)
-            watched.calls += 1
+            called = self._record(getattr(module, "_orig_mod", module))  # inside torch.compile's
+            called.calls += 1
             with suppress(Exception):  # inputs that cannot be copied are no fault of the program
-                watched.begin(args, kwargs)
+                called.begin(example)
             _synchronize()
             ready = time.perf_counter()
-            self._copying_s += ready - began
+            self.seconds -= ready - began
             try:
-                return original(module, *args, **kwargs)
+                return original(module, *example.args, **example.kwargs)
             finally:
                 _synchronize()
-                watched.seconds += time.perf_counter() - ready
+                called.seconds += time.perf_counter() - ready
         finally:
             self._thread.inside = False
 
-    def _of(self, called: Any) -> Watched:
+    def _record(self, module: Any) -> Called:
         """The record of a module.  Further instances of a class share that of its first."""
-        compiled = type(called).__name__ == "OptimizedModule"  # what torch.compile returns
-        module = called._orig_mod if compiled else called
-        alike = [each for each in self.modules if type(each.module) is type(module)]
+        kind = type(module).__name__
+        alike = [each for each in self.modules if type(each.module).__name__ == kind]
         found = next((each for each in alike if each.module is module), None)
-        if found is None and len(alike) >= INSTANCES:
-            found = alike[0]
-            found.ways["in the place of a further instance"] += 1
-        elif found is None:
-            found = Watched(module)
-            self.modules.append(found)
-        if compiled or module._compiled_call_impl is not None:
-            found.ways["in compiled form"] += 1
-        return found
+        if found is not None or len(alike) >= INSTANCES:
+            return found or alike[0]
+        self.modules.append(Called(f"{kind}#{len(alike) + 1}" if alike else kind, module))
+        return self.modules[-1]
 
 
 def _ways(module: Any) -> Iterator[str]:
-    """How a module is being called, in words that follow "was called"."""
+    """The circumstances of a call that its race will not have."""
     import torch
 
     if module.training:
         yield "in training mode"
-    if not torch.is_grad_enabled():
-        yield "in inference mode" if torch.is_inference_mode_enabled() else "without gradients"
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
             kind = str(torch.get_autocast_dtype(device)).rpartition(".")[2]
             yield f"under autocast to {kind} on {device}"
 
 
-def _shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """`1x3x32x32, mask=1x8`: tensors by position, then by keyword."""
+def _shapes(example: Example) -> str:
+    """The shapes of its tensors by position, then by keyword: `1x3x32x32, mask=1x8`."""
     parts = []
-    for path, tensor in tensors({**dict(enumerate(args)), **kwargs}).items():
+    for path, tensor in example.tensors().items():
         size = "x".join(map(str, tensor.shape)) or "scalar"
         parts.append(size if path[0].isdigit() else f"{path}={size}")
     return ", ".join(parts) or "no tensors"
 
 
-def _copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Example:
-    """Detached copies of all tensors; other objects are copied where they can be."""
+def _copied(example: Example) -> Example:
+    """Copies of all objects; those of tensors are detached."""
     import torch
 
     with torch.inference_mode(False), torch.no_grad():
-        found = tensors((args, kwargs)).values()
-        memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in found}
-        with suppress(Exception):
-            return copy.deepcopy((args, kwargs), dict(memo))
-        replaced: Example = mapped((args, kwargs), lambda _, tensor: memo[id(tensor)])
-        return replaced
+        held = tensors((example.args, example.kwargs)).values()
+        memo: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in held}
+        return copy.deepcopy(example, memo)
 
 
 def _synchronize() -> None:

@@ -16,8 +16,9 @@ from workbench.worker.code import Code
 from workbench.worker.failures import first_line
 
 from .reference import GUARDS, arrays, call, errors, guard, reference
-from .subject import MODULES, Example, Subject, hash_of, subject
+from .subject import MODULES, Subject, hash_of, subject
 from .target import user_errors
+from .tree import Example
 
 KNOWN = "facts.json"
 SAME = 1e-6  # relative difference of two runs up to which they count as equal

@@ -23,7 +23,8 @@ from .reference import Reference, folder_of
 from .tree import tensors
 
 if TYPE_CHECKING:
-    from .subject import Example, Subject
+    from .subject import Subject
+    from .tree import Example
 
 MODEL = "model.onnx"
 LARGEST_BYTES = 1_900_000_000  # of weights inside one file: protobuf ends at 2 GiB

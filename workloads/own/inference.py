@@ -17,9 +17,9 @@ from workbench.worker.code import Code
 from .._shared.torch_task import TorchTask, arithmetic, compiled, synchronize
 from . import examine
 from .reference import arrays, guard, reference
-from .subject import Example, subject
+from .subject import subject
 from .target import user_errors
-from .tree import mapped
+from .tree import Example, mapped
 
 RESIDENT_CALLS = 5
 GRAPH_WARM_UPS = 3  # on a side stream, as torch's documentation of CUDA graphs asks

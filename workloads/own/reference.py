@@ -17,9 +17,9 @@ from workbench.contract import Accuracy, WorkloadError
 from workbench.worker.code import Code
 
 from ..lab import agreement, samples
-from .subject import Example, Subject, subject
+from .subject import Subject, subject
 from .target import user_errors
-from .tree import tensors
+from .tree import Example, tensors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,6 +42,7 @@ class Reference:
     outputs: list[Array]
     floors: list[float]  # relative error of eager FP32, or what eager does to itself if more
     source: str
+    reduced: float = REDUCED  # tolerance of precisions that TOLERANCES does not have
 
     def judge(self, code: Code, precision: str, answers: Sequence[Array]) -> Accuracy:
         """The accuracy of `answers`, by the output that is nearest to its limit or beyond."""
@@ -61,7 +62,7 @@ class Reference:
     def _limit(self, code: Code, precision: str, place: int) -> float:
         if code.max_error is not None:
             return code.max_error
-        tolerance = TOLERANCES.get(precision, REDUCED)
+        tolerance = TOLERANCES.get(precision, self.reduced)
         strict = precision in TOLERANCES and self.outputs[place].size >= SMALL
         return (MULTIPLE if strict else LARGER) * self.floors[place] + tolerance
 

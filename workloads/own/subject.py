@@ -13,7 +13,6 @@ import json
 import random
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,49 +23,11 @@ from workbench.worker.code import Code
 
 from . import target
 from .target import user_errors
-from .tree import mapped, tensors
+from .tree import Example
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS, MODULES = "weights.pt", "inputs.pt", "modules.json"
 DEFAULT_BATCH = 1  # where only `inputs(batch)` is given
-
-
-@dataclass(frozen=True)
-class Example:
-    """The arguments of one call."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def tensors(self) -> dict[str, Any]:
-        """The tensors by name: the position, or the keyword."""
-        return tensors({**dict(enumerate(self.args)), **self.kwargs})
-
-    def mapped(self, function: Any) -> Example:
-        """The same arguments with `function(tensor)` in the place of each tensor."""
-
-        def each(_: str, tensor: Any) -> Any:
-            return function(tensor)
-
-        args = tuple(mapped(list(self.args), each))
-        return Example(args, mapped(self.kwargs, each))
-
-    @property
-    def batch(self) -> int | None:
-        """The size of the first axis, if all tensors that have axes share it."""
-        sizes = {tensor.shape[0] for tensor in self.tensors().values() if tensor.dim()}
-        return sizes.pop() if len(sizes) == 1 else None
-
-    def resized(self, batch: int) -> Example:
-        """The same rows, repeated or left out, as a batch of another size."""
-
-        def rows(tensor: Any) -> Any:
-            if not tensor.dim():
-                return tensor
-            times = -(-batch // max(1, tensor.shape[0]))
-            return tensor.repeat(times, *[1] * (tensor.dim() - 1))[:batch].clone()
-
-        return self.mapped(rows)
 
 
 class Subject:
@@ -198,8 +159,7 @@ def _of_script(code: Code, name: str) -> Subject:
     if (folder / MODULES).exists():
         if why := json.loads((folder / MODULES).read_text())["not_handed_over"]:
             raise WorkloadError(why, code="unsupported", hint="name a function that builds it")
-        module, args, kwargs = script.received(folder)
-        return Subject(code, module, Example(args, kwargs))
+        return Subject(code, *script.received(code))
     ran = script.run(code)
     chosen = script.choose(ran, name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -208,7 +168,7 @@ def _of_script(code: Code, name: str) -> Subject:
             "name": shown(each.name, 60),
             "calls": each.calls,
             "seconds": each.seconds,
-            "share": each.share,
+            "share": min(1.0, each.seconds / ran.seconds),  # calls in threads may overlap
             "shapes": [shown(shape, 60) for shape in each.shapes],
             "chosen": each is chosen,
         }
@@ -217,8 +177,7 @@ def _of_script(code: Code, name: str) -> Subject:
     found = {"modules": listed, "cut": ran.cut, "notes": [*ran.notes, *chosen.notes]}
     found["not_handed_over"] = script.hand_over(chosen, ran, code)
     (folder / MODULES).write_text(json.dumps(found))
-    args, kwargs = chosen.examples[0]
-    return Subject(code, chosen.module, Example(args, kwargs))
+    return Subject(code, chosen.module, chosen.example)
 
 
 def built(code: Code, build: Any, device: str = "cpu") -> tuple[Any, Example | None]:

@@ -1,4 +1,5 @@
-"""Tensors inside nested containers: lists, tuples, dictionaries, dataclasses, model outputs."""
+"""Tensors inside nested containers: lists, tuples, dictionaries, dataclasses, model outputs, and
+the arguments of a call."""
 
 from __future__ import annotations
 
@@ -47,3 +48,41 @@ def _like(tree: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
         return type(tree)(**changed)
     except TypeError:
         return changed
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """The arguments of one call."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def tensors(self) -> dict[str, Any]:
+        """The tensors by name: the position, or the keyword."""
+        return tensors({**dict(enumerate(self.args)), **self.kwargs})
+
+    def mapped(self, function: Any) -> Example:
+        """The same arguments with `function(tensor)` in the place of each tensor."""
+
+        def each(_: str, tensor: Any) -> Any:
+            return function(tensor)
+
+        args = tuple(mapped(list(self.args), each))
+        return Example(args, mapped(self.kwargs, each))
+
+    @property
+    def batch(self) -> int | None:
+        """The size of the first axis, if all tensors that have axes share it."""
+        sizes = {tensor.shape[0] for tensor in self.tensors().values() if tensor.dim()}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    def resized(self, batch: int) -> Example:
+        """The same rows, repeated or left out, as a batch of another size."""
+
+        def rows(tensor: Any) -> Any:
+            if not tensor.dim():
+                return tensor
+            times = -(-batch // max(1, tensor.shape[0]))
+            return tensor.repeat(times, *[1] * (tensor.dim() - 1))[:batch].clone()
+
+        return self.mapped(rows)

@@ -11,8 +11,8 @@ import torch
 from workbench.contract import WorkloadError
 from workbench.worker.code import Code
 from workloads.own.reference import call
-from workloads.own.subject import Example, Subject, as_example, built, hash_of, subject
-from workloads.own.tree import mapped, tensors
+from workloads.own.subject import Subject, as_example, built, hash_of, subject
+from workloads.own.tree import Example, mapped, tensors
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
 

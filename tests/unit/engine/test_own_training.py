@@ -1,0 +1,57 @@
+"""The row of `advise --torch ... --train`, by the real engine on a made-up machine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from simulated_own import FACTS, SimulatedOwn, raced
+
+from workbench.contract import Case
+from workbench.planning.own_question import OwnQuestion
+from workbench.records import events as ev
+from workbench.report.report import Report
+
+QUESTION = OwnQuestion("torch", "shop.model:build", train=True)
+
+
+class SimulatedTraining(SimulatedOwn):
+    """A fused step is fastest, above all with two loader processes."""
+
+    facts: ClassVar[dict[str, Any]] = {**FACTS, "data": "dataset", "convolves": False}
+
+    def step_s(self, case: Case) -> float:
+        factor = 0.8 if "fused" in (case.mode or "") else 1.0
+        factor *= 0.5 if case.tuning["workers"] else 1.0
+        return 0.02 * factor * (1.5 if case.threads == 1 or case.precision != "fp32" else 1.0)
+
+    def block(self, request: dict[str, Any]) -> dict[str, Any]:
+        answer = super().block(request)
+        return {**answer, "figures": {"waiting_fraction": 0.4}}
+
+    def accuracy(self, case: Case) -> dict[str, Any]:
+        found = {"metric": "relative_error", "reference": "gradients of eager float64"}
+        return {**found, "value": 1e-6, "limit": 1e-4, "passed": True}
+
+
+def test_modes_and_loaders_of_the_leader_join_and_the_best_is_picked() -> None:
+    events = raced(SimulatedTraining, own=QUESTION)
+    planned = next(e for e in events if isinstance(e, ev.RacePlanned))
+    assert planned.cases[0].label == "cpu/torch/fp32/workers=0/t2"
+    own = Report.of(events).rows["own"]
+    assert own.verdict is not None
+    assert own.verdict.pick is not None and "fused" in own.verdict.pick
+    assert "workers=2" in own.verdict.pick
+    assert {case.params["batches"] for case in (c.case for c in own.candidates)} == {2}
+
+
+def test_an_impossible_mode_is_left_out_with_its_reason() -> None:
+    class Unfused(SimulatedTraining):
+        facts: ClassVar[dict[str, Any]] = {
+            **SimulatedTraining.facts,
+            "impossible": {"fused": "Adamax has no fused form"},
+        }
+
+    report = Report.of(raced(Unfused, own=QUESTION))
+    assert report.code is not None
+    assert report.code.left_out["fused"] == "Adamax has no fused form"
+    assert not any("fused" in case for case in report.candidates)
