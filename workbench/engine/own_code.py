@@ -197,7 +197,7 @@ class OwnCode:
                 batch=batch,
                 weight=1.0 if rows else FIRST_WEIGHT,
             )
-            search = OwnSearch(space, scenario, self._exports, request=self._request, first=first)
+            search = OwnSearch(space, scenario, self._exports, first)
             cases = search.start()
             if not cases:
                 raise UsageError("no candidate is left with these filters")

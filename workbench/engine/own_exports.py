@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ..advisor.model.candidates import Proposal, SearchSpace, first
+from ..advisor.model.candidates import Proposal, SearchSpace, first, neighbours
 from ..advisor.own import candidates as ways
 from ..contract import Case
 from ..planning.model_question import ModelQuestion
@@ -24,6 +24,7 @@ from ..pool.worker_process import WorkerKey, compiled_folder
 from ..records import events as ev
 from ..records.machine import Cpu
 from ..worker.code import WORKLOAD, Code
+from ..worker.recipe import ORIGINAL
 from .model_builder import VariantBuilder
 from .model_child import Child
 from .model_search import case_of
@@ -51,6 +52,8 @@ class Exports:
     breaks: list[str] = field(default_factory=list)
     _builder: VariantBuilder | None = None
     _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
+    _lab: SearchSpace | None = None  # once the lab has prepared the exported model
+    _proposals: dict[str, Proposal] = field(default_factory=dict)  # by case id
 
     def leave_out(self, name: str, why: str) -> None:
         self.left_out.setdefault(name, why)
@@ -99,9 +102,27 @@ class Exports:
             if self._builder.timed_out:
                 self._builder.leave_out(p.recipe for p in [proposal, *self._waiting])
                 self._waiting.clear()
-            elif self._builder.build(proposal.recipe, until_s):
-                return [case_of(proposal, scenario)]
+            elif cases := self._built([proposal], scenario, until_s):
+                return cases
         return []
+
+    def neighbours(self, leader: Case, scenario: Scenario, seconds: float) -> list[Case]:
+        """Cases of the exported model that differ from the leader in one respect."""
+        if self._lab is None:
+            return []
+        threads, mode = leader.threads, leader.mode
+        proposal = self._proposals.get(leader.id) or Proposal(ORIGINAL, "cpu", threads, mode)
+        found = list(neighbours(proposal, self._lab))
+        return self._built(found, scenario, self.control.now() + seconds)
+
+    def _built(self, found: Sequence[Proposal], scenario: Scenario, until_s: float) -> list[Case]:
+        """The cases of the proposals whose file exists or could be built."""
+        cases = []
+        for proposal in found:
+            if self._builder is not None and self._builder.build(proposal.recipe, until_s):
+                cases.append(case := case_of(proposal, scenario))
+                self._proposals[case.id] = proposal
+        return cases
 
     def _quantisable(self, exported: ExportedCode, threads: tuple[int, ...]) -> list[Proposal]:
         """The INT8 forms worth building; the lab reads and prepares the exported model."""
@@ -116,17 +137,16 @@ class Exports:
         self._builder = VariantBuilder(
             child, facts, self.left_out, control=self.control, emit=self.emit
         )
-        found, unpromising = first(
-            SearchSpace(
-                facts=facts,
-                products=products,
-                cpu=self.cpu,
-                threads=threads,
-                precisions=("int8",),
-                thorough=self.request.thorough,
-                step_s=facts.step_s,
-            )
+        self._lab = SearchSpace(
+            facts=facts,
+            products=products,
+            cpu=self.cpu,
+            threads=threads,
+            precisions=("int8",),
+            thorough=self.request.thorough,
+            step_s=facts.step_s,
         )
+        found, unpromising = first(self._lab)
         self.left_out |= unpromising
         return found
 

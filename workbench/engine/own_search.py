@@ -13,7 +13,6 @@ from ..advisor.limits import is_admissible
 from ..advisor.own import candidates as ways
 from ..advisor.own.candidates import Proposal, Space
 from ..contract import Case
-from ..planning.request import Request
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats import ratios
@@ -23,6 +22,7 @@ LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budge
 EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
+MOST_CANDIDATES = 24  # of a row: a new leader is varied in turn until there are so many
 FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
 
 Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
@@ -37,32 +37,30 @@ class OwnSearch:
         space: Space,
         scenario: Scenario,
         exports: Exports,
-        *,
-        request: Request,
         first: OwnSearch | None = None,
     ) -> None:
         self.scenario = scenario
         self.candidates: Sequence[Candidate] = ()  # as of the latest round
         self._space = space
         self._exports = exports
-        self._request = request
+        self._request = space.request
         self._first = first
         self._known: set[str] = set()  # ids of all cases so far
-        own = (
-            [self._carry_over]
-            if first is not None
-            else [
-                self._change,
-                self._export,
-                self._quantise,
-                self._compile,
-            ]
-        )
-        self._stages: list[Stage] = [*own, self._vary_threads]
+        stages: list[Stage] = [self._change, self._export, self._quantise, self._compile]
+        if first is not None:
+            stages = [self._carry_over]
+        self._stages = [*stages, self._vary]
 
     def start(self) -> list[Case]:
-        """The code as written."""
-        return self._new(ways.as_written(self._space))
+        """The code as written; where the filters leave that out, the next that they admit."""
+        plain = {device: Proposal(device) for device in self._space.gpus}
+        if self._space.on_cpu:
+            plain["cpu"] = Proposal(threads=self._space.threads[0])
+        return (
+            self._new(ways.as_written(self._space))
+            or self._new(ways.quick_changes(self._space))
+            or self._new(ways.compiled(self._space, plain))
+        )
 
     # --------------------------------------------------------- the race asks
 
@@ -128,19 +126,20 @@ class OwnSearch:
             return None
         return self._new(proposals) or None
 
-    def _vary_threads(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
-        """The leader with other numbers of threads."""
+    def _vary(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        """The leader with other numbers of threads, and other options of its library."""
         ranked = self._ranked(candidates)
-        if not ranked:
+        if not ranked or len(candidates) >= MOST_CANDIDATES:
             return None
         leader = ranked[0]
         if len(leader.blocks) < SETTLED_ROUNDS:
             return []
-        others = [
-            replace(leader.case, threads=count)
-            for count in ways.around(leader.case, self._space)
-            if not leader.case.is_compiled
-        ]
+        if leader.case.is_compiled or leader.case.threads is None:
+            return None
+        counts = [n for n in self._space.threads if n != leader.case.threads]
+        others = [replace(leader.case, threads=count) for count in counts]
+        if leader.case.backend == "onnxruntime":
+            others += self._exports.neighbours(leader.case, self.scenario, left_s / 4)
         return self._admitted(others) or None
 
     def _carry_over(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:

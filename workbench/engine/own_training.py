@@ -19,9 +19,9 @@ class TrainingSearch(OwnSearch):
     """The candidate source of a training's row."""
 
     def __init__(self, space: Space, scenario: Scenario, exports: Exports) -> None:
-        super().__init__(space, scenario, exports, request=space.request)
+        super().__init__(space, scenario, exports)
         self._led: set[str] = set()  # leaders whose neighbours were tried
-        self._stages = [self._vary]
+        self._stages = [self._vary_settings]
 
     def start(self) -> list[Case]:
         for mode, why in self._space.facts.impossible.items():
@@ -32,7 +32,7 @@ class TrainingSearch(OwnSearch):
         """The code as written: eager, without loader processes."""
         return candidates[0].case.id if candidates else None
 
-    def _vary(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
+    def _vary_settings(self, candidates: Sequence[Candidate], left_s: float) -> list[Case]:
         """Neighbours of the leader of each device, once it has led for some rounds."""
         leaders: dict[str, Candidate] = {}
         for candidate in self._ranked(candidates):

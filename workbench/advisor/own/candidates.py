@@ -124,8 +124,3 @@ def compile_s(nodes: int | None, *, cold: bool) -> float:
     """Seconds that compiling a graph of so many operations may take on two cores."""
     operations = UNKNOWN_NODES if nodes is None else nodes
     return COMPILE_S + NODE_S * operations + (COLD_S if cold else 0.0)
-
-
-def around(leader: Case, space: Space) -> list[int]:
-    """Other numbers of threads for the leader."""
-    return [n for n in space.threads if n != leader.threads] if leader.threads else []
