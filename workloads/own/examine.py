@@ -65,7 +65,7 @@ def _facts(code: Code, one: Subject) -> dict[str, Any]:
         "code_sha256": _hash_of_code(code, one),
         "precision": PRECISIONS.get(dtype, "fp32"),
         "parameters": sum(each.numel() for each in parameters),
-        "convolves": any(_is_convolution(part) for part in one.module.modules()),
+        "convolves": _convolves(one.module),
         **(_trained if code.train else _called)(code, one, notes),
         **_of_script(one, notes),
         "notes": notes,
@@ -197,10 +197,13 @@ def _with_other_rows(tensor: Any) -> Any:
     return torch.cat([tensor, other])
 
 
-def _is_convolution(part: Any) -> bool:
+def _convolves(module: Any) -> bool:
+    """Whether channels_last applies: 2-D convolutions, and no weight with a fifth axis, which
+    `Module.to` refuses."""
     from torch import nn
 
-    return isinstance(part, (nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.ConvTranspose3d))
+    flat = any(isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)) for part in module.modules())
+    return flat and all(weight.dim() < 5 for weight in module.state_dict().values())
 
 
 def _hash_of_code(code: Code, one: Subject) -> str:
