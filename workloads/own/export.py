@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,12 @@ MOST_REASONS = 5
 ON_VALUES = "its control flow or shapes depend on the values of its inputs"
 
 
-def preload() -> None:
-    """Import what exporting needs, as far as it is installed, while `sys.path` is still ours."""
+def preload(folder: str) -> None:
+    """Import those packages for exporting that the user's folder will hide, as far as installed."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
-        with suppress(ImportError):
-            importlib.import_module(name)
+        if PathFinder.find_spec(name, [folder]) is not None:
+            with suppress(ImportError):
+                importlib.import_module(name)
 
 
 def export(
