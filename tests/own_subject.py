@@ -44,3 +44,6 @@ class Subject:
 
     def copy(self) -> Any:
         return copy.deepcopy(self.module)
+
+    def drawn(self, batch: int | None, count: int) -> list[Any]:
+        return [self.example(batch)]

@@ -73,7 +73,7 @@ class CommandTask(Task):
         if self._until is None or process.stdout is None:
             return False
         for line in process.stdout:
-            os.write(LOG, line)
+            os.write(LOG, line.encode())
             self._errors.write(line.encode())
             if self._until.search(line.rstrip("\n")):
                 return True
