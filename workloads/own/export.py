@@ -5,10 +5,13 @@ Exporting may crash or hang in code of others, so it gets a process of its own.
 
 from __future__ import annotations
 
+import importlib
 import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +35,14 @@ BROKEN = 0.1  # relative error of a graph that computes something else; the race
 MOST_REASONS = 5
 CALIBRATED = 8  # inputs, as many as the model lab makes itself
 ON_VALUES = "its control flow or shapes depend on the values of its inputs"
+
+
+def preload(folder: str) -> None:
+    """Import those packages for exporting that the user's folder will hide, as far as installed."""
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        if PathFinder.find_spec(name, [folder]) is not None:
+            with suppress(ImportError):
+                importlib.import_module(name)
 
 
 def export(

@@ -65,7 +65,7 @@ def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
     code = Report.of(raced(FarAhead)).code
     assert code is not None and code.breaks == []
     assert "as fast as eager torch" in code.left_out["compile"]
-    near = Report.of(raced())
+    near = Report.of(raced(budget_s=120))
     assert any(candidate.case.is_compiled for candidate in near.candidates.values())
 
 
@@ -184,3 +184,18 @@ def test_the_journal_and_the_document_hold_the_code() -> None:
     document = report.document()
     assert document.code == report.code
     assert document.code is not report.code
+
+
+def test_exported_models_do_not_race_where_the_cpu_does_not() -> None:
+    code = Report.of(raced(gpu=True, devices=("cuda:0",))).code
+    assert code is not None
+    assert code.left_out["onnx"] == "exported models race on the CPU only"
+
+
+class Sizeless(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "kind": "function", "name": "m:work", "batch": None}
+
+
+def test_a_batch_needs_a_function_with_a_size() -> None:
+    with pytest.raises(UsageError, match=r"^--batch: m:work has no parameter for a size"):
+        raced(Sizeless, own=OwnQuestion("function", "m:work"), batch=(4,))

@@ -112,7 +112,7 @@ def test_a_module_is_chosen_by_name(outcomes: Outcomes) -> None:
     assert outcomes.found["wide"]["chosen"] == "Wide"
     assert outcomes.found["unnamed"] == {
         "error": "bad_target",
-        "message": "the script calls no 'Nut', but Net, Net#2, Wide",
+        "message": "the script calls no 'Nut'; it calls Net, Net#2, Wide",
     }
 
 
@@ -176,7 +176,10 @@ def test_a_script_that_does_not_end_is_cut(outcomes: Outcomes, name: str) -> Non
 
 
 def test_threads_that_are_left_are_reported(outcomes: Outcomes) -> None:
-    assert outcomes.found["sleeper"]["notes"] == ["threads of the script still running: 1"]
+    assert outcomes.found["sleeper"]["notes"] == [
+        "the script was cut after 0.2 s",
+        "threads of the script still running: 1",
+    ]
 
 
 def test_a_training_script(outcomes: Outcomes) -> None:
