@@ -103,9 +103,8 @@ def quick_changes(space: Space) -> list[Proposal]:
         # A graph replays one call: state and changed inputs would be wrong.
         replays = not (kind_of(gpu).on_host or space.facts.stateful or space.facts.mutated)
         ways = [*layouts, GRAPH] if replays else layouts
-        found += [
-            Proposal(gpu, precision, way) for way in ways for precision in precisions(gpu, space)
-        ]
+        for precision in precisions(gpu, space):
+            found += [Proposal(gpu, precision, way) for way in ways]
     known = set(as_written(space))
     return [each for each in found if each not in known and space.admits(each)]
 
