@@ -438,8 +438,9 @@ class Workload(ABC):
     latency: ClassVar[bool] = False  # True: every sample is one step, so that tails are real
     # True: 3x3 convolutions, which Winograd's method does with fewer operations than are counted.
     convolves: ClassVar[bool] = False
-    # True: a compiled case gets a worker to itself: compiling code of others may crash or hang.
-    compiles_apart: ClassVar[bool] = False
+    # True: a case gets a worker to itself if it is compiled, since compiling code of others may
+    # crash or hang, or if it has loader processes, which only stand still with their worker.
+    isolates: ClassVar[bool] = False
     variants: ClassVar[tuple[Variant, ...]]
 
     @abstractmethod

@@ -98,13 +98,9 @@ class OwnCode:
         self._emit = emit
         folder = pool.scratch / WORKLOAD
         folder.mkdir(exist_ok=True)
-        self._code = replace(
-            self._question.code(str(folder), os.getcwd(), request.seed),  # noqa: PTH109
-            seconds=SCRIPT_SHARE * request.budget,
-        )
+        self._code = self._question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
         self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
-        self._left_out: dict[str, str] = {}
 
     @property
     def reserved_s(self) -> float:
@@ -141,28 +137,36 @@ class OwnCode:
         return [replace(self._plan, cases=cases, source=FixedCases(self._code))]
 
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
-        """The facts, found on the CPU, or on a GPU where the code cannot do without one."""
-        deadline_s = EXAMINE_SHARE * self._request.budget
-        backend = BACKENDS[self._question.kind]
+        """The facts, found on the CPU, or on a GPU where the code cannot do without one.
+
+        A script decides itself where it runs, so it runs where there is a GPU to see.
+        """
+        is_script = self._code.target.partition("::")[0].endswith(".py")
         try:
-            return self._ask(WorkerKey("cpu", backend, self._threads()), deadline_s)
+            return self._ask(gpus[0] if gpus and is_script else "cpu")
         except WorkerFailed as failure:
-            if failure.reason.code != "needs_gpu" or not gpus:
+            if failure.reason.code != "needs_gpu" or not gpus or is_script:
                 raise
-            facts = self._ask(WorkerKey(gpus[0], backend), deadline_s)
-            return msgspec.structs.replace(facts, needs_gpu=failure.reason)
+            self._code = replace(self._code, home=gpus[0])
+            return msgspec.structs.replace(self._ask(gpus[0]), needs_gpu=failure.reason)
 
-    def _threads(self) -> int | None:
-        """The number that the key of a function's worker holds: its first candidate's."""
+    def _key(self, device: str) -> WorkerKey:
+        """The worker that answers questions; that of a function has its first candidate's number
+        of threads."""
         most = max(self._request.threads, default=self._machine.cpu.effective_cores)
-        return most if self._question.kind == FUNCTION else None
+        threads = most if self._question.kind == FUNCTION and device == "cpu" else None
+        return WorkerKey(device, BACKENDS[self._question.kind], threads)
 
-    def _ask(self, key: WorkerKey, deadline_s: float) -> CodeFacts:
-        budget, now = self._request.budget, self._control.now
+    def _ask(self, device: str) -> CodeFacts:
+        key, budget, now = self._key(device), self._request.budget, self._control.now
         self._pool.start(key, min(START_S, budget - now()))
+        deadline_s = max(1.0, min(EXAMINE_SHARE * budget, budget - now()))
+        # A script is cut in time for the calls that follow.
+        seconds = min(SCRIPT_SHARE * budget, deadline_s / 2)
+        self._code = replace(self._code, seconds=seconds)
         return self._pool.ask(
             key,
-            max(1.0, min(deadline_s, budget - now())),
+            deadline_s,
             CodeFacts,
             op="consult",
             workload=WORKLOAD,
@@ -261,7 +265,7 @@ class OwnCode:
             ev.CodeAdvised(
                 at_s=self._control.now(),
                 advice=advice,
-                left_out=exports.left_out if exports else self._left_out,
+                left_out=exports.left_out if exports else {},
                 breaks=exports.breaks if exports else [],
                 compile_calls=compile_calls(own),
             )
@@ -283,7 +287,7 @@ class OwnCode:
             return None
         assert self._facts is not None  # noqa: S101 - something was picked
         found = lines(self._facts, case, self._question)
-        key = WorkerKey("cpu", BACKENDS[self._question.kind], self._threads())
+        key = self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         try:
             self._pool.start(key, START_S)

@@ -50,6 +50,7 @@ class Exports:
     left_out: dict[str, str] = field(default_factory=dict)
     exported: ExportedCode | None = None
     breaks: list[str] = field(default_factory=list)
+    _probed: bool = False  # for graph breaks
     _builder: VariantBuilder | None = None
     _waiting: list[Proposal] | None = None  # INT8 forms; None before they are known
     _lab: SearchSpace | None = None  # once the lab has prepared the exported model
@@ -160,7 +161,8 @@ class Exports:
             return False
         self.left_out.pop("compile", None)
         # What torch.export took as a whole has no break.
-        if not self.breaks and not (self.exported and self.exported.whole):
+        if not self._probed and not (self.exported and self.exported.whole):
+            self._probed = True
             self._probe_breaks(min(BREAKS_S, left_s / 4))
         return True
 

@@ -52,14 +52,19 @@ class OwnSearch:
         self._stages = [*stages, self._vary]
 
     def start(self) -> list[Case]:
-        """The code as written; where the filters leave that out, the next that they admit."""
-        plain = {device: Proposal(device) for device in self._space.gpus}
-        if self._space.on_cpu:
-            plain["cpu"] = Proposal(threads=self._space.threads[0])
+        """The code as written; where the filters leave that out, the first that they admit."""
+        space, budget_s = self._space, self._request.budget
+        wanted = self._request.precisions or (space.facts.precision,)
+        plain = [Proposal(gpu, precision) for gpu in space.gpus for precision in wanted]
+        if space.on_cpu:
+            plain += [Proposal("cpu", precision, None, space.threads[0]) for precision in wanted]
         return (
-            self._new(ways.as_written(self._space))
-            or self._new(ways.quick_changes(self._space))
-            or self._new(ways.compiled(self._space, plain))
+            self._new(ways.as_written(space))
+            or self._new(ways.quick_changes(space))
+            or self._new(ways.compiled(space, plain))
+            or self._export((), budget_s)
+            or self._quantise((), budget_s)
+            or []
         )
 
     # --------------------------------------------------------- the race asks
@@ -93,6 +98,11 @@ class OwnSearch:
         unwanted = "onnxruntime" not in (self._request.backends or ("onnxruntime",))
         if unwanted or self._exports.exported is not None:
             return None
+        facts = self._space.facts
+        if facts.stateful or facts.mutated:
+            why = "a call changes its state or inputs, which an exported graph does not"
+            self._exports.leave_out("onnx", why)
+            return None
         if not self._space.on_cpu or left_s < EXPORT_SHARE * self._request.budget:
             self._exports.leave_out("onnx", "the budget left no time to export it; raise --budget")
             return None
@@ -119,7 +129,7 @@ class OwnSearch:
             if case.backend == "torch":
                 plain = Proposal(case.device, case.precision, None, case.threads)
                 best.setdefault(case.device, plain)
-        proposals = [p for p in ways.compiled(self._space, best) if self._is_new(p)]
+        proposals = [p for p in ways.compiled(self._space, best.values()) if self._is_new(p)]
         if not proposals or self._is_far_ahead(candidates):
             return None
         if not self._exports.may_compile(left_s):

@@ -66,7 +66,8 @@ class PreparedCase:
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     """The worker that `case` shares with others, or has to itself where `scenario` asks for it."""
-    apart = case.is_compiled and catalog.load(case.workload).compiles_apart
+    has_own = case.is_compiled or case.tuning.get("workers")
+    apart = has_own and catalog.load(case.workload).isolates
     alone = ""
     if apart or (scenario is not None and scenario.weighs_memory):
         alone = case.id

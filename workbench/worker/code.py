@@ -39,6 +39,7 @@ class Code:
     target: str
     folder: str
     directory: str  # where the user stands: modules are found there
+    home: str = "cpu"  # the device on which it is examined and its reference is computed
     seed: int = 0
     arguments: tuple[str, ...] = ()  # of a script
     seconds: float = 20.0  # a script is cut after this time

@@ -19,6 +19,7 @@ from workbench.process import children
 from workbench.process.exit_status import ending, log_tail
 from workbench.worker.code import PLACEHOLDER, Code
 
+LARGEST_BYTES = 1 << 24  # of a file that is hashed by its content
 LOG = 2  # file descriptor of the worker's stderr, which is its log
 
 
@@ -38,7 +39,7 @@ class CommandTask(Task):
         ]
         self._until = None if code.until is None else re.compile(code.until)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does it
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[str] | None = None
         self._others = set(children.offspring(os.getpid()))
 
     def step(self) -> None:
@@ -51,6 +52,8 @@ class CommandTask(Task):
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if reads else LOG,
             stderr=subprocess.STDOUT if reads else self._errors,
+            text=True,  # a progress bar ends its lines with a carriage return
+            errors="replace",
         )
         if self._prints_line(self._process):
             return
@@ -65,14 +68,14 @@ class CommandTask(Task):
         self.restore()
         raise WorkloadError(text, code="user_code")
 
-    def _prints_line(self, process: subprocess.Popen[bytes]) -> bool:
+    def _prints_line(self, process: subprocess.Popen[str]) -> bool:
         """Read what the command prints, up to the line, if there is one to wait for."""
         if self._until is None or process.stdout is None:
             return False
         for line in process.stdout:
             os.write(LOG, line)
-            self._errors.write(line)
-            if self._until.search(line.decode(errors="replace").rstrip("\r\n")):
+            self._errors.write(line.encode())
+            if self._until.search(line.rstrip("\n")):
                 return True
         return False
 
@@ -125,7 +128,11 @@ def examine(code: Code) -> dict[str, Any]:
     text = hashlib.sha256(code.target.encode())
     for file in (folder / word for word in words[1:]):
         with suppress(OSError, ValueError):
-            text.update(file.read_bytes() if file.is_file() else b"")
+            found = file.stat()
+            if file.is_file() and found.st_size <= LARGEST_BYTES:
+                text.update(file.read_bytes())
+            else:
+                text.update(f"{found.st_size} {found.st_mtime_ns}".encode())
     return {
         "kind": code.kind,
         "name": code.name,

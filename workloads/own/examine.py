@@ -91,6 +91,7 @@ def _called(code: Code, one: Subject, notes: list[str]) -> dict[str, Any]:
     batch = one.own_batch
     example = one.example(batch)
     facts = {"batch": batch, **_inputs(example), **_behaviour(one, example, notes)}
+    facts["checks"] = one.part("check") is not None
     found = reference(code, batch, facts["guard"])
     facts |= {"reference": found.source, "floor": max(found.floors)}
     facts["resizable"] = batch is not None and _resizes(one, example, batch, facts["guard"])
@@ -111,21 +112,19 @@ def _inputs(example: Example) -> dict[str, Any]:
 
 def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, Any]:
     """How calls affect one another: state, changed inputs, chance; and the time of a call."""
-    first, second = one.copy(), one.copy()
     within = _guard(one, example)
-    before = {name: tensor.clone() for name, tensor in example.tensors().items()}
-    inputs = example.mapped(lambda tensor: tensor.clone())
+    first = one.copy()
+    inputs = example.mapped(lambda tensor: tensor.clone().to(one.code.home))
+    before = {name: hash_of(Example((each,), {})) for name, each in inputs.tensors().items()}
     with user_errors(one.name), guard(within):
         answer = list(arrays(first(*inputs.args, **inputs.kwargs)).values())
-        mutated = [
-            name
-            for name, tensor in inputs.tensors().items()
-            if not bool((tensor == before[name]).all()) and not bool(tensor.isnan().any())
-        ]
+        after = {name: hash_of(Example((each,), {})) for name, each in inputs.tensors().items()}
+        mutated = [name for name in before if after[name] != before[name]]
         began = time.perf_counter()
         again = list(arrays(call(first, example, within=within)).values())
         step_s = time.perf_counter() - began
-        fresh = list(arrays(call(second, example, within=within)).values())
+        del first  # before another copy takes as much memory
+        fresh = list(arrays(call(one.copy(), example, within=within)).values())
     by_chance = _differ(answer, fresh)
     stateful = not by_chance and _differ(answer, again)
     if by_chance:

@@ -6,6 +6,7 @@ transfers count.  `metrics` gives the time with inputs resident apart.
 
 from __future__ import annotations
 
+import copy
 import time
 from contextlib import AbstractContextManager, nullcontext
 from statistics import median
@@ -60,22 +61,27 @@ class ModuleTask(TorchTask):
                     self.model = graphed(self.model, self._moved(), self._autocast, self.within)
 
     def _module(self, one: Any) -> Any:
-        """The module on its device, shared by all cases that leave it alone."""
+        """The module on its device; cases share weights unless calls change them."""
         key = (str(self.device), "nhwc" in self.modes)
-        if key in _shared and not self.known["stateful"]:
-            return _shared[key]
-        made = one.on(self.device)
-        if "nhwc" in self.modes:
-            import torch
+        if key not in _shared or self.known["stateful"]:
+            made = one.on(self.device)
+            if "nhwc" in self.modes:
+                import torch
 
-            made = made.to(memory_format=torch.channels_last)
-        if not self.known["stateful"]:
+                made = made.to(memory_format=torch.channels_last)
+            if self.known["stateful"]:
+                return made
             _shared[key] = made
-        return made
+        # Weights alone are shared: what a module keeps for later calls is each case's own.
+        like = _shared[key]
+        weights = {id(each): each for each in (*like.parameters(), *like.buffers())}
+        try:
+            return copy.deepcopy(like, weights)
+        except Exception:  # it holds what cannot be copied
+            return one.on(self.device)
 
     def _on_host(self) -> Example:
-        fresh = self.pristine.mapped(lambda tensor: tensor.clone())
-        return fresh.mapped(lambda tensor: tensor.pin_memory()) if self.on_gpu else fresh
+        return self.pristine.mapped(lambda tensor: tensor.clone())  # pageable, as a caller's
 
     def _moved(self) -> Example:
         """The inputs on the device, in the layout of the case."""
@@ -95,8 +101,10 @@ class ModuleTask(TorchTask):
         name = REDUCED.get(arithmetic(self.case))
         if name is None or self.known["precision"] != "fp32":
             return nullcontext()
+        # A graph would replay with the addresses of weights that the cache has freed.
+        cached = "graph" not in self.modes
         context: AbstractContextManager[Any] = torch.autocast(
-            self.device.type, dtype=getattr(torch, name)
+            self.device.type, dtype=getattr(torch, name), cache_enabled=cached
         )
         return context
 
@@ -107,6 +115,7 @@ class ModuleTask(TorchTask):
             self.model = compiled(
                 setup, self.model, *example.args, mode=mode, keywords=example.kwargs
             )
+        self.restore()
 
     def _call(self, example: Example) -> Any:
         with guard(self.within), self._autocast():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from workbench.contract import Accuracy, Case, Setup
 from workbench.worker.code import Code
 
@@ -9,7 +11,11 @@ from .._shared.session import open_session
 from ..lab.agreement import answer
 from ..lab.workload import ModelTask
 from . import examine
-from .reference import reference
+from .inference import user_check
+from .reference import call, reference
+from .subject import subject
+from .target import user_errors
+from .tree import mapped
 
 
 def prepare(case: Case, setup: Setup, code: Code) -> ExportedTask:
@@ -30,4 +36,17 @@ class ExportedTask(ModelTask):
 
     def check(self) -> Accuracy:
         answers = answer(self.session, self.outputs, self.inputs[0])
+        if examine.known(self.code)["checks"]:
+            self._ask_user(answers)
         return self.right.judge(self.code, self.case.precision, answers)
+
+    def _ask_user(self, answers: list[Any]) -> None:
+        """Show the user's own check the answers in the form of the module's output."""
+        import torch
+
+        one, waiting = subject(self.code), iter(answers)
+        with user_errors(self.code.name):
+            within = str(examine.known(self.code)["guard"])
+            like = call(one.copy(), one.example(self.case.batch), within=within)
+            output = mapped(like, lambda _, tensor: torch.from_numpy(next(waiting)))
+            user_check(one.part("check"), output)

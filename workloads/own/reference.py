@@ -7,6 +7,8 @@ float64, a candidate's error may be a small multiple of eager FP32's own, plus a
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,6 +32,8 @@ MULTIPLE, LARGER = 2.0, 3.0  # times the error of eager FP32; the larger for red
 SMALL = 1000  # elements, below which a norm says little: the larger multiple too
 TOLERANCES = {"fp64": 1e-4, "fp32": 1e-4, "tf32": 1e-3}
 REDUCED = 0.02  # tolerance of every other precision, as in the model lab
+MOST_FLOOR = 0.1  # error of eager, beyond which nothing else can be judged
+EXACT_COST = 10.0  # times the time of a call that float64 may take
 FACTS = "reference.json"
 GUARDS = ("inference_mode", "no_grad", "enable_grad")
 
@@ -51,6 +55,9 @@ class Reference:
                 f"it returns {len(answers)} tensors, eager {len(self.outputs)}", code="wrong_result"
             )
         found = agreement.compare(self.names, [answers], [self.outputs])
+        if max(self.floors, default=0.0) > MOST_FLOOR:
+            why = f"not checked: eager differs from itself by {max(self.floors):.0%}"
+            return Accuracy("relative_error", 0.0, why, 1.0, True)
         limits = [self._limit(code, precision, place) for place in range(len(found))]
         worst = max(
             range(len(found)), key=lambda place: found[place].relative_error / limits[place]
@@ -75,22 +82,33 @@ def guard(name: str) -> Any:
 
 
 def call(module: Any, example: Example, *, within: str = "inference_mode") -> Any:
-    """One call with copies of the inputs."""
-    cloned = example.mapped(lambda tensor: tensor.clone())
+    """One call with copies of the inputs, on the device of the module's first weight."""
+    first = next(iter(module.parameters()), None)
+
+    def placed(tensor: Any) -> Any:
+        return tensor.clone() if first is None else tensor.clone().to(first.device)
+
+    cloned = example.mapped(placed)
     with guard(within):
         return module(*cloned.args, **cloned.kwargs)
 
 
 def arrays(output: Any) -> dict[str, Array]:
-    """The tensors of an output as NumPy arrays on the host, by path; reduced floats as FP32."""
+    """The tensors of an output as NumPy arrays on the host, by path.
+
+    Reduced floats become FP32, complex numbers pairs.
+    """
     import torch
 
     found = {}
     for path, tensor in tensors(output).items():
-        plain = tensor.detach().cpu()
+        plain = tensor.detach().cpu().to_dense()
         if plain.dtype in (torch.bfloat16, torch.float16):
             plain = plain.float()
-        found[path] = plain.resolve_conj().numpy()
+        if plain.is_complex():
+            plain = torch.view_as_real(plain.resolve_conj())
+        # A copy, since an output may be the module's own state.
+        found[path] = plain.resolve_neg().numpy().copy()
     if not found:
         raise WorkloadError(
             f"its output is a {type(output).__name__} without tensors, so nothing can be checked",
@@ -125,19 +143,17 @@ def _computed(one: Subject, batch: int | None, within: str) -> Reference:
     example = one.example(batch)
     with user_errors(one.name):
         eager = arrays(call(one.copy(), example, within=within))
+        began = time.perf_counter()
         again = arrays(call(one.copy(), example, within=within))
-    exact = _in_float64(one, example, within, eager)
-    source = "eager in fp32" if exact is None else "eager in float64"
-    outputs = exact or eager
+    own = errors(list(again.values()), list(eager.values()))
+    outputs, floors, source = eager, own, "eager in fp32"
+    if EXACT_COST * (time.perf_counter() - began) < one.code.seconds / 2:
+        exact = _in_float64(one, example, within, eager)
+        found = [] if exact is None else errors(list(eager.values()), list(exact.values()))
+        if exact is not None and all(map(math.isfinite, found)):
+            outputs, source = exact, "eager in float64"
+            floors = [max(pair) for pair in zip(found, own, strict=True)]
     names = [name or "output" for name in outputs]
-    floors = [
-        max(a, b)
-        for a, b in zip(
-            errors(list(eager.values()), list(outputs.values())),
-            errors(list(again.values()), list(eager.values())),
-            strict=True,
-        )
-    ]
     for name, values in outputs.items():
         if values.dtype.kind == "f" and np.isnan(values).any():
             raise WorkloadError(

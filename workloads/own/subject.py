@@ -31,19 +31,20 @@ DEFAULT_BATCH = 1  # where only `inputs(batch)` is given
 
 
 class Subject:
-    """A module of the user; `module` is on the CPU in evaluation mode, and never changed."""
+    """A module of the user; `module` is on the device `code.home`, in evaluation mode unless it is
+    trained, and never changed."""
 
     def __init__(
         self, code: Code, module: Any, example: Example | None, *, build: Any = None
     ) -> None:
         self.code = code
         self.was_training = any(part.training for part in module.modules())
-        self.module = module if code.train else module.eval()
+        self.module = (module if code.train else module.eval()).to(code.home)
         self.name = code.name
         self._build = build
         self._example = example
         self._folder = Path(code.folder)
-        self.namespace = sys.modules.get(getattr(build, "__module__", ""))
+        self.namespace = sys.modules.get(code.target.partition(":")[0])
         self._share_weights()
 
     def part(self, name: str) -> Any:
@@ -54,13 +55,16 @@ class Subject:
     @property
     def own_batch(self) -> int | None:
         """The batch of the user's example; None where there is no axis that all inputs share."""
-        if self._example is None:
-            return self.example(DEFAULT_BATCH).batch and DEFAULT_BATCH
-        return self._example.batch
+        given = None if self._example is None else self._example.batch
+        if given is None and self.takes_batch:
+            return self.example(DEFAULT_BATCH).batch
+        return self.example(None).batch if self._example is None else given
 
     @property
     def takes_batch(self) -> bool:
-        return self.part("inputs") is not None
+        """Whether `inputs(batch)` makes any batch."""
+        inputs = self.part("inputs")
+        return inputs is not None and bool(inspect.signature(inputs).parameters)
 
     def example(self, batch: int | None) -> Example:
         """The inputs at `batch`; None: the user's own."""
@@ -68,22 +72,30 @@ class Subject:
         import torch
 
         if kept.exists():  # ours, and it may hold types of the user
-            found: Example = torch.load(kept, weights_only=False)
+            found: Example = torch.load(kept, map_location="cpu", weights_only=False)
             return found
-        made = self._made(batch)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(made, kept)
+        made = self._made(batch).mapped(lambda tensor: tensor.cpu())
+        if batch is not None and made.batch not in (None, batch):
+            raise WorkloadError(
+                f"inputs({batch}) of {self.name} makes a batch of {made.batch}",
+                code="bad_input",
+                hint="let the first axis of every input be the batch",
+            )
+        keep(made, kept)
         return made
 
     def _made(self, batch: int | None) -> Example:
         given, inputs = self._example, self.part("inputs")
         if given is not None and batch in (None, given.batch):
             return given
-        if inputs is not None:
+        if inputs is not None and (given is None or self.takes_batch):
             seed(self.code.seed)
             with user_errors(f"inputs of {self.name}"):
-                takes = bool(inspect.signature(inputs).parameters)
-                return as_example(inputs(batch or DEFAULT_BATCH) if takes else inputs())
+                if self.takes_batch:
+                    return as_example(inputs(batch or DEFAULT_BATCH))
+                given = as_example(inputs())
+        if given is not None and batch in (None, given.batch):
+            return given
         if given is None:
             raise WorkloadError(
                 f"{self.name} gives no inputs to call its module with",
@@ -122,11 +134,11 @@ class Subject:
 
         kept = self._folder / WEIGHTS
         if not kept.exists():
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(self.module.state_dict(), kept)
+            keep(self.module.state_dict(), kept)
             return
         try:
-            self.module.load_state_dict(torch.load(kept, weights_only=False))
+            weights = torch.load(kept, map_location="cpu", weights_only=False)
+            self.module.load_state_dict(weights)
         except (RuntimeError, KeyError) as error:
             raise WorkloadError(
                 f"{self.name} builds another module each time, so nothing can be compared",
@@ -211,6 +223,15 @@ def _unusable(code: Code, returned: Any) -> WorkloadError:
     )
 
 
+def keep(value: Any, file: Path) -> None:
+    """Write `file` whole or not at all: a process that is killed leaves no half of it."""
+    import torch
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(value, file.with_suffix(".new"))
+    file.with_suffix(".new").replace(file)
+
+
 def takes_device(function: Any) -> bool:
     try:
         return "device" in inspect.signature(function).parameters
@@ -236,7 +257,7 @@ def seed(number: int) -> None:
 
     torch.manual_seed(number)
     random.seed(number)
-    np.random.seed(number)
+    np.random.seed(number % 2**32)
 
 
 def hash_of(example: Example) -> str:
@@ -245,7 +266,7 @@ def hash_of(example: Example) -> str:
 
     digest = hashlib.sha256()
     for name, tensor in example.tensors().items():
-        plain = tensor.detach().cpu().contiguous()
+        plain = tensor.detach().cpu().to_dense().contiguous()
         digest.update(f"{name}{tuple(plain.shape)}{plain.dtype}".encode())
         if plain.numel():
             digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())

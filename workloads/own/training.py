@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Gradient = list[NDArray[Any]]  # the loss, and the gradients of all weights in one column
 
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
+AHEAD = 2  # batches that each loader process makes in advance: DataLoader's prefetch_factor
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
 
@@ -83,6 +84,9 @@ class Training(TorchTask):
     def activate(self) -> None:
         super().activate()
         self.marks.clear()
+        with user_errors(self.one.name):  # batches that loaders made while nothing was timed
+            for _ in range(AHEAD * int(self.case.tuning.get("workers", 0))):
+                next(self.batches)
 
     def step(self) -> None:
         marks = []

@@ -24,7 +24,7 @@ class Own(Workload):
     title = "Your own code"
     teaches = "Where your own code runs best takes a race of your own code to answer."
     latency = True
-    compiles_apart = True
+    isolates = True
     variants: ClassVar[tuple[Variant, ...]] = ()  # the engine chooses
 
     def work(self, case: Case) -> Work:

@@ -7,7 +7,7 @@ small modules (pytorch#98441, #106466), and channels_last can cost (pytorch#5003
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...contract import Case, ParameterValue, kind_of
@@ -109,10 +109,11 @@ def _on_gpu(gpu: str, facts: CodeFacts, layouts: list[str | None]) -> Iterator[P
         yield Proposal(gpu, precision, GRAPH)
 
 
-def compiled(space: Space, best: Mapping[str, Proposal]) -> list[Proposal]:
-    """torch.compile of the best eager way on each device."""
+def compiled(space: Space, best: Iterable[Proposal]) -> list[Proposal]:
+    """torch.compile of the best eager way on each device; a module with state would be compiled
+    in the state of its second call."""
     found = []
-    for proposal in best.values():
+    for proposal in best if not space.facts.stateful else ():
         # Layouts are left to the compiler, which chooses its own.
         found.append(replace(proposal, mode=COMPILE))
         if not kind_of(proposal.device).on_host:

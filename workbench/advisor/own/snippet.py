@@ -64,7 +64,8 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     if question.train:
         return _training(facts, case, setup, call)
     # CUDA graphs of torch.compile fail in inference mode (pytorch#135892).
-    guard = "no_grad" if case.is_compiled else "inference_mode"
+    in_compiler = case.is_compiled and facts.guard == "inference_mode"
+    guard = "no_grad" if in_compiler else facts.guard
     contexts = f"with torch.{guard}(){_autocast(facts, case)}:"
     if "graph" in words:
         return _graph(setup, contexts, call)
