@@ -55,9 +55,14 @@ class OwnSearch:
         """The code as written; where the filters leave that out, the first that they admit."""
         space, budget_s = self._space, self._request.budget
         wanted = self._request.precisions or (space.facts.precision,)
-        plain = [Proposal(gpu, precision) for gpu in space.gpus for precision in wanted]
-        if space.on_cpu:
-            plain += [Proposal("cpu", precision, None, space.threads[0]) for precision in wanted]
+        places = [(gpu, None) for gpu in space.gpus]
+        places += [("cpu", space.threads[0])] if space.on_cpu else []
+        plain = [
+            Proposal(device, precision, None, threads)
+            for device, threads in places
+            for precision in ways.precisions(device, space.facts)
+            if precision in wanted
+        ]
         return (
             self._new(ways.as_written(space))
             or self._new(ways.quick_changes(space))

@@ -98,14 +98,20 @@ def quick_changes(space: Space) -> list[Proposal]:
     return [each for each in found if each not in known and space.admits(each)]
 
 
+def precisions(device: str, facts: CodeFacts) -> tuple[str, ...]:
+    """Those in which torch can run the module on `device`, its own first."""
+    if facts.precision != "fp32":
+        return (facts.precision,)
+    return ("fp32", *(() if device == "cpu" else ("tf32",)), "fp16", "bf16")
+
+
 def _on_gpu(gpu: str, facts: CodeFacts, layouts: list[str | None]) -> Iterator[Proposal]:
-    reduced = ("tf32", "fp16", "bf16") if facts.precision == "fp32" else ()
-    for precision in (facts.precision, *reduced):
+    for precision in precisions(gpu, facts):
         for layout in layouts:
             yield Proposal(gpu, precision, layout)
     if kind_of(gpu).on_host or facts.stateful or facts.mutated:
         return  # a graph replays one call: state and changed inputs would be wrong
-    for precision in (facts.precision, *reduced):
+    for precision in precisions(gpu, facts):
         yield Proposal(gpu, precision, GRAPH)
 
 

@@ -99,13 +99,14 @@ def test_a_module_that_needs_a_gpu_has_no_candidate_on_the_cpu() -> None:
 
 
 def test_the_best_of_each_device_is_compiled() -> None:
-    best = {"cpu": Proposal("cpu", "bf16", None, 2), GPU: Proposal(GPU, "tf32")}
+    best = [Proposal("cpu", "bf16", None, 2), Proposal(GPU, "tf32")]
     found = compiled(space(gpus=(GPU,)), best)
     assert labels(found) == [
         f"cpu/bf16/{COMPILE}/2",
         f"cuda:0/tf32/{COMPILE}",
         f"cuda:0/tf32/{REDUCE}",
     ]
+    assert compiled(space(gpus=(GPU,), stateful=True), best) == []
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_filters_hold_for_every_source() -> None:
     one = space(isa=Isa(avx512_bf16=True), convolves=True, request=Request(modes=("nhwc",)))
     assert as_written(one) == []
     assert labels(quick_changes(one)) == ["cpu/fp32/nhwc/4", "cpu/bf16/nhwc/4"]
-    assert compiled(one, {"cpu": Proposal(threads=4)}) == []
+    assert compiled(one, [Proposal(threads=4)]) == []
 
 
 def test_compiling_takes_longer_with_operations_and_without_a_cache() -> None:
