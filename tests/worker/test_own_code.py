@@ -122,7 +122,7 @@ def test_a_script_runs_once(advise: Advise, tmp_path: Path) -> None:
 def test_a_training_races(advise: Advise) -> None:
     filters = ("--threads", "1", "--batch", "8", "--precision", "fp32")
     modes = ("--mode", "plain", "--mode", "fused")
-    found = document(advise("--torch", "trained:build", "--train", *filters, *modes, *budget(8)))
+    found = document(advise("--torch", "trained:build", "--train", *filters, *modes, *budget(5)))
     assert found["code"]["facts"]["data"] == "dataset"
     assert {m["case"]["mode"] for m in found["measurements"]} == {None, "fused"}
     assert found["verdicts"][0]["pick"] is not None
@@ -138,7 +138,7 @@ def test_a_function_races_in_workers_alone(advise: Advise, tmp_path: Path) -> No
 
 def test_a_command_races_with_each_value(advise: Advise) -> None:
     command = f"{PYTHON} -c 'print(sum(range({{n}})))'"
-    found = document(advise("--command", command, "--over", "n=1,20000000", *budget(6)))
+    found = document(advise("--command", command, "--over", "n=1,20000000", *budget(3)))
     assert found["verdicts"][0]["pick"] == "own[]/cpu/command/n=1"
 
 

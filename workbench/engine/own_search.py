@@ -55,7 +55,7 @@ class OwnSearch:
         """The code as written; where the filters leave that out, the first that they admit."""
         space, budget_s = self._space, self._request.budget
         wanted = self._request.precisions or (space.facts.precision,)
-        places = [(gpu, None) for gpu in space.gpus]
+        places: list[tuple[str, int | None]] = [(gpu, None) for gpu in space.gpus]
         places += [("cpu", space.threads[0])] if space.on_cpu else []
         plain = [
             Proposal(device, precision, None, threads)
