@@ -9,9 +9,12 @@ from dataclasses import replace
 import msgspec
 from builders import events, scenario, steady
 
-from workbench.advisor.own.overview import share_sentence
+from workbench.advisor.own.overview import flips, rows_of, script_gain
+from workbench.advisor.own.snippet import snippet
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
+from workbench.planning.own_question import OwnQuestion
+from workbench.planning.request import Request
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.code import (
@@ -24,15 +27,25 @@ from workbench.records.code import (
 from workbench.records.document import AccuracyResult
 from workbench.records.reason import Reason
 from workbench.report.report import Report
+from workloads.own.function import FIRST
 
 Events = list[ev.AnyEvent]
 
 LIMITS = {"fp32": 1e-4, "bf16": 0.01, "fp16": 0.01, "int8": 0.02}  # the last is the row's own
-BROKEN = Reason("user_code", "net.py:build raised ValueError: no weights", "mend it, run it again")
+BROKEN = Reason("user_code", "net:build: ValueError: no weights (net.py:12)")
+NET_QUESTION = OwnQuestion("torch", "net:build")
+SCRIPT = OwnQuestion("torch", "train.py::fc", arguments=("--epochs", "1"))
+FUNCTION = OwnQuestion("function", "stats:work")
+COMMAND = OwnQuestion(
+    "command",
+    "python train.py --device {device} --workers {workers}",
+    over=("device=cpu", "workers=0,2,4"),
+)
+QUESTIONS = (NET_QUESTION, SCRIPT, FUNCTION, COMMAND)
 ENDED = {"status": "done", "finished_at": "2026-11-22T00:01:00.000Z", "exit_code": 0}
 
 
-def case(label: str, batch: int | None = 1, code: str = "net.py:build", **tuning: object) -> Case:
+def case(label: str, batch: int | None = 1, code: str = "net:build", **tuning: object) -> Case:
     """`cpu/torch/bf16/nhwc/t2` as a case."""
     device, backend, precision, *rest = label.split("/")
     precision, _, quantization = precision.partition("-")
@@ -52,10 +65,11 @@ def case(label: str, batch: int | None = 1, code: str = "net.py:build", **tuning
     )
 
 
-def row(title: str, batch: int | None = None) -> Scenario:
+def row(question: OwnQuestion, batch: int | None = None) -> Scenario:
+    title = question.scenario().title
     return scenario(
         id="own" if batch is None else f"own[batch={batch}]",
-        title=title,
+        title=title if batch is None else f"{title} at batch {batch}",
         question="Where and how should this code run?",
         textbook="",
         workload="own",
@@ -69,6 +83,7 @@ def row(title: str, batch: int | None = None) -> Scenario:
 
 
 def raced(
+    question: OwnQuestion,
     planned: Scenario,
     times: Mapping[Case, float],
     errors: Mapping[str, float],
@@ -79,11 +94,10 @@ def raced(
     blocks = {c: steady(seconds) for c, seconds in times.items()}
     over = {c for c in times if errors.get(c.label, 0.0) > LIMITS.get(c.precision, 0.0)}
     blocks |= {c: blocks[c][:1] for c in over}
-    first, found = next(iter(times)), list[ev.AnyEvent]()
+    command = shlex.join(["workbench", *Request(own=question).arguments()])
+    found = list[ev.AnyEvent]()
     for event in events(blocks, gpus=gpus, row=planned):
         if isinstance(event, ev.RacePlanned):
-            option = {"python": "function", "command": "command"}.get(first.backend, "torch")
-            command = f"workbench advise --{option} {shlex.quote(planned.title)}"
             event = msgspec.structs.replace(event, workload="own", reproduce=command)
         if isinstance(event, ev.CasePrepared):
             this = next(c for c in times if c.id == event.case)
@@ -100,9 +114,10 @@ def raced(
 
 
 def finished(
+    question: OwnQuestion,
     facts: CodeFacts,
     races: Sequence[tuple[Scenario, Events]],
-    advised: ev.CodeAdvised,
+    **further: object,
 ) -> Events:
     """The whole run: the code is examined, every row raced and decided, advice given each time."""
     first = races[0][1]
@@ -110,33 +125,47 @@ def finished(
     for number, (planned, race) in enumerate(races):
         found += race[2:] if number else []
         verdict = decide(Report.of(found), planned)
-        found += [ev.VerdictReached(at_s=9.2, verdict=verdict), advised]
+        found.append(ev.VerdictReached(at_s=9.2, verdict=verdict))
+        found.append(advised(question, Report.of(found), **further))
     return [*found, ev.RunFinished(at_s=60.0, duration_s=60.0, **ENDED)]  # type: ignore[arg-type]
 
 
-def advised(snippet: str, **fields: object) -> ev.CodeAdvised:
-    """Advice; fields of `CodeAdvice` and of the event by name."""
-    event = {k: fields.pop(k) for k in ("left_out", "breaks", "compile_calls") if k in fields}
-    advice = CodeAdvice(snippet, **fields)  # type: ignore[arg-type]
-    return ev.CodeAdvised(at_s=9.4, advice=advice, **{"left_out": {}, **event})  # type: ignore[arg-type]
+def advised(
+    question: OwnQuestion,
+    report: Report,
+    saved: SavedCode | None = None,
+    left_out: dict[str, str] | None = None,
+    **further: object,
+) -> ev.CodeAdvised:
+    """What a run says about the pick; further fields of the event by name."""
+    assert report.code is not None
+    own = rows_of(report)[0]
+    pick = report.candidates[own.verdict.pick]
+    advice = CodeAdvice(
+        snippet=snippet(report.code.facts, pick.case, question),
+        flips=flips(report),
+        share=script_gain(report, own, pick),
+        saved=saved,
+    )
+    return ev.CodeAdvised(at_s=9.4, advice=advice, left_out=left_out or {}, **further)  # type: ignore[arg-type]
 
 
 # --------------------------------------------------------- a module, six candidates
 
 NET = CodeFacts(
     kind="torch",
-    name="net.py:build",
+    name="net:build",
     code_sha256="ab" * 32,
     inputs_sha256="cd" * 32,
     parameters=25_557_032,
-    inputs=[CodeInput("x", "float32", [1, 3, 224, 224])],
+    inputs=[CodeInput("0", "float32", [1, 3, 224, 224])],
     batch=1,
     resizable=True,
     step_s=0.0051,
     convolves=True,
     reference="eager in float64",
     floor=2e-7,
-    notes=["It was in training mode: a copy in eval mode races."],
+    notes=["it was in training mode; its inference is measured in evaluation mode"],
 )
 ERRORS = {
     "cpu/torch/fp32/t2": 2.1e-7,
@@ -147,36 +176,30 @@ ERRORS = {
     "cpu/onnxruntime/int8-static-u8s8/t2": 0.081,
 }
 MILLISECONDS = {1: (5.1, 8.3, 3.4, 2.8, 4.1, 1.9), 8: (31.0, 55.0, 22.0, 21.0, 18.0, 14.0)}
-SNIPPET = """import torch
-
-torch.set_num_threads(2)
-model = model.eval().to(memory_format=torch.channels_last)
-with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-    output = model(x)"""
-NOT_EXPORTED = "torch.export failed: data-dependent branch in forward (net.py:41)"
 
 
 def _net_races() -> list[tuple[Scenario, Events]]:
     races = []
     for batch, figures in MILLISECONDS.items():
-        planned = row("net.py:build", None if batch == 1 else batch)
+        planned = row(NET_QUESTION, None if batch == 1 else batch)
         cases = [case(label, batch) for label in ERRORS]
         times = {c: ms / 1e3 for c, ms in zip(cases, figures, strict=True)}
-        races.append((planned, raced(planned, times, ERRORS)))
+        races.append((planned, raced(NET_QUESTION, planned, times, ERRORS)))
     return races
 
 
 def net() -> Events:
     """A module at two batches, where the answer flips; INT8 is above its limit."""
-    advice = advised(
-        SNIPPET,
-        flips=["At batch 8 torch.compile is ahead: cpu torch fp32 compile t2."],
-        saved=SavedCode("best", ["model.pt2", "run.py"]),
-        left_out={"onnxruntime fp32": NOT_EXPORTED, "GPU": "none found"},
-        breaks=["Tensor.item() at net.py:41", "print at net.py:52", "call of a C function"],
+    dynamic = "ONNX Runtime does not optimise ConvInteger, which its convolutions would use"
+    return finished(
+        replace(NET_QUESTION, save_best="best"),
+        NET,
+        _net_races(),
+        saved=SavedCode("best", ["inputs.pt", "model.pt2", "reproduce.py"]),
+        left_out={"int8-dynamic": f"{dynamic}; --thorough measures it"},
+        breaks=["3x Tensor.item()", "2x print", "1x branch on the values of a tensor"],
         compile_calls=4_210.0,
     )
-    return finished(NET, _net_races(), advice)
 
 
 def net_racing() -> Events:
@@ -192,75 +215,78 @@ def net_racing() -> Events:
 def script() -> Events:
     """A script with three modules, of which the one raced is a fifth of its time."""
     modules = [
-        CalledModule("Encoder", 120, 6.2, 0.62, ["[32,512] float32"]),
-        CalledModule("fc", 120, 2.0, 0.20, ["[32,512] float32", "[8,512] float32"], chosen=True),
-        CalledModule("Head#2", 40, 0.3, 0.03, ["[32,64] float32"]),
+        CalledModule("Encoder", 120, 6.2, 0.62, ["32x512"]),
+        CalledModule("fc", 120, 2.0, 0.20, ["32x512", "8x512"], chosen=True),
+        CalledModule("Head#2", 40, 0.3, 0.03, ["32x64"]),
     ]
-    name = "train.py::fc"
+    name = SCRIPT.target
     facts = msgspec.structs.replace(
         NET,
         name=name,
         parameters=2_048,
-        inputs=[CodeInput("features", "float32", [32, 512])],
+        inputs=[CodeInput("0", "float32", [32, 512])],
         batch=32,
         convolves=False,
         modules=modules,
         cut=True,
-        notes=["train.py did not end: it was cut after 20 s."],
+        notes=["the script was cut after 20 s"],
     )
-    planned = row(name)
+    planned = row(SCRIPT)
     labels = {"cpu/torch/fp32/t2": 2e-7, "cpu/torch/bf16/t2": 2e-3, "cpu/torch/fp32/t1": 2e-7}
     times = {case(n, 32, name): s for n, s in zip(labels, (4e-3, 4e-4, 6e-3), strict=True)}
-    share = share_sentence("fc", 0.2, 10.0)
-    advice = advised("torch.set_num_threads(2)", share=share, left_out={"GPU": "none found"})
-    return finished(facts, [(planned, raced(planned, times, labels))], advice)
+    depends = "its control flow or shapes depend on the values of its inputs"
+    left_out = {
+        "onnx": f"fc cannot be exported: {depends}",
+        "compile": "compiling may take 52 s, but only 20 s were left; raise --budget",
+    }
+    race = raced(SCRIPT, planned, times, labels)
+    return finished(SCRIPT, facts, [(planned, race)], left_out=left_out)
 
 
 def function() -> Events:
     """A function that is best as it is written."""
-    name = "stats.py:work"
-    facts = CodeFacts("function", name, "ab" * 32, "cd" * 32, batch=None)
-    planned = row(name)
+    name = FUNCTION.target
+    facts = CodeFacts("function", name, "ab" * 32, "cd" * 32, precision="", reference=FIRST)
+    planned = row(FUNCTION)
     times = {
         case("cpu/python/fp32/t2", None, name): 0.1,
         case("cpu/python/fp32/t1", None, name): 0.13,
     }
-    return finished(facts, [(planned, raced(planned, times, {}))], advised("work()"))
+    return finished(FUNCTION, facts, [(planned, raced(FUNCTION, planned, times, {}))])
 
 
 def command() -> Events:
     """A command over two axes."""
-    name = "python train.py --device {device} --workers {workers}"
-    facts, planned = CodeFacts("command", name, "ab" * 32, ""), row(name)
-    seconds = {("cpu", 0): 4.1, ("cpu", 2): 2.7, ("cpu", 4): 2.9}
+    facts = CodeFacts("command", COMMAND.target, "ab" * 32, "", precision="")
+    planned = row(COMMAND)
+    seconds = {("cpu", "0"): 4.1, ("cpu", "2"): 2.7, ("cpu", "4"): 2.9}
     plain = case("cpu/command/fp32", None)
     times = {
         replace(plain, params={}, tuning={"device": device, "workers": workers}): s
         for (device, workers), s in seconds.items()
     }
-    advice = advised("python train.py --device cpu --workers 2")
-    return finished(facts, [(planned, raced(planned, times, {}))], advice)
+    return finished(COMMAND, facts, [(planned, raced(COMMAND, planned, times, {}))])
 
 
 def gpu() -> Events:
     """A GPU that wins, with the times of calls whose inputs are there already."""
-    planned = row("net.py:build")
+    planned = row(NET_QUESTION)
     labels = {"cpu/torch/fp32/t8": 2e-7, "cuda:0/torch/fp32": 3e-7, "cuda:0/torch/fp16/graph": 6e-4}
     cases = [case(label) for label in labels]
     times = dict(zip(cases, (5.1e-3, 3.2e-3, 2.1e-3), strict=True))
     resident = {cases[1].id: 2.4e-3, cases[2].id: 1.4e-3}
-    race = raced(planned, times, labels, ["cuda:0"], resident)
-    return finished(NET, [(planned, race)], advised('model.to("cuda")'))
+    race = raced(NET_QUESTION, planned, times, labels, ["cuda:0"], resident)
+    return finished(NET_QUESTION, NET, [(planned, race)])
 
 
 def raised() -> Events:
     """The code raised when it was examined: its row has no measurement."""
-    planned = row("net.py:build")
+    planned, command = row(NET_QUESTION), "workbench advise --torch net:build"
     found = events({case("cpu/torch/fp32/t2"): []}, row=planned)
     failed = [
         msgspec.structs.replace(e, status="failed", reason=BROKEN)
         if isinstance(e, ev.CaseFinished)
-        else msgspec.structs.replace(e, workload="own")
+        else msgspec.structs.replace(e, workload="own", reproduce=command)
         if isinstance(e, ev.RacePlanned)
         else e
         for e in found

@@ -51,7 +51,7 @@ USAGE = [
     (("advise", "--torch", "a:b", "--save-best", "/no/such/folder"), "--save-best: /no/such"),
     (("advise", "--torch", "a:b", "--save-best", "/dev/null"), "File exists; name a new folder"),
     (("advise", "--command", "run {n}"), "add --over n="),
-    (("advise", "--command", "run", "--until", "("), "--until is no regular expression"),
+    (("advise", "--command", "run", "--until", "("), "--until is not a regular expression"),
     (("open", "20990101-000000-dead"), "no such file or run"),
     (("--json", "run", "spin"), "put --json after the command"),
     (("fly",), "fly"),

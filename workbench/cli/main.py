@@ -102,8 +102,8 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     """Recommend CPU or GPU for each scenario.
 
     With --model, recommend which variant of your own model to ship, INT8 included.  With --torch,
-    --function or --command, recommend where and how your own code should run; the arguments of a
-    script follow after --.
+    --function or --command, recommend where and how your own code should run; a script's
+    arguments follow --.
     """
     asked = questions(options)  # takes its options out
     start({**options, **asked}, scenarios=scenarios)

@@ -265,7 +265,7 @@ OF_A_MODEL = [
     click.option(
         "--objective",
         type=click.Choice(OBJECTIVES),
-        help="What to optimise for; default latency (median time of one run); of your own code"
+        help="What to optimise for; default latency (median time of one run); for your own code"
         f" {' or '.join(OBJECTIVES_OF_CODE)}.",
     ),
     click.option(

@@ -40,7 +40,7 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..report.row import Row
 from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
-from .own_exports import Exports
+from .own_exports import EXPORTER, Exports
 from .own_search import OwnSearch
 from .own_training import TrainingSearch
 from .profiling import Profiling
@@ -126,15 +126,21 @@ class OwnCode:
             return [replace(self._plan, cases=[case], refused=failure.reason)]
         self._emit(ev.CodeExamined(at_s=self._control.now(), facts=facts))
         if self._question.kind == TORCH:
-            return self._torch_rows(facts, gpus)
-        if self._question.kind == COMMAND:
-            cases = own_cases.command_cases(self._question, self._request)
+            rows = self._torch_rows(facts, gpus)
         else:
-            question, machine = self._question, self._machine
-            cases = own_cases.function_cases(question, facts, machine, self._request, gpus)
-        if not cases:
+            cases = self._fixed_cases(facts, gpus)
+            rows = [replace(self._plan, cases=cases, source=FixedCases(self._code))]
+        if not all(row.cases for row in rows):
             raise UsageError("no candidate is left with these filters")
-        return [replace(self._plan, cases=cases, source=FixedCases(self._code))]
+        return rows
+
+    def _fixed_cases(self, facts: CodeFacts, gpus: Sequence[str]) -> list[Case]:
+        question, request = self._question, self._request
+        if question.kind == COMMAND:
+            return own_cases.command_cases(question, request)
+        if request.batch and facts.batch is None:
+            raise UsageError(f"--batch: {facts.name} has no parameter for a size; leave it out")
+        return own_cases.function_cases(question, facts, self._machine, request, gpus)
 
     def _examine(self, gpus: Sequence[str]) -> CodeFacts:
         """The facts, found on the CPU, or on a GPU where the code cannot do without one.
@@ -203,8 +209,6 @@ class OwnCode:
             )
             search = OwnSearch(space, scenario, self._exports, first)
             cases = search.start()
-            if not cases:
-                raise UsageError("no candidate is left with these filters")
             after = rows[0].scenario.id if rows else None
             rows.append(
                 replace(self._plan, scenario=scenario, cases=cases, source=search, after=after)
@@ -218,10 +222,7 @@ class OwnCode:
         params = {**plain.params, "batches": batches(space)}
         scenario = msgspec.structs.replace(plain, batch=batch, params=params)
         search = TrainingSearch(space, scenario, self._exports)
-        cases = search.start()
-        if not cases:
-            raise UsageError("no candidate is left with these filters")
-        return replace(self._plan, scenario=scenario, cases=cases, source=search)
+        return replace(self._plan, scenario=scenario, cases=search.start(), source=search)
 
     def _batches(self, facts: CodeFacts) -> list[int | None]:
         if self._request.batch:
@@ -287,7 +288,8 @@ class OwnCode:
             return None
         assert self._facts is not None  # noqa: S101 - something was picked
         found = lines(self._facts, case, self._question)
-        key = self._key(self._code.home)
+        onnx = case.backend == "onnxruntime"
+        key = EXPORTER if onnx else self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         try:
             self._pool.start(key, START_S)
@@ -304,6 +306,7 @@ class OwnCode:
                 onnx_file=files.get("model", ""),
                 setup=found.setup,
                 call=found.call,
+                renews=bool(self._facts.mutated),
             )
         except WorkerFailed as failure:
             return SavedCode(folder, reason=failure.reason)

@@ -69,7 +69,7 @@ class Exports:
             except WorkerFailed as failure:
                 self.left_out["onnx"] = failure.reason.message
             if self.exported and not self.exported.dynamic and len(self.batches) > 1:
-                self.left_out["onnx at other batches"] = "the exported graph takes one batch only"
+                self.left_out["ONNX Runtime at other batches"] = "its graph takes one batch only"
         return self.exported is not None
 
     def runs(self, case: Case, scenario: Scenario) -> bool:
@@ -156,8 +156,8 @@ class Exports:
         is_cold = not compiled_folder().exists()
         need_s = ways.compile_s(self.exported.nodes if self.exported else None, cold=is_cold)
         if need_s > left_s:
-            text = f"compiling may take {need_s:.0f} s, {left_s:.0f} s were left; raise --budget"
-            self.leave_out("compile", text)
+            text = f"compiling may take {need_s:.0f} s, but only {left_s:.0f} s were left"
+            self.leave_out("compile", f"{text}; raise --budget")
             return False
         self.left_out.pop("compile", None)
         # What torch.export took as a whole has no break.

@@ -103,13 +103,15 @@ class OwnSearch:
         unwanted = "onnxruntime" not in (self._request.backends or ("onnxruntime",))
         if unwanted or self._exports.exported is not None:
             return None
-        facts = self._space.facts
+        facts, why = self._space.facts, ""
         if facts.stateful or facts.mutated:
             why = "a call changes its state or inputs, which an exported graph does not"
+        elif not self._space.on_cpu:
+            why = "exported models race on the CPU only"
+        elif left_s < EXPORT_SHARE * self._request.budget:
+            why = "the budget left no time to export it; raise --budget"
+        if why:
             self._exports.leave_out("onnx", why)
-            return None
-        if not self._space.on_cpu or left_s < EXPORT_SHARE * self._request.budget:
-            self._exports.leave_out("onnx", "the budget left no time to export it; raise --budget")
             return None
         if not self._exports.export(left_s / 2):
             return None
@@ -192,8 +194,8 @@ class OwnSearch:
             return False
         lead = _best_s(eager) / _best_s(ranked[0])
         if lead > FAR_AHEAD:
-            text = f"the leader is {lead:.1f}x as fast as eager torch; --thorough measures it"
-            self._exports.leave_out("compile", text)
+            text = f"the leader is {lead:.1f}x as fast as eager torch"
+            self._exports.leave_out("compile", f"{text}; --thorough compiles it anyway")
         return lead > FAR_AHEAD
 
     def _is_new(self, proposal: Proposal) -> bool:

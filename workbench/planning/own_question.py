@@ -86,7 +86,7 @@ class OwnQuestion:
         try:
             re.compile(self.until or "")
         except re.error as error:
-            raise ValueError(f"--until is no regular expression: {error}") from None
+            raise ValueError(f"--until is not a regular expression: {error}") from None
         parse_over(self.over, self.target)
 
     def _check_target(self) -> None:
@@ -101,7 +101,7 @@ class OwnQuestion:
         elif not os.path.isfile(file):  # noqa: PTH113 - no error for a name that is too long
             raise ValueError(f"--torch: there is no file {file}")
         elif suffix in PICKLES and not self.pickled:
-            why = "is a pickle, and to load one runs any code that it holds"
+            why = "is a pickle, and loading it runs any code that it holds"
             remedy = "save it with torch.export.save as .pt2, or trust it with --allow-pickle"
             raise ValueError(f"--torch: {file} {why}; {remedy}")
 

@@ -14,7 +14,7 @@ from ..contract import (
     PRECISIONS,
     kind_of,
 )
-from ..worker.code import COMMAND, TORCH
+from ..worker.code import COMMAND, FUNCTION, TORCH
 from .model_question import ModelQuestion
 from .number_lists import numbers
 from .own_question import MODES, OwnQuestion
@@ -211,13 +211,15 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
     if request.settings:
         raise UsageError(f"--set belongs to workloads, not to {option}")
     _check_unused(request, question.kind)
+    if len(request.batch) > 1 and (question.train or question.kind == FUNCTION):
+        raise UsageError(f"{'--train' if question.train else option} takes one --batch")
     for word in (word for mode in request.modes for word in mode.split("+")):
         if word not in MODES:
             raise unknown("mode", word, MODES)
 
 
 def _check_unused(request: Request, kind: str) -> None:
-    """Refuse the options that a function or a command decides for itself."""
+    """Refuse the options that do not apply to a function or a command."""
     given: dict[str, object] = {}
     if kind != TORCH:
         given = {
@@ -228,7 +230,7 @@ def _check_unused(request: Request, kind: str) -> None:
     if kind == COMMAND:
         given |= {"--threads": request.threads, "--batch": request.batch}
     if options := [name for name, value in given.items() if value]:
-        raise UsageError(f"--{kind} decides for itself: leave out {' and '.join(options)}")
+        raise UsageError(f"these options do not apply to --{kind}: {', '.join(options)}")
 
 
 def _check_model(request: Request) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,6 +25,12 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")  # of a command
 def _cloudpickle() -> str:
     spec = importlib.util.find_spec("cloudpickle")
     return str(Path(spec.origin).parent) if spec is not None and spec.origin else ""
+
+
+def command_words(command: str, values: Mapping[str, object]) -> list[str]:
+    """The program and arguments of a command, with `values` for its placeholders."""
+    words = shlex.split(command)
+    return [PLACEHOLDER.sub(lambda found: str(values[found[1]]), word) for word in words]
 
 
 @dataclass(frozen=True)

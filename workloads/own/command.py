@@ -17,7 +17,7 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Task, WorkloadError
 from workbench.process import children
 from workbench.process.exit_status import ending, log_tail
-from workbench.worker.code import PLACEHOLDER, Code
+from workbench.worker.code import PLACEHOLDER, Code, command_words
 
 LARGEST_BYTES = 1 << 24  # of a file that is hashed by its content
 LOG = 2  # file descriptor of the worker's stderr, which is its log
@@ -33,10 +33,7 @@ class CommandTask(Task):
 
     def __init__(self, code: Code, case: Case) -> None:
         self._directory = code.directory
-        self._argv = [
-            PLACEHOLDER.sub(lambda found: str(case.tuning[found[1]]), word)
-            for word in shlex.split(code.target)
-        ]
+        self._argv = command_words(code.target, case.tuning)
         self._until = None if code.until is None else re.compile(code.until)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does it
         self._process: subprocess.Popen[str] | None = None
@@ -73,7 +70,7 @@ class CommandTask(Task):
         if self._until is None or process.stdout is None:
             return False
         for line in process.stdout:
-            os.write(LOG, line)
+            os.write(LOG, line.encode())
             self._errors.write(line.encode())
             if self._until.search(line.rstrip("\n")):
                 return True
@@ -139,5 +136,4 @@ def examine(code: Code) -> dict[str, Any]:
         "code_sha256": text.hexdigest(),
         "inputs_sha256": "",
         "precision": "",
-        "reference": "exit status 0",
     }

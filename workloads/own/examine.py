@@ -36,7 +36,7 @@ def module(code: Code) -> dict[str, Any]:
     except WorkloadError as error:
         if any(mark in str(error) for mark in NO_CUDA_MARKS):
             raise WorkloadError(
-                f"{code.name} cannot run on the CPU: {error}",
+                f"{code.name} cannot run on the CPU: {str(error).removeprefix(f'{code.name}: ')}",
                 code="needs_gpu",
                 hint="take the device from the inputs, instead of .cuda() in the code",
             ) from error
@@ -128,7 +128,7 @@ def _behaviour(one: Subject, example: Example, notes: list[str]) -> dict[str, An
     by_chance = _differ(answer, fresh)
     stateful = not by_chance and _differ(answer, again)
     if by_chance:
-        notes.append("two fresh copies differ, so its error limit is what eager does to itself")
+        notes.append("two fresh copies differ, so its error limit includes that difference")
     if stateful:
         notes.append("a second call differs from the first, so each candidate has its own copy")
     if mutated:

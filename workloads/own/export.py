@@ -5,10 +5,12 @@ Exporting may crash or hang in code of others, so it gets a process of its own.
 
 from __future__ import annotations
 
+import importlib
 import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,13 @@ LARGEST_BYTES = 1_900_000_000  # of weights inside one file: protobuf ends at 2 
 BROKEN = 0.1  # relative error of a graph that computes something else; the race judges closely
 MOST_REASONS = 5
 ON_VALUES = "its control flow or shapes depend on the values of its inputs"
+
+
+def preload() -> None:
+    """Import what exporting needs, as far as it is installed, while `sys.path` is still ours."""
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 def export(

@@ -54,8 +54,7 @@ class FunctionTask(Task):
             self._signature = inspect.signature(self.function)
         self.takes_device = takes_device(self.function) or takes_device(self._inputs)
         self.batch = self._default_batch() if case.batch is None else case.batch
-        self._on_host = kind_of(case.device).on_host
-        self._device = "cpu" if self._on_host else case.device
+        self._device = "cpu" if kind_of(case.device).on_host else case.device
         self._limit = LIMIT if code.max_error is None else code.max_error
         self._result: Any = None
         self.mutated: list[str] = []  # arguments that a call changes
@@ -78,19 +77,11 @@ class FunctionTask(Task):
 
     def _renew(self) -> None:
         """Make new arguments, from equal seeds in every process."""
-        _seed(self._code.seed)
-        made: Any = () if self.batch is None else (self.batch,)
-        if self._inputs is not None:
-            device = {DEVICE: self._device} if takes_device(self._inputs) else {}
-            with user_errors(f"{self._code.name}.inputs"):
-                made = self._inputs(*made, **device)
+        with user_errors(f"{self._code.name}.inputs"):
+            args, named = arguments(self._inputs, self.batch, self._device, self._code.seed)
         keywords = {DEVICE: self._device} if takes_device(self.function) else {}
-        if isinstance(made, dict):
-            made, keywords = (), {**keywords, **made}
         try:
-            found = self._signature.bind(
-                *(made if isinstance(made, tuple) else (made,)), **keywords
-            )
+            found = self._signature.bind(*args, **{**keywords, **named})
         except TypeError as error:
             raise WorkloadError(
                 f"{self._code.name} cannot be called: {error}",
@@ -109,17 +100,7 @@ class FunctionTask(Task):
                 raise
 
     def finish(self) -> None:
-        """Wait for the results of libraries that only queue their work."""
-        jax = sys.modules.get("jax")
-        if jax is not None:
-            jax.block_until_ready(self._result)
-        if self._on_host:
-            return  # no GPU is visible
-        torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
-        if torch is not None and torch.cuda.is_initialized():
-            torch.cuda.synchronize(self._device)
-        if cupy is not None:
-            cupy.cuda.Device(int(self._device.partition(":")[2])).synchronize()
+        wait_for(self._result, self._device)
 
     def restore(self) -> None:
         self._result = None
@@ -173,7 +154,33 @@ class FunctionTask(Task):
         return pickle.loads(file.read_bytes())  # noqa: S301 - written above
 
 
-def _seed(seed: int) -> None:
+# --save-best copies this and the two functions below into its script: they need no other of ours.
+def arguments(make: Any, batch: int | None, device: str, number: int) -> Any:
+    """The positional arguments and the keywords that `make` returns, or n alone without it."""
+    seed_loaded(number)
+    made = () if batch is None else (batch,)
+    if make is not None:
+        made = make(*made, **({"device": device} if takes_device(make) else {}))
+    if isinstance(made, dict):
+        return (), made
+    return made if isinstance(made, tuple) else (made,), {}
+
+
+def wait_for(result: Any, device: str) -> None:
+    """Wait for the results of libraries that only queue their work."""
+    jax = sys.modules.get("jax")
+    if jax is not None:
+        jax.block_until_ready(result)
+    if device == "cpu":
+        return  # no GPU is visible
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize(device)
+    if cupy is not None:
+        cupy.cuda.Device(int(device.partition(":")[2])).synchronize()
+
+
+def seed_loaded(seed: int) -> None:
     """Seed the generators of the libraries that are loaded."""
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
@@ -219,7 +226,7 @@ def examine(code: Code) -> dict[str, Any]:
         "resizable": task.batch is not None,
         "step_s": step_s,
         "takes_device": task.takes_device,
-        "reference": accuracy.reference,
+        "reference": FIRST if accuracy.reference == FIRST else "",
         "nondeterministic": task.spread > 0,
         "mutated": task.mutated,
         "notes": notes,

@@ -61,7 +61,7 @@ class Recipe:
         example = self.arguments(batch)
         output = module(*example.args, **example.kwargs)
         if self.judges_batch:
-            loss = self.loss(output, _as_given(batch) if isinstance(batch, Example) else batch)
+            loss = self.loss(output, as_given(batch) if isinstance(batch, Example) else batch)
         elif self.loss is not None:
             loss = self.loss(output)
         else:
@@ -157,7 +157,7 @@ def _named(what: str, loader: Any) -> Iterator[Any]:
         raise WorkloadError(f"{what}: {cause}", code="user_code") from error
 
 
-def _as_given(example: Example) -> Any:
+def as_given(example: Example) -> Any:
     """What `inputs(batch)` returned: a tensor, a tuple or a dictionary."""
     if example.kwargs:
         return (example.args, example.kwargs) if example.args else example.kwargs

@@ -44,16 +44,15 @@ class Reference:
 
     names: list[str]
     outputs: list[Array]
-    floors: list[float]  # relative error of eager FP32, or what eager does to itself if more
+    floors: list[float]  # relative error of eager FP32, or the difference of two calls if more
     source: str
     reduced: float = REDUCED  # tolerance of precisions that TOLERANCES does not have
 
     def judge(self, code: Code, precision: str, answers: Sequence[Array]) -> Accuracy:
         """The accuracy of `answers`, by the output that is nearest to its limit or beyond."""
         if len(answers) != len(self.outputs):
-            raise WorkloadError(
-                f"it returns {len(answers)} tensors, eager {len(self.outputs)}", code="wrong_result"
-            )
+            text = f"it returns {len(answers)} tensors where eager returns {len(self.outputs)}"
+            raise WorkloadError(text, code="wrong_result")
         found = agreement.compare(self.names, [answers], [self.outputs])
         if max(self.floors, default=0.0) > MOST_FLOOR:
             why = f"not checked: eager differs from itself by {max(self.floors):.0%}"
@@ -111,7 +110,7 @@ def arrays(output: Any) -> dict[str, Array]:
         found[path] = plain.resolve_neg().numpy().copy()
     if not found:
         raise WorkloadError(
-            f"its output is a {type(output).__name__} without tensors, so nothing can be checked",
+            f"its output ({type(output).__name__}) holds no tensors, so nothing can be checked",
             code="bad_input",
             hint="return tensors, or lists, dictionaries or dataclasses of them",
         )

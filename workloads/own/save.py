@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 from workbench.contract import Case, WorkloadError, decode_case
 from workbench.worker.code import COMMAND, Code
 
+from .function import arguments, seed_loaded, wait_for
+from .subject import takes_device
+
 if TYPE_CHECKING:
     from .subject import Subject
 
+COPIED = (takes_device, arguments, wait_for, seed_loaded)  # into the script of a function
 MODEL, ARCHIVE, WEIGHTS, INPUTS = "model.onnx", "model.pt2", "weights.pt", "inputs.pt"
 
 HEAD = '''"""{name} as it was measured: {label}.
@@ -20,8 +25,11 @@ HEAD = '''"""{name} as it was measured: {label}.
 Run it where {name} can be imported; it prints the median time of 50 calls.
 """
 
+from __future__ import annotations
+
 import importlib
 import inspect
+import random
 import statistics
 import sys
 import time
@@ -63,11 +71,12 @@ model.load_state_dict({weights})
 TRAINED = """loss = part_of("loss", None)
 optimizer = part_of("optimizer", torch.optim.AdamW)(model.parameters())
 """
-WORK = """work, batch, make = found, {batch!r}, part_of("inputs", None)
-inputs = () if batch is None or not inspect.signature(work).parameters else (batch,)
-if make is not None:
-    inputs = make(*([batch] if inspect.signature(make).parameters else []))
-inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+WORK = """
+def renewed():
+    return arguments(getattr(found, "inputs", None), *{asked})
+
+
+work, result, (inputs, named) = found, None, renewed()
 """
 TIMED = """
 
@@ -76,16 +85,14 @@ def step():
 
 
 wait = {wait}
-for _ in range(5):
-    step()
 times = []
-for _ in range(50):
-    wait()
+for _ in range(55):
+{renewed}    wait()
     began = time.perf_counter()
     step()
     wait()
     times.append(time.perf_counter() - began)
-print(f"median of 50 calls: {{statistics.median(times) * 1e3:.3f}} ms")
+print(f"median of 50 calls: {{statistics.median(times[5:]) * 1e3:.3f}} ms")
 """
 
 
@@ -97,11 +104,13 @@ def save(
     onnx_file: str,
     setup: list[str],
     call: list[str],
+    renews: bool = False,
 ) -> dict[str, Any]:
     """Write the folder `destination` in one piece; returns the names of its `files`.
 
-    `picked` are the fields of a case, `setup` and `call` its lines to paste.  WorkloadError where
-    the folder holds something already, or the module can be neither built again nor exported.
+    `picked` are the fields of a case, `setup` and `call` its lines to paste; `renews`: a
+    function's calls get fresh inputs.  WorkloadError where the folder holds something already, or
+    the module can be neither built again nor exported.
     """
     target, case = Path(destination), decode_case(picked)
     try:
@@ -113,7 +122,7 @@ def save(
                 file.write_text("\n".join(["#!/bin/sh", *call, ""]))
                 file.chmod(0o755)
             else:
-                text = _script(written, code, subject, case, onnx_file, setup, call)
+                text = _script(written, code, subject, case, onnx_file, setup, call, renews)
                 (written / "reproduce.py").write_text(text)
             written.chmod(0o755)
             written.replace(target)
@@ -132,12 +141,17 @@ def _script(
     onnx_file: str,
     setup: list[str],
     call: list[str],
+    renews: bool,
 ) -> str:
     """The text of the script; what it loads is written into `folder`."""
     module, _, attribute = code.target.partition(":")
     target = TARGET.format(module=module, attribute=attribute)
+    wait = "lambda: None" if case.device == "cpu" else "torch.cuda.synchronize"
     if subject is None:
-        parts = [*setup, target, WORK.format(batch=case.batch)]
+        functions = "\n\n".join(inspect.getsource(each) for each in COPIED)
+        work = WORK.format(asked=(case.batch, case.device, code.seed))
+        parts = [*setup, target, functions, work]
+        call, wait = ["global result", *call], f"lambda: wait_for(result, {case.device!r})"
     else:
         import torch
 
@@ -149,16 +163,18 @@ def _script(
         else:
             parts.append(_module(folder, code, subject, case.batch, target))
         parts += setup
-    wait = "lambda: None" if case.device == "cpu" else "torch.cuda.synchronize"
-    timed = TIMED.format(call="\n".join(f"    {line}" for line in call), wait=wait)
+    renewed = "    inputs, named = renewed()\n" * (renews and subject is None)
+    lines = "\n".join(f"    {line}" for line in call)
+    timed = TIMED.format(call=lines, wait=wait, renewed=renewed)
     text = "\n".join([HEAD.format(name=code.name, label=case.label), *parts, timed])
     # The inputs of every call are the same: a keyword argument may be missing in the lines.
+    text = text.replace("work(*inputs", "work(*inputs, **named")
     return text.replace("model(*inputs)", "model(*inputs, **named)")
 
 
 def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
     """The arguments of a call, and the batch that a loss may take."""
-    from .recipe import Recipe
+    from .recipe import Recipe, as_given
 
     if not code.train:
         example = subject.example(batch)
@@ -166,7 +182,7 @@ def _inputs(code: Code, subject: Subject, batch: int | None) -> tuple[Any, ...]:
     recipe = Recipe(subject)
     sample = recipe.sample(batch, code.seed)
     call = recipe.arguments(sample)
-    return call.args, call.kwargs, call.as_batch() if call is sample else sample
+    return call.args, call.kwargs, as_given(call) if call is sample else sample
 
 
 def _module(folder: Path, code: Code, subject: Subject, batch: int | None, target: str) -> str:

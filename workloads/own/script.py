@@ -59,6 +59,8 @@ def run(code: Code) -> Run:
         )
     if failure:
         ran.notes.append(f"the script {failure}")
+    if ran.cut:
+        ran.notes.append(f"the script was cut after {code.seconds:.3g} s")
     if (left := threading.active_count() - alive) > 0:
         ran.notes.append(f"threads of the script still running: {left}")
     return ran
@@ -72,7 +74,7 @@ def choose(ran: Run, name: str = "") -> Called:
     found = [module for module in ran.modules if name in ("", module.name)]
     if not found:
         seen = ", ".join(module.name for module in ran.modules)
-        raise WorkloadError(f"the script calls no {name!r}, but {seen}", code="bad_target")
+        raise WorkloadError(f"the script calls no {name!r}; it calls {seen}", code="bad_target")
     chosen = max(found, key=lambda module: module.seconds)
     if chosen.example is None:
         raise WorkloadError(f"the inputs of {chosen.name} cannot be copied")

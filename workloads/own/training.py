@@ -226,7 +226,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
         )
     if recipe.data is None:
         notes.append(
-            "it defines no dataset or loader, so each step has the same inputs and no wait"
+            "it defines no dataset or loader, so each step has the same inputs, and no step waits"
         )
     return {
         "notes": notes,

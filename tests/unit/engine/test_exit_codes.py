@@ -55,7 +55,7 @@ def test_a_missing_model_is_a_failure(saved: Saved | None, code: int) -> None:
 @pytest.mark.parametrize(
     ("advice", "code"),
     [
-        (CodeAdvice("lines", saved=SavedCode("best", ["run.py"])), OK),
+        (CodeAdvice("lines", saved=SavedCode("best", ["reproduce.py"])), OK),
         (CodeAdvice("lines", saved=SavedCode("best", [], FULL)), FAILED),
         (CodeAdvice("lines"), FAILED),
         (None, FAILED),

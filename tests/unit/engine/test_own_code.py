@@ -233,3 +233,18 @@ def test_the_journal_and_the_document_hold_the_code() -> None:
     document = report.document()
     assert document.code == report.code
     assert document.code is not report.code
+
+
+def test_exported_models_do_not_race_where_the_cpu_does_not() -> None:
+    code = Report.of(raced(gpu=True, devices=("cuda:0",))).code
+    assert code is not None
+    assert code.left_out["onnx"] == "exported models race on the CPU only"
+
+
+class Sizeless(SimulatedOwn):
+    facts: ClassVar = {**FACTS, "kind": "function", "name": "m:work", "batch": None}
+
+
+def test_a_batch_needs_a_function_with_a_size() -> None:
+    with pytest.raises(UsageError, match=r"^--batch: m:work has no parameter for a size"):
+        raced(Sizeless, own=OwnQuestion("function", "m:work"), batch=(4,))

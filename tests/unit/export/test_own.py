@@ -10,7 +10,8 @@ from workbench.export.log import line
 from workbench.export.text import run_text, summary_text
 from workbench.export.view.derived import Finished
 from workbench.export.view.model import stage
-from workbench.export.view.model_facts import saved_text
+from workbench.export.view.model_facts import left_out, saved_text
+from workbench.planning.request import Request, check
 from workbench.records import events as ev
 from workbench.records.code import SavedCode
 from workbench.report.from_document import contradictions, report_of
@@ -43,7 +44,7 @@ def test_what_was_saved_is_logged_once() -> None:
         report.apply(event)
         lines.append(line(event, report) or "")
     assert sum(isinstance(event, ev.CodeAdvised) for event in RUNS["net"]) == 2
-    assert sum("best: model.pt2" in text for text in lines) == 1
+    assert sum("best: inputs.pt" in text for text in lines) == 1
 
 
 @pytest.mark.parametrize("length", range(1, len(RUNS["net"]), 7))
@@ -59,8 +60,8 @@ def test_code_that_raised_says_so_in_text_and_log() -> None:
     for event in RUNS["raised"]:
         report.apply(event)
         lines.append(line(event, report) or "")
-    assert "net.py:build raised ValueError: no weights" in "\n".join(lines)
-    assert "net.py:build raised ValueError: no weights" in run_text(report)
+    assert "net:build: ValueError: no weights (net.py:12)" in "\n".join(lines)
+    assert "net:build: ValueError: no weights (net.py:12)" in run_text(report)
 
 
 def test_without_a_check_or_resident_inputs_there_are_no_such_columns() -> None:
@@ -71,9 +72,27 @@ def test_without_a_check_or_resident_inputs_there_are_no_such_columns() -> None:
     assert "Resident" in gpu
 
 
+def test_only_results_that_are_compared_say_with_what() -> None:
+    assert "compared with the result of the first call" in run_text(Report.of(RUNS["function"]))
+    assert "compared with" not in run_text(Report.of(RUNS["command"]))
+
+
+def test_what_was_not_tried_has_the_names_that_users_know() -> None:
+    report = Report.of(RUNS["script"])
+    names = left_out(report, report.rows["own"].verdict)
+    assert list(names) == ["ONNX Runtime", "torch.compile", "GPU"]
+
+
+def test_the_questions_of_the_gallery_are_ones_that_can_be_asked(tmp_path, monkeypatch) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    for question in own_runs.QUESTIONS:
+        check(Request(own=question))
+
+
 def test_a_folder_that_was_not_written_says_why() -> None:
     text = saved_text(SavedCode("best", reason=own_runs.BROKEN))
-    assert text.startswith("best was not written: net.py:build raised")
+    assert text.startswith("best was not written: net:build: ValueError")
 
 
 def test_the_stage_names_what_is_built_and_the_batch_that_races() -> None:

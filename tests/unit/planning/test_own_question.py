@@ -198,7 +198,7 @@ WRONG = [
     (OwnQuestion("function", "script.py"), "--function takes package.module:work, not 'script.py'"),
     (OwnQuestion("function", ""), "--function takes package.module:work"),
     (OwnQuestion("command", " "), "--command is empty"),
-    (OwnQuestion("command", "x", until="("), "--until is no regular expression: missing )"),
+    (OwnQuestion("command", "x", until="("), "--until is not a regular expression: missing )"),
     (OwnQuestion("command", "x", over=("n=1",)), "--over"),
     (OwnQuestion("command", "x {n}"), "--over"),
     (OwnQuestion("command", "x {n}", over=("n",)), "--over"),
@@ -224,17 +224,25 @@ def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str) -> None
         (Request(own=BUILD, settings=("n=1",)), "--set belongs to workloads, not to --torch"),
         (
             Request(own=OwnQuestion("command", "x"), threads=(1,), batch=(8,)),
-            "--command decides for itself: leave out --threads and --batch",
+            "these options do not apply to --command: --threads, --batch",
         ),
         (
             Request(own=OwnQuestion("function", "m:work"), precisions=("bf16",), modes=("nhwc",)),
-            "--function decides for itself: leave out --precision and --mode",
+            "these options do not apply to --function: --precision, --mode",
         ),
         (
             Request(own=OwnQuestion("command", "x"), backends=("torch",)),
-            "--command decides for itself: leave out --backend",
+            "these options do not apply to --command: --backend",
         ),
         (Request(own=BUILD, batch=(1, 0)), "--batch must be between"),
+        (
+            Request(own=OwnQuestion("function", "m:work"), batch=(1, 8)),
+            "--function takes one --batch",
+        ),
+        (
+            Request(own=OwnQuestion("torch", "m:build", train=True), batch=(1, 8)),
+            "--train takes one --batch",
+        ),
         (Request(own=BUILD, modes=("nhcw+compile",)), "unknown mode 'nhcw'; did you mean nhwc?"),
         (Request(own=BUILD, modes=("fast",)), f"Choices: {', '.join(MODES)}"),
         (Request(model=ModelQuestion("m"), batch=(0,)), "--batch must be between"),

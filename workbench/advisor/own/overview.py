@@ -29,9 +29,8 @@ MODES = {
     "compile": "torch.compile",
     "reduce-overhead": "reduce-overhead mode",
     "graph": "a CUDA graph",
-    "fused": "a fused optimizer",
+    "fused": "a fused optimiser",
 }
-BACKENDS = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
 
 def rows_of(report: Report) -> list[Row]:
@@ -103,7 +102,7 @@ def answer(row: Row, report: Report) -> list[str]:
         whole, alone = units.duration(median(pick.ordered_s)), units.duration(metrics[RESIDENT])
         sentences.append(f"A call takes {whole}, {alone} with its inputs resident on the GPU.")
     if WAITING in metrics:
-        sentences.append(f"{units.percent(metrics[WAITING])} of its time waits for data.")
+        sentences.append(f"It waits for data {units.percent(metrics[WAITING])} of the time.")
     if verdict.device_ratio is not None:
         sentences.append(verdict.reasons[0])
     if verdict.tie and verdict.runner_up is not None:
@@ -119,7 +118,7 @@ def _run(pick: Candidate, row: Row, code: CodeReport) -> str:
     ways = f" with {listed(found)}" if (found := _ways(case, code.facts.precision)) else ""
     if pick is given:
         others = any(c is not pick and c.blocks for c in row.candidates)
-        why = ": no other way was better" if others else ""
+        why = ": no other candidate was better" if others else ""
         return f"Run it as it is{where}{ways}{why}."
     text = f"Run it{where}{ways}"
     gained = ratio_of(given, pick)
@@ -135,9 +134,8 @@ def _ways(case: Case, own: str) -> list[str]:
     """What differs from plain code whose precision is `own`: `BF16 autocast`, `2 threads`."""
     precision = case.precision.upper()
     parts = [] if case.precision in (own, "") else [precision + " autocast" * (precision != "TF32")]
-    if case.backend in BACKENDS:
-        form = "-".join(filter(None, (precision, case.quantization)))
-        parts = [f"{BACKENDS[case.backend]} {form}"]
+    if case.backend == "onnxruntime":
+        parts = ["ONNX Runtime " + "-".join(filter(None, (precision, case.quantization)))]
     parts += [MODES.get(word, word) for word in (case.mode or "").split("+") if word]
     parts += [f"{name}={value}" for name, value in case.tuning.items()]
     if case.threads is not None:
@@ -151,9 +149,8 @@ def _further(code: CodeReport) -> Iterator[str]:
         yield from filter(None, [*code.advice.flips, code.advice.share])
     if code.compile_calls is not None:
         yield f"Compiling pays off after {code.compile_calls:,.0f} calls."
-    if count := len(code.breaks):
-        breaks = f"{count} graph break{'s'[: count != 1]}"
-        yield f"{breaks}: {listed(code.breaks, MOST_BREAKS)}."
+    if code.breaks:
+        yield f"Graph breaks: {listed(code.breaks, MOST_BREAKS)}."
 
 
 # ------------------------------------------------------------ what advice holds
@@ -195,11 +192,12 @@ def compile_calls(row: Row) -> float | None:
 
 
 def script_gain(report: Report, row: Row, pick: Candidate) -> str:
-    """What the pick means for the whole script; empty for other code."""
+    """What the pick means for the whole script; empty for other code, or if it is best as it is."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
     if report.code is None or module is None:
         return ""
-    gained = ratio_of(as_written(row, report.code), pick)
+    given = as_written(row, report.code)
+    gained = None if pick is given else ratio_of(given, pick)
     return "" if gained is None else share_sentence(module.name, module.share, gained[0])
 
 
@@ -210,6 +208,6 @@ def share_sentence(name: str, share: float, gain: float) -> str:
     """
     whole = 1 / (1 - share + share / gain)
     return (
-        f"{name} is {units.percent(share)} of the script's time: {units.ratio(gain)} faster there "
-        f"makes the script {units.ratio(whole)} faster."
+        f"{name} takes {units.percent(share)} of the script's time: {units.ratio(gain)} faster "
+        f"there makes the script {units.ratio(whole)} faster."
     )

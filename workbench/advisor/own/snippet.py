@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from ...contract import Case, kind_of
 from ...planning.own_question import OwnQuestion
 from ...records.code import CodeFacts
-from ...worker.code import COMMAND, FUNCTION
+from ...worker.code import COMMAND, FUNCTION, command_words
 from ..model.snippet import session_lines
 
 MODEL = "model.onnx"  # as --save-best names it
@@ -47,7 +48,7 @@ def snippet(facts: CodeFacts, case: Case, question: OwnQuestion) -> str:
 def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     """What to do once for `case`, and its call."""
     if question.kind == COMMAND:
-        return Lines([], [_command(case, question.target)])
+        return Lines([], [shlex.join(command_words(question.target, case.tuning))])
     if question.kind == FUNCTION:
         return _function(facts, case)
     named = any(not port.name[:1].isdigit() for port in facts.inputs)
@@ -70,13 +71,6 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
     if "graph" in words:
         return _graph(setup, contexts, call)
     return Lines(setup, [contexts, f"    output = {call}"])
-
-
-def _command(case: Case, template: str) -> str:
-    for name, value in {**case.params, **case.tuning}.items():
-        template = template.replace(f"{{{name}}}", str(value))
-    threads = [f"{name}={case.threads}" for name in THREADS if case.threads is not None]
-    return " ".join([*threads, template])
 
 
 def _function(facts: CodeFacts, case: Case) -> Lines:

@@ -16,6 +16,7 @@ from ...text.units import as_sentence
 from .words import reason_text
 
 MOST_NAMED = 4  # nodes left in FP32 that are listed by name
+OF_CODE = {"onnx": "ONNX Runtime", "int8": "INT8", "compile": "torch.compile"}  # what was not tried
 
 
 def facts_lines(facts: ModelFacts) -> Iterator[str]:
@@ -74,7 +75,8 @@ def left_out(report: Report, verdict: Verdict | None) -> dict[str, str]:
     subject, machine = report.model or report.code, report.machine
     if subject is None:
         return {}
-    found = dict(subject.left_out)
+    names = OF_CODE if report.model is None else {}
+    found = {names.get(name, name): why for name, why in subject.left_out.items()}
     if verdict is not None and verdict.pick is not None and verdict.best_gpu is None:
         absent = no_gpu(machine) if machine is not None else None
         # Where there is one, the first reason says why it took no part.

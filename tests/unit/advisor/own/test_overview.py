@@ -50,9 +50,9 @@ def test_the_answer_comes_first_then_what_qualifies_it() -> None:
         "1.82x (95% CI 1.81-1.84) faster than the code as written (cpu torch fp32 t2); "
         "error 0.33% of 1.00% allowed."
     )
-    assert flip.startswith("At batch 8 torch.compile is ahead")
+    assert flip.startswith("The answer flips at batch 8: cpu torch fp32 compile t2 is 1.17x")
     assert compiling == "Compiling pays off after 4,210 calls."
-    assert breaks == "3 graph breaks: Tensor.item() at net.py:41, print at net.py:52 and 1 more."
+    assert breaks == "Graph breaks: 3x Tensor.item(), 2x print and 1 more."
 
 
 def test_another_batch_has_its_own_answer() -> None:
@@ -81,7 +81,7 @@ def test_the_times_on_a_gpu_are_with_and_without_transfers() -> None:
 
 def test_code_that_is_best_as_written_stays_as_it_is() -> None:
     assert recommendation(REPORTS["function"]) == [
-        "Run it as it is on the CPU with 2 threads: no other way was better."
+        "Run it as it is on the CPU with 2 threads: no other candidate was better."
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_training_says_how_long_it_waits_for_data() -> None:
     pick = report.candidates[rows_of(report)[0].verdict.pick]
     block = msgspec.structs.replace(pick.blocks[-1], metrics={"waiting_fraction": 0.12})
     pick.blocks = [block]
-    assert recommendation(report)[1] == "12% of its time waits for data."
+    assert recommendation(report)[1] == "It waits for data 12% of the time."
 
 
 # ------------------------------------------------------------ what advice holds
@@ -190,4 +190,5 @@ def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     row = rows_of(report)[0]
     pick = report.candidates[row.verdict.pick]
     assert script_gain(report, row, pick) == share_sentence("fc", 0.2, 10.0)
+    assert script_gain(report, row, row.candidates[0]) == "", "it is best as it is"
     assert script_gain(REPORTS["net"], row, pick) == ""

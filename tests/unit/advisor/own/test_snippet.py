@@ -193,9 +193,9 @@ def test_a_function(monkeypatch: Any) -> None:
 
 
 def test_a_command() -> None:
-    question = OwnQuestion("command", "echo {device}-{workers} $OMP_NUM_THREADS '{braces}'")
+    question = OwnQuestion("command", "printf '%s|' {device}-{n} $HOME '{a b}'  {n}")
     known = CodeFacts("command", "command", "", "")
-    text = snippet(known, case(tuning={"device": "cpu", "workers": 2}), question)
+    values = {"device": "my cpu", "n": "$(id)"}
+    text = snippet(known, case(tuning=values, threads=None), question)
     answer = subprocess.run(text, shell=True, capture_output=True, text=True, check=True).stdout
-    assert text.endswith("echo cpu-2 $OMP_NUM_THREADS '{braces}'")
-    assert answer.split()[0] == "cpu-2"
+    assert answer == "my cpu-$(id)|$HOME|{a b}|$(id)|", "as it is measured, without a shell"

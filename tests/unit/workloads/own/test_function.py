@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import msgspec
@@ -14,6 +16,7 @@ from workbench.contract import Case, Setup, Task, WorkloadError
 from workbench.records.code import CodeFacts
 from workloads.own import function
 from workloads.own.plain import WRONG
+from workloads.own.save import save
 from workloads.own.workload import WORKLOAD
 
 
@@ -145,6 +148,10 @@ def test_what_cannot_be_compared_says_so(code, name: str, why: str) -> None:
         found = task.check()
         assert (found.value, found.passed) == (0.0, True)
     assert found.reference == f"not checked: {why}"
+    if name != "leaves_nothing":
+        facts = _facts(of)
+        assert facts.reference == "", "it is compared with nothing"
+        assert f"not checked: {why}" in facts.notes
 
 
 def test_noise_between_equal_calls_widens_the_limit(code) -> None:
@@ -199,3 +206,24 @@ def test_a_step_waits_for_asynchronous_results(code, monkeypatch: pytest.MonkeyP
     assert waited == [("jax", 3)]
     _result(_task(code("works:on_device"), batch=1, device="cuda:1"))
     assert waited[1:] == [("jax", "1 on cuda:1"), ("torch", "cuda:1"), "cupy"]
+
+
+@pytest.mark.parametrize("name", ["keywords", "on_device", "product", "sorts", "unseeded"])
+def test_the_saved_script_calls_it_as_it_is_measured(
+    code, tmp_path, monkeypatch, capsys, name: str
+) -> None:
+    of = code(f"works:{name}")
+    task = _task(of, batch=None if name == "unseeded" else 5)
+    case = Case("own", "cpu", "python", "", batch=task.batch)
+    call = "result = work(*inputs, device='cpu')" if task.takes_device else "result = work(*inputs)"
+    folder = tmp_path / "best"
+    save(of, None, asdict(case), str(folder), "", [], [call], renews=name == "sorts")
+    monkeypatch.chdir(of.directory)
+    ran = runpy.run_path(str(folder / "reproduce.py"))
+    assert capsys.readouterr().out.startswith("median of 50 calls: ")
+    if name == "unseeded":  # no generator of ours
+        return
+    expected = _result(task)
+    np.testing.assert_array_equal(ran["result"], expected)
+    if name == "sorts":
+        np.testing.assert_array_equal(ran["inputs"][0], task.named["values"])

@@ -19,6 +19,7 @@ from workbench.contract import Case, Setup, WorkloadError
 from workbench.worker.code import Code
 from workloads.own import training
 from workloads.own.recipe import Recipe
+from workloads.own.save import _inputs
 from workloads.own.subject import subject
 from workloads.own.training import Training
 from workloads.own.tree import Example
@@ -293,6 +294,16 @@ def test_what_was_found_is_noted(tmp_path: Path) -> None:
     assert (bare["batch"], full["batch"]) == (None, training.DEFAULT_BATCH)
     assert full["data"] == "dataset"
     assert len(full["notes"]) == 2  # what is checked, and the optimiser
+
+
+def test_a_saved_step_has_what_the_loss_takes(tmp_path: Path) -> None:
+    code = Code("torch", "net:build", str(tmp_path), str(tmp_path), train=True)
+    rows = torch.ones(2, 3)
+    bare = Stub(nn.Linear(3, 1), rows, loss=lambda output, batch: (output - batch).sum())
+    args, named, batch = _inputs(code, bare, None)  # type: ignore[arg-type]
+    assert args == (rows,) and named == {} and batch is rows
+    args, _, batch = _inputs(code, supervised(), BATCH)  # type: ignore[arg-type]
+    assert torch.equal(args[0], batch[0]) and len(batch) == 2
 
 
 # ------------------------------------------------------------- data
