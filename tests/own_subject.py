@@ -3,25 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from typing import Any
 
-from workloads.own.tree import mapped, tensors
-
-
-@dataclass(frozen=True)
-class Example:
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    def tensors(self) -> dict[str, Any]:
-        return tensors({**dict(enumerate(self.args)), **self.kwargs})
-
-    def mapped(self, function: Any) -> Example:
-        def each(_: str, tensor: Any) -> Any:
-            return function(tensor)
-
-        return Example(tuple(mapped(list(self.args), each)), mapped(self.kwargs, each))
+from workloads.own.tree import Example
 
 
 class Subject:

@@ -49,6 +49,7 @@ WAYS: dict[tuple[str, str, str | None], tuple[float, float]] = {
     ("onnxruntime", "fp32", None): (12.4, 4.6e-7),
     ("onnxruntime", "int8", None): (6.3, 0.0124),
 }
+_SCRATCH = tempfile.TemporaryDirectory(prefix="workbench-simulated-")  # removed at the end
 LARGE = {"onnxruntime": 7.4, "torch": 5.1}  # time of batch 8 over that of batch 1
 
 
@@ -68,7 +69,7 @@ class SimulatedOwn(SimulatedLab):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.scratch = Path(tempfile.mkdtemp(prefix="workbench-simulated-"))
+        self.scratch = Path(tempfile.mkdtemp(dir=_SCRATCH.name))
         self.asked: list[str] = []
 
     def consult(self, request: dict[str, Any]) -> dict[str, Any]:

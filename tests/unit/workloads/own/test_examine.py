@@ -80,12 +80,17 @@ def test_a_module_that_casts_is_compared_with_fp32(examined) -> None:
         ("not_a_number", "bad_input", "NaN"),
         ("text_only", "bad_input", r"its output \(str\) holds no tensors"),
         ("asks_for_cuda", "needs_gpu", "modules:asks_for_cuda cannot run on the CPU: (?!modules)"),
+        ("without_inputs", "bad_input", "gives no inputs to call its module with"),
+        ("misfit", "user_code", r"modules:misfit: .*mat1 and mat2 shapes"),
+        ("unknown_keyword", "user_code", r"modules:unknown_keyword: .*argument 'mask'"),
+        ("fails", "user_code", r"modules:fails: KeyError: 'vocabulary' \(modules.py:\d+\)$"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(examined, name, code_word, says) -> None:
     with pytest.raises(WorkloadError, match=says) as refused:
         examined(name)
     assert refused.value.code == code_word
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("mode", [None, "nhwc"])
