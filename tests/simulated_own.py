@@ -6,12 +6,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import machines
 from simulated_lab import SimulatedLab
 from simulated_run import SimulatedMachine, run
 
 from workbench.contract import Case, Work
+from workbench.engine import own_exports
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
 from workbench.pool.pool import WorkerFailed
@@ -47,6 +49,7 @@ WAYS: dict[tuple[str, str, str | None], tuple[float, float]] = {
     ("onnxruntime", "fp32", None): (12.4, 4.6e-7),
     ("onnxruntime", "int8", None): (6.3, 0.0124),
 }
+_SCRATCH = tempfile.TemporaryDirectory(prefix="workbench-simulated-")  # removed at the end
 LARGE = {"onnxruntime": 7.4, "torch": 5.1}  # time of batch 8 over that of batch 1
 
 
@@ -66,7 +69,7 @@ class SimulatedOwn(SimulatedLab):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.scratch = Path(tempfile.mkdtemp(prefix="workbench-simulated-"))
+        self.scratch = Path(tempfile.mkdtemp(dir=_SCRATCH.name))
         self.asked: list[str] = []
 
     def consult(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -139,4 +142,5 @@ def raced(pool: type[SimulatedOwn] = SimulatedOwn, **options: Any) -> list[ev.An
     question = options.pop("own", OwnQuestion("torch", "shop.model:build"))
     detected = machines.gpu_server() if options.pop("gpu", False) else machines.cpu_server()
     where = SimulatedMachine(*detected, noise={"own": 0.004})
-    return run(Request(own=question, **options), where, pool=pool)
+    with patch.object(own_exports, "compiled_folder", Path.home):  # torch's headers are compiled
+        return run(Request(own=question, **options), where, pool=pool)

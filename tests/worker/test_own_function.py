@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -37,10 +39,10 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], WorkerProcess]]:
         worker.reap()
 
 
-def _ask(worker: WorkerProcess, within_s: float = 30.0, **request: Any) -> Any:
+def _ask(worker: WorkerProcess, **request: Any) -> Any:
     """The decoded answer; TimeoutError without one."""
     worker.request(request)
-    worker.socket.settimeout(within_s)
+    worker.socket.settimeout(30.0)
     line = worker.socket.makefile("rb").readline()
     return json.loads(line)
 
@@ -90,10 +92,21 @@ def test_exits_prints_and_changes_of_inputs_leave_the_worker_in_order(start, tmp
 
 def test_a_hang_at_import_is_left_to_the_deadline(start, tmp_path) -> None:
     worker = start("python")
-    assert _ask(worker, op="hello")["ok"]
+    code = _code(tmp_path, "hangs_at_import:x")
+    worker.request({"op": "consult", "workload": "own", "question": "examine", "code": code})
+    _once(lambda: "about to wait" in worker.log_tail())
+    worker.socket.settimeout(0.3)
     with pytest.raises(TimeoutError):
-        request = {"op": "consult", "workload": "own", "question": "examine"}
-        _ask(worker, 0.3, **request, code=_code(tmp_path, "hangs_at_import:x"))
+        worker.socket.recv(1)
+    worker.kill()
+    assert worker.exit_code(5.0) == -signal.SIGKILL
+
+
+def _once(happens: Callable[[], object]) -> None:
+    """Return once something happens; fail after 30 seconds."""
+    until = time.monotonic() + 30.0
+    while not happens():
+        assert time.monotonic() < until
 
 
 def _own_children(worker: WorkerProcess) -> list[psutil.Process]:
@@ -111,8 +124,7 @@ def test_what_a_command_starts_ends_with_it_and_is_paused_with_its_worker(start,
     assert _own_children(worker) == []
     endless = _code(tmp_path, f"{sys.executable} process.py line", COMMAND)
     worker.request(_preparing(case, endless))
-    while not _own_children(worker):
-        pass
+    _once(lambda: _own_children(worker))
     assert worker.freeze()
     (one,) = _own_children(worker)
     assert one.status() == psutil.STATUS_STOPPED

@@ -33,6 +33,7 @@ MODEL = "model.onnx"
 LARGEST_BYTES = 1_900_000_000  # of weights inside one file: protobuf ends at 2 GiB
 BROKEN = 0.1  # relative error of a graph that computes something else; the race judges closely
 MOST_REASONS = 5
+CALIBRATED = 8  # inputs, as many as the model lab makes itself
 ON_VALUES = "its control flow or shapes depend on the values of its inputs"
 
 
@@ -130,6 +131,8 @@ def hand_over(code: Code, subject: Subject, batch: int | None, inputs: Sequence[
     folder = folder_of(code, batch)
     folder.mkdir(parents=True, exist_ok=True)
     samples.write(folder / samples.INPUTS, [_given(subject.example(batch), inputs)])
+    drawn = subject.drawn(batch, CALIBRATED)
+    samples.write(folder / samples.CALIBRATION, [_given(each, inputs) for each in drawn])
 
 
 def _given(example: Example, inputs: Sequence[str]) -> list[Any]:

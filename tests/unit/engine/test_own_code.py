@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import cache
+from typing import Any, ClassVar
 
 import pytest
 from simulated_own import FACTS, SimulatedOwn, raced
@@ -18,6 +19,12 @@ from workbench.report.row import Row
 DIED = Reason("worker_died", "the worker process died", "look at its log")
 
 
+@cache
+def usual() -> list[ev.AnyEvent]:
+    """The events of a run with default options, which no test changes."""
+    return raced()
+
+
 def labels(row: Row) -> list[str]:
     return [candidate.case.label for candidate in row.candidates]
 
@@ -29,7 +36,7 @@ def joined(events: list[ev.AnyEvent], row: str) -> list[set[str]]:
 
 
 def test_ways_join_from_the_cheapest_on_and_the_best_is_picked() -> None:
-    events = raced(thorough=False)
+    events = usual()
     report = Report.of(events)
     own, large = report.rows["own"], report.rows["own[batch=8]"]
     planned = next(e for e in events if isinstance(e, ev.RacePlanned))
@@ -49,7 +56,7 @@ def test_ways_join_from_the_cheapest_on_and_the_best_is_picked() -> None:
 
 
 def test_all_cases_are_of_the_workload_own() -> None:
-    report = Report.of(raced())
+    report = Report.of(usual())
     assert {case.workload for case in (c.case for c in report.candidates.values())} == {"own"}
     assert all(
         "/" not in case.params["code"] for case in (c.case for c in report.candidates.values())
@@ -88,6 +95,43 @@ def test_a_module_that_cannot_be_exported_races_in_torch() -> None:
     compiled = [c for c in report.candidates.values() if c.case.is_compiled]
     assert compiled and compiled[0].case.precision == "bf16"
     assert report.code.breaks == ["2x Tensor.item()"]
+
+
+class ExporterDies(SimulatedOwn):
+    failures: ClassVar = {"export": DIED}
+
+
+def test_an_exporter_that_dies_leaves_the_others_racing() -> None:
+    report = Report.of(raced(ExporterDies))
+    assert report.code is not None
+    assert report.code.left_out["onnx"] == DIED.message
+    assert report.finished is not None and report.finished.exit_code == 0
+    verdict = report.rows["own"].verdict
+    assert verdict is not None and (verdict.pick or "").endswith("/cpu/torch/bf16/nhwc/t2")
+
+
+class WrongInt8(SimulatedOwn):
+    """INT8 is by far the fastest, and over its limit."""
+
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) / (9 if case.precision == "int8" else 1)
+
+    def accuracy(self, case: Case) -> dict[str, Any]:
+        found = super().accuracy(case)
+        return {**found, "value": 0.3} if case.precision == "int8" else found
+
+
+def test_the_fastest_is_timed_once_and_never_picked_where_it_is_over_its_limit() -> None:
+    report = Report.of(raced(WrongInt8))
+    own = report.rows["own"]
+    wrong = [c for c in own.candidates if c.case.precision == "int8"]
+    others = [c for c in own.candidates if c.case.precision != "int8"]
+    assert wrong and all(len(candidate.blocks) == 1 for candidate in wrong)
+    assert all(
+        min(c.samples_s) < min(other.samples_s) for c in wrong for other in others if other.blocks
+    )
+    assert own.verdict is not None and own.verdict.pick in {c.case.id for c in others}
+    assert not any(c.case.precision == "int8" for c in report.rows["own[batch=8]"].candidates)
 
 
 class OneBatch(SimulatedOwn):
@@ -157,7 +201,12 @@ def test_filters_leave_ways_out() -> None:
         "cpu/torch/fp32/compile/t2",
     }
     with pytest.raises(UsageError, match="no candidate is left"):
-        raced(precisions=("fp64",))
+        raced(precisions=("fp64",), backends=("torch",))
+
+
+def test_a_precision_that_torch_does_not_compute_in_starts_without_torch() -> None:
+    found = labels(Report.of(raced(precisions=("int8",))).rows["own"])
+    assert found and all("onnxruntime/int8" in each for each in found)
 
 
 def test_the_pick_is_saved_once() -> None:
@@ -180,7 +229,7 @@ def test_what_cannot_be_saved_fails_the_run() -> None:
 
 
 def test_the_journal_and_the_document_hold_the_code() -> None:
-    report = Report.of(raced())
+    report = Report.of(usual())
     document = report.document()
     assert document.code == report.code
     assert document.code is not report.code

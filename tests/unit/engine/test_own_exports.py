@@ -16,6 +16,7 @@ from workbench.contract import Case, Setup, WorkloadError
 from workbench.engine.own_exports import Exports
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
+from workbench.pool.answers import ExportedCode
 from workbench.pool.control import Control
 from workbench.pool.pool import Answer, WorkerFailed
 from workbench.records.reason import Reason
@@ -80,9 +81,10 @@ def test_an_int8_form_of_the_module_races_at_both_batches(exports: Exports) -> N
     assert "int8" not in exports.left_out
 
 
-def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports) -> None:
-    assert exports.export(60.0) and exports.exported is not None
-    Path(exports.exported.model).write_bytes(b"broken")
+def test_a_model_that_the_lab_cannot_use_is_left_out(exports: Exports, tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    model.write_bytes(b"broken")
+    exports.exported = ExportedCode(str(model), dynamic=False)
     scenario = OwnQuestion("torch", "modules:picture").scenario()
     assert exports.next_quantised(scenario, (1,), 60.0) == []
     assert "model.onnx" in exports.left_out["int8"]

@@ -44,12 +44,11 @@ def refusal(request: Request) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with a script, an archive and a pickle."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a current directory with a script, an archive and a pickle."""
     for name in ("script.py", "model.pt2", "model.pt"):
         (tmp_path / name).touch()
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 # ------------------------------------------------------------- written down
@@ -166,8 +165,8 @@ def test_its_row_is_filled_from_the_code_itself_and_saves_nothing_again() -> Non
     ],
     ids=lambda own: own.target,
 )
-def test_what_can_be_raced_is_let_through(own: OwnQuestion, folder: Path) -> None:
-    assert list(folder.iterdir())
+@pytest.mark.usefixtures("folder")
+def test_what_can_be_raced_is_let_through(own: OwnQuestion) -> None:
     check(Request(own=own))
 
 
@@ -207,8 +206,8 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("own", "expected"), WRONG, ids=[repr(o.target) + w for o, w in WRONG])
-def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str, folder: Path) -> None:
-    assert folder.is_dir()
+@pytest.mark.usefixtures("folder")
+def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str) -> None:
     assert expected in refusal(Request(own=own))
 
 

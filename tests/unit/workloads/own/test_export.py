@@ -97,7 +97,15 @@ class OneBatch(nn.Module):
         return x * float(sum(x.shape))
 
 
-def test_a_graph_for_one_batch_only_says_so(code: Code) -> None:
+def test_a_graph_for_one_batch_only_says_so(code: Code, monkeypatch: Any) -> None:
+    write = export._write
+
+    def by_tracing(*given: Any, traced: bool) -> None:
+        if not traced:
+            raise RuntimeError("torch.export is slow, and finds the same")
+        write(*given, traced=traced)
+
+    monkeypatch.setattr(export, "_write", by_tracing)
     made = exported(code, Subject(OneBatch(), torch.ones(2, 3)), 2, resizes=True)
     assert not made["dynamic"]
     assert run(made, {"input_0": torch.ones(2, 3)})[0].tolist() == [[5.0] * 3] * 2
@@ -156,27 +164,28 @@ def test_graph_breaks_are_grouped(code: Code) -> None:
 # -------------------------------------------------------------------- archives
 
 
-def archived(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def net_pt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive, which no test changes."""
     net = Subject(nn.Sequential(nn.Linear(3, 3), nn.Dropout()), torch.ones(2, 3))
-    export.archive(net, 2, folder / "net.pt2")
-    return folder / "net.pt2"
+    path = tmp_path_factory.mktemp("archive") / "net.pt2"
+    export.archive(net, 2, path)
+    return path
 
 
-def test_an_archive_brings_its_inputs(tmp_path: Path) -> None:
-    module, args, kwargs = archive.opened(archived(tmp_path), pickled=False)
+def test_an_archive_brings_its_inputs(net_pt2: Path) -> None:
+    module, args, kwargs = archive.opened(net_pt2, pickled=False)
     assert (tuple(args[0].shape), kwargs) == ((2, 3), {})
     assert torch.equal(module.eval()(*args), module(*args))
 
 
-def changed(path: Path, name: str, content: Any) -> None:
-    """Change one entry of an archive, or leave it out."""
-    with zipfile.ZipFile(path) as parts:
-        held = {each: parts.read(each) for each in parts.namelist()}
-    with zipfile.ZipFile(path, "w") as parts:
-        for each, data in held.items():
-            new = content(data) if each.endswith(name) else data
-            if new is not None:
-                parts.writestr(each, new)
+def changed(path: Path, copy: Path, name: str, content: Any) -> Path:
+    """Write a `copy` of an archive, in which one entry differs."""
+    with zipfile.ZipFile(path) as held, zipfile.ZipFile(copy, "w") as parts:
+        for each in held.namelist():
+            data = held.read(each)
+            parts.writestr(each, content(data) if each.endswith(name) else data)
+    return copy
 
 
 def newer(data: bytes) -> bytes:
@@ -192,16 +201,14 @@ def refusal(path: Path, pickled: bool = False) -> WorkloadError:
     return caught.value
 
 
-def test_archives_that_cannot_be_used(tmp_path: Path) -> None:
+def test_archives_that_cannot_be_used(net_pt2: Path, tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.pt2").code == "bad_input"
     (tmp_path / "text.pt2").write_text("hello")
     assert "not an archive of torch.export" in str(refusal(tmp_path / "text.pt2"))
-    path = archived(tmp_path)
-    changed(path, "models/model.json", newer)
-    assert "--python that wrote it" in str(refusal(path).hint)
-    path = archived(tmp_path)
-    changed(path, "sample_inputs/model.pt", lambda _: b"")
-    assert "no example inputs" in str(refusal(path))
+    other = changed(net_pt2, tmp_path / "newer.pt2", "models/model.json", newer)
+    assert "--python that wrote it" in str(refusal(other).hint)
+    bare = changed(net_pt2, tmp_path / "bare.pt2", "sample_inputs/model.pt", lambda _: b"")
+    assert "no example inputs" in str(refusal(bare))
 
 
 class Trap:
@@ -209,12 +216,12 @@ class Trap:
         return (Path.touch, (Path("trapped"),))
 
 
-def test_no_pickle_runs_unasked(tmp_path: Path, monkeypatch: Any) -> None:
+def test_no_pickle_runs_unasked(net_pt2: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save((Trap(),), "trap.pt")
-    path = archived(tmp_path)
-    changed(path, "sample_inputs/model.pt", lambda _: Path("trap.pt").read_bytes())
-    for each in (path, Path("trap.pt")):
+    trap = Path("trap.pt").read_bytes()
+    armed = changed(net_pt2, Path("net.pt2"), "sample_inputs/model.pt", lambda _: trap)
+    for each in (armed, Path("trap.pt")):
         assert refusal(each).code == "bad_input"
     assert not Path("trapped").exists()
     refusal(Path("trap.pt"), pickled=True)

@@ -1,0 +1,141 @@
+"""The ways to call a module that race: what the facts, the machine and the filters leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import machines
+import msgspec
+import pytest
+
+from workbench.advisor.own.candidates import (
+    COMPILE,
+    GRAPH,
+    REDUCE,
+    Proposal,
+    Space,
+    as_written,
+    compile_s,
+    compiled,
+    quick_changes,
+)
+from workbench.planning.request import Request
+from workbench.records.code import CodeFacts
+from workbench.records.machine import Isa
+from workbench.records.reason import Reason
+
+GPU = "cuda:0"
+
+
+def space(
+    *, isa: Isa | None = None, gpus: tuple[str, ...] = (), request: Any = None, **facts: Any
+) -> Space:
+    found = CodeFacts(kind="torch", name="net:build", code_sha256="", inputs_sha256="", **facts)
+    cpu = msgspec.structs.replace(machines.epyc(), isa=isa or Isa())
+    return Space(found, cpu, (4, 2, 1), gpus, request or Request())
+
+
+def labels(found: list[Proposal]) -> list[str]:
+    return [
+        "/".join(str(part) for part in (p.device, p.precision, p.mode, p.threads) if part)
+        for p in found
+    ]
+
+
+def test_the_code_as_written_runs_with_each_number_of_threads_and_on_each_gpu() -> None:
+    found = as_written(space(gpus=(GPU, "cuda:1")))
+    assert labels(found) == ["cpu/fp32/4", "cpu/fp32/2", "cpu/fp32/1", "cuda:0/fp32", "cuda:1/fp32"]
+    assert labels(as_written(space(precision="bf16"))) == ["cpu/bf16/4", "cpu/bf16/2", "cpu/bf16/1"]
+
+
+@pytest.mark.parametrize(
+    ("isa", "precisions"),
+    [
+        (Isa(avx2=True, avx512f=True), set()),
+        (Isa(avx512_bf16=True), {"bf16"}),
+        (Isa(avx512_fp16=True), {"fp16"}),
+        (Isa(amx_bf16=True, avx512_fp16=True), {"bf16", "fp16"}),
+    ],
+)
+def test_a_reduced_precision_needs_native_support_on_the_cpu(isa: Isa, precisions: set) -> None:
+    found = quick_changes(space(isa=isa))
+    assert {each.precision for each in found} == precisions
+    assert quick_changes(space(isa=isa, precision="fp64")) == []
+
+
+def test_convolutions_race_in_both_layouts() -> None:
+    reduced = Isa(avx512_bf16=True)
+    assert labels(quick_changes(space(isa=reduced, convolves=True))) == [
+        "cpu/fp32/nhwc/4",
+        "cpu/bf16/4",
+        "cpu/bf16/nhwc/4",
+    ]
+    assert labels(quick_changes(space(isa=reduced))) == ["cpu/bf16/4"]
+
+
+def test_a_gpu_races_every_precision_and_its_cuda_graph() -> None:
+    found = quick_changes(space(gpus=(GPU,), request=Request(devices=("gpu",))))
+    plain = {"cuda:0/tf32", "cuda:0/fp16", "cuda:0/bf16"}  # fp32 starts
+    graphs = {f"cuda:0/{precision}/graph" for precision in ("fp32", "tf32", "fp16", "bf16")}
+    assert sorted(labels(found)) == sorted(plain | graphs)
+
+
+@pytest.mark.parametrize("facts", [{"stateful": True}, {"mutated": ["0"]}])
+def test_no_cuda_graph_replays_a_call_that_changes_something(facts: dict[str, Any]) -> None:
+    found = quick_changes(space(gpus=(GPU,), **facts))
+    assert found and GRAPH not in {each.mode for each in found}
+
+
+def test_a_simulated_gpu_has_no_cuda_graph() -> None:
+    found = quick_changes(space(gpus=("fake:0",)))
+    assert found and GRAPH not in {each.mode for each in found}
+
+
+def test_a_module_that_needs_a_gpu_has_no_candidate_on_the_cpu() -> None:
+    needs = Reason("needs_gpu", "its forward calls .cuda()")
+    one = space(isa=Isa(avx512_bf16=True), gpus=(GPU,), needs_gpu=needs)
+    assert {each.device for each in as_written(one) + quick_changes(one)} == {GPU}
+
+
+def test_the_best_of_each_device_is_compiled() -> None:
+    best = [Proposal("cpu", "bf16", None, 2), Proposal(GPU, "tf32")]
+    found = compiled(space(gpus=(GPU,)), best)
+    assert labels(found) == [
+        f"cpu/bf16/{COMPILE}/2",
+        f"cuda:0/tf32/{COMPILE}",
+        f"cuda:0/tf32/{REDUCE}",
+    ]
+    assert compiled(space(gpus=(GPU,), stateful=True), best) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "admitted"),
+    [
+        (Request(), [True, True, True]),
+        (Request(precisions=("fp32",)), [True, False, True]),
+        (Request(modes=("plain",)), [True, True, False]),
+        (Request(modes=("nhwc",)), [False, False, True]),
+        (Request(backends=("onnxruntime",)), [False, True, False]),
+    ],
+)
+def test_filters_leave_candidates_out(request_: Request, admitted: list[bool]) -> None:
+    proposals = [
+        Proposal(),
+        Proposal(precision="int8", backend="onnxruntime"),
+        Proposal(mode="nhwc"),
+    ]
+    one = space(request=request_)
+    assert [one.admits(each) for each in proposals] == admitted
+
+
+def test_filters_hold_for_every_source() -> None:
+    one = space(isa=Isa(avx512_bf16=True), convolves=True, request=Request(modes=("nhwc",)))
+    assert as_written(one) == []
+    assert labels(quick_changes(one)) == ["cpu/fp32/nhwc/4", "cpu/bf16/nhwc/4"]
+    assert compiled(one, [Proposal(threads=4)]) == []
+
+
+def test_compiling_takes_longer_with_operations_and_without_a_cache() -> None:
+    assert compile_s(0, cold=False) < compile_s(100, cold=False) < compile_s(1000, cold=False)
+    assert compile_s(100, cold=True) > compile_s(100, cold=False)
+    assert compile_s(None, cold=False) > compile_s(100, cold=False)  # unknown: not a small one

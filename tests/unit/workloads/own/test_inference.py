@@ -1,0 +1,62 @@
+"""Compiled calls of a user's module, and the context that each call gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from workbench.contract import Case, Setup
+from workbench.worker.code import Code
+from workloads.own import inference
+from workloads.own.workload import WORKLOAD
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "own"
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Iterator[Code]:
+    """The picture module, examined; torch's state is put back."""
+    threads = torch.get_num_threads()
+    inference._shared.clear()
+    found = Code("torch", "modules:picture", str(tmp_path), str(FIXTURES))
+    WORKLOAD.consult("examine", code=found.as_text())
+    yield found
+    torch._dynamo.reset()
+    torch.set_num_threads(threads)
+
+
+def test_a_compiled_module_answers_as_eager_does(
+    code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The compiler itself takes many seconds; this captures and lowers the graph as it does.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4, mode="compile")
+    setup = Setup(files={"code": code.as_text()})
+    task: Any = WORKLOAD.prepare(case, setup)
+    eager = inference.prepare(Case("own", "cpu", "torch", "fp32", threads=1, batch=4), setup, code)
+    assert task.model is not eager.model
+    assert (task.within, eager.within) == ("no_grad", "inference_mode")
+    assert task.check().value <= task.check().limit < 2e-4
+    assert not torch.is_inference(task._answer()["logits"])
+    assert setup.seconds["compile"] > 0
+
+
+@pytest.mark.parametrize(
+    ("found", "mode", "within"),
+    [
+        ("inference_mode", "", "inference_mode"),
+        ("inference_mode", "nhwc", "inference_mode"),
+        ("inference_mode", "graph", "inference_mode"),
+        ("inference_mode", "nhwc+compile", "no_grad"),
+        ("inference_mode", "compile+reduce-overhead", "no_grad"),
+        ("no_grad", "compile", "no_grad"),
+        ("enable_grad", "compile", "enable_grad"),
+    ],
+)
+def test_what_is_compiled_never_runs_in_inference_mode(found: str, mode: str, within: str) -> None:
+    assert inference.guard_of({"guard": found}, mode.split("+")) == within
