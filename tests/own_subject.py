@@ -28,3 +28,6 @@ class Subject:
 
     def copy(self) -> Any:
         return copy.deepcopy(self.module)
+
+    def drawn(self, batch: int | None, count: int) -> list[Any]:
+        return [self.example(batch)]

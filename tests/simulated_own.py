@@ -6,12 +6,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import machines
 from simulated_lab import SimulatedLab
 from simulated_run import SimulatedMachine, run
 
 from workbench.contract import Case, Work
+from workbench.engine import own_exports
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
 from workbench.pool.pool import WorkerFailed
@@ -140,4 +142,5 @@ def raced(pool: type[SimulatedOwn] = SimulatedOwn, **options: Any) -> list[ev.An
     question = options.pop("own", OwnQuestion("torch", "shop.model:build"))
     detected = machines.gpu_server() if options.pop("gpu", False) else machines.cpu_server()
     where = SimulatedMachine(*detected, noise={"own": 0.004})
-    return run(Request(own=question, **options), where, pool=pool)
+    with patch.object(own_exports, "compiled_folder", Path.home):  # torch's headers are compiled
+        return run(Request(own=question, **options), where, pool=pool)

@@ -288,8 +288,7 @@ class OwnCode:
             return None
         assert self._facts is not None  # noqa: S101 - something was picked
         found = lines(self._facts, case, self._question)
-        onnx = case.backend == "onnxruntime"
-        key = EXPORTER if onnx else self._key(self._code.home)
+        key = EXPORTER if case.backend == "onnxruntime" else self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         try:
             self._pool.start(key, START_S)

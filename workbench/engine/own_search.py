@@ -54,15 +54,10 @@ class OwnSearch:
     def start(self) -> list[Case]:
         """The code as written; where the filters leave that out, the first that they admit."""
         space, budget_s = self._space, self._request.budget
-        wanted = self._request.precisions or (space.facts.precision,)
-        places: list[tuple[str, int | None]] = [(gpu, None) for gpu in space.gpus]
-        places += [("cpu", space.threads[0])] if space.on_cpu else []
-        plain = [
-            Proposal(device, precision, None, threads)
-            for device, threads in places
-            for precision in ways.precisions(device, space.facts)
-            if precision in wanted
-        ]
+        plain = [Proposal(gpu, name) for gpu in space.gpus for name in ways.precisions(gpu, space)]
+        if space.on_cpu:
+            threads, found = space.threads[0], ways.precisions("cpu", space)
+            plain += [Proposal("cpu", precision, None, threads) for precision in found]
         return (
             self._new(ways.as_written(space))
             or self._new(ways.quick_changes(space))
@@ -151,13 +146,21 @@ class OwnSearch:
         leader = ranked[0]
         if len(leader.blocks) < SETTLED_ROUNDS:
             return []
-        if leader.case.is_compiled or leader.case.threads is None:
-            return None
-        counts = [n for n in self._space.threads if n != leader.case.threads]
-        others = [replace(leader.case, threads=count) for count in counts]
-        if leader.case.backend == "onnxruntime":
-            others += self._exports.neighbours(leader.case, self.scenario, left_s / 4)
+        case = leader.case
+        if case.is_compiled:
+            raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
+            others = [replace(case, precision=precision) for precision in raced]
+            others += [replace(case, threads=count) for count in self._counts(case)]
+            new = [each for each in others if each.id not in self._known][:1]
+            return self._admitted(new) or None if self._exports.may_compile(left_s) else None
+        others = [replace(case, threads=count) for count in self._counts(case)]
+        if case.backend == "onnxruntime":
+            others += self._exports.neighbours(case, self.scenario, left_s / 4)
         return self._admitted(others) or None
+
+    def _counts(self, case: Case) -> list[int]:
+        """Other numbers of threads; none on a GPU."""
+        return [n for n in self._space.threads if n != case.threads] if case.threads else []
 
     def _carry_over(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The best candidates of the row before, at this row's batch."""

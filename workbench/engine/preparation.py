@@ -30,6 +30,7 @@ START_DEADLINE_S = 120.0  # importing a CUDA build from a cold network disk take
 # rows, and in any case PREPARE_DEADLINE_S: one that hangs must not use up the time of the others.
 PREPARE_SHARES = 1.5
 PREPARE_DEADLINE_S = 5.0
+AFTER_COMPILING_S = 3.0  # left for rounds with a case that a candidate source let compile
 PROBE_DEADLINE_S = 10.0  # a build for a GPU takes seconds to start
 RELEASE_DEADLINE_S = 5.0
 
@@ -215,7 +216,7 @@ class Preparation:
         began_s = self._now()
         answer = self._context.pool.ask(
             key,
-            self.deadline(self._prepare_deadline_s()),
+            self.deadline(self._prepare_deadline_s(case)),
             Prepared,
             op="prepare",
             case=case,
@@ -287,8 +288,10 @@ class Preparation:
         least, most = WARM_UP_S
         return min(max(WARM_UP_SHARE * left_s / len(self._plan.cases), least), most)
 
-    def _prepare_deadline_s(self) -> float:
+    def _prepare_deadline_s(self, case: Case) -> float:
         now = self._now()
+        if case.is_compiled and self._plan.source is not None:  # which has weighed the time
+            return max(PREPARE_DEADLINE_S, self._until_s - now - AFTER_COMPILING_S)
         fair = PREPARE_SHARES * (self._until_s - now)
         return max(PREPARE_DEADLINE_S, min(fair, (self._end_s - now) / 2))
 

@@ -52,8 +52,8 @@ def inspect(
 ) -> dict[str, Any]:
     """The fields of ModelFacts; writes inputs, calibration and reference into `folder`.
 
-    A folder `answered` holds inputs with their reference outputs, in files of `samples`: they take
-    the place of other inputs and of the model's own answers, and calibrate too.
+    A folder `answered` holds inputs with their reference outputs and inputs to calibrate with, in
+    files of `samples`: they take the place of other inputs and of the model's own answers.
 
     WorkloadError `bad_model` where the model cannot be read or run, `bad_input` where the user's
     inputs or shapes do not fit it.
@@ -150,11 +150,15 @@ def _from_file(
 def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> _Chosen:
     """All samples of a folder; the first axis is the batch where all inputs share it."""
     names = [port.name for port in ports]
-    read = [dict(zip(names, each, strict=True)) for each in samples.read(folder / samples.INPUTS)]
-    run_shapes = {name: list(array.shape) for name, array in read[0].items()}
+    check, calibration = (
+        [dict(zip(names, each, strict=True)) for each in samples.read(folder / file)]
+        for file in (samples.INPUTS, samples.CALIBRATION)
+    )
+    run_shapes = {name: list(array.shape) for name, array in check[0].items()}
     first = {shape[0] for shape in run_shapes.values() if shape}
     sizes = shapes.Sizes(first.pop() if len(first) == 1 else None, run_shapes)
-    return _Chosen(sizes, read, read, dict.fromkeys(names, "given"), "given", same=True)
+    same = len(calibration) == 1
+    return _Chosen(sizes, check, calibration, dict.fromkeys(names, "given"), "given", same=same)
 
 
 def _affordable(

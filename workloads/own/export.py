@@ -11,6 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,14 +33,16 @@ MODEL = "model.onnx"
 LARGEST_BYTES = 1_900_000_000  # of weights inside one file: protobuf ends at 2 GiB
 BROKEN = 0.1  # relative error of a graph that computes something else; the race judges closely
 MOST_REASONS = 5
+CALIBRATED = 8  # inputs, as many as the model lab makes itself
 ON_VALUES = "its control flow or shapes depend on the values of its inputs"
 
 
-def preload() -> None:
-    """Import what exporting needs, as far as it is installed, while `sys.path` is still ours."""
+def preload(folder: str) -> None:
+    """Import those packages for exporting that the user's folder will hide, as far as installed."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
-        with suppress(ImportError):
-            importlib.import_module(name)
+        if PathFinder.find_spec(name, [folder]) is not None:
+            with suppress(ImportError):
+                importlib.import_module(name)
 
 
 def export(
@@ -128,6 +131,8 @@ def hand_over(code: Code, subject: Subject, batch: int | None, inputs: Sequence[
     folder = folder_of(code, batch)
     folder.mkdir(parents=True, exist_ok=True)
     samples.write(folder / samples.INPUTS, [_given(subject.example(batch), inputs)])
+    drawn = subject.drawn(batch, CALIBRATED)
+    samples.write(folder / samples.CALIBRATION, [_given(each, inputs) for each in drawn])
 
 
 def _given(example: Example, inputs: Sequence[str]) -> list[Any]:

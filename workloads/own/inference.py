@@ -25,7 +25,8 @@ from .tree import Example, mapped
 RESIDENT_CALLS = 5
 GRAPH_WARM_UPS = 3  # on a side stream, as torch's documentation of CUDA graphs asks
 REDUCED = {"bf16": "bfloat16", "fp16": "float16"}
-_shared: dict[tuple[str, bool], Any] = {}  # modules without state, by device and layout
+# Modules without state, by code, device and layout.
+_shared: dict[tuple[Code, str, bool], Any] = {}
 
 
 def prepare(case: Case, setup: Setup, code: Code) -> ModuleTask:
@@ -62,7 +63,7 @@ class ModuleTask(TorchTask):
 
     def _module(self, one: Any) -> Any:
         """The module on its device; cases share weights unless calls change them."""
-        key = (str(self.device), "nhwc" in self.modes)
+        key = (self.code, str(self.device), "nhwc" in self.modes)
         if key not in _shared or self.known["stateful"]:
             made = one.on(self.device)
             if "nhwc" in self.modes:

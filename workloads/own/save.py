@@ -104,13 +104,12 @@ def save(
     onnx_file: str,
     setup: list[str],
     call: list[str],
-    renews: bool = False,
+    renews: bool = False,  # a function's inputs before each call
 ) -> dict[str, Any]:
     """Write the folder `destination` in one piece; returns the names of its `files`.
 
-    `picked` are the fields of a case, `setup` and `call` its lines to paste; `renews`: a
-    function's calls get fresh inputs.  WorkloadError where the folder holds something already, or
-    the module can be neither built again nor exported.
+    `picked` are the fields of a case, `setup` and `call` its lines to paste.  WorkloadError where
+    the folder holds something already, or the module can be neither built again nor exported.
     """
     target, case = Path(destination), decode_case(picked)
     try:

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -33,21 +33,20 @@ def run(code: Code) -> Run:
     WorkloadError: `bad_target` if there is no such file, `user_code` if it failed before it called
     a module, `bad_input` if it called none.
     """
-    import torch
 
     name = code.target.partition("::")[0]
     script = Path(code.directory, name)
     if not script.is_file():
         raise WorkloadError(f"there is no script {name}", code="bad_target")
-    threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
+    settings = _settings()
     path, alive, ran, failure = list(sys.path), threading.active_count(), Run(), ""
     with _as_main(script, [name, *code.arguments]) as main, ran.watched(code.seconds):
         failure = _failure(script, main)
     ran.paths += [os.path.abspath(each) for each in sys.path if each not in path]  # noqa: PTH100
     sys.path[:] = [*path, *ran.paths]  # at the end, where they hide no other module
     os.chdir(code.directory)
-    torch.set_num_threads(threads)
-    torch.set_grad_enabled(gradients)
+    for restore, value in settings.items():
+        restore(value)
     gc.collect()  # ends the workers of a DataLoader that the script left behind
     if not ran.modules:
         if failure:
@@ -64,6 +63,21 @@ def run(code: Code) -> Run:
     if (left := threading.active_count() - alive) > 0:
         ran.notes.append(f"threads of the script still running: {left}")
     return ran
+
+
+def _settings() -> dict[Callable[[Any], Any], Any]:
+    """What a script may set for its process, with the function that sets it back: the other
+    workers do not see it."""
+    import torch
+
+    return {
+        torch.set_num_threads: torch.get_num_threads(),
+        torch.set_grad_enabled: torch.is_grad_enabled(),
+        torch.set_default_dtype: torch.get_default_dtype(),
+        torch.set_default_device: None,
+        torch.set_float32_matmul_precision: torch.get_float32_matmul_precision(),
+        torch.use_deterministic_algorithms: torch.are_deterministic_algorithms_enabled(),
+    }
 
 
 def choose(ran: Run, name: str = "") -> Called:

@@ -84,6 +84,17 @@ class Subject:
         keep(made, kept)
         return made
 
+    def drawn(self, batch: int | None, count: int) -> list[Example]:
+        """Inputs from other seeds, or the example alone where `inputs(batch)` is missing."""
+        if not self.takes_batch:
+            return [self.example(batch)]
+        found = []
+        for number in range(1, count + 1):
+            seed(self.code.seed + number)
+            with user_errors(f"inputs of {self.name}"):
+                found.append(as_example(self.part("inputs")(batch or DEFAULT_BATCH)))
+        return found
+
     def _made(self, batch: int | None) -> Example:
         given, inputs = self._example, self.part("inputs")
         if given is not None and batch in (None, given.batch):

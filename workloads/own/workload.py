@@ -64,7 +64,7 @@ class Own(Workload):
 
     def _export(self, code: Code, batches: list[int | None]) -> dict[str, Any]:
         """Export for all `batches` where that works, with inputs for each."""
-        export.preload()
+        export.preload(code.directory)
         one = subject(code)
         right = reference(code, batches[0], str(examine.known(code)["guard"]))
         made = export.export(code, one, batches[0], right, resizes=len(batches) > 1)
@@ -77,7 +77,7 @@ class Own(Workload):
 
     def _save(self, code: Code, **details: Any) -> dict[str, Any]:
         if details["onnx_file"]:
-            export.preload()
+            export.preload(code.directory)
         return save.save(code, subject(code) if code.kind == TORCH else None, **details)
 
 

@@ -385,10 +385,11 @@ def test_inputs_and_answers_of_others_take_the_place_of_its_own(case: Case) -> N
     given.mkdir()
     rows, answers = np.full((2, 6), 0.5, np.float32), np.full((2, 3), 7.0)
     samples.write(given / samples.INPUTS, [[rows]])
+    samples.write(given / samples.CALIBRATION, [[rows + 1], [rows + 2]])
     samples.write(given / samples.REFERENCE, [[answers]])
     facts = case.inspect(made.mlp(), given=str(given))
-    assert (facts["batch"], facts["samples"], facts["same_samples"]) == (2, 1, True)
+    assert (facts["batch"], facts["samples"], facts["same_samples"]) == (2, 1, False)
     assert facts["outputs"][0]["type"] == "float32"
-    for kept in (samples.INPUTS, samples.CALIBRATION):
-        np.testing.assert_array_equal(case.kept(kept)[0][0], rows)
+    np.testing.assert_array_equal(case.kept(samples.INPUTS)[0][0], rows)
+    np.testing.assert_array_equal(case.kept(samples.CALIBRATION)[1][0], rows + 2)
     np.testing.assert_array_equal(case.kept(samples.REFERENCE)[0][0], answers)

@@ -7,7 +7,7 @@ small modules (pytorch#98441, #106466), and channels_last can cost (pytorch#5003
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...contract import Case, ParameterValue, kind_of
@@ -82,37 +82,31 @@ def as_written(space: Space) -> list[Proposal]:
     return list(filter(space.admits, found))
 
 
+def precisions(device: str, space: Space) -> list[str]:
+    """The module's own precision, then those of autocast that the device has instructions for."""
+    own = space.facts.precision
+    if own != "fp32":
+        return [own]
+    if device == "cpu":
+        return [own, *(name for name in ("bf16", "fp16") if native(name, space.cpu))]
+    return [own, "tf32", "fp16", "bf16"]
+
+
 def quick_changes(space: Space) -> list[Proposal]:
     """Other precisions and layouts, which take no time to prepare."""
-    facts = space.facts
+    layouts: list[str | None] = [None, NHWC] if space.facts.convolves else [None]
     found: list[Proposal] = []
-    layouts: list[str | None] = [None, NHWC] if facts.convolves else [None]
     if space.on_cpu:
-        most = space.threads[0]
-        reduced = [name for name in ("bf16", "fp16") if native(name, space.cpu)]
-        for precision in [facts.precision, *(reduced if facts.precision == "fp32" else ())]:
-            found += [Proposal("cpu", precision, layout, most) for layout in layouts]
+        for precision in precisions("cpu", space):
+            found += [Proposal("cpu", precision, way, space.threads[0]) for way in layouts]
     for gpu in space.gpus:
-        found += _on_gpu(gpu, facts, layouts)
+        # A graph replays one call: state and changed inputs would be wrong.
+        replays = not (kind_of(gpu).on_host or space.facts.stateful or space.facts.mutated)
+        ways = [*layouts, GRAPH] if replays else layouts
+        for precision in precisions(gpu, space):
+            found += [Proposal(gpu, precision, way) for way in ways]
     known = set(as_written(space))
     return [each for each in found if each not in known and space.admits(each)]
-
-
-def precisions(device: str, facts: CodeFacts) -> tuple[str, ...]:
-    """Those in which torch can run the module on `device`, its own first."""
-    if facts.precision != "fp32":
-        return (facts.precision,)
-    return ("fp32", *(() if device == "cpu" else ("tf32",)), "fp16", "bf16")
-
-
-def _on_gpu(gpu: str, facts: CodeFacts, layouts: list[str | None]) -> Iterator[Proposal]:
-    for precision in precisions(gpu, facts):
-        for layout in layouts:
-            yield Proposal(gpu, precision, layout)
-    if kind_of(gpu).on_host or facts.stateful or facts.mutated:
-        return  # a graph replays one call: state and changed inputs would be wrong
-    for precision in precisions(gpu, facts):
-        yield Proposal(gpu, precision, GRAPH)
 
 
 def compiled(space: Space, best: Iterable[Proposal]) -> list[Proposal]:

@@ -67,8 +67,8 @@ def test_a_device_is_passed_on_and_a_simulated_one_is_the_cpu(code) -> None:
         ("two", "bad_input", "works:two cannot be called: missing a required argument: 'b'"),
         ("lazy", "bad_input", "works:lazy returns before its work is done"),
         ("NUMBER", "bad_target", "works:NUMBER is not a function"),
-        ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:103)"),
-        ("leaves", "user_code", "works:leaves: SystemExit: goodbye (works.py:107)"),
+        ("raises", "user_code", "works:raises: ValueError: no such axis (works.py:102)"),
+        ("leaves", "user_code", "works:leaves: SystemExit: goodbye (works.py:106)"),
         ("allocates", "no_memory", "MemoryError"),
     ],
 )

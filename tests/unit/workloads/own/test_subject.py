@@ -141,3 +141,20 @@ def test_the_hash_sees_values_types_and_shapes() -> None:
     }
     assert len(hashes) == 5
     assert hash_of(Example((torch.ones(2, 3),), {})) == hash_of(ones)
+
+
+def test_inputs_without_a_parameter_have_their_own_batch(code) -> None:
+    one = subject(code("fixed_inputs"))
+    assert one.own_batch == 5 and not one.takes_batch
+    assert one.example(7).args[0].shape == (7, 6)
+
+
+def test_inputs_of_another_batch_than_asked_are_refused(code) -> None:
+    with pytest.raises(WorkloadError, match=r"inputs\(3\) of .* makes a batch of 4"):
+        subject(code("wrong_batch")).example(3)
+
+
+def test_a_named_module_has_its_inputs_next_to_it(tmp_path: Path) -> None:
+    one = subject(Code("torch", "named:net", str(tmp_path), str(FIXTURES)))
+    assert one.takes_batch
+    assert one.example(4).args[0].shape == (4, 6)

@@ -113,6 +113,7 @@ def task_of(
     precision: str = "fp32",
     mode: str | None = None,
     batches: int = 1,
+    active: bool = True,
     **settings: Any,
 ) -> Training:
     tuning = {name: settings.pop(name) for name in ("workers",) if name in settings}
@@ -120,7 +121,8 @@ def task_of(
     batch = BATCH if one.part("dataset") or one.part("loader") else None
     case = Case("own", "cpu", "torch", precision, None, 1, batch, params, mode, tuning)
     made = Training(case, Setup(), code_in(folder, **settings), one)  # type: ignore[arg-type]
-    made.activate()
+    if active:
+        made.activate()
     return made
 
 
@@ -368,8 +370,10 @@ def test_an_error_in_a_dataset_is_named_wherever_it_happens(workers: int, tmp_pa
     def broken() -> None:
         raise OSError("picture 7 is cut")
 
-    task = task_of(supervised(dataset=lambda: Numbers(broken)), tmp_path, workers=workers)
+    one = supervised(dataset=lambda: Numbers(broken))
+    task = task_of(one, tmp_path, active=False, workers=workers)
     with pytest.raises(WorkloadError, match=r"dataset of net:build.* OSError: picture 7") as caught:
+        task.activate()
         task.step()
     assert caught.value.code == "user_code"
     task.close()
@@ -377,11 +381,12 @@ def test_an_error_in_a_dataset_is_named_wherever_it_happens(workers: int, tmp_pa
 
 
 def test_a_loader_process_that_dies_is_one_line(tmp_path: Path) -> None:
-    task = task_of(supervised(dataset=lambda: Numbers(lambda: os._exit(3))), tmp_path, workers=1)
+    one = supervised(dataset=lambda: Numbers(lambda: os._exit(3)))
+    task = task_of(one, tmp_path, active=False, workers=1)
     with pytest.raises(
         WorkloadError, match=r"dataset of net:build.* exited unexpectedly"
     ) as caught:
-        task.step()
+        task.activate()
     assert caught.value.code == "user_code"
     task.close()
     assert multiprocessing.active_children() == []

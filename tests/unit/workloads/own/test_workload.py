@@ -26,7 +26,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append("subject")
         raise LoadedError
 
-    monkeypatch.setattr(export, "preload", lambda: found.append("exporter"))
+    monkeypatch.setattr(export, "preload", lambda folder: found.append("exporter"))
     monkeypatch.setattr(workload, "subject", subject)
     return found
 
@@ -50,16 +50,20 @@ def test_what_the_exporter_imports_precedes_the_users_code(
 def test_a_users_file_does_not_hide_what_the_exporter_imports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export.preload()
-    for name in ("onnx", "onnxruntime", "onnxscript"):
-        (tmp_path / f"{name}.py").write_text("raise ValueError('the wrong one')")
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in ("onnx", "onnxruntime", "onnxscript"):
-        importlib.import_module(name)
+    imported: list[str] = []
+    monkeypatch.setattr(importlib, "import_module", imported.append)
+    export.preload(str(tmp_path))
+    assert imported == [], "importing takes a second, so only where it is hidden"
+    (tmp_path / "onnx.py").touch()
+    (tmp_path / "onnxscript").mkdir()
+    (tmp_path / "onnxscript" / "__init__.py").touch()
+    export.preload(str(tmp_path))
+    assert imported == ["onnx", "onnxscript"]
 
 
 def test_a_missing_package_is_named_only_where_it_is_needed(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "onnxscript.py").write_text("raise ValueError('the wrong one')")
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    export.preload()
+    export.preload(str(tmp_path))
