@@ -22,10 +22,11 @@ def describe_exit(code: int) -> str:
 
 
 def log_tail(log: IO[bytes]) -> str:
-    """The last lines of a log that may still grow."""
-    size = log.seek(0, os.SEEK_END)
-    log.seek(max(0, size - LOG_TAIL_BYTES))
-    return log.read().decode(errors="replace").strip()
+    """The last lines of a log that may still grow: its writer shares its position, which stays."""
+    log.flush()
+    size = os.fstat(log.fileno()).st_size
+    start = max(0, size - LOG_TAIL_BYTES)
+    return os.pread(log.fileno(), size - start, start).decode(errors="replace").strip()
 
 
 def ending(text: str, code: int | None, log: str = "") -> str:

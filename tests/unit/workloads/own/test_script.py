@@ -14,8 +14,6 @@ from typing import Any
 import numpy
 import pytest
 
-from workbench.contract import WorkloadError
-from workbench.worker.code import Code
 from workloads.own import script
 
 ROOT = Path(__file__).parents[4]
@@ -33,6 +31,7 @@ REQUESTS: dict[str, tuple[str, list[str], float, list[str]]] = {
     "training": ("scripts/training.py", [], 60.0, ["Classifier"]),
     "many": ("scripts/many.py", [], 60.0, ["Locked", "Guarded"]),
     "none": ("scripts/none.py", [], 60.0, []),
+    "absent": ("scripts/absent.py", [], 60.0, []),
     "broken": ("scripts/none.py", ["data"], 60.0, []),
     "forks": ("scripts/forks.py", [], 60.0, []),
 }
@@ -110,13 +109,6 @@ def test_a_module_is_chosen_by_its_share_or_by_name(outcomes: Outcomes) -> None:
     assert chosen["Nut"] == {"error": "bad_target", "message": message}
 
 
-def test_a_script_that_is_not_there(tmp_path: Path) -> None:
-    code = Code("torch", "scripts/absent.py", str(tmp_path), str(OWN))
-    with pytest.raises(WorkloadError, match=r"^there is no script scripts/absent\.py$") as caught:
-        script.run(code)
-    assert caught.value.code == "bad_target"
-
-
 def test_the_worker_is_left_as_it_was(outcomes: Outcomes) -> None:
     for name in ("guarded", "raise", "endless", "training"):
         found = outcomes.found[name]
@@ -151,6 +143,7 @@ def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
             "scripts/none.py raised ValueError: no data before it called a module",
         ),
         ("none", "bad_input", "scripts/none.py called no torch module"),
+        ("absent", "bad_target", "there is no script scripts/absent.py"),
     ],
 )
 def test_a_script_that_calls_no_module_says_why(
