@@ -1,5 +1,5 @@
 # make run     set everything up and open the workbench   (ARGS="--json --quick" for more)
-# make test    set everything up, then lint, type-check and test
+# make test    set everything up, then lint, type-check and test; make test-workers has the long ones
 
 export PYTHON ?= python3
 export VENV ?= .venv
@@ -10,7 +10,7 @@ python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
 
-.PHONY: run test lint ready ready-to-test clean
+.PHONY: run test test-workers lint ready ready-to-test clean
 .PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots
 
 run: ready
@@ -18,6 +18,9 @@ run: ready
 
 test: lint
 	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli tests/faults
+
+# Whole runs with real workers, one at a time, and half a minute of the campaign of faults.
+test-workers: ready-to-test
 	$(python) -m pytest tests/worker
 	$(python) -m benchmarks.faults --short
 
