@@ -101,6 +101,7 @@ class OwnCode:
         self._code = self._question.code(str(folder), os.getcwd(), request.seed)  # noqa: PTH109
         self._facts: CodeFacts | None = None
         self._exports: Exports | None = None
+        self._load_s = 0.0
 
     @property
     def reserved_s(self) -> float:
@@ -118,7 +119,9 @@ class OwnCode:
         """
         gpus = tuple(gpu_devices(self._request, self._machine))
         try:
+            began_s = self._control.now()
             facts = self._facts = self._examine(gpus)
+            self._load_s = self._control.now() - began_s
         except WorkerFailed as failure:
             if failure.reason.code in NOT_USABLE:
                 raise UsageError(_one_line(failure.reason)) from None
@@ -191,6 +194,7 @@ class OwnCode:
             pool=self._pool,
             control=self._control,
             emit=self._emit,
+            load_s=self._load_s,
         )
         if self._question.train:
             return [self._training_row(space, sizes[0])]
