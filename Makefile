@@ -17,10 +17,11 @@ run: ready
 	@$(call script,workbench) $(ARGS)
 
 test: lint
-	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli tests/faults
+	$(python) -m pytest -n 2 --dist worksteal tests/unit tests/screens tests/cli
 
-# Whole runs with real workers, one at a time, and half a minute of the campaign of faults.
+# Faults, whole runs with real workers one at a time, and half a minute of the campaign.
 test-workers: ready-to-test
+	$(python) -m pytest -n 2 --dist worksteal tests/faults
 	$(python) -m pytest tests/worker
 	$(python) -m benchmarks.faults --short
 
