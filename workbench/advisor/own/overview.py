@@ -192,9 +192,10 @@ def compile_calls(row: Row) -> float | None:
 
 
 def script_gain(report: Report, row: Row, pick: Candidate) -> str:
-    """What the pick means for the whole script; empty for other code, or if it is best as it is."""
+    """What the pick means for the whole script; empty for other code, if it is best as it is, or if
+    the script was cut: its whole time is unknown."""
     module = next((m for m in report.code.facts.modules if m.chosen), None) if report.code else None
-    if report.code is None or module is None:
+    if report.code is None or module is None or report.code.facts.cut:
         return ""
     given = as_written(row, report.code)
     gained = None if pick is given else ratio_of(given, pick)

@@ -192,3 +192,7 @@ def test_the_gain_of_a_script_is_that_of_its_chosen_module() -> None:
     assert script_gain(report, row, pick) == share_sentence("fc", 0.2, 10.0)
     assert script_gain(report, row, row.candidates[0]) == "", "it is best as it is"
     assert script_gain(REPORTS["net"], row, pick) == ""
+    whole = report.code.facts
+    report.code.facts = msgspec.structs.replace(whole, cut=True)
+    assert script_gain(report, row, pick) == "", "nothing is known about the whole time"
+    report.code.facts = whole
