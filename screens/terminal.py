@@ -39,7 +39,7 @@ class TerminalApp(App[None]):
         ansi = True if "NO_COLOR" in os.environ else None
         super().__init__(driver_class=TerminalDriver, ansi_color=ansi)
         apply_theme(self)
-        self._handlers: dict[int, Any] = {}  # of signals, before this application had its own
+        self._handlers: dict[int, Any] = {}  # signal handlers to restore at the end
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()

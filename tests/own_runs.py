@@ -137,7 +137,7 @@ def advised(
     left_out: dict[str, str] | None = None,
     **further: object,
 ) -> ev.CodeAdvised:
-    """What a run says about the pick; further fields of the event by name."""
+    """The advice of a run; `further` are other fields of the event."""
     assert report.code is not None
     own = rows_of(report)[0]
     pick = report.candidates[own.verdict.pick]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import pickle
-import random
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from workbench.worker.code import WORKLOAD, Code
 from .inference import user_check
 from .plain import digest, is_array, parts, relative_error, unreadable
 from .subject import takes_device
-from .target import resolve, user_errors
+from .target import resolve, seed_loaded, user_errors
 
 LIMIT = 1e-3  # relative error against the first call, where the user names none
 OWN_SPREAD = 2.0  # a result may differ by this multiple of what two equal calls differ by
@@ -178,15 +177,6 @@ def wait_for(result: Any, device: str) -> None:
         torch.cuda.synchronize(device)
     if cupy is not None:
         cupy.cuda.Device(int(device.partition(":")[2])).synchronize()
-
-
-def seed_loaded(seed: int) -> None:
-    """Seed the generators of the libraries that are loaded."""
-    random.seed(seed)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(seed % 2**32)
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.manual_seed(seed)
 
 
 def prepare(case: Case, setup: Setup, code: Code) -> Task:

@@ -43,7 +43,7 @@ def _array(value: Any) -> Any:
         return value
     import numpy as np
 
-    array = np.asarray(array)
+    array = np.array(array)  # a copy, since a result may be the function's own state
     return value if array.dtype.hasobject else array
 
 

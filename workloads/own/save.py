@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from workbench.contract import Case, WorkloadError, decode_case
 from workbench.worker.code import COMMAND, Code
 
-from .function import arguments, seed_loaded, wait_for
+from .function import arguments, wait_for
 from .subject import takes_device
+from .target import seed_loaded
 
 if TYPE_CHECKING:
     from .subject import Subject

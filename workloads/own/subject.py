@@ -10,7 +10,6 @@ import copy
 import hashlib
 import inspect
 import json
-import random
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -22,7 +21,7 @@ from workbench.text.sanitize import shown
 from workbench.worker.code import Code
 
 from . import target
-from .target import user_errors
+from .target import seed_loaded, user_errors
 from .tree import Example
 
 ARCHIVES = (".pt2", ".pt", ".pth")
@@ -90,7 +89,7 @@ class Subject:
             return [self.example(batch)]
         found = []
         for number in range(1, count + 1):
-            seed(self.code.seed + number)
+            seed_loaded(self.code.seed + number)
             with user_errors(f"inputs of {self.name}"):
                 found.append(as_example(self.part("inputs")(batch or DEFAULT_BATCH)))
         return found
@@ -100,7 +99,7 @@ class Subject:
         if given is not None and batch in (None, given.batch):
             return given
         if inputs is not None and (given is None or self.takes_batch):
-            seed(self.code.seed)
+            seed_loaded(self.code.seed)
             with user_errors(f"inputs of {self.name}"):
                 if self.takes_batch:
                     return as_example(inputs(batch or DEFAULT_BATCH))
@@ -207,7 +206,7 @@ def built(code: Code, build: Any, device: str = "cpu") -> tuple[Any, Example | N
     """The module that `build` returns, and its inputs where it returns some."""
     from torch import nn
 
-    seed(code.seed)
+    seed_loaded(code.seed)
     if isinstance(build, nn.Module):  # it is named itself
         return build, None
     if not callable(build):
@@ -259,16 +258,6 @@ def as_example(given: Any) -> Example:
     if len(given) == 2 and isinstance(given[0], (tuple, list)) and isinstance(given[1], Mapping):
         return Example(tuple(given[0]), dict(given[1]))
     return Example(tuple(given), {})
-
-
-def seed(number: int) -> None:
-    """Seed every generator that user code commonly draws from."""
-    import numpy as np
-    import torch
-
-    torch.manual_seed(number)
-    random.seed(number)
-    np.random.seed(number % 2**32)
 
 
 def hash_of(example: Example) -> str:

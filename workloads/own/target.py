@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import operator
+import random
 import sys
 import sysconfig
 import traceback
@@ -94,3 +95,12 @@ def _line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if not frame.filename.startswith(_OTHERS)]
     return f" ({Path(users[-1].filename).name}:{users[-1].lineno})" if users else ""
+
+
+def seed_loaded(seed: int) -> None:
+    """Seed the generators of the libraries that are loaded."""
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % 2**32)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(seed)

@@ -53,7 +53,7 @@ def test_closing_ends_guardian_and_daemons(number: signal.Signals | None) -> Non
     engine.stdin.flush()
     assert engine.stdout.readline() == "closed\n"
     assert not lives(pids[0])
-    engine.communicate(timeout=30)  # what was left to it ends with it
+    engine.communicate(timeout=30)  # so the processes that it guarded end too
     until = time.monotonic() + 30
     while any(map(lives, pids)) and time.monotonic() < until:
         time.sleep(0.01)

@@ -142,7 +142,7 @@ def test_a_training_says_how_long_it_waits_for_data() -> None:
 
 
 def picks(second: int) -> list[str]:
-    """What the candidate in this place, as the pick of the second batch, says on the first's."""
+    """The sentences on the first pick, if the second batch picks the candidate in this place."""
     report = Report.of(own_runs.net())
     other = rows_of(report)[1]
     found = in_order(other)[second].case.id

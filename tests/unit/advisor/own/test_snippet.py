@@ -44,7 +44,7 @@ def facts(**more: Any) -> CodeFacts:
 
 @pytest.fixture
 def scope() -> Any:
-    """What the lines take for granted; the number of threads is put back."""
+    """The names that the lines use; the number of threads is restored afterwards."""
     torch.manual_seed(0)
     before = torch.get_num_threads()
     named = {"scale": torch.ones(2, 1)}

@@ -1,4 +1,4 @@
-"""What user code changes in a worker is put back after each test."""
+"""Each test leaves the process as it was, whatever user code changes in it."""
 
 from __future__ import annotations
 

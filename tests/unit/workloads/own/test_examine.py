@@ -1,4 +1,4 @@
-"""What a few calls show of a user's module, and how its candidates are checked."""
+"""Facts found by calling a user's module, and the checks of its candidates."""
 
 from __future__ import annotations
 
