@@ -5,7 +5,7 @@ from __future__ import annotations
 from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workload
 
 from ._shared import digits
-from ._shared.network import Dense, Layer, mlp, mlp_multiplications
+from ._shared.network import mlp, mlp_multiplications
 from ._shared.torch_task import TorchTask, module, to_device
 from ._shared.training import ShuffledBatches, require_batch, train_step
 
@@ -92,12 +92,6 @@ class DigitTraining(TorchTask):
         with torch.inference_mode():
             answers = self.network(self.pictures[digits.TRAINING :]).argmax(dim=1)
         return int((answers == self.labels[digits.TRAINING :]).sum().item()) / len(answers)
-
-    def trained(self) -> list[Layer]:
-        """The network as it is now, on the host."""
-        found = [tensor.detach().cpu().numpy() for tensor in self.network.parameters()]
-        hidden_weight, hidden_bias, weight, bias = found
-        return [Dense(hidden_weight, hidden_bias, relu=True), Dense(weight, bias, relu=False)]
 
 
 class EndlessTraining(DigitTraining):

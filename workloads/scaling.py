@@ -31,8 +31,7 @@ from workbench.worker.ranks import launch_of
 
 from ._ranks import session
 from ._ranks.replica import CHECKED, CLASSES, Replica, judge, sizes_of, world_of
-from ._shared import mlp_reference
-from ._shared.network import mlp, mlp_multiplications
+from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import device_of
 
 DEFAULT_BATCH = 960  # divisible by 2, 3, 4, 5, 6, 8 ... 64 ranks
@@ -224,11 +223,11 @@ class DataParallel(Task):
 
         layers = mlp(sizes_of(self.case), self.seed)
         batch = self.case.batch or 1
-        data, labels = mlp_reference.samples(batch, sizes_of(self.case)[0], CLASSES, self.seed)
+        data, labels = samples(batch, sizes_of(self.case)[0], CLASSES, self.seed)
         share = batch // self.world
-        samples = min(share, max(1, CHECKED // self.world))
-        rows = (np.arange(self.world)[:, None] * share + np.arange(samples)).ravel()
-        trials = self.ask("trial", samples=samples)
+        checked = min(share, max(1, CHECKED // self.world))
+        rows = (np.arange(self.world)[:, None] * share + np.arange(checked)).ravel()
+        trials = self.ask("trial", samples=checked)
         return judge(self.case, layers, data[rows], labels[rows], trials)
 
     def profile(self, steps: int) -> Profile:

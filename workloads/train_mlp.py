@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._shared import mlp_reference
-from ._shared.network import mlp, mlp_multiplications
+from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import TorchTask, module
-from ._shared.training import train_step
+from ._shared.training import compare_losses, exact_losses, train_step
 
 SIZES = (100, 50, 10)
 LEARNING_RATE = 0.01
@@ -62,9 +62,8 @@ class MlpRun(TorchTask):
         self.steps = int(case.params["steps"])
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
-            data, labels = mlp_reference.samples(
-                int(case.params["samples"]), SIZES[0], SIZES[-1], setup.seed
-            )
+            count = int(case.params["samples"])
+            data, labels = samples(count, SIZES[0], SIZES[-1], setup.seed)
             self.data, self.labels = torch.from_numpy(data), torch.from_numpy(labels)
             # With its first optimiser torch imports its compiler: start-up, not training.
             self._train(steps=0)
@@ -83,18 +82,13 @@ class MlpRun(TorchTask):
         return [train_step(network, optimiser, data, labels) for _ in range(steps)]
 
     def check(self) -> Accuracy:
+        import torch
+
         steps = min(CHECKED_STEPS, self.steps)
         losses = [float(loss.item()) for loss in self._train(steps)]
-        expected = mlp_reference.reference_losses(
-            self.layers,
-            self.data.numpy(),
-            self.labels.numpy(),
-            lambda _, value, gradient: value - LEARNING_RATE * gradient,
-            steps,
-        )
-        error = mlp_reference.largest_deviation(losses, list(expected))
-        reference = f"NumPy float64 training, losses of the first {steps} steps"
-        return Accuracy.within(error, LIMIT, reference)
+        optimiser = partial(torch.optim.SGD, lr=LEARNING_RATE)
+        expected = exact_losses(module(self.layers), optimiser, self.data, self.labels, steps)
+        return compare_losses(losses, expected, LIMIT)
 
     def loss(self) -> float | None:
         return self.final

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Variant, Work, Workload
 
-from ._shared import mlp_reference
-from ._shared.network import mlp, mlp_multiplications
+from ._shared.network import mlp, mlp_multiplications, samples
 from ._shared.torch_task import TorchTask, compiled, module, to_device
-from ._shared.training import IGNORED, train_step
+from ._shared.training import IGNORED, compare_losses, exact_losses, train_step
 
 SIZES = (1000, 512, 256, 2)
 LEARNING_RATE = 0.001
-BETAS = (0.9, 0.999)
-EPSILON = 1e-8
 CHECKED_SAMPLES = 256
 CHECKED_STEPS = 3
 LIMIT = 1e-4
@@ -69,8 +67,8 @@ class DeepMlpTraining(TorchTask):
         self.epochs = int(case.params["epochs"])
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
-            samples = int(case.params["samples"])
-            data, labels = mlp_reference.samples(samples, SIZES[0], SIZES[-1], setup.seed)
+            count = int(case.params["samples"])
+            data, labels = samples(count, SIZES[0], SIZES[-1], setup.seed)
             on_host = torch.from_numpy(data), torch.from_numpy(labels)
         self.data, self.labels = to_device(setup, case, *on_host)
         with setup.phase("build"):
@@ -93,9 +91,7 @@ class DeepMlpTraining(TorchTask):
 
         self.epoch = 0
         self.network.load_state_dict(self.initial)
-        self.optimiser = torch.optim.Adam(
-            self.network.parameters(), lr=LEARNING_RATE, betas=BETAS, eps=EPSILON
-        )
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE)
 
     def step(self) -> None:
         if self.epoch == self.epochs:
@@ -107,35 +103,17 @@ class DeepMlpTraining(TorchTask):
         return train_step(self.forward, self.optimiser, self.data, labels)
 
     def check(self) -> Accuracy:
-        """Train with only the first samples counting, compare with NumPy float64, start again."""
+        """Train with only the first samples counting, compare with float64, start again."""
+        import torch
+
         counted = self.labels.clone()
         counted[CHECKED_SAMPLES:] = IGNORED
         losses = [float(self._epoch(counted).item()) for _ in range(CHECKED_STEPS)]
         self._start()
-        data, labels = (x[:CHECKED_SAMPLES].cpu().numpy() for x in (self.data, self.labels))
-        expected = mlp_reference.reference_losses(
-            self.layers, data, labels, ReferenceAdam(), CHECKED_STEPS
-        )
-        error = mlp_reference.largest_deviation(losses, list(expected))
-        reference = f"NumPy float64 training, losses of the first {CHECKED_STEPS} steps"
-        return Accuracy.within(error, LIMIT, reference)
-
-
-class ReferenceAdam:
-    """Adam as in its paper (Kingma and Ba 2015, algorithm 1)."""
-
-    def __init__(self) -> None:
-        self.moments: dict[int, tuple[int, Any, Any]] = {}
-
-    def __call__(self, parameter: int, value: Any, gradient: Any) -> Any:
-        steps, first, second = self.moments.get(parameter, (0, 0.0, 0.0))
-        steps += 1
-        first = BETAS[0] * first + (1 - BETAS[0]) * gradient
-        second = BETAS[1] * second + (1 - BETAS[1]) * gradient**2
-        self.moments[parameter] = (steps, first, second)
-        unbiased_first = first / (1 - BETAS[0] ** steps)
-        unbiased_second = second / (1 - BETAS[1] ** steps)
-        return value - LEARNING_RATE * unbiased_first / (unbiased_second**0.5 + EPSILON)
+        data, labels = self.data[:CHECKED_SAMPLES], self.labels[:CHECKED_SAMPLES]
+        optimiser = partial(torch.optim.Adam, lr=LEARNING_RATE)
+        expected = exact_losses(module(self.layers), optimiser, data, labels, CHECKED_STEPS)
+        return compare_losses(losses, expected, LIMIT)
 
 
 WORKLOAD = TrainMlpDeep()

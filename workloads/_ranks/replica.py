@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Setup
 
-from .._shared import mlp_reference
-from .._shared.network import Layer, mlp, relative_error
+from .._shared.network import Layer, mlp, relative_error, samples
 from .._shared.torch_task import TorchTask, arithmetic, module, to_device
-from .._shared.training import train_step
+from .._shared.training import exact_gradient, train_step
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +49,7 @@ class Replica(TorchTask):
         sizes, share = sizes_of(case), (case.batch or 1) // world_of(case)
         with setup.phase("build"):
             self.layers = mlp(sizes, setup.seed)
-            data, labels = mlp_reference.samples(case.batch or 1, sizes[0], CLASSES, setup.seed)
+            data, labels = samples(case.batch or 1, sizes[0], CLASSES, setup.seed)
             mine = slice(rank * share, (rank + 1) * share)
             on_host = torch.from_numpy(data[mine]), torch.from_numpy(labels[mine])
         self.network, self.data, self.labels = to_device(setup, case, module(self.layers), *on_host)
@@ -148,25 +147,20 @@ def judge(
     labels: NDArray[np.int64],
     trials: Sequence[dict[str, str]],
 ) -> Accuracy:
-    """Compare the averaged gradient with float64 backpropagation through all samples.
+    """Compare the averaged gradient with that of all samples in float64.
 
     If the ranks' weights differ after the step, the error is 1.
     """
     import numpy as np
+    import torch
 
-    exact: dict[int, Any] = {}
-
-    def keep(parameter: int, value: Any, gradient: Any) -> Any:
-        exact[parameter] = _some(gradient.ravel())
-        return value
-
-    list(mlp_reference.reference_losses(layers, data, labels, keep, 1))
-    expected = np.concatenate([exact[number] for number in sorted(exact)])
+    _, exact = exact_gradient(module(layers), torch.from_numpy(data), torch.from_numpy(labels))
+    expected = np.concatenate([_some(gradient.ravel()) for gradient in exact])
     found = np.frombuffer(base64.b64decode(trials[0]["gradient"]), np.float32)
     agree = len({trial["weights"] for trial in trials}) == 1
     error = relative_error(found, expected) if agree else 1.0
     limit = LIMITS[case.precision]
-    reference = f"NumPy float64 gradient of {len(data)} samples, equal weights on all ranks"
+    reference = f"float64 gradient of {len(data)} samples (torch), equal weights on all ranks"
     return Accuracy.within(error, limit, reference)
 
 

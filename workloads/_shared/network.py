@@ -107,6 +107,18 @@ def mlp(sizes: Sequence[int], seed: int) -> list[Layer]:
     ]
 
 
+def samples(
+    count: int, inputs: int, classes: int, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Normal random inputs (count, inputs), and their labels (count) by a linear rule."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    data = rng.standard_normal((count, inputs), dtype=np.float32)
+    rule = rng.standard_normal((inputs, classes), dtype=np.float32)
+    return data, (data @ rule).argmax(axis=1)
+
+
 def he(rng: np.random.Generator, *shape: int) -> Array:
     """Normal weights of variance 2 / fan-in, which keeps the scale of activations under ReLU."""
     import numpy as np
@@ -151,15 +163,6 @@ def conv3x3(x: Array, weight: Array, stride: int = 1) -> NDArray[np.float64]:
             tap = weight[:, :, row, column].astype(np.float64)
             total += np.tensordot(tap, padded[:, :, rows, columns], axes=(1, 1))
     return total.transpose(1, 0, 2, 3)
-
-
-def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> float:
-    """The mean negative log-likelihood of `labels` (batch) under `logits` (batch, classes)."""
-    import numpy as np
-
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_sum = np.log(np.exp(shifted).sum(axis=1))
-    return float((log_sum - shifted[np.arange(len(labels)), labels]).mean())
 
 
 def relative_error(result: Array, reference: Array) -> float:

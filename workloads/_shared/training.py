@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -160,6 +160,22 @@ def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:
     loss = torch.nn.functional.cross_entropy(network(inputs), targets.cpu())
     loss.backward()
     return float(loss.item()), [p.grad.numpy() for p in network.parameters()]
+
+
+def exact_losses(
+    network: Any, optimiser: Callable[[Any], Any], inputs: Any, targets: Any, steps: int
+) -> list[float]:
+    """The loss before each step of the same training on the CPU by eager torch in float64."""
+    network, inputs, targets = network.double(), inputs.cpu().double(), targets.cpu()
+    updates = optimiser(network.parameters())
+    return [train_step(network, updates, inputs, targets).item() for _ in range(steps)]
+
+
+def compare_losses(found: Sequence[float], expected: Sequence[float], limit: float) -> Accuracy:
+    """The largest relative difference between two loss curves."""
+    error = max(abs(loss / right - 1) for loss, right in zip(found, expected, strict=True))
+    reference = f"float64 torch on the CPU, losses of the first {len(found)} steps"
+    return Accuracy.within(error, limit, reference)
 
 
 def compare(found: Gradient, expected: Gradient, reference: str, limit: float) -> Accuracy:
