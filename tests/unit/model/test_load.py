@@ -124,9 +124,9 @@ def test_any_bytes_are_recognised_or_not_without_an_exception(data: bytes) -> No
 
 def test_versions_that_are_too_new_are_named(tmp_path: Path) -> None:
     error = refusal(made.saved(tmp_path, made.one_node(ir=99)), tmp_path)
-    assert "IR version 99" in str(error)
-    assert "reads up to" in str(error)
-    assert "ir_version" in str(error.hint)
+    assert "IR version: 99" in str(error)
+    assert "max supported" in str(error)
+    assert "older" in str(error.hint)
     error = refusal(made.saved(tmp_path, made.one_node(opset=99)), tmp_path)
     assert "opset 99" in str(error)
     assert "reads up to" in str(error)
@@ -134,11 +134,9 @@ def test_versions_that_are_too_new_are_named(tmp_path: Path) -> None:
 
 
 def test_unknown_operators_are_named(tmp_path: Path) -> None:
-    assert "have: Frobnicate" in str(
-        refusal(made.saved(tmp_path, made.one_node("Frobnicate")), tmp_path)
-    )
+    assert "Frobnicate" in str(refusal(made.saved(tmp_path, made.one_node("Frobnicate")), tmp_path))
     acme = made.one_node("Foo", domain="acme", opsets=[helper.make_opsetid("acme", 1)])
-    assert "acme::Foo" in str(refusal(made.saved(tmp_path, acme), tmp_path))
+    assert "acme:Foo" in str(refusal(made.saved(tmp_path, acme), tmp_path))
 
 
 def test_operators_of_onnxruntime_itself_are_fine(tmp_path: Path) -> None:
