@@ -79,9 +79,7 @@ class TrainingToAccuracy(DigitTraining):
         unseen, labels = (x[digits.TRAINING :].cpu() for x in (self.pictures, self.labels))
         answers = copy.deepcopy(self.network).cpu().double()(unseen.double()).argmax(dim=1)
         accuracy = float((answers == labels).double().mean())
-        reference = (
-            f"{len(labels)} unseen digits, the trained weights in float64 on the CPU"
-        )
+        reference = f"{len(labels)} unseen digits, the trained weights in float64 on the CPU"
         passed = accuracy >= self.target
         return Accuracy("test_accuracy", accuracy, reference, self.target, passed)
 

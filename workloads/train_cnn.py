@@ -104,7 +104,7 @@ class ConvNetTraining(TrainingTask):
             self.pictures = PictureStream(batch, image, setup.seed)
             network = module(self.layers)
         self.make_ready(setup, network, torch.optim.SGD, lr=LEARNING_RATE, momentum=MOMENTUM)
-        self.compile(setup, *map(torch.from_numpy, self.pictures[0]))
+        self.compile(setup, tuple(map(torch.from_numpy, self.pictures[0])))
         with setup.phase("build"):
             # Forked before the first batch, so that the children share the pictures' memory.  They
             # wait on pipes without a time limit, so a task can be frozen and resumed.
@@ -120,9 +120,8 @@ class ConvNetTraining(TrainingTask):
             )
             self.batches: Any = iter(self.loader)
 
-    def batch(self) -> tuple[Any, Any]:
-        pictures, labels = next(self.batches)
-        return pictures, labels
+    def batch(self) -> Any:
+        return next(self.batches)
 
     def check(self) -> Accuracy:
         """Compare loss and gradient of a few pictures at the initial weights with float64.
@@ -135,7 +134,7 @@ class ConvNetTraining(TrainingTask):
         pictures, labels = self.pictures[0]
         counted = labels.copy()
         counted[CHECKED:] = IGNORED
-        found = self.gradient(torch.from_numpy(pictures), torch.from_numpy(counted))
+        found = self.gradient((torch.from_numpy(pictures), torch.from_numpy(counted)))
 
         few = (torch.from_numpy(array[:CHECKED]) for array in (pictures, labels))
         expected = exact_gradient(module(self.layers), *few)

@@ -107,7 +107,7 @@ class GptTraining(TrainingTask):
         self.batches = ShuffledBatches(
             len(self.sequences), case.batch or 1, setup.seed, self.device
         )
-        self.compile(setup, *self._take(slice(case.batch)))
+        self.compile(setup, self._take(slice(case.batch)))
 
     def batch(self) -> tuple[Any, Any]:
         return self._take(next(self.batches))
@@ -129,7 +129,7 @@ class GptTraining(TrainingTask):
         targets = targets.view(inputs.shape).clone()  # it may be a view of the stream
         targets[CHECKED:] = IGNORED
         targets[:, CHECKED_TOKENS:] = IGNORED
-        found = self.gradient(inputs, targets.view(-1))
+        found = self.gradient((inputs, targets.view(-1)))
 
         inputs, targets = (x[:CHECKED, :CHECKED_TOKENS] for x in (inputs, targets))
         with sdpa_kernel(SDPBackend.MATH):  # products and a softmax, no fused kernel

@@ -111,7 +111,7 @@ class ResnetTraining(TrainingTask):
             weight_decay=WEIGHT_DECAY,
         )
         self.batches = ShuffledBatches(POOL, case.batch or 1, setup.seed, self.device)
-        self.compile(setup, *(x[: case.batch or 1] for x in (self.pictures, self.labels)))
+        self.compile(setup, [x[: case.batch or 1] for x in (self.pictures, self.labels)])
 
     def batch(self) -> tuple[Any, Any]:
         chosen = next(self.batches)
@@ -148,7 +148,7 @@ class ResnetTraining(TrainingTask):
         shift(exact, CHECKED_SHIFT)
         expected = exact_gradient(exact, pictures[:few], labels[:few])
         shift(self.network, CHECKED_SHIFT)
-        found = self.gradient(pictures, labels)
+        found = self.gradient((pictures, labels))
         shift(self.network, 0.0)
         reference = f"float64 torch on the CPU, loss and gradient of {few} pictures"
         return compare(found, expected, reference, LIMITS[self.case.precision])

@@ -66,21 +66,22 @@ class TrainingTask(TorchTask):
         import torch
 
         super().__init__(case)
+        self.modes = (case.mode or "").split("+")
         self.mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(arithmetic(case))
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mixed is torch.float16)
         # Before each step the scaler asks the device whether a gradient overflowed.
         self.waits = self.waits or self.scaler.is_enabled()
 
     @abstractmethod
-    def batch(self) -> tuple[Any, Any]:
-        """The next inputs and targets, on the host or the device."""
+    def batch(self) -> Any:
+        """The next batch, on the host or the device: inputs and targets."""
 
     def make_ready(self, setup: Setup, network: Any, optimiser: Any, **settings: Any) -> None:
         """Move the network to the device and make its optimiser, an instance of `optimiser`."""
         (self.network,) = to_device(setup, self.case, network)
         self.forward = self.network
         with setup.phase("build"):
-            if self.case.mode == "fused":
+            if "fused" in self.modes:
                 settings["fused"] = True
             try:
                 self.optimiser = optimiser(self.network.parameters(), **settings)
@@ -90,65 +91,98 @@ class TrainingTask(TorchTask):
                     hint="fused optimisers on the CPU need torch 2.4 or newer",
                 ) from error
 
-    def compile(self, setup: Setup, inputs: Any, targets: Any) -> None:
+    def compile(self, setup: Setup, batch: Any) -> None:
         """Compile forward and backward for batches like this one, in mode "compile"."""
-        if self.case.mode != "compile":
+        if "compile" not in self.modes:
             return
         self.activate()  # the code depends on the settings for threads and TF32
-        inputs, targets = inputs.to(self.device), targets.to(self.device)
-        with self._unchanged():
+        args, keywords = self.arguments(batch)
+        with untouched(self.network):
             with self._autocast():
-                self.forward = compiled(setup, self.network, inputs)
+                self.forward = compiled(setup, self.network, *args, keywords=keywords)
             with setup.phase("compile"):
-                self._backward(inputs, targets)
+                self._backward(batch)
                 self.finish()
 
     def step(self) -> None:
-        inputs, targets = self.batch()
+        self.update(self.batch())
+
+    def update(self, batch: Any) -> None:
+        """One optimiser step."""
         self.optimiser.zero_grad(set_to_none=True)
-        self.latest_loss = self._backward(inputs, targets)
+        self.latest_loss = self._backward(batch)
         self.scaler.step(self.optimiser)
         self.scaler.update()
+
+    def arguments(self, batch: Any) -> tuple[Any, Any]:
+        """The positional arguments and the keywords of the network, on the device."""
+        return (batch[0].to(self.device, non_blocking=True),), {}
+
+    def loss_on(self, batch: Any) -> Any:
+        """The loss on a batch, by `forward`."""
+        import torch
+
+        (inputs,), _ = self.arguments(batch)
+        targets = batch[1].to(self.device, non_blocking=True)
+        return torch.nn.functional.cross_entropy(self.forward(inputs), targets)
 
     def _autocast(self) -> Any:
         import torch
 
         return torch.autocast(self.device.type, dtype=self.mixed, enabled=self.mixed is not None)
 
-    def _backward(self, inputs: Any, targets: Any) -> Any:
+    def _backward(self, batch: Any) -> Any:
         """The loss on a batch; leaves the (scaled) gradients in the weights."""
-        import torch
-
-        inputs = inputs.to(self.device, non_blocking=True)
-        targets = targets.to(self.device, non_blocking=True)
         with self._autocast():
-            loss = torch.nn.functional.cross_entropy(self.forward(inputs), targets)
+            loss = self.loss_on(batch)
         self.scaler.scale(loss).backward()
         return loss.detach()
 
-    def gradient(self, inputs: Any, targets: Any) -> Gradient:
+    def gradient(self, batch: Any, *, seed: int = 0, frozen: bool = False) -> Gradient:
         """Loss and gradient; an overflow in FP16 lowers the loss scale, as in training."""
+        import torch
+
         while True:
-            with self._unchanged():
-                loss, scale = self._backward(inputs, targets), self.scaler.get_scale()
-                parts = [p.grad.float() / scale for p in self.network.parameters()]
+            torch.manual_seed(seed)
+            with untouched(self.network, frozen=frozen):
+                loss, scale = self._backward(batch), self.scaler.get_scale()
+                parts = [part / scale for part in gradients(self.network)]
             if scale <= 1 or all(bool(part.isfinite().all()) for part in parts):
                 return float(loss.item()), [part.cpu().numpy() for part in parts]
             self.scaler.update(scale / 2)
 
-    @contextmanager
-    def _unchanged(self) -> Iterator[None]:
-        """Afterwards drop gradients and restore running statistics; only `step` changes weights."""
-        import torch
 
-        before = [buffer.clone() for buffer in self.network.buffers()]
-        try:
-            yield
-        finally:
-            self.optimiser.zero_grad(set_to_none=True)
-            with torch.no_grad():
-                for buffer, value in zip(self.network.buffers(), before, strict=True):
-                    buffer.copy_(value)
+def gradients(network: Any) -> list[Any]:
+    """The gradients of all weights in FP32, zeros where there is none."""
+    import torch
+
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    found = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in weights]
+    return [each.float() for each in found]
+
+
+@contextmanager
+def untouched(network: Any, *, frozen: bool = False) -> Iterator[None]:
+    """Afterwards gradients are dropped, running statistics and modes as before; `frozen`: meanwhile
+    in evaluation mode."""
+    import torch
+
+    buffers = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    parts = [(part, dict(vars(part))) for part in network.modules()]
+    if frozen:
+        network.eval()
+        for part in network.modules():
+            if isinstance(part, torch.nn.RNNBase):  # cuDNN differentiates it in training mode alone
+                part.training, part.dropout = True, 0.0
+    try:
+        yield
+    finally:
+        for part, before in parts:
+            vars(part).update(before)
+        network.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
 
 
 def exact_gradient(network: Any, inputs: Any, targets: Any) -> Gradient:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Setup, WorkloadError
 from workbench.worker.code import WORKLOAD, Code
 
-from .._shared.torch_task import TorchTask, arithmetic, compiled, synchronize
+from .._shared.torch_task import synchronize
+from .._shared.training import TrainingTask, gradients, untouched
 from .._shared.waiting import mark, waiting_fraction
 from .recipe import DEFAULT_BATCH, Recipe
 from .reference import Reference, errors, folder_of
@@ -24,8 +24,6 @@ from .tree import mapped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    Gradient = list[NDArray[Any]]  # the loss, and the gradients of all weights in one column
 
 KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, the reference
 AHEAD = 2  # batches that each loader process makes in advance: DataLoader's prefetch_factor
@@ -37,11 +35,11 @@ def prepare(case: Case, setup: Setup, code: Code) -> Training:
     return Training(case, setup, code, subject(code))
 
 
-class Training(TorchTask):
+class Training(TrainingTask):
     """One step is one optimiser step, or `params["batches"]` of them.
 
     Loaders that work in step deliver their batches together, so with data only whole rounds of
-    them have comparable times.  BF16 and FP16 mean autocast; FP16 also scales the loss.
+    them have comparable times.
     """
 
     def __init__(self, case: Case, setup: Setup, code: Code, one: Subject) -> None:
@@ -49,37 +47,24 @@ class Training(TorchTask):
 
         super().__init__(case)
         self.code, self.one = code, one
-        self.modes = (case.mode or "").split("+")
         self.pin = bool(case.tuning.get("pin")) and self.on_gpu
-        self.mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(arithmetic(case))
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.mixed is torch.float16)
         self.marks: list[list[Any]] = []  # one list for each step since `activate`
         synchronize(self.device)
         with setup.phase("transfer" if self.on_gpu else "build"), user_errors(one.name):
-            self.module = training_mode(one.on(self.device))
+            self.network = self.forward = training_mode(one.on(self.device))
             if "nhwc" in self.modes:
-                self.module.to(memory_format=torch.channels_last)
+                self.network.to(memory_format=torch.channels_last)
             synchronize(self.device)
         with setup.phase("build"):
             self.recipe = Recipe(one)
             self.waits = self.scaler.is_enabled() or self.recipe.data is not None
-            self.optimiser = self.recipe.optimiser(self.module, fused="fused" in self.modes)
+            self.optimiser = self.recipe.optimiser(self.network, fused="fused" in self.modes)
             workers = int(case.tuning.get("workers", 0))
             self.batches = self.recipe.batches(case.batch, workers, self.pin, code.seed)
-        self.forward = self.module
         if "compile" in self.modes:
-            self._compile(setup)
-
-    def _compile(self, setup: Setup) -> None:
-        self.activate()  # the code depends on the settings for threads and TF32
-        batch = self._moved(self.recipe.sample(self.case.batch, self.code.seed))
-        example = self.recipe.arguments(batch)
-        with user_errors(self.one.name), untouched(self.module):
-            with self._autocast():
-                self.forward = compiled(setup, self.module, *example.args, keywords=example.kwargs)
-            with setup.phase("compile"):
-                self._backward(batch)
-                self.finish()
+            sample = self.recipe.sample(case.batch, code.seed)
+            with user_errors(one.name):
+                self.compile(setup, sample)
 
     def activate(self) -> None:
         super().activate()
@@ -88,17 +73,17 @@ class Training(TorchTask):
             for _ in range(AHEAD * int(self.case.tuning.get("workers", 0))):
                 next(self.batches)
 
+    def batch(self) -> Any:
+        return next(self.batches)
+
     def step(self) -> None:
         marks = []
         with user_errors(self.one.name):
             for _ in range(int(self.case.params.get("batches", 1))):
                 marks.append(mark(self.device))
-                batch = next(self.batches)
+                batch = self.batch()
                 marks.append(mark(self.device))
-                self.latest_loss = self._backward(self._moved(batch))
-                self.scaler.step(self.optimiser)
-                self.scaler.update()
-                self.optimiser.zero_grad(set_to_none=True)
+                self.update(batch)
             marks.append(mark(self.device))
         if self.recipe.data is not None:
             self.marks.append(marks)
@@ -110,10 +95,12 @@ class Training(TorchTask):
     def close(self) -> None:
         self.batches.close()  # ends the loader's processes
 
-    def _autocast(self) -> Any:
-        import torch
+    def arguments(self, batch: Any) -> tuple[Any, Any]:
+        example = self.recipe.arguments(self._moved(batch))
+        return example.args, example.kwargs
 
-        return torch.autocast(self.device.type, dtype=self.mixed, enabled=self.mixed is not None)
+    def loss_on(self, batch: Any) -> Any:
+        return self.recipe.loss_on(self.forward, self._moved(batch))
 
     def _moved(self, batch: Any) -> Any:
         """The batch on the device; a copy of the example, since a call may change its inputs."""
@@ -128,35 +115,12 @@ class Training(TorchTask):
 
         return mapped(batch, moved)
 
-    def _backward(self, batch: Any) -> Any:
-        """The loss on a batch; leaves the (scaled) gradients in the weights."""
-        with self._autocast():
-            loss = self.recipe.loss_on(self.forward, batch)
-        self.scaler.scale(loss).backward()
-        return loss.detach()
-
-    # ----------------------------------------------------------- check
-
     def check(self) -> Accuracy:
         """Compare loss and gradients of one batch at the initial weights, without chance."""
         batch, frozen, reference = self._reference()
-        with user_errors(self.one.name), untouched(self.module, frozen=frozen):
-            found = self._gradient(batch)
-        return reference.judge(self.code, self.case.precision, found)
-
-    def _gradient(self, batch: Any) -> Gradient:
-        """Loss and gradients; an overflow in FP16 lowers the loss scale, as in training."""
-        import numpy as np
-        import torch
-
-        while True:
-            torch.manual_seed(self.code.seed)
-            loss, scale = self._backward(self._moved(batch)), self.scaler.get_scale()
-            found = gradient(loss, self.module, scale)
-            if scale <= 1 or all(np.isfinite(each).all() for each in found):
-                return found
-            self.module.zero_grad(set_to_none=True)
-            self.scaler.update(scale / 2)
+        with user_errors(self.one.name):
+            found = self.gradient(batch, seed=self.code.seed, frozen=frozen)
+        return reference.judge(self.code, self.case.precision, as_outputs(*found))
 
     def _reference(self) -> tuple[Any, bool, Reference]:
         """What is in KEPT, computed by the first worker that needs it."""
@@ -178,7 +142,7 @@ def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
     makes a difference: a compiled module is compiled again for it."""
     import torch
 
-    def eager(*, frozen: bool = True, double: bool = False) -> Gradient:
+    def eager(*, frozen: bool = True, double: bool = False) -> list[NDArray[Any]]:
         module = training_mode(recipe.one.copy())
 
         def fresh(_: str, tensor: Any) -> Any:
@@ -188,7 +152,7 @@ def computed(recipe: Recipe, batch: Any, seed: int) -> tuple[bool, Reference]:
         with untouched(module.double() if double else module, frozen=frozen):
             loss = recipe.loss_on(module, mapped(batch, fresh))
             loss.backward()
-            return gradient(loss.detach(), module)
+            return as_outputs(loss.item(), [each.cpu().numpy() for each in gradients(module)])
 
     plain = eager()
     frozen = max(errors(eager(frozen=False), plain)) > SAME
@@ -216,7 +180,7 @@ def examine(code: Code, one: Subject) -> dict[str, Any]:
     if not math.isfinite(value := task.loss() or 0.0):
         raise WorkloadError(f"the loss of {one.name} is {value}", code="bad_input")
     try:
-        recipe.optimiser(task.module, fused=True)
+        recipe.optimiser(task.network, fused=True)
     except (WorkloadError, RuntimeError) as error:
         impossible["fused"] = str(error)
     notes = ["loss and gradients of one step are checked; where training ends up is not"]
@@ -245,35 +209,9 @@ def training_mode(module: Any) -> Any:
     return module if module.training else module.train()
 
 
-@contextmanager
-def untouched(module: Any, *, frozen: bool = False) -> Iterator[None]:
-    """Afterwards gradients are dropped, running statistics and modes as before; `frozen`: meanwhile
-    in evaluation mode."""
-    import torch
+def as_outputs(loss: float, parts: Sequence[Any]) -> list[NDArray[Any]]:
+    """The loss (1), and the gradients of all weights in one column (n, 1)."""
+    import numpy as np
 
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    parts = [(part, dict(vars(part))) for part in module.modules()]
-    if frozen:
-        module.eval()
-        for part in module.modules():
-            if isinstance(part, torch.nn.RNNBase):  # cuDNN differentiates it in training mode alone
-                part.training, part.dropout = True, 0.0
-    try:
-        yield
-    finally:
-        for part, before in parts:
-            vars(part).update(before)
-        module.zero_grad(set_to_none=True)
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
-
-
-def gradient(loss: Any, module: Any, scale: float = 1.0) -> Gradient:
-    """The loss (1) and the gradients of all weights (n, 1), unscaled, in FP32 on the host."""
-    import torch
-
-    weights = [weight for weight in module.parameters() if weight.requires_grad]
-    parts = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in weights]
-    column = torch.cat([part.float().reshape(-1, 1).cpu() / scale for part in parts])
-    return [loss.float().reshape(1).cpu().numpy(), column.numpy()]
+    column = np.concatenate([part.reshape(-1, 1) for part in parts])
+    return [np.array([loss], np.float32), column]

@@ -135,7 +135,7 @@ def weights_after(task: Training, steps: int) -> list[Any]:
         torch.manual_seed(5)  # the same dropout
         task.step()
     task.close()
-    return [weight.detach() for weight in task.module.parameters()]
+    return [weight.detach() for weight in task.network.parameters()]
 
 
 # ------------------------------------------------------------- the step
@@ -213,7 +213,7 @@ def test_a_compiled_step_gives_the_same_weights(
 
 def test_channels_last_changes_the_layout_of_kernels_and_inputs(tmp_path: Path) -> None:
     task = task_of(convolved(), tmp_path, mode="nhwc")
-    assert task.module[0].weight.is_contiguous(memory_format=torch.channels_last)
+    assert task.network[0].weight.is_contiguous(memory_format=torch.channels_last)
     moved = task._moved(next(task.batches))
     assert moved.args[0].is_contiguous(memory_format=torch.channels_last)
     assert task.check().value < 1e-4
@@ -233,7 +233,7 @@ def test_inputs_that_a_call_changes_are_fresh_in_each_step(tmp_path: Path) -> No
 def test_a_module_in_evaluation_mode_is_trained_in_training_mode(tmp_path: Path) -> None:
     one = dropped()
     one.module.eval()
-    assert task_of(one, tmp_path).module.training
+    assert task_of(one, tmp_path).network.training
     partly = convolved()
     partly.module[1].eval()
     assert not task_of(partly, tmp_path).module[1].training  # its builder froze that part
@@ -433,7 +433,7 @@ def test_a_check_changes_nothing_in_the_training(tmp_path: Path) -> None:
         checked.check()
         for a, b in zip(weights_after(checked, 3), weights_after(fresh, 3), strict=True):
             assert torch.equal(a, b)
-        assert all(map(torch.equal, checked.module.buffers(), fresh.module.buffers()))
+        assert all(map(torch.equal, checked.network.buffers(), fresh.network.buffers()))
 
 
 def test_a_module_that_names_its_type_is_compared_with_fp32(tmp_path: Path) -> None:
@@ -475,7 +475,8 @@ def test_frozen_and_unused_weights_have_no_gradient_or_a_zero_one() -> None:
     module = nn.ModuleList([used, unused, frozen])
     loss = used(torch.ones(1, 2)).sum() * 4
     loss.backward()
-    value, column = training.gradient(loss.detach(), module, scale=4.0)
+    parts = [part.numpy() / 4.0 for part in training.gradients(module)]
+    value, column = training.as_outputs(loss.item(), parts)
     assert value == [loss.item()]
     assert column.tolist() == [[1.0], [1.0], [1.0], [0.0], [0.0]]
 
