@@ -1,4 +1,4 @@
-"""Makes assets/digits/convnet.npz, in minutes on 2 cores: run this file as a module.
+"""Makes assets/digits/convnet.npz, in minutes on 2 cores: `python -m benchmarks.convnet_training`.
 
 It trains the conv net on coloured pictures of the training digits, in changing sizes, and stores
 the weights as float16.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from workbench import assets
 
-from . import digits
-from .network import forward, trained_convnet, untrained_convnet
-from .torch_task import module
-from .training import train_step
+from workloads._shared import digits
+from workloads._shared.network import forward, trained_convnet, untrained_convnet
+from workloads._shared.torch_task import module
+from workloads._shared.training import train_step
 
 EPOCHS = 60
 RATE = 1e-3
