@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench import assets
-from workbench.contract import WorkloadError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,10 +81,7 @@ def trained_convnet() -> list[Layer]:
     """
     import numpy as np
 
-    try:
-        stored = np.load(assets.path("digits/convnet.npz"))
-    except FileNotFoundError as error:
-        raise WorkloadError(str(error), code="missing_asset", hint="reinstall workbench") from None
+    stored = np.load(assets.path("digits/convnet.npz"))
     arrays = [stored[f"arr_{i}"].astype(np.float32) for i in range(len(stored.files))]
     pairs = list(zip(arrays[::2], arrays[1::2], strict=True))
     layers: list[Layer] = [
