@@ -23,7 +23,6 @@ NO_COMPILER_MARKS = (
 )
 # The first compute capability with each precision: Ampere, then Ada and Hopper.
 CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
-BROKEN_CACHE_MARK = "file too short"  # dlopen(3) on a library whose linker was killed
 
 
 def device_of(case: Case) -> Any:
@@ -182,8 +181,7 @@ def compiled(
     setting.  If they differ later, torch compiles again in a timed step.  torch caches compiled
     code on disk (TORCHINDUCTOR_CACHE_DIR), which makes a second run faster.
 
-    Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing, "broken_cache"
-    where a compilation that was killed left half a file.
+    Raises WorkloadError "no_compiler" where the C++ compiler or Triton is missing.
     """
     import torch
 
@@ -195,12 +193,6 @@ def compiled(
         try:
             made(*example, **(keywords or {}))
         except Exception as error:
-            if BROKEN_CACHE_MARK in str(error):
-                raise WorkloadError(
-                    f"an interrupted compilation left a broken file: {error}".splitlines()[0],
-                    code="broken_cache",
-                    hint="delete that file and run it again",
-                ) from error
             if not any(mark in str(error) for mark in NO_COMPILER_MARKS):
                 raise
             raise WorkloadError(

@@ -212,25 +212,16 @@ def test_code_is_compiled_once_for_its_threads() -> None:
     assert isinstance(task.model, torch._dynamo.eval_frame.OptimizedModule)
 
 
-@pytest.mark.parametrize(
-    ("message", "code"),
-    [
-        ("InvalidCxxCompiler: No working C++ compiler found in ...", "no_compiler"),
-        ("ImportError: /tmp/x/main.so: file too short", "broken_cache"),
-    ],
-)
-def test_a_missing_compiler_is_a_reason_with_a_remedy(
-    message: str, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_compiler_is_a_reason_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     def refuse(*_: object) -> None:
-        raise RuntimeError(message)
+        raise RuntimeError("InvalidCxxCompiler: No working C++ compiler found in ...")
 
     monkeypatch.setattr(torch, "compile", lambda module, **_: refuse)
     with pytest.raises(WorkloadError) as caught:
         prepared(encoder_case(mode="compile"))
-    assert caught.value.code == code
+    assert caught.value.code == "no_compiler"
     assert caught.value.hint
 
 
