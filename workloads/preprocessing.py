@@ -21,7 +21,7 @@ from workbench.contract import (
 )
 
 from ._shared import pictures
-from ._shared.onnx_model import IR_VERSION
+from ._shared.onnx_model import GraphBuilder
 from ._shared.session import open_session
 from ._shared.torch_task import TorchTask, to_device
 
@@ -177,55 +177,34 @@ class OnnxResize(ResizeTask):
             model = resize_graph(self.photos[0].shape, int(case.params["image"]))
         with setup.phase("compile"):
             self.session = open_session(model, case)
-        self.feeds = cycle([{"photos": batch} for batch in self.photos])
+        self.feeds = cycle([{"input": batch} for batch in self.photos])
 
     def step(self) -> None:
         self.session.run(None, next(self.feeds))
 
     def inputs(self, which: int) -> Inputs:
-        made: Inputs = self.session.run(None, {"photos": self.photos[which]})[0]
+        made: Inputs = self.session.run(None, {"input": self.photos[which]})[0]
         return made
 
 
 def resize_graph(shape: Sequence[int], image: int) -> bytes:
-    """A serialised model: `photos`, uint8 of `shape` (batch, h, w, 3), to `inputs`, float32
-    (batch, 3, image, image)."""
+    """A serialised model: uint8 of `shape` (batch, h, w, 3) to float32 (batch, 3, image, image)."""
     import numpy as np
     import onnx
-    from onnx import helper, numpy_helper
 
     mean, std = (np.array(of, np.float32).reshape(3, 1, 1) for of in pictures.SCALES)
-    constants = {
-        "sizes": np.array([shape[0], 3, image, image]),
-        "factor": 1 / (255 * std),
-        "shift": -mean / std,
-    }
-    nodes = [
-        helper.make_node("Transpose", ["photos"], ["planes"], perm=[0, 3, 1, 2]),
-        helper.make_node("Cast", ["planes"], ["floats"], to=onnx.TensorProto.FLOAT),
-        helper.make_node(
-            "Resize",
-            ["floats", "", "", "sizes"],
-            ["small"],
-            mode="linear",
-            antialias=1,
-            exclude_outside=1,  # like torch and Pillow; else edges differ (pytorch#183546)
-        ),
-        helper.make_node("Mul", ["small", "factor"], ["scaled"]),
-        helper.make_node("Add", ["scaled", "shift"], ["inputs"]),
-    ]
-    single, byte = onnx.TensorProto.FLOAT, onnx.TensorProto.UINT8
-    body = helper.make_graph(
-        nodes,
-        "preprocessing",
-        [helper.make_tensor_value_info("photos", byte, list(shape))],
-        [helper.make_tensor_value_info("inputs", single, [shape[0], 3, image, image])],
-        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    graph, target = GraphBuilder(), (shape[0], 3, image, image)
+    planes = graph.add("Transpose", "input", perm=[0, 3, 1, 2])
+    small = graph.add(
+        "Resize",
+        *(graph.add("Cast", planes, to=onnx.TensorProto.FLOAT), "", "", graph.constant(target)),
+        mode="linear",
+        antialias=1,
+        exclude_outside=1,  # like torch and Pillow; else edges differ (pytorch#183546)
     )
-    opset = helper.make_opsetid("", ANTIALIAS_OPSET)
-    model = helper.make_model(body, opset_imports=[opset], ir_version=IR_VERSION)
-    onnx.checker.check_model(model)
-    return bytes(model.SerializeToString())
+    scaled = graph.add("Mul", small, graph.constant(1 / (255 * std)))
+    graph.add("Add", scaled, graph.constant(-mean / std))
+    return graph.model(shape, target, element="UINT8", opset=ANTIALIAS_OPSET)
 
 
 class TorchResize(TorchTask, ResizeTask):

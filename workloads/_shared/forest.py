@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.contract import Accuracy, WorkloadError
 
 from .network import relative_error
-from .onnx_model import IR_VERSION, LARGEST_MODEL, OPSET
+from .onnx_model import LARGEST_MODEL, GraphBuilder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,8 +86,6 @@ def ensemble(forest: Forest, batch: int) -> bytes:
     """The forest as a serialised model, TreeEnsembleRegressor of ai.onnx.ml: `input` (batch,
     features) to `output` (batch, 1).  Nodes that no path reaches are left out."""
     import numpy as np
-    import onnx
-    from onnx import helper
 
     leaf = forest.children[::2] == np.arange(len(forest.feature))
     reached = np.zeros(len(leaf), bool)
@@ -106,11 +104,10 @@ def ensemble(forest: Forest, batch: int) -> bytes:
     left, right = (forest.children[2 * kept + side] - forest.roots[tree] for side in (0, 1))
     ends = leaf[kept]
     number = kept - forest.roots[tree]
-    single = onnx.TensorProto.FLOAT
-    node = helper.make_node(
+    graph = GraphBuilder()
+    graph.add(
         "TreeEnsembleRegressor",
-        ["input"],
-        ["output"],
+        "input",
         domain="ai.onnx.ml",
         n_targets=1,
         aggregate_function="SUM",
@@ -126,12 +123,4 @@ def ensemble(forest: Forest, batch: int) -> bytes:
         target_ids=[0] * int(ends.sum()),
         target_weights=forest.value[kept[ends]].tolist(),
     )
-    graph = helper.make_graph(
-        [node],
-        "forest",
-        [helper.make_tensor_value_info("input", single, [batch, FEATURES])],
-        [helper.make_tensor_value_info("output", single, [batch, 1])],
-    )
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-    return bytes(model.SerializeToString())
+    return graph.model((batch, FEATURES), (batch, 1), domains={"ai.onnx.ml": ML_OPSET})

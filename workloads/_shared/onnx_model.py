@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.contract import WorkloadError
@@ -17,7 +17,7 @@ LARGEST_MODEL = LARGEST_FILE - 2**20  # bytes of weights that leave room for the
 
 
 class GraphBuilder:
-    """Collects the nodes of an FP32 model with fixed shapes, from `input` to `output`."""
+    """Collects the nodes of a model with fixed shapes, from `input` to an FP32 `output`."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -53,8 +53,19 @@ class GraphBuilder:
         self.weights.append(numpy_helper.from_array(value, name))
         return name
 
-    def model(self, input_shape: Sequence[int], output_shape: Sequence[int]) -> bytes:
-        """The serialised model; its output is the result of the last node."""
+    def model(
+        self,
+        input_shape: Sequence[int],
+        output_shape: Sequence[int],
+        *,
+        element: str = "FLOAT",
+        opset: int = OPSET,
+        domains: Mapping[str, int] | None = None,
+    ) -> bytes:
+        """The serialised model; its output is the result of the last node.
+
+        `element` is the input's type by its name in ONNX, `domains` are operator sets of others.
+        """
         import onnx
         from onnx import helper
 
@@ -66,16 +77,16 @@ class GraphBuilder:
                 hint="take a smaller size, or torch",
             )
         self.nodes[-1].output[0] = "output"
-        single = onnx.TensorProto.FLOAT
+        single, kind = onnx.TensorProto.FLOAT, onnx.TensorProto.DataType.Value(element)
         body = helper.make_graph(
             self.nodes,
             "network",
-            [helper.make_tensor_value_info("input", single, input_shape)],
+            [helper.make_tensor_value_info("input", kind, input_shape)],
             [helper.make_tensor_value_info("output", single, output_shape)],
             self.weights,
         )
-        opset = helper.make_opsetid("", OPSET)
-        model = helper.make_model(body, opset_imports=[opset], ir_version=IR_VERSION)
+        sets = [helper.make_opsetid(*each) for each in {"": opset, **(domains or {})}.items()]
+        model = helper.make_model(body, opset_imports=sets, ir_version=IR_VERSION)
         onnx.checker.check_model(model)
         return bytes(model.SerializeToString())
 
