@@ -49,7 +49,7 @@ class EncoderBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class Encoder:
-    """Embeddings (batch, tokens, WIDTH) to answers (batch, CLASSES); a `Network`."""
+    """Embeddings (batch, tokens, WIDTH) to answers (batch, CLASSES)."""
 
     blocks: Sequence[EncoderBlock]
     norm: Affine

@@ -10,11 +10,12 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
 from . import profiling
+from .encoder import Encoder
 from .network import Layer, forward, relative_error
 from .onnx_model import graph
 from .quantisation import quantise
@@ -44,22 +45,9 @@ LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}
 CHECKED = 128  # most samples of a check
 
 
-class Network(Protocol):
-    """The same weights for each backend, and a reference that uses neither."""
-
-    def forward(self, inputs: Batch) -> NDArray[np.float64]:
-        """The answers (batch, classes) in float64, by NumPy."""
-
-    def module(self) -> Any:
-        """A torch module in FP32 on the CPU."""
-
-    def graph(self, input_shape: Sequence[int]) -> bytes:
-        """A serialised ONNX model in FP32."""
-
-
 @dataclass(frozen=True)
 class LayeredNetwork:
-    """A chain of layers."""
+    """A chain of layers, with the interface of `encoder.Encoder`."""
 
     layers: Sequence[Layer]
 
@@ -76,7 +64,7 @@ class LayeredNetwork:
 def prepare(
     case: Case,
     setup: Setup,
-    network: Network,
+    network: LayeredNetwork | Encoder,
     inputs: Sequence[Batch],
     calibration: Iterable[Batch],
     checked: int = CHECKED,
@@ -87,20 +75,14 @@ def prepare(
     """
     if case.backend == "torch":
         return TorchInference(case, setup, network, inputs, checked)
-    with setup.phase("build"):
-        model = network.graph(inputs[0].shape)
-        if case.quantization:
-            model = quantise(model, case.quantization, calibration)
-    with setup.phase("compile"):
-        session = open_session(model, case)
-    return OnnxInference(case, network, inputs, checked, model, session)
+    return OnnxInference(case, setup, network, inputs, checked, calibration)
 
 
 class InferenceTask(Task):
     """One step answers one batch."""
 
     case: Case
-    network: Network
+    network: Any
     inputs: Sequence[Batch]
     checked: int
 
@@ -126,14 +108,19 @@ class OnnxInference(InferenceTask):
     def __init__(
         self,
         case: Case,
-        network: Network,
+        setup: Setup,
+        network: Any,
         inputs: Sequence[Batch],
         checked: int,
-        model: bytes,
-        session: Any,
+        calibration: Iterable[Batch],
     ) -> None:
         self.case, self.network, self.inputs, self.checked = case, network, inputs, checked
-        self.model, self.session = model, session
+        with setup.phase("build"):
+            self.model = network.graph(inputs[0].shape)
+            if case.quantization:
+                self.model = quantise(self.model, case.quantization, calibration)
+        with setup.phase("compile"):
+            self.session = open_session(self.model, case)
         self.feeds = cycle([{"input": batch} for batch in inputs])
 
     def step(self) -> None:
@@ -152,12 +139,7 @@ class TorchInference(TorchTask, InferenceTask):
     waits = True  # reads its answer back
 
     def __init__(
-        self,
-        case: Case,
-        setup: Setup,
-        network: Network,
-        inputs: Sequence[Batch],
-        checked: int,
+        self, case: Case, setup: Setup, network: Any, inputs: Sequence[Batch], checked: int
     ) -> None:
         import torch
 

@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.contract import Case, Operator, Profile, WorkloadError
 
@@ -18,18 +18,8 @@ LONGEST = 20  # operators
 KERNEL_TIME = "_kernel_time"  # ends the name of an event: the run of a node's kernel
 
 
-class Steps(Protocol):
-    """A prepared case in torch, stepped under its profiler."""
-
-    case: Case
-    device: Any  # torch.device
-
-    def step(self) -> object: ...
-    def finish(self) -> None: ...
-
-
-def by_torch(task: Steps, steps: int) -> Profile:
-    """Profile `steps` with torch.profiler, as one range named like the case.
+def by_torch(task: Any, steps: int) -> Profile:
+    """Profile `steps` of a `TorchTask` with torch.profiler, as one range named like the case.
 
     Operators are torch's on a CPU, and kernels with copies on a GPU.  WorkloadError "no_profiler"
     where the profiler saw nothing on the GPU.
