@@ -7,7 +7,6 @@ files of each (`Setup.files`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,20 +39,20 @@ class Model(Workload):
         return Work(None, None, items=case.batch or 1, item=item, memory_bytes=0.0)
 
     def prepare(self, case: Case, setup: Setup) -> Task:
-        with setup.phase("compile"):
-            session = open_session(setup.files["model"], case, shared=True)
-        return ModelTask(case, setup.files, session)
+        return ModelTask(case, setup)
 
 
 class ModelTask(Task):
     """A session on one variant of the model."""
 
-    def __init__(self, case: Case, files: Mapping[str, str], session: Any) -> None:
-        self.case, self.session, self.file = case, session, files["model"]
-        self.metric = files["metric"]
-        names = [port.name for port in session.get_inputs()]
-        self.outputs = agreement.compared(session)
-        folder = Path(files["folder"])
+    def __init__(self, case: Case, setup: Setup) -> None:
+        self.case, self.file = case, setup.files["model"]
+        self.metric = setup.files.get("metric", "relative_error")
+        with setup.phase("compile"):
+            self.session = open_session(self.file, case, shared=True)
+        names = [port.name for port in self.session.get_inputs()]
+        self.outputs = agreement.compared(self.session)
+        folder = Path(setup.files["folder"])
         given = samples.read(folder / samples.INPUTS) or [[]]
         self.inputs = [dict(zip(names, sample, strict=True)) for sample in given]
         self.references = samples.read(folder / samples.REFERENCE)

@@ -10,12 +10,13 @@ from typing import Any
 from workbench.contract import WorkloadError
 from workbench.worker.failures import first_line
 
+from .tree import Example, module_with_inputs
+
 OPAQUE = "opaque_obj"  # constants by this name are unpickled by torch.export.load
 STRICT = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # torch's variable: no pickle may run code
-Call = tuple[Any, tuple[Any, ...], dict[str, Any]]  # a module and what to call it with
 
 
-def opened(path: Path, pickled: bool) -> Call:
+def opened(path: Path, pickled: bool) -> tuple[Any, Example]:
     """The module in a file and what to call it with.
 
     A `.pt2` archive of torch.export brings its example inputs.  Other files are pickles, which run
@@ -35,30 +36,28 @@ def opened(path: Path, pickled: bool) -> Call:
     return _archived(path, pickled)
 
 
-def _unpickled(path: Path, pickled: bool) -> Call:
+def _unpickled(path: Path, pickled: bool) -> tuple[Any, Example]:
     if not pickled:
         hint = "use torch.export.save, or --allow-pickle if you trust the file"
         raise _unusable(f"{path.name} is a pickle, which runs code when it is loaded", hint)
     import torch
-    from torch import nn
 
     try:
         found = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:
         hint = "run this where its classes can be imported"
         raise _unusable(f"{path.name} cannot be loaded: {first_line(error)}", hint) from error
-    parts = found if isinstance(found, (tuple, list)) else (found,)
-    if not (2 <= len(parts) <= 3 and isinstance(parts[0], nn.Module)):
+    module, example = module_with_inputs(found) or (None, None)
+    if example is None:
         hint = (
             "pickle (module, args), or name a function that builds the module: package.module:build"
         )
         kind = type(found).__name__
         raise _unusable(f"{path.name} holds {kind}, not a module with its inputs", hint)
-    args = parts[1] if isinstance(parts[1], (tuple, list)) else (parts[1],)
-    return parts[0], tuple(args), dict(*parts[2:])
+    return module, example
 
 
-def _archived(path: Path, pickled: bool) -> Call:
+def _archived(path: Path, pickled: bool) -> tuple[Any, Example]:
     import torch
 
     os.environ[STRICT] = "0" if pickled else "1"
@@ -76,7 +75,7 @@ def _archived(path: Path, pickled: bool) -> Call:
     for method in ("train", "eval"):  # its own refuse; the mode is part of the graph
         vars(module).pop(method, None)
     args, kwargs = program.example_inputs
-    return module, tuple(args), dict(kwargs)
+    return module, Example(tuple(args), dict(kwargs))
 
 
 def _unusable(message: str, hint: str) -> WorkloadError:

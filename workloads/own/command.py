@@ -100,12 +100,6 @@ class CommandTask(Task):
         self._errors.close()
 
 
-def prepare(case: Case, code: Code) -> Task:
-    """A task that runs the command with the values of `case.tuning` for its placeholders."""
-    own_processes()
-    return CommandTask(code, case)
-
-
 def own_processes() -> None:
     """Make every process that a command leaves behind a child of this one, and survive the
     `kill 0` with which scripts end their whole group."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError, kind_of
+from workbench.contract import Accuracy, Case, Task, WorkloadError, kind_of
 from workbench.worker.block import time_sample
 from workbench.worker.code import WORKLOAD, Code
 
@@ -177,12 +177,6 @@ def wait_for(result: Any, device: str) -> None:
         torch.cuda.synchronize(device)
     if cupy is not None:
         cupy.cuda.Device(int(device.partition(":")[2])).synchronize()
-
-
-def prepare(case: Case, setup: Setup, code: Code) -> Task:
-    """A task that calls the function, for n = `case.batch`, on the device of the case."""
-    with setup.phase("build"):
-        return FunctionTask(case, code)
 
 
 def examine(code: Code) -> dict[str, Any]:

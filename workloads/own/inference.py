@@ -29,10 +29,6 @@ REDUCED = {"bf16": "bfloat16", "fp16": "float16"}
 _shared: dict[tuple[Code, str, bool], Any] = {}
 
 
-def prepare(case: Case, setup: Setup, code: Code) -> ModuleTask:
-    return ModuleTask(case, setup, code)
-
-
 class ModuleTask(TorchTask):
     """One call of the module on one batch."""
 

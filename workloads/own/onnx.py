@@ -7,7 +7,6 @@ from typing import Any
 from workbench.contract import Accuracy, Case, Setup
 from workbench.worker.code import Code
 
-from .._shared.session import open_session
 from ..lab.agreement import answer
 from ..lab.workload import ModelTask
 from . import examine
@@ -18,20 +17,13 @@ from .target import user_errors
 from .tree import mapped
 
 
-def prepare(case: Case, setup: Setup, code: Code) -> ExportedTask:
-    with setup.phase("compile"):
-        session = open_session(setup.files["model"], case, shared=True)
-    files = {**setup.files, "metric": "relative_error"}
-    return ExportedTask(case, files, session, code)
-
-
 class ExportedTask(ModelTask):
     """One run of a variant, compared with the module in torch."""
 
-    def __init__(self, case: Case, files: dict[str, str], session: object, code: Code) -> None:
+    def __init__(self, case: Case, setup: Setup, code: Code) -> None:
         # First, since it writes the file that the task reads.
         self.right = reference(code, case.batch, str(examine.known(code)["guard"]))
-        super().__init__(case, files, session)
+        super().__init__(case, setup)
         self.code = code
 
     def check(self) -> Accuracy:

@@ -22,7 +22,7 @@ from workbench.worker.code import Code
 
 from . import target
 from .target import seed_loaded, user_errors
-from .tree import Example
+from .tree import Example, module_with_inputs
 
 ARCHIVES = (".pt2", ".pt", ".pth")
 WEIGHTS, INPUTS, MODULES = "weights.pt", "inputs.pt", "modules.json"
@@ -166,8 +166,7 @@ def subject(code: Code) -> Subject:
     if file.endswith(ARCHIVES):
         from . import archive
 
-        module, args, kwargs = archive.opened(Path(code.directory, file), code.pickled)
-        return Subject(code, module, Example(tuple(args), dict(kwargs)))
+        return Subject(code, *archive.opened(Path(code.directory, file), code.pickled))
     build = target.resolve(code)
     module, example = built(code, build)
     return Subject(code, module, example, build=build)
@@ -207,30 +206,18 @@ def built(code: Code, build: Any, device: str = "cpu") -> tuple[Any, Example | N
     from torch import nn
 
     seed_loaded(code.seed)
-    if isinstance(build, nn.Module):  # it is named itself
-        return build, None
-    if not callable(build):
-        raise _unusable(code, build)
-    with user_errors(code.name):
-        returned = build(device=device) if takes_device(build) else build()
-    parts = returned if isinstance(returned, tuple) else (returned,)
-    if not (parts and isinstance(parts[0], nn.Module) and len(parts) <= 3):
-        raise _unusable(code, returned)
-    if len(parts) == 1:
-        return parts[0], None
-    args = parts[1] if isinstance(parts[1], (tuple, list)) else (parts[1],)
-    kwargs = parts[2] if len(parts) == 3 else {}
-    if not isinstance(kwargs, Mapping):
-        raise _unusable(code, returned)
-    return parts[0], Example(tuple(args), dict(kwargs))
-
-
-def _unusable(code: Code, returned: Any) -> WorkloadError:
-    return WorkloadError(
-        f"{code.name} returns {type(returned).__name__}, not a torch module",
-        code="bad_target",
-        hint="return a module, (module, args) or (module, args, kwargs)",
-    )
+    returned = build
+    if callable(build) and not isinstance(build, nn.Module):  # a module may be named itself
+        with user_errors(code.name):
+            returned = build(device=device) if takes_device(build) else build()
+    found = module_with_inputs(returned)
+    if found is None:
+        raise WorkloadError(
+            f"{code.name} returns {type(returned).__name__}, not a torch module",
+            code="bad_target",
+            hint="return a module, (module, args) or (module, args, kwargs)",
+        )
+    return found
 
 
 def keep(value: Any, file: Path) -> None:

@@ -18,7 +18,7 @@ from .._shared.training import TrainingTask, gradients, untouched
 from .._shared.waiting import mark, waiting_fraction
 from .recipe import DEFAULT_BATCH, Recipe
 from .reference import Reference, errors, folder_of
-from .subject import Subject, subject
+from .subject import Subject
 from .target import user_errors
 from .tree import mapped
 
@@ -29,10 +29,6 @@ KEPT = "training.pt"  # the batch of the check, whether its modules are frozen, 
 AHEAD = 2  # batches that each loader process makes in advance: DataLoader's prefetch_factor
 SAME = 1e-6  # distance up to which two gradients count as equal
 REDUCED = 0.05  # tolerance of gradients in a reduced precision
-
-
-def prepare(case: Case, setup: Setup, code: Code) -> Training:
-    return Training(case, setup, code, subject(code))
 
 
 class Training(TrainingTask):

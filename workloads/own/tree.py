@@ -50,6 +50,20 @@ def _like(tree: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
         return changed
 
 
+def module_with_inputs(found: Any) -> tuple[Any, Example | None] | None:
+    """The parts of a module, `(module, args)` or `(module, args, kwargs)`; None: it is none."""
+    from torch import nn
+
+    parts = found if isinstance(found, (tuple, list)) else (found,)
+    if not (1 <= len(parts) <= 3 and isinstance(parts[0], nn.Module)):
+        return None
+    if len(parts) == 1:
+        return parts[0], None
+    args = parts[1] if isinstance(parts[1], (tuple, list)) else (parts[1],)
+    kwargs = parts[2] if len(parts) == 3 else {}
+    return (parts[0], Example(tuple(args), dict(kwargs))) if isinstance(kwargs, Mapping) else None
+
+
 @dataclasses.dataclass(frozen=True)
 class Example:
     """The arguments of one call."""

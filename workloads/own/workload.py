@@ -43,14 +43,16 @@ class Own(Workload):
     def prepare(self, case: Case, setup: Setup) -> Task:
         code = Code.of(setup.files["code"])
         if code.kind == FUNCTION:
-            return function.prepare(case, setup, code)
+            with setup.phase("build"):
+                return function.FunctionTask(case, code)
         if code.kind == COMMAND:
-            return command.prepare(case, code)
+            command.own_processes()
+            return command.CommandTask(code, case)
         if case.backend == "onnxruntime":
-            return onnx.prepare(case, setup, code)
+            return onnx.ExportedTask(case, setup, code)
         if code.train:
-            return training.prepare(case, setup, code)
-        return inference.prepare(case, setup, code)
+            return training.Training(case, setup, code, subject(code))
+        return inference.ModuleTask(case, setup, code)
 
     def consult(self, question: str, **details: Any) -> dict[str, Any]:
         """Answer "examine", "export", "breaks" or "save"."""

@@ -174,9 +174,9 @@ def net_pt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_archive_brings_its_inputs(net_pt2: Path) -> None:
-    module, args, kwargs = archive.opened(net_pt2, pickled=False)
-    assert (tuple(args[0].shape), kwargs) == ((2, 3), {})
-    assert torch.equal(module.eval()(*args), module(*args))
+    module, example = archive.opened(net_pt2, pickled=False)
+    assert (tuple(example.args[0].shape), example.kwargs) == ((2, 3), {})
+    assert torch.equal(module.eval()(*example.args), module(*example.args))
 
 
 def changed(path: Path, copy: Path, name: str, content: Any) -> Path:
@@ -231,9 +231,9 @@ def test_no_pickle_runs_unasked(net_pt2: Path, tmp_path: Path, monkeypatch: Any)
 def test_pickles_on_request(tmp_path: Path) -> None:
     net, path = nn.Linear(3, 3), tmp_path / "net.pt"
     torch.save((net, torch.ones(2, 3), {"a": 1}), path)
-    module, args, kwargs = archive.opened(path, pickled=True)
-    assert torch.equal(module(*args), net(torch.ones(2, 3)))
-    assert kwargs == {"a": 1}
+    module, example = archive.opened(path, pickled=True)
+    assert torch.equal(module(*example.args), net(torch.ones(2, 3)))
+    assert example.kwargs == {"a": 1}
     for held, kind in ((net.state_dict(), "OrderedDict"), (net, "Linear"), (3, "int")):
         torch.save(held, path)
         found = refusal(path, pickled=True)

@@ -38,7 +38,9 @@ def test_a_compiled_module_answers_as_eager_does(
     case = Case("own", "cpu", "torch", "fp32", threads=1, batch=4, mode="compile")
     setup = Setup(files={"code": code.as_text()})
     task: Any = WORKLOAD.prepare(case, setup)
-    eager = inference.prepare(Case("own", "cpu", "torch", "fp32", threads=1, batch=4), setup, code)
+    eager = inference.ModuleTask(
+        Case("own", "cpu", "torch", "fp32", threads=1, batch=4), setup, code
+    )
     assert task.model is not eager.model
     assert (task.within, eager.within) == ("no_grad", "inference_mode")
     assert task.check().value <= task.check().limit < 2e-4

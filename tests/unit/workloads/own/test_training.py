@@ -236,7 +236,7 @@ def test_a_module_in_evaluation_mode_is_trained_in_training_mode(tmp_path: Path)
     assert task_of(one, tmp_path).network.training
     partly = convolved()
     partly.module[1].eval()
-    assert not task_of(partly, tmp_path).module[1].training  # its builder froze that part
+    assert not task_of(partly, tmp_path).network[1].training  # its builder froze that part
 
 
 # ------------------------------------------------------------- loss and batch
@@ -491,7 +491,7 @@ def test_a_users_file_is_trained(tmp_path: Path) -> None:
     assert facts["impossible"] == {}
     assert facts["data"] == "dataset"
     case = Case("own", "cpu", "torch", "bf16", None, 1, 8, {"batches": 2}, "fused", {"workers": 0})
-    task = training.prepare(case, setup, code)
+    task = training.Training(case, setup, code, subject(code))
     task.activate()
     assert task.check().value <= task.check().limit
     task.step()
