@@ -13,22 +13,7 @@ from ...records.machine import Isa
 Block = dict[str, str]
 
 # `Isa` field -> its word in the "flags" line (x86) or "Features" line (Arm).
-ISA_WORDS = {
-    "avx2": "avx2",
-    "avx512f": "avx512f",
-    "avx512_vnni": "avx512_vnni",
-    "avx_vnni": "avx_vnni",
-    "avx512_bf16": "avx512_bf16",
-    "avx512_fp16": "avx512_fp16",
-    "amx_tile": "amx_tile",
-    "amx_int8": "amx_int8",
-    "amx_bf16": "amx_bf16",
-    "neon": "asimd",
-    "sve": "sve",
-    "asimddp": "asimddp",
-    "i8mm": "i8mm",
-    "bf16": "bf16",
-}
+ISA_WORDS = {name: name for name in Isa.__struct_fields__} | {"neon": "asimd"}
 
 _IMPLEMENTERS = {
     0x41: "ARM",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...records.machine import Gpu, GpuProcess, GpuReading, Pcie
+from ...records.machine import Gpu, GpuReading, Pcie
 from ..host.memory import system_memory
 from .driver_errors import NVML_INVALID_ARGUMENT, NVML_NOT_SUPPORTED, nvml_text
 from .nvml_query import Call, Query
@@ -114,13 +114,9 @@ class NvmlFields:
             power_default_w=self.take(
                 "power_default_w", "nvmlDeviceGetPowerManagementDefaultLimit", convert=_watts
             ),
-            temperature_c=self._temperature(),
-            utilization_percent=self._utilization(),
-            sm_clock_mhz=self._sm_clock(),
             max_sm_clock_mhz=self.take(
                 "max_sm_clock_mhz", "nvmlDeviceGetMaxClockInfo", extra=(_SM,), convert=float
             ),
-            clock_event_reasons=self._clock_events(),
             ecc=self.take("ecc", "nvmlDeviceGetEccMode", convert=_current_mode),
             mig=self.take("mig", "nvmlDeviceGetMigMode", convert=_current_mode),
             persistence=self.take("persistence", "nvmlDeviceGetPersistenceMode", convert=bool),
@@ -136,6 +132,7 @@ class NvmlFields:
                 convert=lambda mode: _VIRTUALIZATION.get(mode, f"mode_{mode}"),
             ),
             processes=self._processes(),
+            **self._changing(),
             unavailable=self._reasons,
         )
 
@@ -147,15 +144,11 @@ class NvmlFields:
         power_w, power_over_s = self._power()
         return GpuReading(
             index=index,
-            utilization_percent=self._utilization(),
             memory_used_bytes=used,
             power_w=power_w,
             power_over_s=power_over_s,
-            temperature_c=self._temperature(),
-            sm_clock_mhz=self._sm_clock(),
-            pcie_generation=self._link("generation", "pcie_generation"),
-            pcie_width=self._link("width", "pcie_width"),
-            clock_event_reasons=self._clock_events(),
+            pcie_generation=self.take("pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+            pcie_width=self.take("pcie_width", "nvmlDeviceGetCurrPcieLinkWidth"),
             energy_j=self.take(
                 "energy_j",
                 "nvmlDeviceGetTotalEnergyConsumption",
@@ -166,8 +159,35 @@ class NvmlFields:
             if slow
             else None,
             processes=self._processes() if slow else None,
+            **self._changing(),
             unavailable=self._reasons,
         )
+
+    def _changing(self) -> dict[str, Any]:
+        """The fields that `Gpu` and `GpuReading` share and one call each gives."""
+        return {
+            "utilization_percent": self.take(
+                "utilization_percent",
+                "nvmlDeviceGetUtilizationRates",
+                convert=lambda rates: float(rates.gpu),
+            ),
+            "temperature_c": self.take(
+                "temperature_c",
+                "nvmlDeviceGetTemperatureV",
+                "nvmlDeviceGetTemperature",
+                extra=(_GPU_SENSOR,),
+                convert=float,
+            ),
+            "sm_clock_mhz": self.take(
+                "sm_clock_mhz", "nvmlDeviceGetClockInfo", extra=(_SM,), convert=float
+            ),
+            "clock_event_reasons": self.take(
+                "clock_event_reasons",
+                "nvmlDeviceGetCurrentClocksEventReasons",
+                "nvmlDeviceGetCurrentClocksThrottleReasons",
+                convert=clock_event_names,
+            ),
+        }
 
     def _power(self) -> tuple[float | None, float | None]:
         """Watts, and the seconds over which they are a mean: 0 if they are instantaneous."""
@@ -183,47 +203,13 @@ class NvmlFields:
         instantaneous = capability is not None and tuple(capability) <= _GA100
         return watts, 0.0 if instantaneous else _AVERAGED_S
 
-    def _temperature(self) -> float | None:
-        celsius: float | None = self.take(
-            "temperature_c",
-            "nvmlDeviceGetTemperatureV",
-            "nvmlDeviceGetTemperature",
-            extra=(_GPU_SENSOR,),
-            convert=float,
-        )
-        return celsius
-
-    def _utilization(self) -> float | None:
-        percent: float | None = self.take(
-            "utilization_percent",
-            "nvmlDeviceGetUtilizationRates",
-            convert=lambda rates: float(rates.gpu),
-        )
-        return percent
-
-    def _sm_clock(self) -> float | None:
-        mhz: float | None = self.take(
-            "sm_clock_mhz", "nvmlDeviceGetClockInfo", extra=(_SM,), convert=float
-        )
-        return mhz
-
-    def _clock_events(self) -> list[str] | None:
-        names: list[str] | None = self.take(
-            "clock_event_reasons",
-            "nvmlDeviceGetCurrentClocksEventReasons",
-            "nvmlDeviceGetCurrentClocksThrottleReasons",
-            convert=clock_event_names,
-        )
-        return names
-
-    def _processes(self) -> list[GpuProcess] | None:
-        processes: list[GpuProcess] | None = self.take(
+    def _processes(self) -> Any:
+        return self.take(
             "processes",
             "nvmlDeviceGetComputeRunningProcesses_v3",
             "nvmlDeviceGetComputeRunningProcesses_v2",
             convert=lambda listed: [gpu_process(p.pid, p.usedGpuMemory) for p in listed],
         )
-        return processes
 
     def _slowed(self) -> dict[str, float] | None:
         """Seconds by cause; each field value carries a return code of its own."""
@@ -259,18 +245,14 @@ class NvmlFields:
     def _pcie(self) -> Pcie:
         """The link now (it slows down when idle), and the most that card and slot allow."""
         return Pcie(
-            generation=self._link("generation", "pcie.generation"),
-            width=self._link("width", "pcie.width"),
+            generation=self.take("pcie.generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
+            width=self.take("pcie.width", "nvmlDeviceGetCurrPcieLinkWidth"),
             max_generation=self.take("pcie.max_generation", "nvmlDeviceGetMaxPcieLinkGeneration"),
             max_width=self.take("pcie.max_width", "nvmlDeviceGetMaxPcieLinkWidth"),
             gpu_max_generation=self.take(
                 "pcie.gpu_max_generation", "nvmlDeviceGetGpuMaxPcieLinkGeneration"
             ),
         )
-
-    def _link(self, what: str, field: str) -> int | None:
-        value: int | None = self.take(field, f"nvmlDeviceGetCurrPcieLink{what.capitalize()}")
-        return value
 
     def _nvlinks(self) -> int | None:
         """Number of active links; the driver refuses the first one that the card does not have."""
