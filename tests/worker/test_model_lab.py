@@ -196,9 +196,9 @@ def test_a_simulated_gpu_is_called_simulated(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "model.onnx does not exist"),
+        (None, "model.onnx cannot be read: No such file"),
         (b"hello, world" * 9, "model.onnx"),
-        ("custom", "com.example::Nothing"),
+        ("custom", "com.example:Nothing"),
     ],
     ids=["missing", "text", "custom operator"],
 )

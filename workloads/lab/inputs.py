@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import WorkloadError
+from workbench.files import read
 
 from .errors import bad_input
 from .shapes import Input, Sizes, counts_batch, possible_sizes, shown
@@ -34,7 +35,7 @@ class Given:
     same: bool  # too few to separate the two
 
 
-def read(
+def samples_in(
     file: str, inputs: Sequence[Input], shapes: Mapping[str, Sequence[int]], batch: int | None
 ) -> Given:
     """The samples in `file`; WorkloadError `bad_input` where they do not fit the inputs.
@@ -70,16 +71,11 @@ def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
     hint = WRITE.format(names[0] if names[0].isidentifier() else "**{" + repr(names[0]) + ": ...}")
     hint = hint.replace(": ...}=array", ": array}")
     try:
-        if not path.is_file():
-            raise bad_input(
-                f"{path} is not a file" if path.exists() else f"{path} does not exist", hint
-            )
-        if path.stat().st_size == 0:
-            raise bad_input(f"{path.name} is empty", hint)
-        with path.open("rb") as file:
+        with read.opened(path) as file:
             if file.read(2) != b"PK":
                 raise bad_input(f"{path.name} is not an .npz file", hint)
-        with np.load(path, allow_pickle=False) as entries:
+            file.seek(0)
+            entries = np.load(file, allow_pickle=False)
             if set(entries.files) != set(names):
                 held = ", ".join(entries.files) or "nothing"
                 message = f"{path.name} holds {held}; the model's inputs are {', '.join(names)}"
@@ -91,7 +87,8 @@ def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:
         if "allow_pickle" in str(error):
             message = f"{path.name} holds Python objects, which are not loaded"
             raise bad_input(message, "save arrays of numbers, each with one shape") from None
-        raise bad_input(f"{path.name} cannot be read: {error}", hint) from None
+        why = getattr(error, "strerror", None) or error
+        raise bad_input(f"{path.name} cannot be read: {why}", hint) from None
 
 
 def _with_rank(port: Input, array: Array, shapes: Mapping[str, Sequence[int]]) -> Input:

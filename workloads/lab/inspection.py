@@ -136,7 +136,7 @@ def _from_file(
     file: str,
     batch: int | None,
 ) -> _Chosen:
-    read = inputs.read(file, ports, given, batch)
+    read = inputs.samples_in(file, ports, given, batch)
     started = time.perf_counter()
     _run(loaded, original, read.check[0])
     took = time.perf_counter() - started

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
+
+from workbench.files import read
 
 from .._shared.onnx_model import LARGEST_FILE, LARGEST_MODEL
 from . import graph
@@ -77,27 +78,18 @@ def load(model: str) -> Loaded:
 
 
 def _bytes(path: Path) -> bytes:
-    hint = "pass the path of an .onnx file"
     try:
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise bad_model(f"{path} is a folder", "pass the .onnx file in it")
-        if not stat.S_ISREG(found.st_mode):
-            raise bad_model(f"{path} is not a file", hint)
-        if found.st_size == 0:
-            raise bad_model(f"{path} is empty", "download or export it again")
-        if found.st_size > LARGEST_FILE:
-            raise bad_model(
-                f"{path} has {found.st_size / 2**30:.1f} GiB; an ONNX file has 2 at most",
-                "export it with its weights as external data",
-            )
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise bad_model(f"{path} does not exist", hint) from None
-    except PermissionError:
-        raise bad_model(f"{path} may not be read", "allow it with chmod +r") from None
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise bad_model(f"{path} cannot be read: {error}", hint) from None
+        with read.opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > LARGEST_FILE:
+                raise bad_model(
+                    f"{path} has {size / 2**30:.1f} GiB; an ONNX file has 2 at most",
+                    "export it with its weights as external data",
+                )
+            return file.read()
+    except OSError as error:
+        hint = "pass the path of an .onnx file that may be read"
+        raise bad_model(f"{path} cannot be read: {error.strerror}", hint) from None
 
 
 def _parsed(path: Path, data: bytes) -> Any:
@@ -124,6 +116,8 @@ def _parsed(path: Path, data: bytes) -> Any:
 
 def looks_like(data: bytes) -> tuple[str, str] | None:
     """The format of another kind of file by its first bytes, and what to do about it."""
+    if not data:
+        return "an empty file", "download or export it again"
     for offset, magic, what, hint in _MAGIC:
         if data[offset : offset + len(magic)] == magic:
             return what, hint
@@ -222,30 +216,17 @@ def _require_arrays(name: str, proto: Any) -> None:
         raise bad_model(f"{name} has two inputs with the same name")
     if not proto.graph.output:
         raise bad_model(f"{name} has no outputs to compare", "export it with outputs")
-    remedy = "export the model with a tensor as this input"
     for value in found:
-        what = value.type.WhichOneof("value")
-        if what != "tensor_type":
-            word = (what or "nothing").removesuffix("_type").replace("_", " ")
-            raise bad_model(
-                f"input {value.name} is of type {word}: "
-                "not supported, since only tensors can be generated",
-                remedy,
-            )
         element = value.type.tensor_type.elem_type
-        if element in TYPES:
-            continue
-        known = onnx.TensorProto.DataType.values()
-        word = onnx.TensorProto.DataType.Name(element) if element in known else f"type {element}"
-        why = (
-            "text cannot be generated at random"
-            if element == onnx.TensorProto.STRING
-            else "NumPy has no such type"
-        )
-        raise bad_model(
-            f"input {value.name} holds {word.lower()}: not supported, since {why}",
-            f"{remedy}, in a type such as float32 or int64",
-        )
+        if element not in TYPES:  # 0 where it is no tensor
+            known = onnx.TensorProto.DataType.values()
+            word = onnx.TensorProto.DataType.Name(element).lower() if element in known else element
+            kind = value.type.WhichOneof("value") or "nothing"
+            what = f"type {word}" if element else kind.removesuffix("_type").replace("_", " ")
+            raise bad_model(
+                f"input {value.name} is of {what}: not supported, since it cannot be generated",
+                "export the model with a tensor as this input, in a type such as float32 or int64",
+            )
 
 
 def _drop_weights(proto: Any) -> None:

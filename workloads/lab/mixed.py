@@ -182,7 +182,7 @@ class _Search:
                 if math.isfinite(nearest)
                 else "there was no time to try one"
             )
-        if self._share(best.left, found) < LEAST_SHARE:
+        if sum(unit.cost for unit in found if unit not in best.left) < LEAST_SHARE:
             raise self._no_mix("all but the cheapest products must stay in FP32")
         return best
 
@@ -294,7 +294,3 @@ class _Search:
         """The mix within `limit` that leaves the least in FP32."""
         kept = [mix for mix in self._seen.values() if mix.error <= limit]
         return min(kept, key=lambda mix: sum(unit.cost for unit in mix.left), default=None)
-
-    @staticmethod
-    def _share(left: frozenset[Unit], found: Sequence[Unit]) -> float:
-        return sum(unit.cost for unit in found if unit not in left)

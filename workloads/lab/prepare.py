@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def load(file: Path) -> Any:
 
     model = onnx.load(str(file), load_external_data=False)
     outside = graph.external_files(model)
-    size = model.ByteSize() + sum(_size(file.parent / name) for name in outside)
+    size = model.ByteSize() + sum((file.parent / name).stat().st_size for name in outside)
     if size > LARGEST_MODEL:
         raise WorkloadError(
             f"the model takes {size / 2**30:.1f} GiB, more than one ONNX file holds",
@@ -98,14 +99,13 @@ class _Check:
             )
 
 
-Step = Callable[[Any], Any]
-
-
-def _steps(model: Any) -> Iterator[tuple[str, Step]]:
+def _steps(model: Any) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     """Each step's name and function; the function returns None where nothing is to be done."""
+    from onnx import version_converter
+
     yield "weights as initialisers", _weights_as_initialisers
     if (graph.opset(model) or OPSET) < OPSET:
-        yield f"opset {OPSET}", _at_opset
+        yield f"opset {OPSET}", partial(version_converter.convert_version, target_version=OPSET)
     yield "shapes", _with_shapes
     yield "simplified", _simplified
 
@@ -140,12 +140,6 @@ def _weights_as_initialisers(model: Any) -> Any:
 def _tensor(node: Any) -> Any:
     """The tensor of a Constant node; None where it holds its value in another attribute."""
     return next((a.t for a in node.attribute if a.name == "value" and a.HasField("t")), None)
-
-
-def _at_opset(model: Any) -> Any:
-    from onnx import version_converter
-
-    return version_converter.convert_version(model, OPSET)
 
 
 def _with_shapes(model: Any) -> Any:
@@ -201,7 +195,3 @@ def _failed(name: str, error: Exception) -> dict[str, Any]:
         "hint": "quantisation continues without this step",
     }
     return {"step": name, "size_bytes": None, "nodes": None, "reason": reason}
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0

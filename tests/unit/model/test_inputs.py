@@ -345,8 +345,8 @@ def test_integers_that_do_not_fit_are_refused(case: Case) -> None:
 def test_what_is_no_npz_is_refused(case: Case) -> None:
     path = case.folder / "data.npz"
     for content, message in (
-        (None, "does not exist"),
-        (b"", "is empty"),
+        (None, "No such file"),
+        (b"", "not an .npz"),
         (b"hello", "not an .npz"),
         (b"PK\x03\x04" + bytes(50), "cannot be read"),
     ):
@@ -357,7 +357,7 @@ def test_what_is_no_npz_is_refused(case: Case) -> None:
         assert message in str(error)
     np.save(case.folder / "data.npy", SINGLE)
     assert "not an .npz" in str(case.refusal(made.mlp(), inputs=str(case.folder / "data.npy")))
-    assert "not a file" in str(case.refusal(made.mlp(), inputs=str(case.folder)))
+    assert "it is a folder" in str(case.refusal(made.mlp(), inputs=str(case.folder)))
     whole = Path(case.file(x=SINGLE)).read_bytes()
     path.write_bytes(whole[:-30])
     assert case.refusal(made.mlp(), inputs=str(path)).code == "bad_input"

@@ -43,13 +43,13 @@ def refusal(path: str | Path, folder: Path, **more: Any) -> WorkloadError:
 
 
 def test_a_path_that_is_no_model_is_refused(tmp_path: Path) -> None:
-    assert "does not exist" in str(refusal(tmp_path / "none.onnx", tmp_path))
+    assert "No such file" in str(refusal(tmp_path / "none.onnx", tmp_path))
     assert "is a folder" in str(refusal(tmp_path, tmp_path))
-    assert "is not a file" in str(refusal("/dev/null", tmp_path))
+    assert "not a regular file" in str(refusal("/dev/null", tmp_path))
     assert "cannot be read" in str(refusal("nul\0l.onnx", tmp_path))
     (tmp_path / "empty.onnx").touch()
     error = refusal(tmp_path / "empty.onnx", tmp_path)
-    assert "is empty" in str(error)
+    assert "an empty file" in str(error)
     assert error.hint
 
 
@@ -58,8 +58,7 @@ def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
     path = Path(made.saved(tmp_path, made.mlp()))
     path.chmod(0)
     error = refusal(path, tmp_path)
-    assert "may not be read" in str(error)
-    assert "chmod" in str(error.hint)
+    assert "Permission denied" in str(error)
 
 
 def test_a_file_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
