@@ -65,8 +65,7 @@ class InferCnn(Workload):
 
         inputs = list(pictures(images[digits.TRAINING :], input_count(image)))
         calibration = pictures(images[: digits.TRAINING], CALIBRATION_INPUTS)
-        network = inference.LayeredNetwork(trained_convnet())
-        return inference.prepare(case, setup, network, inputs, calibration)
+        return inference.prepare(case, setup, trained_convnet(), inputs, calibration)
 
 
 def input_count(image: int) -> int:

@@ -72,9 +72,9 @@ class InferEncoder(Workload):
 
         inputs = [draw() for _ in range(INPUTS)]
         calibration = (draw() for _ in range(CALIBRATION_INPUTS))
-        network = encoder.untrained(setup.seed)
+        layers = encoder.untrained(setup.seed)
         checked = max(2, CHECKED_TOKENS // tokens)
-        return inference.prepare(case, setup, network, inputs, calibration, checked)
+        return inference.prepare(case, setup, layers, inputs, calibration, checked)
 
     def small_probe(self, case: Case) -> Case | None:
         if case.precision != "bf16" or int(case.params["tokens"]) <= SMALL_TOKENS:

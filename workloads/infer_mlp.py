@@ -47,8 +47,8 @@ class InferMlp(Workload):
             [rng.standard_normal(shape, dtype=np.float32) for _ in range(count)]
             for count in (INPUTS, CALIBRATION_INPUTS)
         )
-        network = inference.LayeredNetwork(mlp(self._sizes(case), setup.seed))
-        return inference.prepare(case, setup, network, inputs, calibration)
+        layers = mlp(self._sizes(case), setup.seed)
+        return inference.prepare(case, setup, layers, inputs, calibration)
 
     @staticmethod
     def _sizes(case: Case) -> tuple[int, ...]:

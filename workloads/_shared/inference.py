@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Accuracy, Case, Profile, Setup, Task, Variant
 
 from . import profiling
-from .encoder import Encoder
 from .network import Layer, forward, relative_error
 from .onnx_model import graph
 from .quantisation import quantise
@@ -45,26 +43,10 @@ LIMITS = {"fp32": 1e-4, "bf16": 2e-2, "fp16": 1e-2, "int8": 0.1}
 CHECKED = 128  # most samples of a check
 
 
-@dataclass(frozen=True)
-class LayeredNetwork:
-    """A chain of layers, with the interface of `encoder.Encoder`."""
-
-    layers: Sequence[Layer]
-
-    def forward(self, inputs: Batch) -> NDArray[np.float64]:
-        return forward(self.layers, inputs)
-
-    def module(self) -> Any:
-        return module(self.layers)
-
-    def graph(self, input_shape: Sequence[int]) -> bytes:
-        return graph(self.layers, input_shape)
-
-
 def prepare(
     case: Case,
     setup: Setup,
-    network: LayeredNetwork | Encoder,
+    layers: Sequence[Layer],
     inputs: Sequence[Batch],
     calibration: Iterable[Batch],
     checked: int = CHECKED,
@@ -74,15 +56,15 @@ def prepare(
     The check compares about `checked` samples, taken from all inputs.
     """
     if case.backend == "torch":
-        return TorchInference(case, setup, network, inputs, checked)
-    return OnnxInference(case, setup, network, inputs, checked, calibration)
+        return TorchInference(case, setup, layers, inputs, checked)
+    return OnnxInference(case, setup, layers, inputs, checked, calibration)
 
 
 class InferenceTask(Task):
     """One step answers one batch."""
 
     case: Case
-    network: Any
+    layers: Sequence[Layer]
     inputs: Sequence[Batch]
     checked: int
 
@@ -96,27 +78,25 @@ class InferenceTask(Task):
         each = max(1, self.checked // len(self.inputs))
         inputs = np.concatenate([batch[:each] for batch in self.inputs])
         answers = np.concatenate([self.infer(batch)[:each] for batch in self.inputs])
-        error = relative_error(answers, self.network.forward(inputs))
+        error = relative_error(answers, forward(self.layers, inputs))
         limit = LIMITS[self.case.precision]
         reference = f"NumPy float64 forward pass of {len(inputs)} inputs"
         return Accuracy.within(error, limit, reference)
 
 
 class OnnxInference(InferenceTask):
-    """By ONNX Runtime."""
-
     def __init__(
         self,
         case: Case,
         setup: Setup,
-        network: Any,
+        layers: Sequence[Layer],
         inputs: Sequence[Batch],
         checked: int,
         calibration: Iterable[Batch],
     ) -> None:
-        self.case, self.network, self.inputs, self.checked = case, network, inputs, checked
+        self.case, self.layers, self.inputs, self.checked = case, layers, inputs, checked
         with setup.phase("build"):
-            self.model = network.graph(inputs[0].shape)
+            self.model = graph(layers, inputs[0].shape)
             if case.quantization:
                 self.model = quantise(self.model, case.quantization, calibration)
         with setup.phase("compile"):
@@ -139,15 +119,20 @@ class TorchInference(TorchTask, InferenceTask):
     waits = True  # reads its answer back
 
     def __init__(
-        self, case: Case, setup: Setup, network: Any, inputs: Sequence[Batch], checked: int
+        self,
+        case: Case,
+        setup: Setup,
+        layers: Sequence[Layer],
+        inputs: Sequence[Batch],
+        checked: int,
     ) -> None:
         import torch
 
         super().__init__(case)
-        self.network, self.inputs, self.checked = network, inputs, checked
+        self.layers, self.inputs, self.checked = layers, inputs, checked
         self.dtype = dtype_of(case)
         with setup.phase("build"):
-            model = network.module().to(self.dtype).eval().requires_grad_(False)
+            model = module(layers).to(self.dtype).eval().requires_grad_(False)
             self.hosted = [torch.from_numpy(batch) for batch in inputs]
             if self.on_gpu:
                 self.hosted = [tensor.pin_memory() for tensor in self.hosted]

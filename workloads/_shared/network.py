@@ -6,6 +6,7 @@ tautology.  It computes a 3x3 convolution as nine shifted matrix products.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
 
 CLASSES = 10
+EPSILON = 1e-5  # added to the variance in norms
 # The conv net: (channels in, channels out, stride) of its 3x3 layers; a mean over the image
 # and one dense layer follow.  281,000 parameters.
 CONVOLUTIONS = (
@@ -56,7 +58,41 @@ class Dense:
     relu: bool
 
 
-Layer = Conv | MeanPool | Dense
+@dataclass(frozen=True)
+class Norm:
+    """Mean 0 and variance 1 over the last axis, then gain (weight) and shift (bias)."""
+
+    weight: Array
+    bias: Array
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Self-attention: queries, keys and values side by side (batch, tokens, 3 * width) to (batch,
+    tokens, width)."""
+
+    width: int
+    heads: int
+
+
+@dataclass(frozen=True)
+class Gelu:
+    """x times the normal distribution function of x (Hendrycks and Gimpel 2016), exactly."""
+
+
+@dataclass(frozen=True)
+class MeanTokens:
+    """The mean over the tokens: (batch, tokens, width) to (batch, width)."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The input and what the layers make of it, added."""
+
+    layers: list[Layer]
+
+
+Layer = Conv | MeanPool | Dense | Norm | Attention | Gelu | MeanTokens | Residual
 
 
 def untrained_convnet(
@@ -125,21 +161,53 @@ def he(rng: np.random.Generator, *shape: int) -> Array:
 
 
 def forward(layers: Sequence[Layer], inputs: Array) -> NDArray[np.float64]:
-    """The network's output in float64."""
+    """The network's output in float64, one sequence at a time, whose scores take memory."""
     import numpy as np
 
+    if inputs.ndim == 3 and len(inputs) > 1:
+        return np.concatenate([forward(layers, sequence[None]) for sequence in inputs])
     x = inputs.astype(np.float64)
     for layer in layers:
-        if isinstance(layer, MeanPool):
-            x = x.mean(axis=(2, 3))
-            continue
-        if isinstance(layer, Conv):
-            x = conv3x3(x, layer.weight, layer.stride) + layer.bias[:, None, None]
-        else:
-            x = x @ layer.weight.T.astype(np.float64) + layer.bias
-        if layer.relu:
-            x = np.maximum(x, 0)
+        x = _applied(layer, x)
     return x
+
+
+def _applied(layer: Layer, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    if isinstance(layer, Residual):
+        return x + forward(layer.layers, x)
+    if isinstance(layer, MeanPool):
+        return np.asarray(x.mean(axis=(2, 3)))
+    if isinstance(layer, MeanTokens):
+        return np.asarray(x.mean(axis=1))
+    if isinstance(layer, Attention):
+        return attention(x[0], layer.heads)[None]
+    if isinstance(layer, Gelu):
+        error = np.asarray(np.frompyfunc(math.erf, 1, 1)(x / math.sqrt(2)), np.float64)
+        return np.asarray(0.5 * x * (1 + error))
+    if isinstance(layer, Norm):
+        centred = x - x.mean(axis=-1, keepdims=True)
+        deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + EPSILON)
+        return np.asarray(centred / deviation * layer.weight + layer.bias)
+    if isinstance(layer, Conv):
+        x = conv3x3(x, layer.weight, layer.stride) + layer.bias[:, None, None]
+    else:
+        x = x @ layer.weight.T.astype(np.float64) + layer.bias
+    return np.maximum(x, 0) if layer.relu else x
+
+
+def attention(qkv: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
+    """Attention in one sequence, head by head: (tokens, 3 * width) to (tokens, width)."""
+    import numpy as np
+
+    parts = [np.split(part, heads, axis=1) for part in np.split(qkv, 3, axis=1)]
+    mixed = []
+    for queries, keys, values in zip(*parts, strict=True):
+        scores = queries @ keys.T / math.sqrt(queries.shape[1])
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        mixed.append(weights / weights.sum(axis=1, keepdims=True) @ values)
+    return np.concatenate(mixed, axis=1)
 
 
 def conv3x3(x: Array, weight: Array, stride: int = 1) -> NDArray[np.float64]:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from workbench.contract import WorkloadError
 
-from .network import Conv, Layer, MeanPool
+from .network import (
+    EPSILON,
+    Attention,
+    Conv,
+    Dense,
+    Gelu,
+    Layer,
+    MeanPool,
+    MeanTokens,
+    Norm,
+    Residual,
+)
 
 # Versions that every ONNX Runtime since 1.14 loads; onnx's own defaults are newer than it accepts.
 OPSET = 17
@@ -91,20 +104,51 @@ class GraphBuilder:
         return bytes(model.SerializeToString())
 
 
+def attention(made: GraphBuilder, x: str, layer: Attention, batch: int, tokens: int) -> str:
+    """Append `layer`; returns the name of its result."""
+
+    def heads(part: str, *order: int) -> str:
+        shape = made.constant([batch, tokens, layer.heads, layer.width // layer.heads])
+        return made.add("Transpose", made.add("Reshape", part, shape), perm=order)
+
+    queries, keys, values = made.split(x, 3)
+    scores = made.add("MatMul", heads(queries, 0, 2, 1, 3), heads(keys, 0, 2, 3, 1))
+    scale = made.constant(1 / math.sqrt(layer.width // layer.heads))
+    weights = made.add("Softmax", made.add("Mul", scores, scale), axis=-1)
+    mixed = made.add("MatMul", weights, heads(values, 0, 2, 1, 3))
+    joined = made.add("Transpose", mixed, perm=(0, 2, 1, 3))
+    return made.add("Reshape", joined, made.constant([batch, tokens, layer.width]))
+
+
 def graph(layers: Sequence[Layer], input_shape: Sequence[int]) -> bytes:
     """`layers` as a serialised model."""
     made = GraphBuilder()
-    x = "input"
-    for layer in layers:
+
+    def applied(x: str, layer: Layer) -> str:
+        if isinstance(layer, Residual):
+            return made.add("Add", x, reduce(applied, layer.layers, x))
         if isinstance(layer, MeanPool):
-            x = made.add("Flatten", made.add("GlobalAveragePool", x))
-            continue
+            return made.add("Flatten", made.add("GlobalAveragePool", x))
+        if isinstance(layer, MeanTokens):
+            return made.add("ReduceMean", x, axes=[1], keepdims=0)
+        if isinstance(layer, Attention):
+            return attention(made, x, layer, *input_shape[:2])
+        if isinstance(layer, Gelu):
+            error = made.add("Erf", made.add("Div", x, made.constant(math.sqrt(2))))
+            doubled = made.add("Mul", x, made.add("Add", error, made.constant(1.0)))
+            return made.add("Mul", doubled, made.constant(0.5))
+        if isinstance(layer, Dense) and len(input_shape) == 3 and layer is not layers[-1]:
+            product = made.add("MatMul", x, made.constant(layer.weight.T.copy()))
+            return made.add("Add", product, made.constant(layer.bias))
         operands = x, made.constant(layer.weight), made.constant(layer.bias)
+        if isinstance(layer, Norm):
+            return made.add("LayerNormalization", *operands, axis=-1, epsilon=EPSILON)
         if isinstance(layer, Conv):
             strides = [layer.stride, layer.stride]
             x = made.add("Conv", *operands, kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=strides)
         else:
             x = made.add("Gemm", *operands, transB=1)
-        if layer.relu:
-            x = made.add("Relu", x)
+        return made.add("Relu", x) if layer.relu else x
+
+    reduce(applied, layers, "input")
     return made.model(input_shape, (input_shape[0], len(layers[-1].bias)))  # type: ignore[union-attr]

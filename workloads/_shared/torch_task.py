@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
 
 from . import profiling
-from .network import Conv, Layer, MeanPool
+from .network import (
+    EPSILON,
+    Attention,
+    Conv,
+    Gelu,
+    Layer,
+    MeanPool,
+    MeanTokens,
+    Norm,
+    Residual,
+)
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
@@ -213,23 +224,53 @@ def time_to_host(case: Case, result: Any) -> float | None:
     return time.perf_counter() - began
 
 
+def self_attention(heads: int) -> Any:
+    """A torch module of queries, keys and values side by side."""
+    from torch import nn
+
+    class SelfAttention(nn.Module):  # type: ignore[misc]  # torch is not typed here
+        def forward(self, x: Any) -> Any:
+            qkv = x.view(*x.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)
+            mixed = nn.functional.scaled_dot_product_attention(*qkv.unbind())
+            return mixed.transpose(1, 2).flatten(2)
+
+    return SelfAttention()
+
+
 def module(layers: Sequence[Layer]) -> Any:
     """The network as a torch module in FP32 on the CPU."""
     import torch
     from torch import nn
 
-    parts: list[Any] = []
-    for layer in layers:
+    class TokenMean(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x.mean(dim=1)
+
+    class Added(nn.Sequential):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x + super().forward(x)
+
+    def parts(layer: Layer) -> list[Any]:
         if isinstance(layer, MeanPool):
-            parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-            continue
-        outputs, inputs = layer.weight.shape[:2]
+            return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        if isinstance(layer, MeanTokens):
+            return [TokenMean()]
+        if isinstance(layer, Attention):
+            return [self_attention(layer.heads)]
+        if isinstance(layer, Gelu):
+            return [nn.GELU()]
+        if isinstance(layer, Residual):
+            return [Added(*chain.from_iterable(map(parts, layer.layers)))]
+        outputs, *inputs = layer.weight.shape
         if isinstance(layer, Conv):
-            part = nn.Conv2d(inputs, outputs, 3, stride=layer.stride, padding=1)
+            part = nn.Conv2d(inputs[0], outputs, 3, stride=layer.stride, padding=1)
+        elif isinstance(layer, Norm):
+            part = nn.LayerNorm(outputs, eps=EPSILON)
         else:
-            part = nn.Linear(inputs, outputs)
+            part = nn.Linear(inputs[0], outputs)
         with torch.no_grad():
             part.weight.copy_(torch.from_numpy(layer.weight))
             part.bias.copy_(torch.from_numpy(layer.bias))
-        parts += [part, nn.ReLU()] if layer.relu else [part]
-    return nn.Sequential(*parts)
+        return [part, nn.ReLU()] if getattr(layer, "relu", False) else [part]
+
+    return nn.Sequential(*chain.from_iterable(map(parts, layers)))
