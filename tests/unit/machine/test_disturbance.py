@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.machine.host import load
+from workbench.machine.host import disturbance, load
 from workbench.machine.host.disturbance import DisturbanceMonitor, parse_swapped
 
 CGROUP = "sys/fs/cgroup/pod/cpu.stat"
@@ -35,7 +36,7 @@ def process(name: str, ticks: int) -> str:
 @pytest.fixture
 def calm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A machine of two cores in a container with a quota, on which nothing happens."""
-    monkeypatch.setattr(load.LoadMeter, "foreign_cores", lambda self, own: 0.0)
+    monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 0.0)
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
     write(
         tmp_path,
@@ -117,7 +118,7 @@ def test_time_stolen_from_cores_that_are_not_ours_does_not_count(calm: Path) -> 
 def test_other_programs_are_a_warning_with_the_cores_they_used(
     calm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load.LoadMeter, "foreign_cores", lambda self, own: 1.4)
+    monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 1.4)
     monkeypatch.setattr(load, "allowed_cores", lambda: [0, 1])
     found = after(calm, {})
     assert list(found) == ["busy_machine"]
@@ -127,7 +128,7 @@ def test_other_programs_are_a_warning_with_the_cores_they_used(
 def test_the_programs_that_took_most_of_it_are_named(
     calm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load.LoadMeter, "foreign_cores", lambda self, own: 2.0)
+    monkeypatch.setattr(DisturbanceMonitor, "_foreign_cores", lambda self, now: 2.0)
     monkeypatch.setattr(load, "allowed_cores", lambda: [0, 1])
 
     write(calm, {"proc/7/stat": process("make (2)", 5000), "proc/9/stat": process("worker", 0)})
@@ -143,16 +144,17 @@ def test_the_programs_that_took_most_of_it_are_named(
 def test_the_cores_of_others_are_never_more_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """From 16 ms between two readings of ticks of 10 ms came 3.2 of 2 cores."""
     read = {"s": 0.0, "busy_s": 0.0}
-    monkeypatch.setattr(load.time, "monotonic", lambda: read["s"])
-    monkeypatch.setattr(load, "_busy_s", lambda: read["busy_s"])
-    monkeypatch.setattr(load, "allowed_cores", lambda: [0, 1])
+    monkeypatch.setattr(disturbance.time, "monotonic", lambda: read["s"])
+    monkeypatch.setattr(
+        disturbance, "core_times", lambda _: {0: SimpleNamespace(user=read["busy_s"])}
+    )
 
     def after_a_while(s: float, busy_s: float) -> float:
-        meter = load.LoadMeter()
         read.update(s=0.0, busy_s=0.0)
-        meter.start([])
+        monitor = DisturbanceMonitor(2, allowed=range(2))
+        monitor.start([])
         read.update(s=s, busy_s=busy_s)
-        return meter.foreign_cores([])
+        return monitor._foreign_cores(monitor._read([]))
 
     found = [after_a_while(*each) for each in ((0.016, 0.05), (1.0, 5.0), (1.0, 2.1), (1.0, 1.4))]
     assert found == [0.0, 0.0, 2.0, 1.4]

@@ -8,6 +8,7 @@ thermal events that the kernel counts under thermal_throttle.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,11 @@ from ...process.cores import allowed_cores
 from ...records.reason import Warning
 from ...text.sanitize import shown
 from .cgroup import groups, stat_value
-from .load import LoadMeter, core_times, disturbs, total_s
+from .load import NOTICEABLE, busy_s, core_times, cpu_seconds, disturbs, total_s
 from .sysfs import read_int, read_text
 
 NAMED_SHARE = 0.25  # share of others' use above which a program is named
+SHORTEST_S = 0.2  # the kernel counts in ticks of 10 ms per core: a shorter time says nothing
 STOLEN = 0.02  # share of our cores' time
 THROTTLED_PERIODS = 0.02  # share of the quota's periods
 SWAPPED_PAGES = 256  # 1 MiB in pages of 4 KiB; a page or two move at any time
@@ -32,6 +34,8 @@ SWAPPED_PAGES = 256  # 1 MiB in pages of 4 KiB; a page or two move at any time
 class _Counters:
     """The kernel's counts since boot; one that is missing here counts nothing."""
 
+    at_s: float
+    own_s: float  # CPU seconds of the run's own processes
     core_times: dict[int, Any]  # core -> psutil's times, in seconds
     quota: dict[str, tuple[int, int]]  # control group -> periods throttled, periods
     swapped_pages: int
@@ -48,27 +52,37 @@ class DisturbanceMonitor:
         self._cores = effective_cores
         self._root = root
         self._allowed = list(allowed_cores() if allowed is None else allowed)
-        self._load = LoadMeter()
-        self._before = self._read()
+        self._before = self._read(())
         self._programs: dict[int, tuple[str, float]] = {}
 
     def start(self, own: Iterable[int]) -> None:
         """Begin an interval; `own` are the ids of the processes that are part of the run."""
         self._programs = _programs()
-        self._load.start(own)
-        self._before = self._read()
+        self._before = self._read(own)
 
     def warnings(self, own: Iterable[int], subject: str) -> list[Warning]:
         """Warnings about `subject` for everything that disturbed it since `start`."""
-        foreign = self._load.foreign_cores(own)
-        before, now = self._before, self._read()
+        before, now = self._before, self._read(own)
         return [
-            *self._busy(subject, foreign, set(own), now),
+            *self._busy(subject, self._foreign_cores(now), set(own), now),
             *_stolen(subject, before, now),
             *_over_quota(subject, before, now),
             *_swapped(subject, before, now),
             *_hot(subject, before, now),
         ]
+
+    def _foreign_cores(self, now: _Counters) -> float:
+        """Mean number of cores that others used since `start`, from 0 to all.
+
+        0 also where too little time has passed, or where the counters contradict each other.
+        """
+        before, most = self._before, len(self._allowed)
+        elapsed_s, own_s = now.at_s - before.at_s, now.own_s - before.own_s
+        if elapsed_s < SHORTEST_S:
+            return 0.0
+        total, was = (sum(map(busy_s, each.core_times.values())) for each in (now, before))
+        cores = (total - was - own_s) / elapsed_s
+        return 0.0 if own_s < 0 or cores > most + NOTICEABLE else min(max(0.0, cores), most)
 
     def _busy(
         self, subject: str, foreign_cores: float, own: Set[int], now: _Counters
@@ -95,8 +109,10 @@ class DisturbanceMonitor:
         ranked = sorted(used_s, key=used_s.__getitem__, reverse=True)
         return [name for name in ranked if used_s[name] >= least_s][:2]
 
-    def _read(self) -> _Counters:
+    def _read(self, own: Iterable[int]) -> _Counters:
         return _Counters(
+            at_s=time.monotonic(),
+            own_s=cpu_seconds(own),
             core_times=core_times(self._allowed),
             quota=self._quota(),
             swapped_pages=parse_swapped(read_text(self._root / "proc/vmstat")),

@@ -1,8 +1,7 @@
-"""Measures how many cores other processes use while something is measured."""
+"""How long cores and processes were busy, and whether others leave us the cores we use."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -14,40 +13,9 @@ from ...process.cores import allowed_cores
 from .topology import online_cpus
 
 NOTICEABLE = 0.25  # cores; any living system uses less than this in the background
-SHORTEST_S = 0.2  # the kernel counts in ticks of 10 ms per core: a shorter time says nothing
 
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time is part of user time
 _IDLE = ("idle", "iowait", "steal")
-
-
-class LoadMeter:
-    """Cores in use by others between `start` and `foreign_cores`, from the kernel's counters.
-
-    Only the cores this process may run on count.
-    """
-
-    def __init__(self) -> None:
-        self._began = self._busy = self._own = 0.0
-
-    def start(self, own: Iterable[int]) -> None:
-        """Begin an interval; `own` are the ids of the processes that are part of the run."""
-        self._own = _cpu_s(own)
-        self._busy = _busy_s()
-        self._began = time.monotonic()
-
-    def foreign_cores(self, own: Iterable[int]) -> float:
-        """Mean number of cores that others used since `start`, from 0 to all.
-
-        0 also where too little time has passed, or where the counters contradict each other.
-        """
-        elapsed, most = time.monotonic() - self._began, len(allowed_cores())
-        if elapsed < SHORTEST_S:
-            return 0.0
-        own_s = _cpu_s(own) - self._own
-        cores = (_busy_s() - self._busy - own_s) / elapsed
-        if own_s < 0 or cores > most + NOTICEABLE:
-            return 0.0
-        return min(max(0.0, cores), most)
 
 
 def disturbs(foreign_cores: float, effective_cores: int) -> bool:
@@ -78,11 +46,8 @@ def total_s(times: Any) -> float:
     return busy_s(times) + sum(getattr(times, kind, 0.0) for kind in _IDLE)
 
 
-def _busy_s() -> float:
-    return sum(map(busy_s, core_times(allowed_cores()).values()))
-
-
-def _cpu_s(pids: Iterable[int]) -> float:
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """CPU seconds of these processes and of their children that have ended."""
     total = 0.0
     for pid in pids:
         with suppress(psutil.Error):
