@@ -6,10 +6,9 @@ import re
 
 import msgspec
 
-from ...records.machine import Gpu, Pcie
+from ...records.machine import Gpu
 
 _BUS_ID = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.I)
-_PCIE_FIELDS = tuple(f"pcie.{name}" for name in Pcie.__struct_fields__)
 # Fields that are never read from the driver.
 _NOT_READ = frozenset({"index", "device", "pcie", "visible", "simulated", "unavailable"})
 _FIELDS = tuple(name for name in Gpu.__struct_fields__ if name not in _NOT_READ)
@@ -26,13 +25,9 @@ def normalise_bus_id(text: str) -> str | None:
 
 def missing_fields(gpu: Gpu) -> list[str]:
     """Names of the fields that are None, such as `power_w` and `pcie.width`."""
-    missing = [name for name in _FIELDS if getattr(gpu, name) is None]
-    return missing + [name for name in _PCIE_FIELDS if _pcie(gpu, name) is None]
-
-
-def _pcie(gpu: Gpu, name: str) -> int | None:
-    value: int | None = getattr(gpu.pcie, name.removeprefix("pcie."))
-    return value
+    fields = {name: getattr(gpu, name) for name in _FIELDS}
+    fields |= {f"pcie.{name}": value for name, value in msgspec.structs.asdict(gpu.pcie).items()}
+    return [name for name, value in fields.items() if value is None]
 
 
 def with_reasons(gpu: Gpu, reason: str) -> Gpu:
