@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.contract import WorkloadError
 from workbench.files import read
 
-from .errors import bad_input
+from .errors import bad_input, one_line
 from .shapes import Input, Sizes, counts_batch, possible_sizes, shown
 
 if TYPE_CHECKING:
@@ -26,18 +26,20 @@ WRITE = "write it with numpy.savez(path, {}=array), an array for each input"
 
 
 @dataclass
-class Given:
-    """The samples of a file by input name, in the model's order."""
+class Chosen:
+    """The inputs to run a model on: samples by input name, in the model's order."""
 
     sizes: Sizes
     check: list[dict[str, Array]]
     calibration: list[dict[str, Array]]
-    same: bool  # too few to separate the two
+    origins: dict[str, str]  # input to the origin of its values
+    source: str
+    same: bool = False  # too few to separate the two
 
 
 def samples_in(
     file: str, inputs: Sequence[Input], shapes: Mapping[str, Sequence[int]], batch: int | None
-) -> Given:
+) -> Chosen:
     """The samples in `file`; WorkloadError `bad_input` where they do not fit the inputs.
 
     The first axis of an array holds several batches where the rank is that of the input, and
@@ -56,9 +58,12 @@ def samples_in(
     ]
     if samples:
         sizes.shapes = {name: list(array.shape) for name, array in samples[0].items()}
+    name = Path(file).name
+    origins = {port.name: f"from {one_line(name)}" for port in inputs}
     if count < ENOUGH_FOR_BOTH:
-        return Given(sizes, samples, samples, True)
-    return Given(sizes, _spread(samples[count // 2 :]), _spread(samples[: count // 2]), False)
+        return Chosen(sizes, samples, samples, origins, name, same=True)
+    check, calibration = _spread(samples[count // 2 :]), _spread(samples[: count // 2])
+    return Chosen(sizes, check, calibration, origins, name)
 
 
 def _arrays(path: Path, inputs: Sequence[Input]) -> dict[str, Array]:

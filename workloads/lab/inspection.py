@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,18 +26,6 @@ RANDOM_S = 2.0  # longest time of running all random inputs
 GIVEN_S = 20.0  # longest time of running all inputs of the user
 RANGE_HINT = "random inputs may be out of its range: pass real ones with --inputs data.npz"
 TRIALS_S = 6.0  # longest search for sizes that run
-
-
-@dataclass
-class _Chosen:
-    """The inputs of a model: samples by input name."""
-
-    sizes: shapes.Sizes
-    check: list[dict[str, Array]]
-    calibration: list[dict[str, Array]]
-    origins: dict[str, str]  # input to the origin of its values
-    source: str
-    same: bool = False
 
 
 def inspect(
@@ -101,7 +88,7 @@ def _random(
     batch: int | None,
     seed: int,
     maker: Maker,
-) -> _Chosen:
+) -> inputs.Chosen:
     """Random inputs in the first sizes that run."""
     import numpy as np
 
@@ -124,7 +111,7 @@ def _random(
             count = _affordable(original, sample, took, RANDOM_S / 2, FEWEST, SAMPLES)
         check = [sample, *(maker.sample(sizes.shapes, generators[0]) for _ in range(count - 1))]
         calibration = [maker.sample(sizes.shapes, generators[1]) for _ in range(count)]
-        return _Chosen(sizes, check, calibration, maker.origins, "random", same=not ports)
+        return inputs.Chosen(sizes, check, calibration, maker.origins, "random", same=not ports)
     raise first or bad_model(f"{loaded.path.name} runs with no sizes of its inputs")
 
 
@@ -135,19 +122,17 @@ def _from_file(
     given: Mapping[str, Sequence[int]],
     file: str,
     batch: int | None,
-) -> _Chosen:
-    read = inputs.samples_in(file, ports, given, batch)
+) -> inputs.Chosen:
+    chosen = inputs.samples_in(file, ports, given, batch)
     started = time.perf_counter()
-    _run(loaded, original, read.check[0])
+    _run(loaded, original, chosen.check[0])
     took = time.perf_counter() - started
-    name = Path(file).name
-    count = _affordable(original, read.check[0], took, GIVEN_S / 2, SAMPLES, inputs.AT_MOST)
-    origins = {port.name: f"from {one_line(name)}" for port in ports}
-    check, calibration = read.check[:count], read.calibration[:count]
-    return _Chosen(read.sizes, check, calibration, origins, name, same=read.same)
+    count = _affordable(original, chosen.check[0], took, GIVEN_S / 2, SAMPLES, inputs.AT_MOST)
+    chosen.check, chosen.calibration = chosen.check[:count], chosen.calibration[:count]
+    return chosen
 
 
-def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> _Chosen:
+def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> inputs.Chosen:
     """All samples of a folder; the first axis is the batch where all inputs share it."""
     names = [port.name for port in ports]
     check, calibration = (
@@ -158,7 +143,9 @@ def _from_folder(ports: Sequence[shapes.Input], folder: Path) -> _Chosen:
     first = {shape[0] for shape in run_shapes.values() if shape}
     sizes = shapes.Sizes(first.pop() if len(first) == 1 else None, run_shapes)
     same = len(calibration) == 1
-    return _Chosen(sizes, check, calibration, dict.fromkeys(names, "given"), "given", same=same)
+    return inputs.Chosen(
+        sizes, check, calibration, dict.fromkeys(names, "given"), "given", same=same
+    )
 
 
 def _affordable(
@@ -203,7 +190,10 @@ def _undefined(names: Sequence[str], reference: Sequence[Sequence[Array]]) -> st
 
 
 def _facts(
-    loaded: Loaded, ports: Sequence[shapes.Input], chosen: _Chosen, answers: Mapping[str, Array]
+    loaded: Loaded,
+    ports: Sequence[shapes.Input],
+    chosen: inputs.Chosen,
+    answers: Mapping[str, Array],
 ) -> dict[str, Any]:
     model = loaded.proto
     return {
