@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -25,7 +23,7 @@ from workbench.contract import (
 from ._shared import pictures
 from ._shared.network import untrained_convnet
 from ._shared.torch_task import TorchTask, module, to_device
-from ._shared.training import exact_gradient, train_step
+from ._shared.training import exact_gradient, loader, train_step
 from ._shared.waiting import mark, waiting_fraction
 
 GENERATED = "generated"
@@ -141,22 +139,13 @@ class Feeding(TorchTask):
         self.epoch = Epoch(case.batch or 1, int(case.params["batches"]))
         self.marks: list[list[Any]] = []  # one list for each epoch since `activate`
         loaders = int(case.tuning["loaders"])
-        ahead = {
-            "prefetch_factor": int(case.tuning["prefetch"]),
-            "persistent_workers": case.tuning["persistent"] == "yes",
-            # Forked children share the pictures' memory.  They wait without a time limit, so a task
-            # can be frozen and resumed.
-            "multiprocessing_context": (
-                multiprocessing.get_context("fork") if sys.platform == "linux" else None
-            ),
-        }
-        self.loader: Any = torch.utils.data.DataLoader(
+        self.loader: Any = loader(
             self.pictures,
-            batch_size=None,  # the data set returns whole batches
-            sampler=self.epoch,
-            num_workers=loaders,
-            pin_memory=case.tuning["pinned"] == "yes" and self.on_gpu,
-            **(ahead if loaders else {}),
+            self.epoch,
+            loaders,
+            pin=case.tuning["pinned"] == "yes" and self.on_gpu,
+            prefetch_factor=int(case.tuning["prefetch"]),
+            persistent_workers=case.tuning["persistent"] == "yes",
         )
 
     def activate(self) -> None:

@@ -6,6 +6,7 @@ from workbench.contract import Accuracy, Case, Setup, Task, Variant, Work, Workl
 
 from ._shared import digits
 from ._shared.network import mlp, mlp_multiplications
+from ._shared.pictures import bilinear
 from ._shared.torch_task import TorchTask, module, to_device
 from ._shared.training import ShuffledBatches, require_batch, train_step
 
@@ -65,8 +66,9 @@ class DigitTraining(TorchTask):
         with setup.phase("build"):
             self.layers = mlp(SIZES, setup.seed)
             images, labels = digits.load()
-            pictures = digits.resample(images, SIDE).reshape(len(images), -1)
-            on_host = torch.from_numpy(pictures), torch.from_numpy(labels)
+            weights = bilinear(digits.SIDE, SIDE)
+            pictures = torch.from_numpy(weights @ images @ weights.T).float().flatten(1)
+            on_host = pictures, torch.from_numpy(labels)
         self.pictures, self.labels = to_device(setup, case, *on_host)
         with setup.phase("build"):
             self.start()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.contract import Accuracy, Case, Parameter, Setup, Task, Work, Workload
@@ -16,7 +14,7 @@ from ._shared.network import (
     untrained_convnet,
 )
 from ._shared.torch_task import module
-from ._shared.training import IGNORED, VARIANTS, TrainingTask, compare, exact_gradient
+from ._shared.training import IGNORED, VARIANTS, TrainingTask, compare, exact_gradient, loader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,19 +104,11 @@ class ConvNetTraining(TrainingTask):
         self.make_ready(setup, network, torch.optim.SGD, lr=LEARNING_RATE, momentum=MOMENTUM)
         self.compile(setup, tuple(map(torch.from_numpy, self.pictures[0])))
         with setup.phase("build"):
-            # Forked before the first batch, so that the children share the pictures' memory.  They
-            # wait on pipes without a time limit, so a task can be frozen and resumed.
-            forked = multiprocessing.get_context("fork") if sys.platform == "linux" else None
-            self.loader: Any = torch.utils.data.DataLoader(
-                self.pictures,
-                batch_size=None,  # the data set returns whole batches
-                sampler=itertools.count(),
-                num_workers=int(case.params["loaders"]),
-                persistent_workers=True,
-                pin_memory=self.on_gpu,
-                multiprocessing_context=forked,
+            workers, numbers = int(case.params["loaders"]), itertools.count()
+            self.loader: Any = loader(
+                self.pictures, numbers, workers, pin=self.on_gpu, persistent_workers=True
             )
-            self.batches: Any = iter(self.loader)
+            self.batches: Any = iter(self.loader)  # forks before the first batch
 
     def batch(self) -> Any:
         return next(self.batches)

@@ -30,15 +30,6 @@ def load() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     return rows[:, :64].reshape(-1, SIDE, SIDE) / np.float32(16), rows[:, 64].astype(np.int64)
 
 
-def resample(images: NDArray[np.float32], side: int) -> NDArray[np.float32]:
-    """Bilinear: (count, 8, 8) to (count, side, side), pixel centres aligned, edges repeated."""
-    import numpy as np
-
-    centres = np.clip((np.arange(side) + 0.5) * SIDE / side - 0.5, 0, SIDE - 1)
-    weights = _hat(centres)
-    return np.asarray(weights @ images @ weights.T, dtype=np.float32)
-
-
 def photographs(
     images: NDArray[np.float32], side: int, rng: np.random.Generator
 ) -> NDArray[np.float32]:

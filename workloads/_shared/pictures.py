@@ -140,7 +140,6 @@ def decode(source: Source, *, header_only: bool = False) -> Any:
 
 
 def bad_input(message: str) -> WorkloadError:
-    """The error for a folder or file that cannot be used."""
     hint = "repair or remove the file, or choose another folder: --set images=FOLDER"
     return WorkloadError(message, code="bad_input", hint=hint)
 
@@ -148,12 +147,11 @@ def bad_input(message: str) -> WorkloadError:
 def resample(pixels: NDArray[Any], height: int, width: int) -> NDArray[np.float64]:
     """The reference: (h, w, 3) to (height, width, 3) in float64, unrounded.
 
-    Bilinear with antialiasing: the weights are a triangle, as wide as the source pixels that a
-    target pixel covers and at least one to each side, cut off at the edges and normalised.
+    Bilinear with antialiasing.
     """
     import numpy as np
 
-    rows, columns = _weights(pixels.shape[0], height), _weights(pixels.shape[1], width)
+    rows, columns = bilinear(pixels.shape[0], height), bilinear(pixels.shape[1], width)
     planes = [rows @ pixels[..., channel] @ columns.T for channel in range(pixels.shape[2])]
     return np.stack(planes, axis=-1)
 
@@ -163,8 +161,10 @@ def normalise(pixels: NDArray[Any]) -> NDArray[np.float64]:
     return ((pixels / 255.0 - MEAN) / STD).transpose(0, 3, 1, 2)
 
 
-def _weights(size: int, target: int) -> NDArray[np.float64]:
-    """(target, size), rows summing to one."""
+def bilinear(size: int, target: int) -> NDArray[np.float64]:
+    """The weights (target, size) of bilinear resizing with antialiasing: a triangle, as wide as the
+    source pixels that a target pixel covers and at least one to each side, cut off at the edges and
+    normalised."""
     import numpy as np
 
     scale = size / target

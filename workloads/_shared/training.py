@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -108,7 +110,6 @@ class TrainingTask(TorchTask):
         self.update(self.batch())
 
     def update(self, batch: Any) -> None:
-        """One optimiser step."""
         self.optimiser.zero_grad(set_to_none=True)
         self.latest_loss = self._backward(batch)
         self.scaler.step(self.optimiser)
@@ -263,6 +264,27 @@ class ShuffledBatches:
                 order = order.pin_memory()  # a copy from pageable memory waits for the queue
             self.left = list(order.to(self.device, non_blocking=True).split(self.batch))
         return self.left.pop()
+
+
+def loader(data: Any, sampler: Any, workers: int, *, pin: bool, **settings: Any) -> Any:
+    """A DataLoader over a data set that returns whole batches; `settings` are those of its
+    `workers`.
+
+    Forked children share the memory of the data.  They wait without a time limit, so a task can be
+    frozen and resumed.
+    """
+    import torch
+
+    if sys.platform == "linux":
+        settings["multiprocessing_context"] = multiprocessing.get_context("fork")
+    return torch.utils.data.DataLoader(
+        data,
+        batch_size=None,
+        sampler=sampler,
+        num_workers=workers,
+        pin_memory=pin,
+        **(settings if workers else {}),
+    )
 
 
 def require_batch(case: Case, count: int, what: str) -> None:

@@ -229,8 +229,6 @@ def test_all_digits_are_loaded_and_split_once() -> None:
     assert images.shape == (1797, 8, 8)
     assert (images.min(), images.max()) == (0, 1)
     assert np.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-    assert digits.resample(images[:2], 28).shape == (2, 28, 28)
-    assert np.allclose(digits.resample(images[:2], 8), images[:2]), "the same size is the same"
 
 
 def test_pictures_have_whole_grey_levels() -> None:
