@@ -89,7 +89,6 @@ class Replica(TorchTask):
         return train_step(self.model, self.optimiser, data, labels, mixed)
 
     def restore(self) -> None:
-        """Restore the initial weights."""
         self.network.load_state_dict(module(self.layers).state_dict())
         self.finish()
 

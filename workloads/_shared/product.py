@@ -203,8 +203,6 @@ class NumpyProduct(Task):
 
 
 class TorchProduct(TorchTask):
-    """By torch, on the CPU or a GPU."""
-
     def __init__(self, case: Case, setup: Setup, probe: Probe, a: Any, b: Any) -> None:
         import torch
 

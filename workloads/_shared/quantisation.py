@@ -204,7 +204,6 @@ def in_order(model: Any) -> bytes:
 
 
 def copied(message: Any) -> Any:
-    """A copy of a protobuf message."""
     copy = type(message)()
     copy.CopyFrom(message)
     return copy

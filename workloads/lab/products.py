@@ -114,7 +114,6 @@ def work(found: Sequence[Product]) -> dict[str, int]:
 
 
 def share(found: Sequence[Product], chosen: set[str]) -> float | None:
-    """The share of the nodes named in `chosen` in the work of all."""
     cost = work(found)
     whole = sum(cost.values())
     return sum(cost[name] for name in cost if name in chosen) / whole if whole else None

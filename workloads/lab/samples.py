@@ -28,7 +28,6 @@ def write(file: Path, samples: Sequence[Sample]) -> None:
 
 
 def read(file: Path) -> list[list[NDArray[Any]]]:
-    """The samples in a file of `write`."""
     import numpy as np
 
     with np.load(file, allow_pickle=False) as entries:

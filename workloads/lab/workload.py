@@ -43,8 +43,6 @@ class Model(Workload):
 
 
 class ModelTask(Task):
-    """A session on one variant of the model."""
-
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.file = case, setup.files["model"]
         self.metric = setup.files.get("metric", "relative_error")

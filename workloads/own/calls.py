@@ -49,7 +49,6 @@ class Called:
 
     @property
     def notes(self) -> list[str]:
-        """How it was called."""
         ways = self._ways.items()
         return [f"{self.name} was {way} in {n} of {self.calls} calls" for way, n in ways]
 

@@ -143,7 +143,6 @@ def _ask_psutil(cpu: Cpu) -> Cpu:
 
 
 def _absences(cpu: Cpu, *, has_cpuinfo: bool) -> dict[str, str]:
-    """The reason for each missing field."""
     linux = platform.system() == "Linux"
     unread = "/proc/cpuinfo cannot be read" if linux else _NOT_LINUX
     unsaid = "/proc/cpuinfo does not say" if has_cpuinfo else unread

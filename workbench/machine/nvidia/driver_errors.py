@@ -34,8 +34,6 @@ _RELOAD = (
 
 @dataclass(frozen=True)
 class Meaning:
-    """One error code in words."""
-
     code: str
     message: str
     hint: str | None = None

@@ -48,7 +48,6 @@ def missing(library: str, *, in_container: bool) -> Reason | None:
 
 
 def start_probe(*arguments: str, environ: Mapping[str, str] | None) -> QueryProcess:
-    """Start `probe` with these arguments."""
     return QueryProcess(command("workbench.machine.nvidia.probe", *arguments), environ=environ)
 
 
@@ -59,7 +58,6 @@ def _answer(
 
 
 def nvml_reason_of(ended: Ended) -> Reason:
-    """Why the process that asks NVML gave no answer."""
     return _reason("NVML", ended)
 
 
