@@ -1,13 +1,17 @@
 """Reads /proc/cpuinfo: model, vendor and instruction sets on x86-64, arm64 and the rest.
 
-Sources: kernel arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c and its elf_hwcaps.rst;
-the Arm identifiers from the kernel's arch/arm64/include/asm/cputype.h.
+Sources: kernel arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c and its elf_hwcaps.rst.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
+from functools import cache
 
+import msgspec
+
+from ... import assets
 from ...records.machine import Isa
 
 Block = dict[str, str]
@@ -15,48 +19,22 @@ Block = dict[str, str]
 # `Isa` field -> its word in the "flags" line (x86) or "Features" line (Arm).
 ISA_WORDS = {name: name for name in Isa.__struct_fields__} | {"neon": "asimd"}
 
-_IMPLEMENTERS = {
-    0x41: "ARM",
-    0x42: "Broadcom",
-    0x43: "Cavium",
-    0x46: "Fujitsu",
-    0x48: "HiSilicon",
-    0x4E: "NVIDIA",
-    0x51: "Qualcomm",
-    0x61: "Apple",
-    0x6D: "Microsoft",
-    0x70: "Phytium",
-    0xC0: "Ampere",
-}
 
-_PARTS = {
-    (0x41, 0xD03): "Cortex-A53",
-    (0x41, 0xD05): "Cortex-A55",
-    (0x41, 0xD07): "Cortex-A57",
-    (0x41, 0xD08): "Cortex-A72",
-    (0x41, 0xD0B): "Cortex-A76",
-    (0x41, 0xD0C): "Neoverse-N1",
-    (0x41, 0xD40): "Neoverse-V1",
-    (0x41, 0xD41): "Cortex-A78",
-    (0x41, 0xD42): "Cortex-A78AE",
-    (0x41, 0xD44): "Cortex-X1",
-    (0x41, 0xD49): "Neoverse-N2",
-    (0x41, 0xD4D): "Cortex-A715",
-    (0x41, 0xD4E): "Cortex-X3",
-    (0x41, 0xD4F): "Neoverse-V2",
-    (0x41, 0xD84): "Neoverse-V3",
-    (0x41, 0xD85): "Cortex-X925",
-    (0x41, 0xD87): "Cortex-A725",
-    (0x41, 0xD8E): "Neoverse-N3",
-    (0x43, 0x0AF): "ThunderX2",
-    (0x46, 0x001): "A64FX",
-    (0x48, 0xD01): "Kunpeng-920",
-    (0x4E, 0x004): "Carmel",
-    (0x61, 0x022): "Icestorm (M1)",
-    (0x61, 0x023): "Firestorm (M1)",
-    (0xC0, 0xAC3): "Ampere-1",
-    (0xC0, 0xAC4): "Ampere-1A",
-}
+class _Maker(msgspec.Struct, frozen=True):
+    name: str
+    cores: dict[str, str] = {}  # by part number in hexadecimal
+
+
+@cache
+def _makers() -> dict[str, _Maker]:
+    """The makers of Arm cores by implementer in hexadecimal."""
+    text = assets.path("arm_cores.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, _Maker])
+
+
+def _maker(implementer: int) -> _Maker:
+    number = f"{implementer:#04x}"
+    return _makers().get(number) or _Maker(f"implementer {number}")
 
 
 def parse_cpuinfo(text: str | None) -> list[Block]:
@@ -90,7 +68,7 @@ def vendor(blocks: list[Block]) -> str | None:
             return block["vendor_id"]
         implementer = _identifier(block.get("CPU implementer"))
         if implementer is not None:
-            return _IMPLEMENTERS.get(implementer, f"implementer {implementer:#04x}")
+            return _maker(implementer).name
     return None
 
 
@@ -110,8 +88,8 @@ def _model(block: Block) -> str | None:
     part = _identifier(block.get("CPU part"))
     if implementer is None or part is None:
         return None
-    maker = _IMPLEMENTERS.get(implementer, f"implementer {implementer:#04x}")
-    return _PARTS.get((implementer, part), f"{maker} part {part:#05x}")
+    maker, number = _maker(implementer), f"{part:#05x}"
+    return maker.cores.get(number, f"{maker.name} part {number}")
 
 
 def _identifier(text: str | None) -> int | None:
