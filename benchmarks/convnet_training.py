@@ -7,7 +7,6 @@ the weights as float16.
 from __future__ import annotations
 
 from workbench import assets
-
 from workloads._shared import digits
 from workloads._shared.network import forward, trained_convnet, untrained_convnet
 from workloads._shared.torch_task import module
@@ -37,7 +36,7 @@ def main() -> None:
         loss = train_step(network, optimiser, *map(torch.from_numpy, (pictures, labels[chosen])))
         schedule.step()
         if step % 50 == 0:
-            print(f"step {step} of {steps}: loss {loss.item():.3f}", flush=True)  # noqa: T201
+            print(f"step {step} of {steps}: loss {loss.item():.3f}", flush=True)
 
     arrays = [tensor.detach().numpy().astype(np.float16) for tensor in network.parameters()]
     np.savez_compressed(assets.path("digits") / "convnet.npz", *arrays)
@@ -46,7 +45,7 @@ def main() -> None:
         pictures = digits.photographs(images[digits.TRAINING :], side, np.random.default_rng(0))
         answers = forward(trained_convnet(), pictures).argmax(axis=1)
         accuracy = float((answers == labels[digits.TRAINING :]).mean())
-        print(f"test accuracy at {side}x{side}: {accuracy:.4f}")  # noqa: T201
+        print(f"test accuracy at {side}x{side}: {accuracy:.4f}")
 
 
 if __name__ == "__main__":
