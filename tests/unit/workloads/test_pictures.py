@@ -8,6 +8,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -220,6 +221,17 @@ def test_pinning_without_a_gpu_is_refused() -> None:
         feeding(pinned="yes")
     assert caught.value.code == "unsupported"
     assert feeding("fake:0", pinned="yes").check().passed
+
+
+def test_too_little_shared_memory_is_refused_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path(loading.SHARED_MEMORY).is_dir():
+        pytest.skip("this system has another kind of shared memory")
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=1, f_frsize=4096))
+    with pytest.raises(WorkloadError, match="shared memory") as caught:
+        feeding(loaders=2)
+    assert caught.value.code == "no_memory"
+    assert "--shm-size" in (caught.value.hint or "")
+    feeding(loaders=0)
 
 
 # ------------------------------------------------------------- the user's own pictures
