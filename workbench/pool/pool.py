@@ -30,7 +30,14 @@ from ..worker.ranks import launch_of
 from .answers import Hello
 from .control import Cancelled, Control
 from .guardian_client import Guardian
-from .worker_process import PATIENCE_S, WorkerKey, WorkerProcess, WorkerSettings, drop_compiled
+from .worker_process import (
+    PATIENCE_S,
+    WorkerKey,
+    WorkerProcess,
+    WorkerSettings,
+    drop_compiled,
+    keep_headers,
+)
 
 HINTS = {
     "timeout": "choose a smaller size or raise --budget",
@@ -84,6 +91,7 @@ class Pool:
         # Workers write here, and some of them are killed; the guardian removes it at the end.
         self.scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
         self._guardian.own_folder(self.scratch)
+        keep_headers(self.scratch)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
         self._ending: list[WorkerProcess] = []  # killed or asked to end, not yet waited for
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
@@ -150,7 +158,7 @@ class Pool:
         except Unreadable as error:
             text = f"it gave an answer that cannot be read: {error}"
             raise self._lost(key, "worker_died", text, gone=False) from None
-        worker.compiling = False
+        worker.compiling_since = None
         if isinstance(reply, Failure):
             if reply.fatal:
                 self._remove(key, reply.reason, worker.stop)
@@ -246,8 +254,8 @@ class Pool:
         """Wait for a worker that was killed, and clear up after it."""
         if worker.reap() is not None:
             self._guardian.remove_group(worker.pid)
-        if worker.compiling:
-            drop_compiled()
+        if worker.compiling_since is not None:
+            drop_compiled(worker.compiling_since)
 
     def end_all(self, *, at_once: bool) -> None:
         """Kill all workers if the run was cut short, else ask them to end; waits for none."""

@@ -5,9 +5,9 @@ Each worker leads its own session and process group, so that a signal reaches it
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
-import shutil
 import signal
 import sys
 import time
@@ -50,10 +50,28 @@ def compiled_folder() -> Path:
     return runs_folder().with_name("compiled")
 
 
-def drop_compiled() -> None:
-    """Remove the folder: an interrupted compilation leaves half a library, which breaks later
-    ones."""
-    shutil.rmtree(compiled_folder(), ignore_errors=True)
+def knows_compiler() -> bool:
+    """Whether an earlier compilation left what torch finds out about the compiler, and its
+    precompiled headers (150 MB)."""
+    return any(compiled_folder().glob("precompiled_headers/*.gch"))
+
+
+def drop_compiled(since: float) -> None:
+    """Remove what was written after `since`, in seconds since the epoch: an interrupted compilation
+    leaves half a library, which breaks later ones."""
+    for path in compiled_folder().rglob("*"):
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_mtime >= since:
+                path.unlink()
+
+
+def keep_headers(scratch: Path) -> None:
+    """Lead torch's precompiled headers to the folder: it looks for them below TMPDIR
+    (`default_cache_dir` in torch/_inductor/runtime/cache_dir_utils.py)."""
+    with suppress(OSError, KeyError):  # no name for this user; the headers last for one run
+        folder = compiled_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        (scratch / f"torchinductor_{getpass.getuser()}").symlink_to(folder)
 
 
 @dataclass(frozen=True)
@@ -101,7 +119,7 @@ class WorkerProcess(LineProcess):
 
     def __init__(self, key: WorkerKey, settings: WorkerSettings, scratch: Path) -> None:
         self.key = key
-        self.compiling = False  # whether torch may be compiling now
+        self.compiling_since: float | None = None  # by time.time(), while torch may compile
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
@@ -125,15 +143,16 @@ class WorkerProcess(LineProcess):
 
     def request(self, request: dict[str, Any]) -> None:
         """Send a request.  torch may compile while it prepares a compiled case, and again at that
-        case's first turn; `compiling` is set meanwhile."""
+        case's first turn; `compiling_since` is set meanwhile."""
         case = request.get("case")
         if isinstance(case, Case):
-            self.compiling = case.is_compiled
-            if self.compiling:
+            compiles = case.is_compiled
+            if compiles:
                 self._not_run.add(case.id)
         else:
-            self.compiling = case in self._not_run
+            compiles = case in self._not_run
             self._not_run.discard(str(case))
+        self.compiling_since = time.time() if compiles else None
         self.send(json.dumps(msgspec.to_builtins(request)).encode())  # paths keep all their bytes
 
     def answer(self) -> bytes | None:
