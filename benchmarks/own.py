@@ -242,7 +242,7 @@ def report(known: dict[tuple[str, int | None], Row]) -> str:
         if batch is None:
             continue
         times, advised = row["times"], known[name, None]
-        # An INT8 form calibrated on other inputs may be just over the limit in one measurement only.
+        # Calibrated on other inputs, an INT8 form may exceed the limit in one measurement only.
         over = {
             x
             for x, (_, error, limit) in advised["raced"].get(str(batch), {}).items()
