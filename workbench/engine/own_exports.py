@@ -31,7 +31,6 @@ from .model_search import case_of
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
 START_S = 60.0
-CAUTION = 1.15  # times the seconds that compiling is expected to take: a killed one is lost time
 BREAKS_S = 15.0  # longest probe for graph breaks
 
 T = TypeVar("T")
@@ -158,7 +157,7 @@ class Exports:
         """Whether compiling fits into the time left; probes for graph breaks first."""
         nodes = self.exported.nodes if self.exported else None
         compile_s = ways.compile_s(nodes, convolves=self.convolves, cold=not knows_compiler())
-        need_s = CAUTION * (self.load_s + compile_s)
+        need_s = self.load_s + compile_s
         if need_s > left_s:
             text = f"compiling may take {need_s:.0f} s, but only {left_s:.0f} s were left"
             self.leave_out("compile", f"{text}; raise --budget")

@@ -158,7 +158,7 @@ class Pool:
         except Unreadable as error:
             text = f"it gave an answer that cannot be read: {error}"
             raise self._lost(key, "worker_died", text, gone=False) from None
-        worker.compiling_since = None
+        worker.compiling = False
         if isinstance(reply, Failure):
             if reply.fatal:
                 self._remove(key, reply.reason, worker.stop)
@@ -254,8 +254,8 @@ class Pool:
         """Wait for a worker that was killed, and clear up after it."""
         if worker.reap() is not None:
             self._guardian.remove_group(worker.pid)
-        if worker.compiling_since is not None:
-            drop_compiled(worker.compiling_since)
+        if worker.compiling:
+            drop_compiled()
 
     def end_all(self, *, at_once: bool) -> None:
         """Kill all workers if the run was cut short, else ask them to end; waits for none."""

@@ -32,6 +32,7 @@ from .guardian import RUN_ID_VARIABLE
 from .resource_limits import limit_resources
 
 PATIENCE_S = 1.0  # for a worker to end by itself
+HALF_WRITTEN_S = 10.0  # age of the youngest compiled file that is surely whole
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -56,9 +57,10 @@ def knows_compiler() -> bool:
     return any(compiled_folder().glob("precompiled_headers/*.gch"))
 
 
-def drop_compiled(since: float) -> None:
-    """Remove what was written after `since`, in seconds since the epoch: an interrupted compilation
-    leaves half a library, which breaks later ones."""
+def drop_compiled() -> None:
+    """Remove what was written last: a compilation that was killed leaves half a library, which
+    breaks later ones."""
+    since = time.time() - HALF_WRITTEN_S
     for path in compiled_folder().rglob("*"):
         with suppress(OSError):
             if path.is_file() and path.stat().st_mtime >= since:
@@ -119,7 +121,7 @@ class WorkerProcess(LineProcess):
 
     def __init__(self, key: WorkerKey, settings: WorkerSettings, scratch: Path) -> None:
         self.key = key
-        self.compiling_since: float | None = None  # by time.time(), while torch may compile
+        self.compiling = False  # whether torch may be compiling now
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
@@ -143,16 +145,15 @@ class WorkerProcess(LineProcess):
 
     def request(self, request: dict[str, Any]) -> None:
         """Send a request.  torch may compile while it prepares a compiled case, and again at that
-        case's first turn; `compiling_since` is set meanwhile."""
+        case's first turn; `compiling` is set meanwhile."""
         case = request.get("case")
         if isinstance(case, Case):
-            compiles = case.is_compiled
-            if compiles:
+            self.compiling = case.is_compiled
+            if self.compiling:
                 self._not_run.add(case.id)
         else:
-            compiles = case in self._not_run
+            self.compiling = case in self._not_run
             self._not_run.discard(str(case))
-        self.compiling_since = time.time() if compiles else None
         self.send(json.dumps(msgspec.to_builtins(request)).encode())  # paths keep all their bytes
 
     def answer(self) -> bytes | None:

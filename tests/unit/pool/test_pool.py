@@ -89,7 +89,7 @@ class Listener:
 @pytest.fixture
 def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
-    monkeypatch.setattr(workers, "drop_compiled", lambda _since: found.append(True))
+    monkeypatch.setattr(workers, "drop_compiled", lambda: found.append(True))
     monkeypatch.setattr(workers, "WorkerProcess", Process)
     monkeypatch.setattr(workers, "Guardian", Guardian)
     monkeypatch.setattr(workers.tempfile, "mkdtemp", lambda **_: "/nowhere")

@@ -40,21 +40,21 @@ def test_a_command_has_the_users_environment_and_the_mark_of_the_run() -> None:
     assert _environment("command") == {**os.environ, "WORKBENCH_RUN_ID": "the-run"}
 
 
-def test_an_interrupted_compilation_costs_only_what_it_wrote(
+def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     headers = worker_process.compiled_folder() / "precompiled_headers"
     headers.mkdir(parents=True)
-    known, half = headers / "a.h.gch", headers / "b.h.gch"
-    for path, written_at in ((known, 1_000), (half, 2_000)):
-        path.touch()
-        os.utime(path, (written_at, written_at))
-    worker_process.drop_compiled(1_500.0)
-    assert known.exists() and not half.exists()
+    whole, half = headers / "a.h.gch", headers / "b.h.gch"
+    half.touch()
     assert worker_process.knows_compiler()
-    worker_process.drop_compiled(500.0)
-    assert not worker_process.knows_compiler()
+    worker_process.drop_compiled()
+    assert not half.exists() and not worker_process.knows_compiler()
+    whole.touch()
+    os.utime(whole, (1_000, 1_000))
+    worker_process.drop_compiled()
+    assert worker_process.knows_compiler()
 
 
 def test_torch_finds_the_headers_of_earlier_runs(
