@@ -194,6 +194,7 @@ class OwnCode:
             pool=self._pool,
             control=self._control,
             emit=self._emit,
+            convolves=facts.convolves,
             load_s=self._load_s,
         )
         if self._question.train:

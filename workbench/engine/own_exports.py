@@ -20,7 +20,7 @@ from ..planning.usage import UsageError
 from ..pool.answers import ExportedCode, GraphBreaks
 from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
-from ..pool.worker_process import WorkerKey, compiled_folder
+from ..pool.worker_process import WorkerKey, knows_compiler
 from ..records import events as ev
 from ..records.machine import Cpu
 from ..worker.code import WORKLOAD, Code
@@ -31,7 +31,6 @@ from .model_search import case_of
 
 EXPORTER = WorkerKey("cpu", "torch", alone="export")
 START_S = 60.0
-CAUTION = 1.3  # times the seconds that compiling is expected to take: a killed one is lost time
 BREAKS_S = 15.0  # longest probe for graph breaks
 
 T = TypeVar("T")
@@ -48,6 +47,7 @@ class Exports:
     pool: Pool
     control: Control
     emit: Callable[[ev.AnyEvent], None]
+    convolves: bool = False
     load_s: float = 0.0  # that a worker takes to import, build and call the code
     left_out: dict[str, str] = field(default_factory=dict)
     exported: ExportedCode | None = None
@@ -155,9 +155,9 @@ class Exports:
 
     def may_compile(self, left_s: float) -> bool:
         """Whether compiling fits into the time left; probes for graph breaks first."""
-        is_cold = not compiled_folder().exists()
-        compile_s = ways.compile_s(self.exported.nodes if self.exported else None, cold=is_cold)
-        need_s = CAUTION * (self.load_s + compile_s)
+        nodes = self.exported.nodes if self.exported else None
+        compile_s = ways.compile_s(nodes, convolves=self.convolves, cold=not knows_compiler())
+        need_s = self.load_s + compile_s
         if need_s > left_s:
             text = f"compiling may take {need_s:.0f} s, but only {left_s:.0f} s were left"
             self.leave_out("compile", f"{text}; raise --budget")

@@ -2,6 +2,7 @@
 
 What answers soonest starts: the code as written.  The rest joins round by round, the cheap first:
 other precisions and layouts, ONNX Runtime, INT8 forms, torch.compile, other numbers of threads.
+Where torch leads ONNX Runtime by far, torch.compile comes before the INT8 forms.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budge
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
 MOST_CANDIDATES = 24  # of a row: a new leader is varied in turn until there are so many
+LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
+HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
 FAR_AHEAD = 2.5  # times as fast as the best eager way: compiling does not make up for that
 
 Stage = Callable[[Sequence[Candidate], float], list[Case] | None]
@@ -121,6 +124,15 @@ class OwnSearch:
 
     def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The next INT8 form; one at a time, since each answer may be the last in time."""
+        lag = self._lag(candidates)
+        if lag > HOPELESS and not self._request.thorough:
+            text = f"ONNX Runtime in FP32 takes {lag:.1f}x the time of eager torch"
+            self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
+            return None
+        if lag > LAGS and self._compile in self._stages:
+            self._stages.remove(self._compile)
+            self._stages.insert(0, self._compile)
+            return self.join(candidates, left_s)
         cases = self._exports.next_quantised(self.scenario, self._space.threads, left_s / 2)
         return self._admitted(cases) or None if cases else None
 
@@ -188,6 +200,16 @@ class OwnSearch:
     def _ranked(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         valid = {c.case.id: c for c in candidates if c.blocks and is_admissible(c, self.scenario)}
         return [valid[case] for case in ratios.ranking({i: c.rounds() for i, c in valid.items()})]
+
+    def _lag(self, candidates: Sequence[Candidate]) -> float:
+        """The time of ONNX Runtime in FP32 over that of the best eager way; 1 if unknown."""
+        eager = [c for c in self._ranked(candidates) if c.case.backend == "torch"]
+        plain = [
+            _best_s(c)
+            for c in candidates
+            if c.blocks and c.case.backend == "onnxruntime" and c.case.precision == "fp32"
+        ]
+        return min(plain) / _best_s(eager[0]) if eager and plain else 1.0
 
     def _is_far_ahead(self, candidates: Sequence[Candidate]) -> bool:
         """Whether another library leads the best eager way by too much for compiling to win."""

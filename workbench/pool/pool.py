@@ -30,7 +30,14 @@ from ..worker.ranks import launch_of
 from .answers import Hello
 from .control import Cancelled, Control
 from .guardian_client import Guardian
-from .worker_process import PATIENCE_S, WorkerKey, WorkerProcess, WorkerSettings, drop_compiled
+from .worker_process import (
+    PATIENCE_S,
+    WorkerKey,
+    WorkerProcess,
+    WorkerSettings,
+    drop_compiled,
+    keep_headers,
+)
 
 HINTS = {
     "timeout": "choose a smaller size or raise --budget",
@@ -84,6 +91,7 @@ class Pool:
         # Workers write here, and some of them are killed; the guardian removes it at the end.
         self.scratch = Path(tempfile.mkdtemp(prefix="workbench-"))
         self._guardian.own_folder(self.scratch)
+        keep_headers(self.scratch)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
         self._ending: list[WorkerProcess] = []  # killed or asked to end, not yet waited for
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend

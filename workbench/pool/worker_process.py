@@ -5,9 +5,9 @@ Each worker leads its own session and process group, so that a signal reaches it
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
-import shutil
 import signal
 import sys
 import time
@@ -32,6 +32,7 @@ from .guardian import RUN_ID_VARIABLE
 from .resource_limits import limit_resources
 
 PATIENCE_S = 1.0  # for a worker to end by itself
+HALF_WRITTEN_S = 10.0  # age of the youngest compiled file that is surely whole
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -50,10 +51,29 @@ def compiled_folder() -> Path:
     return runs_folder().with_name("compiled")
 
 
+def knows_compiler() -> bool:
+    """Whether an earlier compilation left what torch finds out about the compiler, and its
+    precompiled headers (150 MB)."""
+    return any(compiled_folder().glob("precompiled_headers/*.gch"))
+
+
 def drop_compiled() -> None:
-    """Remove the folder: an interrupted compilation leaves half a library, which breaks later
-    ones."""
-    shutil.rmtree(compiled_folder(), ignore_errors=True)
+    """Remove what was written last: a compilation that was killed leaves half a library, which
+    breaks later ones."""
+    since = time.time() - HALF_WRITTEN_S
+    for path in compiled_folder().rglob("*"):
+        with suppress(OSError):
+            if path.is_file() and path.stat().st_mtime >= since:
+                path.unlink()
+
+
+def keep_headers(scratch: Path) -> None:
+    """Lead torch's precompiled headers to the folder: it looks for them below TMPDIR
+    (`default_cache_dir` in torch/_inductor/runtime/cache_dir_utils.py)."""
+    with suppress(OSError, KeyError):  # no name for this user; the headers last for one run
+        folder = compiled_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        (scratch / f"torchinductor_{getpass.getuser()}").symlink_to(folder)
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,36 @@ def test_compiling_is_left_out_where_another_library_is_far_ahead() -> None:
     assert any(candidate.case.is_compiled for candidate in near.candidates.values())
 
 
+class Hopeless(SimulatedOwn):
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) * (8 if case.backend == "onnxruntime" else 1)
+
+
+def test_int8_is_left_out_where_onnx_runtime_is_far_behind() -> None:
+    report = Report.of(raced(Hopeless))
+    assert report.code is not None
+    assert report.code.left_out["int8"].startswith("ONNX Runtime in FP32 takes ")
+    assert not any(c.case.precision == "int8" for c in report.candidates.values())
+    assert any(c.case.is_compiled for c in report.candidates.values())
+
+
+class Behind(SimulatedOwn):
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) * (2.5 if case.backend == "onnxruntime" else 1)
+
+
+@pytest.mark.parametrize(("pool", "first"), [(SimulatedOwn, "int8"), (Behind, "compile")])
+def test_the_more_promising_of_compiling_and_int8_comes_first(pool: Any, first: str) -> None:
+    report = Report.of(raced(pool, budget_s=120))
+    race = [c.case for c in report.candidates.values()]  # in the order of joining
+    kinds = ["int8" if c.precision == "int8" else "compile" for c in race if _costly(c)]
+    assert kinds[0] == first and {"int8", "compile"} == set(kinds)
+
+
+def _costly(case: Case) -> bool:
+    return case.precision == "int8" or case.is_compiled
+
+
 def test_a_gpu_that_wins_at_large_batches_has_a_crossover() -> None:
     found = Report.of(raced(gpu=True)).rows["own"].verdict
     assert found is not None and found.crossover is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,31 @@ def test_a_command_has_the_users_environment_and_the_mark_of_the_run() -> None:
     import os
 
     assert _environment("command") == {**os.environ, "WORKBENCH_RUN_ID": "the-run"}
+
+
+def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    headers = worker_process.compiled_folder() / "precompiled_headers"
+    headers.mkdir(parents=True)
+    whole, half = headers / "a.h.gch", headers / "b.h.gch"
+    half.touch()
+    assert worker_process.knows_compiler()
+    worker_process.drop_compiled()
+    assert not half.exists() and not worker_process.knows_compiler()
+    whole.touch()
+    os.utime(whole, (1_000, 1_000))
+    worker_process.drop_compiled()
+    assert worker_process.knows_compiler()
+
+
+def test_torch_finds_the_headers_of_earlier_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    worker_process.keep_headers(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    assert Path(default_cache_dir()).samefile(worker_process.compiled_folder())

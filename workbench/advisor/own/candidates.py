@@ -18,8 +18,10 @@ from ...records.code import CodeFacts
 from ...records.machine import Cpu
 from ...worker.code import WORKLOAD
 
-COMPILE_S, NODE_S = 4.0, 0.15  # seconds to compile a graph, and for each of its operations
-COLD_S = 18.0  # on top in a process that finds no precompiled headers, measured on two cores
+# Seconds to compile a graph, for each of its operations, and of both more where there are
+# convolutions: about the most that eight modules of the corpus took on two cores, torch 2.13.
+COMPILE_S, NODE_S, CONVOLVING_S, CONVOLVING_NODE_S = 7.0, 0.02, 8.0, 0.03
+COLD_S = 18.0  # where torch has not met this compiler, measured on two cores
 UNKNOWN_NODES = 200  # of a module that was not exported
 NHWC, COMPILE, GRAPH, REDUCE = "nhwc", "compile", "graph", "compile+reduce-overhead"
 
@@ -121,7 +123,8 @@ def compiled(space: Space, best: Iterable[Proposal]) -> list[Proposal]:
     return list(filter(space.admits, found))
 
 
-def compile_s(nodes: int | None, *, cold: bool) -> float:
+def compile_s(nodes: int | None, *, convolves: bool, cold: bool) -> float:
     """Seconds that compiling a graph of so many operations may take on two cores."""
     operations = UNKNOWN_NODES if nodes is None else nodes
-    return COMPILE_S + NODE_S * operations + (COLD_S if cold else 0.0)
+    more_s = CONVOLVING_S + CONVOLVING_NODE_S * operations if convolves else 0.0
+    return COMPILE_S + NODE_S * operations + more_s + (COLD_S if cold else 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import machines
@@ -135,7 +136,9 @@ def test_filters_hold_for_every_source() -> None:
     assert compiled(one, [Proposal(threads=4)]) == []
 
 
-def test_compiling_takes_longer_with_operations_and_without_a_cache() -> None:
-    assert compile_s(0, cold=False) < compile_s(100, cold=False) < compile_s(1000, cold=False)
-    assert compile_s(100, cold=True) > compile_s(100, cold=False)
-    assert compile_s(None, cold=False) > compile_s(100, cold=False)  # unknown: not a small one
+def test_compiling_takes_longer_with_operations_convolutions_and_without_a_cache() -> None:
+    warm = partial(compile_s, convolves=False, cold=False)
+    assert warm(0) < warm(100) < warm(1000)
+    assert warm(100) < compile_s(100, convolves=True, cold=False)
+    assert warm(100) < compile_s(100, convolves=False, cold=True)
+    assert warm(None) > warm(100)  # unknown: not a small one
