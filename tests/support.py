@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import schemas
 
 from workbench.records import events as ev
 
@@ -54,7 +55,7 @@ class Cli:
         return Path(self.environment["XDG_STATE_HOME"]) / "workbench" / "runs"
 
     def __call__(self, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "workbench", *arguments],
             cwd=self.cwd,
             env={**self.environment, **extra},
@@ -63,6 +64,8 @@ class Cli:
             text=True,
             timeout=100,
         )
+        schemas.check_output(arguments, done.stdout)
+        return done
 
 
 class LiveEngine:
@@ -83,6 +86,7 @@ class LiveEngine:
         """Read events up to the `count`-th of `kind` from now, and return it."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            schemas.checked_events([line])
             event = ev.decode(line)
             self.seen.append(event)
             count -= isinstance(event, kind)
@@ -93,7 +97,9 @@ class LiveEngine:
     def rest(self) -> list[ev.AnyEvent]:
         """Read to the end; returns everything seen from the start."""
         assert self.process.stdout is not None
-        self.seen += [ev.decode(line) for line in self.process.stdout]
+        lines = self.process.stdout.readlines()
+        schemas.checked_events(lines)
+        self.seen += map(ev.decode, lines)
         self.process.wait(30)
         return self.seen
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from schemas import checked_document
 from support import budget
 
 from workbench.records import events as ev
@@ -41,6 +42,20 @@ def test_jsonl_is_the_journal(cli) -> None:
     assert journal.read_text() == done.stdout
 
 
+def test_an_earlier_run_is_printed_without_its_samples(cli, earlier_run, tmp_path: Path) -> None:
+    done = cli("open", "last", "--json", "--no-samples")
+    measured = json.loads(done.stdout)["measurements"]
+    assert any(m["median_s"] for m in measured)
+    assert not any(m["samples_s"] for m in measured)
+    file = tmp_path / "bare.json"
+    file.write_text(done.stdout)
+    refused = cli("open", str(file))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"`workbench open {earlier_run.stem}`" in refused.stderr
+    wrong = cli("open", "last", "--no-samples", "--plain")
+    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (2, 1)
+
+
 def test_plain_text_ends_with_the_table(cli) -> None:
     done = cli("run", "spin", *budget(3))
     assert done.returncode == 0
@@ -50,11 +65,18 @@ def test_plain_text_ends_with_the_table(cli) -> None:
     assert "worker" not in done.stdout
 
 
-def test_output_writes_the_document_and_leaves_stdout_empty(cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [("--json",), ("--no-samples", "--json")])
+def test_output_writes_the_document_and_leaves_stdout_empty(
+    cli, tmp_path: Path, options: tuple[str, ...]
+) -> None:
     target = tmp_path / "report.json"
-    done = cli("run", "spin", *budget(3), "--json", "--output", str(target))
+    done = cli("run", "spin", *budget(3), *options, "--output", str(target))
     assert (done.returncode, done.stdout) == (0, "")
-    assert json.loads(target.read_text())["run"]["status"] == "done"
+    document = checked_document(target.read_bytes())
+    assert document["run"]["status"] == "done"
+    fast = document["measurements"][1]
+    assert fast["n"] == sum(block["n"] for block in fast["blocks"]) > 0
+    assert len(fast["samples_s"]) == (0 if "--no-samples" in options else fast["n"])
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["report.json"]
 
 

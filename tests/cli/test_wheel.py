@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from workbench.records.schema import document_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,13 +41,17 @@ def test_a_program_from_the_wheel_finds_its_assets(
 ) -> None:
     site = tmp_path / "site"
     wheel.extractall(site)
-    listed = subprocess.run(
-        [sys.executable, "-m", "workbench", "list"],
-        cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
+    listed, schema = (
+        subprocess.run(
+            [sys.executable, "-m", "workbench", command],
+            cwd=tmp_path,
+            env={**environment, "PYTHONPATH": str(site)},
+            capture_output=True,
+            text=True,
+        )
+        for command in ("list", "schema")
     )
     assert listed.returncode == 0, listed.stderr
     assert "floating_point" in listed.stdout
     assert "matmul" in listed.stdout
+    assert json.loads(schema.stdout) == document_schema()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from schemas import checked_document
 from support import budget, marked
 
 from workbench.records import events as ev
@@ -107,7 +108,7 @@ def ended(process: subprocess.Popen[str]) -> dict:
     out, log = process.communicate(timeout=SOON_S)
     assert process.returncode == 130
     assert "Traceback" not in log
-    document = json.loads(out)
+    document = checked_document(out)
     assert document["run"]["status"] == "cancelled"
     return document
 

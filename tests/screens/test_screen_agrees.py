@@ -8,7 +8,7 @@ from support import budget
 
 from screens.app import WorkbenchApp
 from screens.state.event_source import ReplaySource
-from workbench.export.json import dump
+from workbench.export.json import document_parts
 from workbench.records import events as ev
 
 
@@ -21,5 +21,5 @@ async def test_the_tui_holds_the_document_that_json_prints(cli) -> None:
     async with app.run_test() as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
-        held = json.loads(dump(app.session.report.document()))
+        held = json.loads("".join(document_parts(app.session.report)))
     assert held == json.loads(printed.stdout)

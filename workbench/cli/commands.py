@@ -152,9 +152,9 @@ def show_catalogue(file: str | None, *, as_json: bool) -> None:
     echo_json({"scenarios": list(rows.values()), "workloads": described, "broken": problems})
 
 
-def show_run(name: str, export_as: str | None) -> None:
+def show_run(name: str, export_as: str | None, *, samples: bool = True) -> None:
     """An earlier run in one of the export formats; without one on the screens, or as text."""
-    from ..export.formats import FORMATS, PLAIN
+    from ..export.formats import FORMATS, PLAIN, document
     from ..report.run_files import open_run
     from ..text.output import put
 
@@ -162,5 +162,7 @@ def show_run(name: str, export_as: str | None) -> None:
     if export_as is None and in_terminal():
         sys.exit(show_replay(opened))
     whole = FORMATS[export_as or PLAIN].whole
-    if whole is not None:
+    if not samples:
+        put(document(opened.report, samples=False))
+    elif whole is not None:
         put(whole(opened.report))

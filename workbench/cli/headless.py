@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 
 from ..engine.context import Listener
 from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
-from ..export.formats import DOCUMENT, FORMATS, Exporter
-from ..export.json import dump
+from ..export.formats import DOCUMENT, FORMATS, Exporter, document
 from ..export.log import line
 from ..files.write import Target, send
 from ..planning.plan import RowPlan
@@ -28,6 +29,7 @@ def run_headless(
     *,
     export_as: str,
     output: Target | None,
+    samples: bool = True,
     take_control: bool,
 ) -> int:
     """Run in this process; `export_as` is a key of `FORMATS`.  Returns the exit code.
@@ -36,12 +38,14 @@ def run_headless(
     """
     control = Control(sys.stdin.fileno() if take_control else None)
     report, exporter = Report(), FORMATS[export_as]
+    if export_as == DOCUMENT:
+        exporter = replace(exporter, whole=partial(document, samples=samples))
     events = EventWriter(exporter, output, control) if exporter.each is not None else None
     engine = Engine(request, rows, control, report, events or log_writer(report))
     with control.signals(), closing(engine):
         code = engine.run()
         with control.writing():
-            return _deliver(report, exporter, events, output, export_as, code)
+            return _deliver(report, exporter, events, output, export_as, samples, code)
 
 
 def _deliver(
@@ -50,22 +54,23 @@ def _deliver(
     events: EventWriter | None,
     output: Target | None,
     export_as: str,
+    samples: bool,
     code: int,
 ) -> int:
     """Write what the run has not written yet; returns the exit code."""
     if events is not None:
         return code if events.error is None else unwritten(output, events.error, report, code)
     if output is not None:
-        code = save(output, report, code)
+        code = save(output, report, code, samples=samples)
     if exporter.whole is not None and not (output is not None and export_as == DOCUMENT):
         code = _print(exporter.whole(report), report, code)
     return code
 
 
-def save(output: Target, report: Report, code: int) -> int:
+def save(output: Target, report: Report, code: int, *, samples: bool = True) -> int:
     """Write the document of a run that ended with `code`; returns the exit code."""
     try:
-        output.write(dump(report.document()).encode() + b"\n")
+        output.write(b"".join([*document(report, samples=samples), b"\n"]))
     except OSError as error:
         return unwritten(output, error, report, code)
     return code

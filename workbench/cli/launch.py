@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, words
 from ..planning.usage import UsageError, new_folder, target
-from .options import chosen_format
+from .options import chosen_format, keeps_samples
 
 if TYPE_CHECKING:
     from ..files.write import Target
@@ -35,6 +35,7 @@ def start(
 
     export_as = chosen_format(options)
     named, control = options.pop("output"), options.pop("control")
+    samples = keeps_samples(options, export_as, named)
     if control:
         check_control()
     for name in ("devices", "backends", "precisions", "modes"):
@@ -50,11 +51,14 @@ def start(
     request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
     if export_as is None and in_terminal():
-        sys.exit(show_live(request, output))
+        sys.exit(show_live(request, output, samples=samples))
     from .headless import run_headless
 
     export_as = export_as or PLAIN
-    sys.exit(run_headless(request, rows, export_as=export_as, output=output, take_control=control))
+    code = run_headless(
+        request, rows, export_as=export_as, output=output, samples=samples, take_control=control
+    )
+    sys.exit(code)
 
 
 def with_saved_best(request: Request) -> Request:
@@ -109,7 +113,7 @@ def take_part(request: Request) -> Request:
     return replace(request, devices=("cuda:0",)) if request.devices == ("gpu",) else request
 
 
-def show_live(request: Request, output: Target | None) -> int:
+def show_live(request: Request, output: Target | None, *, samples: bool) -> int:
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
     from screens.state.event_source import EngineSource  # noqa: TID251
@@ -127,7 +131,7 @@ def show_live(request: Request, output: Target | None) -> int:
         run = report.started.id if report.started is not None else ""
         if is_kept(run):
             sys.stdout.write(f"kept: workbench open {run}\n")
-        return code if output is None else save(output, report, code)
+        return code if output is None else save(output, report, code, samples=samples)
 
     return run_tui(engine, request, finish=finish)
 

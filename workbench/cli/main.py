@@ -31,11 +31,14 @@ from .options import (
     examples,
     format_options,
     json_option,
+    keeps_samples,
+    no_samples_option,
     own_options,
     questions,
     run_options,
     scenario_options,
 )
+from .schema import schema
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SHORT = {  # of what the system is short, and what gives more of it (errno(3))
@@ -146,12 +149,14 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
 @cli.command("open", epilog=examples("workbench open last", "workbench open report.json --plain"))
 @click.argument("run", metavar="RUN")
 @format_options(whole=True)
+@no_samples_option
 def open_(run: str, **options: bool) -> None:
     """Show an earlier run.
 
     RUN is a JSON document, a journal, the id of a run, or `last`.
     """
-    commands.show_run(run, chosen_format(options))
+    export_as = chosen_format(options)
+    commands.show_run(run, export_as, samples=keeps_samples(options, export_as))
 
 
 # -------------------------------------------------------------- the machine
@@ -242,6 +247,9 @@ def ceilings(**options: Any) -> None:
 def list_(file: str | None, as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""
     commands.show_catalogue(file, as_json=as_json)
+
+
+cli.add_command(schema)
 
 
 # ----------------------------------------------------------- the entry point

@@ -11,7 +11,7 @@ import click
 
 from .. import catalog
 from ..contract import PRECISIONS
-from ..export.formats import DOCUMENT, FORMATS, PLAIN
+from ..export.formats import DOCUMENT, EVENTS, FORMATS, PLAIN
 from ..planning.model_question import OBJECTIVES, ModelQuestion
 from ..planning.own_question import OBJECTIVES as OBJECTIVES_OF_CODE
 from ..planning.own_question import OwnQuestion
@@ -117,7 +117,22 @@ def chosen_format(options: dict[str, Any]) -> str | None:
     return next(iter(others or chosen), None)
 
 
+def keeps_samples(
+    options: dict[str, Any], export_as: str | None, output: str | None = None
+) -> bool:
+    """Take --no-samples out of `options`; UsageError if no document is written."""
+    left_out = bool(options.pop("no_samples"))
+    if left_out and export_as != DOCUMENT and (output is None or export_as == EVENTS):
+        raise UsageError("--no-samples is an option of the JSON document: add --json")
+    return not left_out
+
+
 json_option = _format_option(DOCUMENT)
+no_samples_option = click.option(
+    "--no-samples",
+    is_flag=True,
+    help="Leave the samples out of the JSON document; the statistics stay.",
+)
 
 SHARED = [
     click.option(
@@ -195,6 +210,7 @@ SHARED = [
     ),
     click.option("--strict", is_flag=True, help="Exit 3 if a result carries a warning."),
     *map(_format_option, FORMATS),
+    no_samples_option,
     click.option(
         "--output",
         metavar="FILE",

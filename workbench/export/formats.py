@@ -25,10 +25,11 @@ class Exporter:
     each: Callable[[AnyEvent], bytes] | None = None  # every event at once, as a line
 
 
-def _document(report: Report) -> Iterable[bytes]:
+def document(report: Report, *, samples: bool = True) -> Iterable[bytes]:
+    """The JSON document in parts, with or without its samples."""
     from .json import document_parts
 
-    return map(str.encode, document_parts(report))  # UTF-8 (RFC 8259), whatever the locale
+    return map(str.encode, document_parts(report, samples=samples))  # UTF-8 (RFC 8259)
 
 
 def _event(event: AnyEvent) -> bytes:
@@ -43,9 +44,9 @@ def _text(report: Report) -> Iterable[str]:
     return [run_text(report, terminal_width())]
 
 
-DOCUMENT, PLAIN = "json", "plain"
+DOCUMENT, EVENTS, PLAIN = "json", "jsonl", "plain"
 FORMATS = {
-    DOCUMENT: Exporter("One JSON document on stdout.", whole=_document),
-    "jsonl": Exporter("Events on stdout, one a line.", each=_event),
+    DOCUMENT: Exporter("One JSON document on stdout.", whole=document),
+    EVENTS: Exporter("Events on stdout, one a line.", each=_event),
     PLAIN: Exporter("Text, even in a terminal.", whole=_text),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from ..report.report import Report
 
 # An array of numbers, one a line; no string holds a line break, so none can match.
 NUMBERS = re.compile(r"\[(\n\s+)[\d.,eE+-][\s\d.,eE+-]*\]")
-MEASUREMENTS, SAMPLES = '"measurements": [', '"samples_s": ['
+SAMPLES = '"samples_s":['
 AT_ONCE = 100_000  # samples that become text at a time
 
 
@@ -29,27 +29,44 @@ def _on_one_line(match: re.Match[str]) -> str:
     return f"{match.group()[:-1].rstrip().replace(match.group(1), ' ')} ]"
 
 
-def document_parts(report: Report) -> Iterator[str]:
-    """The text of `dump(report.document())`, with some samples of one measurement at a time in
-    memory."""
-    before, opening, after = dump(report.document_with([])).partition(MEASUREMENTS)
-    yield before + opening
-    separator = ""
-    for measured in report.each_measurement():
-        yield f"{separator}\n    "
-        yield from _measurement_parts(measured)
-        separator = ","
-    yield ("\n  " if separator else "") + after
+def document_parts(report: Report, *, samples: bool = True) -> Iterator[str]:
+    """The text of `report.document()`, each measurement, verdict and other part on a line of its
+    own, with some samples of one measurement at a time in memory."""
+    document, before = report.document_with([]), "{"
+    for name in document.__struct_fields__:
+        yield f'{before}\n  "{name}": '
+        value = getattr(document, name)
+        if name == "measurements":
+            yield from _list(_measurement(each, samples) for each in report.each_measurement())
+        elif isinstance(value, list):
+            yield from _list([encode(each).decode()] for each in value)
+        else:
+            yield encode(value).decode()
+        before = ","
+    yield "\n}"
 
 
-def _measurement_parts(measured: Measurement) -> Iterator[str]:
-    samples_s = measured.samples_s
-    text = dump(replace(measured, samples_s=[])).replace("\n", "\n    ")
+def _list(entries: Iterable[Iterable[str]]) -> Iterator[str]:
+    """A JSON array of entries, each of which comes in parts."""
+    before = "["
+    for parts in entries:
+        yield f"{before}\n    "
+        yield from parts
+        before = ","
+    yield "[]" if before == "[" else "\n  ]"
+
+
+def _measurement(measured: Measurement, samples: bool) -> Iterator[str]:
+    samples_s, lead_in_s = (measured.samples_s, measured.lead_in_s) if samples else ([], [])
+    text = encode(replace(measured, samples_s=[], lead_in_s=rounded(lead_in_s))).decode()
     before, opening, after = text.partition(SAMPLES)
     yield before + opening
-    separator = " "
     for start in range(0, len(samples_s), AT_ONCE):
-        numbers = encode(samples_s[start : start + AT_ONCE])[1:-1].decode()
-        yield separator + numbers.replace(",", ", ")
-        separator = ", "
-    yield (" " if samples_s else "") + after
+        numbers = encode(rounded(samples_s[start : start + AT_ONCE]))[1:-1].decode()
+        yield f",{numbers}" if start else numbers
+    yield after
+
+
+def rounded(seconds: Iterable[float]) -> list[float]:
+    """Six significant digits of each sample: a statistic of them differs by less than 1e-5."""
+    return [float(f"{value:.6g}") for value in seconds]

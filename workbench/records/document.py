@@ -300,10 +300,35 @@ class Trace(msgspec.Struct, frozen=True):
     nsys: str | None  # command that records the run with NVIDIA Nsight Systems; None without a GPU
 
 
-class Document(msgspec.Struct):
+class Pick(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The case that a verdict picks; a key that does not apply to it is left out."""
+
+    id: str  # case id
+    device: str
+    backend: str
+    precision: str
+    quantization: str | None = None  # "dynamic" or "static"
+    threads: int | None = None  # CPU threads
+    batch: int | None = None
+    mode: str | None = None  # a special way of using the backend: "nhwc", "compile"
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The answer of one verdict in short."""
+
+    scenario: str
+    device: str  # the verdict's choice: "cpu", "gpu", "either", "unknown"
+    pick: Pick | None
+    lead: float | None  # runner-up's time, or other objective, over the pick's
+    lead_ci95: tuple[float, float] | None  # 95 % interval of `lead`
+    confidence: str  # "sure", "likely", "tie", "open"
+
+
+class Document(msgspec.Struct, kw_only=True):
     """The whole JSON document."""
 
     schema_version: int
+    summary: list[Summary] = []  # one entry for each verdict
     tool: Tool
     run: Run
     machine: Machine | None

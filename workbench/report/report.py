@@ -21,6 +21,7 @@ from ..records.document import (
     LargestBatch,
     Measurement,
     Run,
+    Summary,
     Sweep,
     Trace,
 )
@@ -31,6 +32,7 @@ from ..records.verdict import Verdict
 from .candidate import Candidate, price_of
 from .measurements import statistics, with_samples
 from .row import Row
+from .summary import summary_of
 from .sweeps import sweeps
 from .warnings import measurement_warnings
 
@@ -244,6 +246,11 @@ class Report:
     def verdicts(self) -> list[Verdict]:
         return [row.verdict for row in self.rows.values() if row.verdict is not None]
 
+    @property
+    def summary(self) -> list[Summary]:
+        picked = [(verdict, self.candidates.get(verdict.pick or "")) for verdict in self.verdicts]
+        return [summary_of(verdict, pick.case if pick else None) for verdict, pick in picked]
+
     def document(self) -> Document:
         """The JSON document; valid at any time after `RunStarted`."""
         return self.document_with(self.measurements)
@@ -256,6 +263,7 @@ class Report:
         finished = self.finished
         return Document(
             schema_version=SCHEMA_VERSION,
+            summary=self.summary,
             tool=started.tool,
             run=Run(
                 id=started.id,

@@ -80,6 +80,12 @@ def _flaws(events: Iterable[ev.AnyEvent]) -> Iterator[str]:
 def read_document(path: Path) -> Report:
     """The report of a JSON document; JournalError says what is wrong with it."""
     document = decode_document(path)
+    measured = [m for m in document.measurements if m.n]
+    if measured and not any(m.samples_s for m in measured):
+        raise journal.JournalError(
+            f"{path} holds no samples (--no-samples), which a run is shown from: "
+            f"open the journal, `workbench open {shown(document.run.id)}`"
+        )
     for flaw in contradictions(document):
         raise _no_document(path, flaw)
     return report_of(document)

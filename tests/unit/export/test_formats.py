@@ -7,13 +7,17 @@ import json
 import pytest
 from builders import eventful
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workbench.cli.main import cli
-from workbench.cli.options import chosen_format
+from workbench.cli.options import chosen_format, keeps_samples
+from workbench.export import json as json_export
 from workbench.export.formats import FORMATS
-from workbench.export.json import document_parts, dump
+from workbench.export.json import document_parts, dump, rounded
 from workbench.planning.usage import UsageError
 from workbench.records import events as ev
+from workbench.records.encoding import encode
 from workbench.report.report import Report
 
 RUN = eventful()
@@ -64,7 +68,63 @@ def test_two_formats_exclude_each_other() -> None:
         chosen_format({"as_json": True, "as_jsonl": True})
 
 
-def test_a_document_in_parts_is_the_same_text() -> None:
-    for events in (eventful(), eventful()[:1]):
-        report = Report.of(events)
-        assert "".join(document_parts(report)) == dump(report.document())
+@pytest.mark.parametrize("count", [None, 1])
+def test_a_document_in_parts_is_the_document_with_rounded_samples(count: int | None) -> None:
+    report = Report.of(RUN[:count])
+    document = report.document()
+    for measured in document.measurements:
+        measured.samples_s = rounded(measured.samples_s)
+        measured.lead_in_s = rounded(measured.lead_in_s)
+    text = "".join(document_parts(report))
+    assert json.loads(text) == json.loads(dump(document))
+    assert list(json.loads(text)) == list(json.loads(dump(document)))
+
+
+def test_each_measurement_and_each_verdict_has_a_line() -> None:
+    lines = "".join(document_parts(REPORT)).splitlines()
+    for each in (*REPORT.measurements, *REPORT.verdicts):
+        start = encode(each)[:40].decode()
+        assert len([line for line in lines if line.startswith(f"    {start}")]) == 1
+
+
+@given(st.lists(st.floats(1e-12, 1e8)))
+def test_six_digits_keep_a_sample_to_a_hundred_thousandth(samples: list[float]) -> None:
+    assert rounded(samples) == pytest.approx(samples, rel=5.000001e-6)
+    assert rounded(rounded(samples)) == rounded(samples)
+
+
+def test_many_samples_come_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = "".join(document_parts(REPORT))
+    monkeypatch.setattr(json_export, "AT_ONCE", 3)
+    assert "".join(document_parts(REPORT)) == whole
+
+
+def test_without_samples_every_statistic_stays() -> None:
+    whole = json.loads("".join(document_parts(REPORT)))
+    bare = json.loads("".join(document_parts(REPORT, samples=False)))
+    for measured in whole["measurements"]:
+        measured["samples_s"] = measured["lead_in_s"] = []
+    assert bare == whole
+
+
+@pytest.mark.parametrize(
+    ("export_as", "output", "is_refused"),
+    [
+        ("json", None, False),
+        ("json", "x.json", False),
+        (None, "x.json", False),
+        ("plain", "x.json", False),
+        ("jsonl", "x.jsonl", True),
+        ("plain", None, True),
+        (None, None, True),
+    ],
+)
+def test_samples_are_left_out_of_a_document_only(
+    export_as: str | None, output: str | None, is_refused: bool
+) -> None:
+    assert keeps_samples({"no_samples": False}, export_as, output)
+    if is_refused:
+        with pytest.raises(UsageError, match=r"--no-samples .*: add --json"):
+            keeps_samples({"no_samples": True}, export_as, output)
+    else:
+        assert not keeps_samples({"no_samples": True}, export_as, output)

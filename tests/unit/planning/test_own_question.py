@@ -127,7 +127,7 @@ def test_the_bare_command_takes_the_same_options_and_arguments(start: list[str])
 
 def test_other_commands_keep_what_follows_two_dashes(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    monkeypatch.setattr(main.commands, "show_run", lambda run, _: shown.append(run))
+    monkeypatch.setattr(main.commands, "show_run", lambda run, *_, **__: shown.append(run))
     main.cli.main(["open", "--", "-odd.json"], standalone_mode=False)
     assert shown == ["-odd.json"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.advisor.verdict import decide
-from workbench.export.json import dump
+from workbench.export.json import document_parts, dump
 from workbench.export.text import run_text
 from workbench.records import events as ev
 from workbench.records.document import Document
@@ -55,6 +57,35 @@ def test_so_has_that_of_a_run_cut_short_anywhere(length: int) -> None:
 def test_so_has_that_of_a_written_document() -> None:
     written = msgspec.json.decode(dump(DOCUMENT), type=Document)
     assert report_of(written).document() == DOCUMENT
+
+
+def close(value: object, expected: object) -> bool:
+    """Whether two JSON values differ by rounded samples at most."""
+    if isinstance(expected, dict):
+        return value.keys() == expected.keys() and all(
+            close(value[key], expected[key]) for key in expected
+        )
+    if isinstance(expected, list):
+        return len(value) == len(expected) and all(map(close, value, expected))
+    if isinstance(expected, float):
+        return value == pytest.approx(expected, rel=1e-5)
+    return value == expected
+
+
+def test_rounded_samples_lead_to_the_same_statistics_but_for_a_hundred_thousandth() -> None:
+    run = [
+        msgspec.structs.replace(event, samples_s=[s * math.pi for s in event.samples_s])
+        if isinstance(event, ev.BlockMeasured)
+        else event
+        for event in RUN
+    ]
+    report = Report.of(run)
+    text = "".join(document_parts(report))
+    again = report_of(msgspec.json.decode(text, type=Document))
+    assert close(json.loads(dump(again.document())), json.loads(dump(report.document())))
+    assert "".join(document_parts(again)) != text  # the medians are those of rounded samples
+    twice = report_of(msgspec.json.decode("".join(document_parts(again)), type=Document))
+    assert "".join(document_parts(twice)) == "".join(document_parts(again))
 
 
 def test_a_document_and_its_journal_read_the_same_as_text() -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from builders import eventful
 
-from workbench.export.json import dump
+from workbench.export.json import document_parts, dump
 from workbench.records import events as ev
 from workbench.records.reason import Warning
 from workbench.report import journal
@@ -26,6 +26,16 @@ def test_a_document_file_is_opened(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text(dump(DOCUMENT))
     assert open_run(str(file)).report.document() == DOCUMENT
+
+
+def test_a_document_without_samples_is_refused_with_the_command_that_shows_the_run(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "bare.json"
+    file.write_text("".join(document_parts(Report.of(RUN), samples=False)))
+    expected = rf"--no-samples.*`workbench open {DOCUMENT.run.id}`"
+    with pytest.raises(journal.JournalError, match=expected):
+        open_run(str(file))
 
 
 def test_a_journal_file_is_opened_from_anywhere(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""An independent validator of documents and events: jsonschema with the schemas of workbench.
+
+Its copy of the schema is stricter: this version writes every key, and no other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from workbench.records.schema import STRUCTURES, document_schema, events_schema
+
+# The documents of other commands have a structure of their own, or no schema yet.
+OTHERS = ("ceilings", "detect", "doctor", "list", "schema", "watch")
+
+
+def strict(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of what this very version writes."""
+    for name, definition in schema["$defs"].items():
+        definition["additionalProperties"] = False
+        config = getattr(STRUCTURES[name], "__struct_config__", None)
+        if config is None or not config.omit_defaults:
+            definition["required"] = list(definition["properties"])
+    return schema
+
+
+@cache
+def _definitions(of_events: bool) -> dict[str, Any]:
+    return strict(events_schema() if of_events else document_schema())["$defs"]
+
+
+@cache
+def _validator(structure: str) -> Draft202012Validator:
+    """Of one structure: a choice among all kinds of events would hide what is wrong with one."""
+    defs = _definitions(structure != "Document")
+    return Draft202012Validator({"$ref": f"#/$defs/{structure}", "$defs": defs})
+
+
+def _checked(value: Any, structure: str) -> Any:
+    error = best_match(_validator(structure).iter_errors(value))
+    assert error is None, f"{structure}, {error.json_path}: {error.message[:300]}"
+    return value
+
+
+def checked_document(text: str | bytes) -> Any:
+    """The document in `text`; fails if this version does not write such a document."""
+    return _checked(json.loads(text), "Document")
+
+
+def checked_events(lines: Iterable[str | bytes]) -> list[Any]:
+    """The events in `lines`; fails if this version does not write such events."""
+    found = [json.loads(line) for line in lines]
+    return [_checked(event, event["event"]) for event in found]
+
+
+def check_output(arguments: tuple[str, ...], stdout: str) -> None:
+    """Check what a command printed, if that is a document or a list of events."""
+    if not stdout.startswith("{") or any(name in arguments for name in OTHERS):
+        return
+    if "--jsonl" in arguments:
+        checked_events(stdout.splitlines())
+    elif "--json" in arguments:
+        checked_document(stdout)

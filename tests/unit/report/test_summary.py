@@ -1,0 +1,61 @@
+"""The summary on top of a document says what its verdicts say."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+import scenes
+from builders import case, eventful
+
+from workbench.export.json import document_parts
+from workbench.records import events as ev
+from workbench.report.from_document import report_of
+from workbench.report.report import Report
+
+
+@pytest.mark.parametrize("events", [eventful(), scenes.h200(), scenes.cancelled()])
+def test_it_has_one_entry_for_each_verdict(events: list[ev.AnyEvent]) -> None:
+    document = Report.of(events).document()
+    assert document.verdicts
+    for entry, verdict in zip(document.summary, document.verdicts, strict=True):
+        assert (entry.scenario, entry.device) == (verdict.scenario, verdict.choice)
+        assert (entry.lead, entry.lead_ci95) == (verdict.pick_ratio, verdict.pick_ratio_ci95)
+        assert (entry.pick.id if entry.pick else None) == verdict.pick
+        assert entry.confidence == verdict.confidence
+    assert report_of(document).document().summary == document.summary
+
+
+def test_a_pick_has_the_keys_that_apply_to_it() -> None:
+    text = "".join(document_parts(Report.of(eventful())))
+    (first, *_) = msgspec.json.decode(text)["summary"]
+    gpu = case("cuda:0-a")
+    expected = {"id": gpu.id, "device": "cuda:0", "backend": "torch", "precision": "fp32"}
+    assert first["pick"] == expected
+    picks = [entry.pick for entry in Report.of(scenes.cpu_only()).document().summary]
+    assert all(pick and pick.threads and pick.threads >= 1 for pick in picks)
+    assert text.index('"summary"') < text.index('"measurements"')
+
+
+def test_the_confidence_of_a_verdict_is_passed_on() -> None:
+    events = [
+        msgspec.structs.replace(
+            event, verdict=msgspec.structs.replace(event.verdict, confidence="sure")
+        )
+        if isinstance(event, ev.VerdictReached)
+        else event
+        for event in eventful()
+    ]
+    assert {entry.confidence for entry in Report.of(events).document().summary} == {"sure"}
+
+
+def test_a_verdict_without_a_pick_has_none() -> None:
+    events = [
+        msgspec.structs.replace(
+            event, verdict=msgspec.structs.replace(event.verdict, pick=None, choice="unknown")
+        )
+        if isinstance(event, ev.VerdictReached)
+        else event
+        for event in eventful()
+    ]
+    for entry in Report.of(events).document().summary:
+        assert (entry.pick, entry.device) == (None, "unknown")
