@@ -1,5 +1,6 @@
 # make run     set everything up and open the workbench   (ARGS="--json --quick" for more)
 # make test    set everything up, then lint, type-check and test; make test-workers has the long ones
+# make test-html   open an exported page in Chromium
 
 export PYTHON ?= python3
 export VENV ?= .venv
@@ -10,7 +11,7 @@ python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
 
-.PHONY: run test test-workers lint ready ready-to-test clean
+.PHONY: run test test-workers test-html lint ready ready-to-test clean
 .PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots
 
 run: ready
@@ -24,6 +25,10 @@ test-workers: ready-to-test
 	$(python) -m pytest -n 2 --dist worksteal tests/faults
 	$(python) -m pytest tests/worker
 	$(python) -m benchmarks.faults --short
+
+test-html: ready-to-test
+	@command -v chromium >/dev/null || { echo "make test-html: there is no chromium: apt install chromium" >&2; exit 1; }
+	$(python) -m pytest tests/html
 
 lint: ready-to-test
 	$(python) -m ruff check .

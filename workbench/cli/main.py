@@ -23,6 +23,7 @@ from ..report.journal import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
 from . import commands
+from .export import export
 from .launch import start
 from .options import (
     Group,
@@ -158,6 +159,8 @@ def open_(run: str, **options: bool) -> None:
     export_as = chosen_format(options)
     commands.show_run(run, export_as, samples=keeps_samples(options, export_as))
 
+
+cli.add_command(export)
 
 # -------------------------------------------------------------- the machine
 

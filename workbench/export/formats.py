@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..text.output import terminal_width
@@ -50,3 +51,14 @@ FORMATS = {
     EVENTS: Exporter("Events on stdout, one a line.", each=_event),
     PLAIN: Exporter("Text, even in a terminal.", whole=_text),
 }
+
+FILES = {  # of `workbench export`, by the names of their options and modules
+    "html": "One page with plots, for a browser.",
+    "markdown": "Tables for a pull request or an issue.",
+    "csv": "All samples, one a line.",
+    "openmetrics": "Gauges for a textfile collector.",
+}
+
+
+def file_text(name: str, report: Report) -> str:
+    return str(import_module(f".{name}", __package__).text(report))

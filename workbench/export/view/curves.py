@@ -46,8 +46,8 @@ def sweep_title(sweep: Sweep) -> str:
 # ------------------------------------------------------- tables, findings
 
 
-def rate_lines(sweep: Sweep, width: int = UNLIMITED) -> list[Text]:
-    """The rates at all points, a column for each curve; only the fastest if that is too wide."""
+def rate_table(sweep: Sweep) -> tuple[list[Column], list[Line]]:
+    """The rates at all points, a column for each curve."""
     columns = [
         Column("at", ", ".join(sweep.axes)),
         *(Column(c.candidate, curve_name(c), align="right") for c in sweep.curves),
@@ -60,6 +60,12 @@ def rate_lines(sweep: Sweep, width: int = UNLIMITED) -> list[Text]:
         best = _best(here)
         cells["fastest"] = Text.of(curve_name(best[0]) if best else "-")
         lines.append(Line(place, {"at": Text.of(place), **cells}))
+    return columns, lines
+
+
+def rate_lines(sweep: Sweep, width: int = UNLIMITED) -> list[Text]:
+    """The table of rates; only the fastest if that is too wide."""
+    columns, lines = rate_table(sweep)
     natural = sum(least + 2 for _, least in fit(columns, lines, UNLIMITED)) - 2
     return table_lines(columns, lines) if natural <= width else best_lines(sweep, width)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...contract import Case
+from ...contract import Case, kind_of
 from ...records.document import LargestBatch
 from ...records.reason import Reason
 from ...records.verdict import Verdict
@@ -15,6 +15,8 @@ from .derived import DerivedValues
 from .spans import Text, join
 
 MARK = Text.of((" !", "strong warning"))  # follows a result with a warning
+# By the basis of a verdict, or of a comparison with another device.
+PROVENANCE = {"measured": "measured here", "recorded": "recorded elsewhere"}
 
 
 def device_tone(case: Case) -> str:
@@ -33,6 +35,18 @@ def choice_text(choice: str) -> Text:
 def reason_text(reason: Reason) -> str:
     """The reason and, after a dash, its remedy."""
     return f"{reason.message} - {reason.hint}" if reason.hint else reason.message
+
+
+def provenance(basis: str | None) -> str:
+    """The origin of a number: "measured here", "recorded elsewhere", "estimated", "simulated"."""
+    return PROVENANCE.get(basis or "", basis or "none")
+
+
+def provenance_on(*names: str) -> str:
+    """The provenance of measurements of these devices, or of candidates with these labels."""
+    kinds = {kind_of(name.partition("/")[0]) for name in names}
+    bases = {"simulated" if kind.simulated else "measured" for kind in kinds}
+    return ", ".join(map(provenance, sorted(bases)))
 
 
 def case_text(case_id: str | None, derived: DerivedValues, *, short: bool = False) -> Text:

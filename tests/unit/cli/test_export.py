@@ -1,0 +1,62 @@
+"""`workbench export`: where the files go, and the one line for each bad request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import builders
+import pytest
+import scenes
+from click.testing import CliRunner
+
+from workbench.cli.main import cli
+from workbench.planning.usage import UsageError
+from workbench.records.events import encode
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    file = tmp_path / "run.jsonl"
+    file.write_bytes(b"".join(encode(event) + b"\n" for event in scenes.cpu_only()))
+    return file
+
+
+def refused(*arguments: object) -> str:
+    result = CliRunner().invoke(cli, ["export", *map(str, arguments)])
+    assert isinstance(result.exception, UsageError), result.output
+    assert "\n" not in str(result.exception)
+    return str(result.exception)
+
+
+def test_several_files_at_once(run: Path, tmp_path: Path) -> None:
+    page, plots, gauges = tmp_path / "a.html", tmp_path / "plots", tmp_path / "b.prom"
+    options = ["--html", page, "--svg", plots, "--openmetrics", gauges]
+    result = CliRunner().invoke(cli, ["export", *map(str, [run, *options])])
+    assert result.exit_code == 0, result.exception
+    assert page.read_text().startswith("<!doctype html>")
+    assert gauges.read_text().endswith("# EOF\n")
+    assert [file.name for file in sorted(plots.iterdir())][:2] == ["plot-01.svg", "plot-02.svg"]
+
+
+@pytest.mark.parametrize("form", ["--html", "--markdown", "--csv", "--openmetrics"])
+def test_stdout_without_a_file(form: str, run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for options in ([form], [form, "-"]):
+        cli.main(["export", str(run), *options], standalone_mode=False)
+        assert len(capfd.readouterr().out) > 1000
+
+
+def test_bad_requests_are_one_line(run: Path, tmp_path: Path) -> None:
+    assert "name --svg, --" in refused(run)
+    assert "a file for all but one" in refused(run, "--csv", "--html")
+    assert "No such file" in refused(run, "--html", tmp_path / "missing" / "a.html")
+    assert "it is a folder" in refused(run, "--csv", tmp_path)
+    assert "name a new folder" in refused(run, "--svg", tmp_path)
+    (tmp_path / "readonly").write_text("")
+    assert "name a new folder" in refused(run, "--svg", tmp_path / "readonly")
+
+
+def test_a_run_without_measurements_leaves_no_file(tmp_path: Path) -> None:
+    empty, page = tmp_path / "empty.jsonl", tmp_path / "a.html"
+    empty.write_bytes(encode(builders.eventful()[0]) + b"\n")
+    assert "has no measurements" in refused(empty, "--html", page)
+    assert not page.exists()

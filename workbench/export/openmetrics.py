@@ -1,0 +1,51 @@
+"""A run as gauges in OpenMetrics text.
+
+node_exporter's textfile collector reads Prometheus's older format: it takes `# UNIT` and `# EOF`
+for comments, and refuses time stamps and the type `info`, so that neither is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from ..report.report import Report
+from .svg import clean
+from .view.derived import DerivedValues
+from .view.words import provenance, provenance_on
+
+Sample = tuple[str, float | None, dict[str, str]]  # gauge, value, labels
+
+
+def text(report: Report) -> str:
+    lines, described = list[str](), ""
+    for name, value, labels in sorted(_samples(report), key=lambda sample: sample[0]):
+        if value is None:
+            continue
+        if name != described:
+            lines.append(f"# TYPE workbench_{name} gauge")
+            unit = name.partition("_")[2]
+            lines += [f"# UNIT workbench_{name} {unit}"] if unit else []
+            described = name
+        # JSON escapes what both formats escape: backslashes, quotation marks and line breaks.
+        texts = [f"{k}={json.dumps(clean(v), ensure_ascii=False)}" for k, v in labels.items()]
+        lines.append(f"workbench_{name}{{{','.join(texts)}}} {value!r}")
+    return "\n".join([*lines, "# EOF"])
+
+
+def _samples(report: Report) -> Iterator[Sample]:
+    derived = DerivedValues(report)
+    for row in report.rows.values():
+        for candidate in row.candidates:
+            measured, device = derived.numbers(candidate).measurement, candidate.case.device
+            labels = {"scenario": row.plan.scenario, "case": measured.id}
+            labels["provenance"] = provenance_on(device)
+            yield "median_seconds", measured.median_s, labels
+            if (rate := measured.throughput) is not None:
+                yield "throughput", rate.value, {**labels, "unit": rate.unit}
+    for verdict in report.verdicts:
+        labels = {"scenario": verdict.scenario, "case": verdict.pick or "none"}
+        labels["provenance"] = provenance(verdict.basis)
+        yield "lead_ratio", verdict.pick_ratio, labels
+        answer = {"choice": verdict.choice, "confidence": verdict.confidence}
+        yield "pick", 1.0, {**labels, **answer}

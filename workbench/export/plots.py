@@ -1,0 +1,84 @@
+"""The plots of a report: the samples of each row, the curves of sweeps, the roofline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..records.document import Ceilings, Sweep
+from ..records.verdict import Crossover
+from ..report.candidate import Candidate
+from ..report.report import Report
+from ..text import units
+from .svg import Curve, Plot, Strip
+from .view.ceilings import HIGH, LOW
+from .view.curves import curve_name, place_text, sweep_title, value_text
+from .view.derived import DerivedValues
+from .view.words import device_tone, provenance_on
+
+MOST_SAMPLES = 150  # of one candidate, at even steps from the shortest to the longest
+FLOPS, TIMES = "FLOP/s", "seconds per step: samples, median and its 95% interval"
+
+
+def row_plot(title: str, found: Sequence[Candidate], derived: DerivedValues) -> Plot:
+    """The samples of measured candidates, with their medians and intervals."""
+    strips = []
+    for candidate in found:
+        case, measured = candidate.case, derived.numbers(candidate).measurement
+        name, median_s = derived.case_name(case.id), measured.median_s or 0.0
+        low, high = measured.ci95_s or (median_s, median_s)
+        text = f"{name}: median {units.duration(median_s)}, 95% CI {units.duration(low)} to "
+        text += f"{units.duration(high)}, {measured.n} samples, {provenance_on(case.device)}"
+        some = candidate.ordered_s[:: -(-measured.n // MOST_SAMPLES)]
+        strips.append(Strip(name, device_tone(case), text, median_s, (low, high), some))
+    origin = provenance_on(*(candidate.case.device for candidate in found))
+    return Plot(title, origin, TIMES, units.duration, strips=strips)
+
+
+def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
+    """The rates over one number, with the crossover; none over words or over two sizes."""
+    curves = []
+    for curve in sweep.curves:
+        points = []
+        for point in curve.points:
+            x, rate = next(iter(point.at.values())), units.rate(point.rate, curve.unit)
+            if point.rate and not isinstance(x, str) and x > 0:
+                text = f"{curve_name(curve)}, {place_text(point.at)}: {rate}, "
+                points.append((x, point.rate, text + provenance_on(curve.candidate)))
+        curves += [Curve(curve_name(curve), points)] if points else []
+    if len(sweep.axes) != 1 or len({x for curve in curves for x, _, _ in curve.points}) < 2:
+        return []
+    if crossover is not None and crossover.value is not None:
+        top = max(rate for curve in curves for _, rate, _ in curve.points)
+        low, high = crossover.ci95 or (crossover.value, crossover.value)
+        text = f"crossover at {crossover.parameter} {crossover.value:.0f} with its 95% interval"
+        curves.append(Curve(text, [(x, top, text) for x in (low, crossover.value, high)]))
+    (unit, *_), (axis,) = (curve.unit for curve in sweep.curves), sweep.axes
+    origin = provenance_on(*(curve.candidate for curve in sweep.curves))
+    return [Plot(sweep_title(sweep), origin, axis, value_text, unit, curves=curves)]
+
+
+def roofline_plots(report: Report, ceilings: Ceilings) -> list[Plot]:
+    """The roofs of each device in the precisions that ran, and the candidates under them."""
+    derived, used, under = DerivedValues(report), set[tuple[str, str]](), []
+    for candidate in report.candidates.values():
+        measured, case = derived.numbers(candidate).measurement, candidate.case
+        if measured.roofline is not None and measured.flops_per_s:
+            used.add((case.device, case.precision))
+            text = f"{derived.case_name(case.id)}, {candidate.scenario}: "
+            text += f"{units.rate(measured.flops_per_s, FLOPS)}, {provenance_on(case.device)}"
+            x = measured.roofline.intensity_flops_per_byte
+            under.append((x, measured.flops_per_s, text))
+    curves = []
+    for device in ceilings.devices:
+        bandwidth, name = device.memory_bytes_per_s or 0.0, device.device
+        for precision, peak in device.peak_ops_per_s.items():
+            if peak and bandwidth and (name, precision) in used:
+                text = f"{name} {precision}: {units.rate(peak, FLOPS)}, "
+                text += f"{units.rate(bandwidth, 'B/s')}, {provenance_on(name)}"
+                low, high = 2.0**LOW, max(2.0**HIGH, 2 * peak / bandwidth)
+                roof = [(low, low * bandwidth), (peak / bandwidth, peak), (high, peak)]
+                curves.append(Curve(f"{name} {precision}", [(x, y, text) for x, y in roof]))
+    curves += [Curve("candidates", under, joined=False)] if curves else []
+    origin = provenance_on(*(device.device for device in ceilings.devices))
+    title, axis = "Roofline", "FLOP per byte of memory traffic"
+    return [Plot(title, origin, axis, units.significant, FLOPS, curves=curves)] if curves else []

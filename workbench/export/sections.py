@@ -1,0 +1,131 @@
+"""A report in sections, which HTML and Markdown write down: tables, facts, code and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ..advisor import whatif
+from ..advisor.subject import snippet
+from ..records.document import Sweep
+from ..report.report import Report
+from ..report.row import Row
+from .plots import roofline_plots, row_plot, sweep_plots
+from .svg import Plot
+from .view.answers import answer_facts, notes
+from .view.curves import findings, rate_table, sweep_title
+from .view.derived import Finished, row_title
+from .view.details import largest_facts
+from .view.events import warning_text
+from .view.facts import Fact, fact, listed
+from .view.spans import Text
+from .view.table import Column, Line, texts_of
+from .view.tables import advisor_columns, advisor_line, candidate_line, has_gpu, result_columns
+from .view.words import provenance, provenance_on
+
+ORIGIN = Column("origin", "Provenance")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a report; `origin` is the provenance of the numbers that do not say theirs."""
+
+    title: str
+    origin: str = ""
+    columns: Sequence[Column] = ()
+    lines: Sequence[Line] = ()
+    facts: Sequence[Fact] = ()
+    code: str = ""
+    plots: Sequence[Plot] = ()
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells of the table."""
+        keys = [column.key for column in self.columns]
+        cells = [[texts_of(line.cells.get(key, Text())) for key in keys] for line in self.lines]
+        return [[" ".join(texts[0].plain.split()) for texts in row] for row in cells]
+
+    @property
+    def remarks(self) -> list[tuple[str, str]]:
+        """The facts as label and text."""
+        parts = [(entry.label.strip(), texts_of(entry.text)) for entry in self.facts]
+        return [(label, "  ".join(text.plain for text in texts)) for label, texts in parts]
+
+
+def _with(line: Line, **cells: str) -> Line:
+    return replace(line, cells={**line.cells, **{key: Text.of(cells[key]) for key in cells}})
+
+
+def sections(report: Report) -> Iterator[Section]:
+    """The whole report, the verdicts first."""
+    run = Finished(report)
+    decided = [row for row in report.rows.values() if row.verdict is not None]
+    if decided:
+        yield _verdicts(decided, run)
+    if code := snippet(report):
+        yield Section("To run it as it was measured", code=code)
+    for row in report.rows.values():
+        if not row.plan.point:
+            yield _row(row, run)
+    for found in report.largest_batches:
+        title = f"Largest batch, {run.derived.case_name(found.case)}"
+        origin = provenance_on(report.candidates[found.case].case.device)
+        yield Section(title, origin, facts=largest_facts(found))
+    for sweep in report.sweeps if not report.largest_batches else ():
+        yield _sweep(sweep, report)
+    roofline = roofline_plots(report, report.ceilings) if report.ceilings else []
+    yield Section("Run", facts=list(_about(run)), plots=roofline)
+
+
+def _about(run: Finished) -> Iterator[Fact]:
+    yield fact("machine", run.derived.machine_line())
+    if (started := run.report.started) is not None:
+        when = started.started_at[:16].replace("T", " ")
+        yield fact("run", f"{started.id}, {when} UTC, {run.report.status}: {started.tool.command}")
+    yield from listed("warning", map(warning_text, run.report.warnings))
+
+
+def _verdicts(rows: Sequence[Row], run: Finished) -> Section:
+    """The table of verdicts, with the sentence that answers each row and its confidence."""
+    lines, facts, gpu = [], [], has_gpu(rows)
+    for row, verdict in ((row, row.verdict) for row in rows if row.verdict is not None):
+        said = {"answer": next(iter(verdict.reasons), ""), "confidence": verdict.confidence}
+        line = advisor_line(row, run, gpu=gpu)
+        lines.append(_with(line, **said, origin=provenance(verdict.basis)))
+        for found in verdict.what_if:
+            text = f"{row_title(row)}: {whatif.sentence(found, verdict.objective)}"
+            facts.append(fact(provenance(found.basis), text))
+    first, *others = (c for c in advisor_columns(rows, lead=True) if c.key != "basis")
+    answer = Column("answer", "Answer"), Column("confidence", "Confidence")
+    return Section("Verdicts", "", [first, *answer, *others, ORIGIN], lines, facts)
+
+
+def _row(row: Row, run: Finished) -> Section:
+    """A row: its candidates from the fastest to the slowest, and its facts."""
+    measured = [c for c in row.candidates if c.blocks]
+    measured.sort(key=lambda c: run.derived.numbers(c).measurement.median_s or 0.0)
+    lines = [
+        _with(candidate_line(c, row, run), origin=provenance_on(c.case.device) if c.blocks else "")
+        for c in [*measured, *(c for c in row.candidates if not c.blocks)]
+    ]
+    facts = answer_facts(row, run) if row.verdict is not None else []
+    return Section(
+        row_title(row),
+        provenance_on(*(c.case.device for c in measured)),
+        [*result_columns(row), ORIGIN],
+        lines,
+        [*facts, *notes([row], run)],
+        row.plan.reproduce,
+        [row_plot(row_title(row), measured, run.derived)] if measured else [],
+    )
+
+
+def _sweep(sweep: Sweep, report: Report) -> Section:
+    """The rate of each candidate at every point, and the curves."""
+    columns, lines = rate_table(sweep)
+    origins = {curve.candidate: provenance_on(curve.candidate) for curve in sweep.curves}
+    lines.append(_with(Line("", {}), at=ORIGIN.title, **origins))
+    row = report.rows.get(sweep.scenario or "")
+    crossover = row.verdict.crossover if row is not None and row.verdict is not None else None
+    facts, plots = listed("", findings(sweep)), sweep_plots(sweep, crossover)
+    return Section(sweep_title(sweep), provenance_on(*origins), columns, lines, facts, plots=plots)
