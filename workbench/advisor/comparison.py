@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..report.candidate import Candidate
@@ -30,6 +31,13 @@ def better(objective: str) -> str:
 def worse(objective: str) -> str:
     """`slower`, `slower at the 99th percentile`, `higher in cost`."""
     return BETTER_WORSE[objective][1]
+
+
+def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates from best to worst; those without a value are missing."""
+    known = {candidate.case.id: candidate for candidate in candidates}
+    order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
+    return [known[case] for case in order]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ..report.candidate import Candidate
 from ..stats import ratios
 from ..stats.objectives import OF_A_STEP
 from ..stats.samples import Ratio, median, student_t_quantile
+from .comparison import ranked
 
 MOST_POINTS = 12
 NEAR = 2.0  # largest ratio that helps to locate the change
@@ -35,13 +36,12 @@ class Measured:
     def by_name(self, between: str) -> dict[str, Candidate]:
         """The best of each kind of device by its name, or every candidate by its label, fastest
         first."""
-        known = {c.case.id: c for c in self.candidates if c.blocks}
-        order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
-        ranked = [known[case] for case in order]
-        if between == "candidate":
-            return {candidate.case.label: candidate for candidate in ranked}
-        kinds = dict.fromkeys(c.case.device_kind for c in ranked)
-        return {kind: next(c for c in ranked if c.case.device_kind == kind) for kind in kinds}
+        found: dict[str, Candidate] = {}
+        for candidate in ranked(c for c in self.candidates if c.blocks):
+            case = candidate.case
+            name = case.label if between == "candidate" else case.device_kind
+            found.setdefault(name, candidate)
+        return found
 
     def behind(self) -> dict[str, float]:
         """Time of each candidate over that of the best on its kind of device, by label."""

@@ -21,6 +21,7 @@ from ..stats import ratios
 from ..stats import samples as stats
 from ..stats.objectives import OF_A_STEP
 from ..text import units
+from .comparison import ranked
 from .crossover import MOST_POINTS
 from .limits import error_limit, exceeds_error_limit, is_admissible, leaves_for_limits, uncounted
 
@@ -231,9 +232,8 @@ def protected(standings: Standings) -> set[str]:
     runner-up as it looks now, and those that the plan names."""
     if not standings.plan.decides:
         return set(standings.plan.protected)
-    able = [c for c in standings.measured if is_admissible(c, standings.scenario)]
-    front = ratios.ranking({c.case.id: c.rounds() for c in able})[:2]
-    return {*front, *standings.plan.protected}
+    able = ranked(c for c in standings.measured if is_admissible(c, standings.scenario))
+    return {*(c.case.id for c in able[:2]), *standings.plan.protected}
 
 
 # ---------------------------------------------------------------------- the end
@@ -255,14 +255,12 @@ def is_over(standings: Standings) -> bool:
 def is_proven(candidates: Sequence[Candidate], claims: int) -> bool:
     """Whether the best differs from the best of the other kind of device, or else from the next,
     as surely as one of `claims` that shall hold together; or more rounds would not show it."""
-    known = {c.case.id: c for c in candidates if c.blocks}
-    order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
-    kinds = {case: known[case].case.device_kind for case in order}
-    others = [case for case in order[1:] if kinds[case] != kinds[order[0]]] or order[1:]
-    if not others:
+    order = ranked(c for c in candidates if c.blocks)
+    if len(order) < 2:
         return True
-    first, second = (known[case].rounds() for case in (order[0], others[0]))
-    ratio = ratios.ratio_between(second, first, 1 - ratios.ALPHA / claims)
+    first, *rest = order
+    second = next((c for c in rest if c.case.device_kind != first.case.device_kind), rest[0])
+    ratio = ratios.ratio_between(second.rounds(), first.rounds(), 1 - ratios.ALPHA / claims)
     if ratio is None:
         return False
     return ratio.low > 1 or ratio.pairs >= PATIENCE or ratios.is_exhausted(ratio)

@@ -9,7 +9,7 @@ The model with the smallest error on held-out recorded sizes is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..contract import Work
@@ -45,33 +45,26 @@ class Estimate:
 class Model:
     """Time as a linear function of an amount of work between two points, or of their logarithms."""
 
-    amount: Callable[[Work], float | None]
+    amount: str  # a field of `Work`
     in_logs: bool
 
     def between(self, at: Work, below: Work, above: Work, times_s: Interval) -> float | None:
         """Seconds at `at`; None if its work is not strictly between the two."""
-        x, low, high = self.amount(at), self.amount(below), self.amount(above)
+        amounts: list[float | None] = [getattr(w, self.amount) for w in (at, below, above)]
+        x, low, high = amounts
         if x is None or low is None or high is None or not 0 < low < x < high:
             return None
         first, last = times_s
         if self.in_logs:
             share = math.log(x / low) / math.log(high / low)
-            time_s = math.exp((1 - share) * math.log(first) + share * math.log(last))
+            time_s = math.pow(first, 1 - share) * math.pow(last, share)
         else:
             share = (x - low) / (high - low)
             time_s = (1 - share) * first + share * last
         return min(max(time_s, min(times_s)), max(times_s))  # despite rounding
 
 
-def _flops(work: Work) -> float | None:
-    return work.flops
-
-
-def _bytes(work: Work) -> float | None:
-    return work.bytes_moved
-
-
-MODELS = (Model(_flops, False), Model(_bytes, False), Model(_flops, True), Model(_bytes, True))
+MODELS = tuple(Model(amount, logs) for logs in (False, True) for amount in ("flops", "bytes_moved"))
 
 
 def estimate(points: Sequence[Point], size: float, work: Work) -> Estimate | Reason:

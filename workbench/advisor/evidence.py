@@ -18,7 +18,7 @@ from ..report.warnings import measurement_warnings
 from ..stats import ratios
 from ..stats.samples import Ratio
 from ..text.units import times
-from .comparison import Comparison
+from .comparison import Comparison, ranked
 from .limits import is_admissible, is_over_error_limit, only_within
 from .race_summary import BY_FIRST_BLOCK, is_cut_short
 
@@ -44,15 +44,9 @@ class Evidence:
         return [c for c in self.by_id if c.blocks and is_admissible(c, self.scenario)]
 
     @cached_property
-    def ranking(self) -> list[str]:
-        """Ids of the eligible candidates, best first; those without a value are missing."""
-        return ratios.ranking({c.case.id: c.rounds() for c in self.eligible})
-
-    @cached_property
     def ranked(self) -> list[Candidate]:
-        """The candidates of `ranking`."""
-        known = {c.case.id: c for c in self.eligible}
-        return [known[case] for case in self.ranking]
+        """The eligible candidates, best first; those without a value are missing."""
+        return ranked(self.eligible)
 
     @cached_property
     def over_limit(self) -> list[Candidate]:

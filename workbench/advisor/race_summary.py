@@ -9,8 +9,8 @@ from ..records.verdict import Elimination, RaceSummary
 from ..report.candidate import Candidate
 from ..report.names import candidate_name
 from ..report.row import Row
-from ..stats import ratios
 from ..text import units
+from .comparison import ranked
 
 CANCELLED = "cancelled"  # status of a candidate, and end of a race, when the run was interrupted
 BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
@@ -33,7 +33,7 @@ def summarise(row: Row) -> RaceSummary | None:
         return None
     left = sorted(filter(left_early, row.candidates), key=_rounds_before_leaving)
     finished = [candidate for candidate in row.candidates if not left_early(candidate)]
-    order = ratios.ranking({c.case.id: c.rounds() for c in finished})
+    order = [candidate.case.id for candidate in ranked(finished)]
     measured = [block.round + 1 for c in row.candidates for block in c.blocks]
     return RaceSummary(
         rounds=row.rounds if not is_cut_short(row) else max(measured, default=0),

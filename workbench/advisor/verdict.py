@@ -15,7 +15,7 @@ from ..stats.samples import Ratio
 from . import costs
 from .break_even import payoffs
 from .causes import causes
-from .comparison import Comparison
+from .comparison import Comparison, ranked
 from .evidence import Evidence, first_on
 from .next_step import next_best
 from .race_summary import summarise
@@ -77,10 +77,8 @@ def equal_precision(row: Row, scenario: Scenario) -> list[EqualPrecision]:
     present = {c.case.precision for c in row.candidates if c.blocks}
     for precision in (p for p in wanted if p in present):
         group = [c for c in row.candidates if c.case.precision == precision and c.blocks]
-        known = {c.case.id: c for c in group if c.state != "failed"}
-        ranking = ratios.ranking({case: c.rounds() for case, c in known.items()})
-        ranked = [known[case] for case in ranking]
-        cpu, gpu = first_on("cpu", ranked), first_on("gpu", ranked)
+        best_first = ranked(c for c in group if c.state != "failed")
+        cpu, gpu = first_on("cpu", best_first), first_on("gpu", best_first)
         ratio = Comparison.of(gpu, cpu).ratio if cpu is not None and gpu is not None else None
         found.append(
             EqualPrecision(

@@ -19,7 +19,7 @@ from ..records.verdict import WhatIf
 from ..report.candidate import Candidate
 from ..report.from_document import candidate_of
 from ..report.names import candidate_name
-from ..stats import ratios
+from .comparison import ranked
 from .estimate import Estimate, Point, estimate
 from .limits import is_admissible
 from .recordings import Recording, file_name, load, named, own_folder, with_tilde
@@ -141,10 +141,8 @@ def _recorded(row: RowPlan, request: Request, asked: str, recording: Recording) 
             rows.setdefault(recorded.measured.scenario, {})[recorded.measured.id] = recorded
     fastest = []
     for group in rows.values():  # candidates of one row share rounds
-        first = ratios.ranking(
-            {name: recorded.candidate.rounds() for name, recorded in group.items()}
-        )[0]
-        fastest.append(group[first])
+        first = ranked(recorded.candidate for recorded in group.values())[0]
+        fastest.append(group[first.case.id])
     best = min(fastest, key=lambda recorded: _value(recorded)[0], default=None)
     if best is None:
         return None

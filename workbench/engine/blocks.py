@@ -39,7 +39,8 @@ class BlockRunner:
         False if the candidate is out of the race; the reason is then in the report.
         """
         try:
-            if self._has_lost_worker(prepared):
+            # Its worker may have died under another case.
+            if prepared.generation != self._context.pool.generation.get(prepared.key, 0):
                 return self._renew(prepared) and self.take(prepared, number, field)
             answer = self._ask_block(prepared, field)
         except WorkerFailed as failure:
@@ -56,10 +57,6 @@ class BlockRunner:
         if wrong is not None:
             self._preparation.finish(prepared.case, "failed", wrong)
         return wrong is None
-
-    def _has_lost_worker(self, prepared: PreparedCase) -> bool:
-        """Whether its worker died under another case."""
-        return prepared.generation != self._context.pool.generation.get(prepared.key, 0)
 
     def _renew(self, prepared: PreparedCase) -> bool:
         """Load the case into a fresh worker, whatever time is left if nothing of the row is

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from ..advisor import crossover, crossover_search
+from ..advisor.comparison import ranked
 from ..advisor.crossover import Measured
 from ..advisor.limits import is_admissible, uncounted
 from ..contract import Case, WorkloadError
@@ -22,7 +23,6 @@ from ..pool.worker_process import WorkerKey
 from ..records import events as ev
 from ..records.reason import Warning
 from ..report.candidate import Candidate
-from ..stats import ratios
 from ..stats.samples import median
 from .context import RunContext
 from .preparation import worker_key
@@ -141,18 +141,11 @@ class CrossoverSearch:
         or limits forbid them at the row's own size only.
         """
         found = self._report.rows[row.scenario.id]
-        known = {
-            c.case.id: c
-            for c in found.candidates
-            if c.blocks
-            and c.state != "failed"
-            and not found.is_reference_only(c)
-            and uncounted(c) is None
-        }
-        order = ratios.ranking({case: candidate.rounds() for case, candidate in known.items()})
+        measured = [c for c in found.candidates if c.blocks and c.state != "failed"]
+        counted = [c for c in measured if not found.is_reference_only(c) and uncounted(c) is None]
         room: dict[tuple[str, bool], int] = {}
         field = []
-        for candidate in (known[case] for case in order):
+        for candidate in ranked(counted):
             kind, able = candidate.case.device_kind, is_admissible(candidate, row.scenario)
             left = room.setdefault((kind, able), FIELD if able else OVER)
             if left > 0 and (able or room.get((kind, True), FIELD) == FIELD):

@@ -127,7 +127,9 @@ class Engine:
         source = self._plan(machine, software, unusable)
         context = self._context = self._share(machine)
         if request.largest_batch:
-            self._search_largest_batch(context, machine)
+            cases = [case for row in self._rows for case in row.cases]
+            check_alone(machine, cases, forced=request.force)
+            LargestBatchSearch(context).run(self._rows)
             return
         races, fingerprint = Races(context), ceiling_store.fingerprint(machine, software)
         self._use_ceilings(races, fingerprint, machine)
@@ -192,11 +194,6 @@ class Engine:
             telemetry=MachineTelemetry.of(machine, devices, now=now, emit=emit),
             overhead=self._overhead,
         )
-
-    def _search_largest_batch(self, context: RunContext, machine: Machine) -> None:
-        cases = [case for row in self._rows for case in row.cases]
-        check_alone(machine, cases, forced=self._request.force)
-        LargestBatchSearch(context).run(self._rows)
 
     def _use_ceilings(self, races: Races, fingerprint: str, machine: Machine) -> None:
         """Report the ceilings that are kept for this machine, or measure them before the table."""

@@ -45,11 +45,7 @@ class LargestBatchSearch:
     """Searches for one candidate after another until the budget is spent."""
 
     def __init__(self, context: RunContext) -> None:
-        self._pool = context.pool
-        self._control = context.control
-        self._emit = context.emit
-        self._seed = context.request.seed
-        self._end_s = context.end_s
+        self._context, self._control, self._emit = context, context.control, context.emit
 
     def run(self, rows: Sequence[RowPlan]) -> None:
         """Search every candidate of the rows, in equal shares of the time left."""
@@ -58,7 +54,7 @@ class LargestBatchSearch:
         for position, (case, scenario) in enumerate(cases):
             self._control.check()
             now = self._control.now()
-            left_s = max(0.0, self._end_s - now)
+            left_s = max(0.0, self._context.end_s - now)
             if scenario != begun:
                 self._emit(ev.RaceStarted(at_s=now, scenario=scenario, share_s=left_s))
                 begun = scenario
@@ -77,13 +73,10 @@ class LargestBatchSearch:
             found.batch = max(fitting, default=None)
             self._emit(ev.LargestBatchFound(at_s=self._control.now(), found=found))
         status, reason = _outcome(found)
+        at_s = self._control.now()
         self._emit(
             ev.CaseFinished(
-                at_s=self._control.now(),
-                case=case.id,
-                scenario=scenario,
-                status=status,
-                reason=reason,
+                at_s=at_s, case=case.id, scenario=scenario, status=status, reason=reason
             )
         )
 
@@ -107,15 +100,16 @@ class LargestBatchSearch:
 
     def _try(self, case: Case) -> BatchAttempt:
         key = worker_key(case)
-        left = max(0.0, self._end_s + SLACK_S / 2 - self._control.now())
+        left = max(0.0, self._context.end_s + SLACK_S / 2 - self._control.now())
+        pool, seed = self._context.pool, self._context.request.seed
         assert case.batch is not None  # noqa: S101 - the plan has only cases with one
         try:
-            self._pool.start(key, min(START_DEADLINE_S, left))
-            answer = self._pool.ask(key, left, Attempt, op="attempt", case=case, seed=self._seed)
+            pool.start(key, min(START_DEADLINE_S, left))
+            answer = pool.ask(key, left, Attempt, op="attempt", case=case, seed=seed)
         except WorkerFailed as failure:
             return BatchAttempt(case.batch, None, None, failure.reason)
         finally:
-            self._pool.end(key)
+            pool.end(key)
         fitted = answer.result
         return BatchAttempt(case.batch, fitted.step_s, fitted.memory_peak_bytes, reason=None)
 

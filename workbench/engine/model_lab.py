@@ -19,7 +19,7 @@ from ..pool.control import Control
 from ..pool.pool import Pool, WorkerFailed
 from ..records import events as ev
 from ..records.machine import Machine
-from ..records.model import ModelFacts, PreparationStep
+from ..records.model import PreparationStep
 from ..report.report import Report
 from ..report.row import Row
 from ..worker.recipe import ORIGINAL
@@ -78,11 +78,28 @@ class ModelLab:
             cases = [case_of(proposal, self._plan.scenario)]
             return [replace(self._plan, cases=cases, refused=failure.reason)]
         left_out: dict[str, str] = {}
-        facts, products = _prepared(child, facts, left_out)
+        products: dict[str, int] = {}
+        try:
+            facts, products = child.prepare(facts)
+        except WorkerFailed as failure:
+            left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
+            failed = PreparationStep("prepared", None, None, failure.reason)
+            facts = msgspec.structs.replace(facts, steps=[*facts.steps, failed])
         self._emit(ev.ModelInspected(at_s=control.now(), facts=facts))
         providers = _providers(child, left_out)
         gpus = tuple(self._gpus(providers, left_out))
-        space = _space(request, self._machine, facts, products, providers, gpus)
+        space = SearchSpace(
+            facts=facts,
+            products=products,
+            cpu=self._machine.cpu,
+            threads=useful_thread_counts(self._machine.cpu, request.threads),
+            gpus=gpus,
+            on_cpu=not request.devices or "cpu" in request.devices,
+            providers=tuple(word for word in providers if word != "cuda"),
+            precisions=request.precisions,
+            thorough=request.thorough,
+            step_s=facts.step_s,
+        )
         proposals, unpromising = first(space)
         left_out = {**unpromising, **left_out}
         scenario = msgspec.structs.replace(
@@ -123,18 +140,6 @@ class ModelLab:
                 yield gpu
 
 
-def _prepared(
-    child: Child, facts: ModelFacts, left_out: dict[str, str]
-) -> tuple[ModelFacts, dict[str, int]]:
-    """The facts after preparation, and the number of nodes that can be quantised, by type."""
-    try:
-        return child.prepare(facts)
-    except WorkerFailed as failure:
-        left_out["int8"] = f"it could not be prepared: {failure.reason.message}"
-        failed = PreparationStep("prepared", None, None, failure.reason)
-        return msgspec.structs.replace(facts, steps=[*facts.steps, failed]), {}
-
-
 def _providers(child: Child, left_out: dict[str, str]) -> dict[str, str]:
     """Execution providers other than the CPU's: the word of a mode to ONNX Runtime's name."""
     try:
@@ -142,28 +147,6 @@ def _providers(child: Child, left_out: dict[str, str]) -> dict[str, str]:
     except WorkerFailed as failure:
         left_out["other providers"] = failure.reason.message
         return {}
-
-
-def _space(
-    request: Request,
-    machine: Machine,
-    facts: ModelFacts,
-    products: Mapping[str, int],
-    providers: Mapping[str, str],
-    gpus: tuple[str, ...],
-) -> SearchSpace:
-    return SearchSpace(
-        facts=facts,
-        products=products,
-        cpu=machine.cpu,
-        threads=useful_thread_counts(machine.cpu, request.threads),
-        gpus=gpus,
-        on_cpu=not request.devices or "cpu" in request.devices,
-        providers=tuple(word for word in providers if word != "cuda"),
-        precisions=request.precisions,
-        thorough=request.thorough,
-        step_s=facts.step_s,
-    )
 
 
 def _require_energy() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ..advisor.comparison import ranked
 from ..advisor.limits import exceeds_error_limit, is_admissible
 from ..advisor.model.candidates import Proposal, SearchSpace, convolves, neighbours
 from ..contract import Case
@@ -12,7 +13,6 @@ from ..planning.request import Request
 from ..planning.scenario import Scenario
 from ..pool.control import Control
 from ..report.candidate import Candidate
-from ..stats import ratios
 from ..worker.recipe import ORIGINAL
 from .model_builder import VariantBuilder
 
@@ -86,11 +86,10 @@ class CandidateSearch:
         if left_s >= JOIN_SHARE * budget_s and (cases := self._next(left_s / 2)):
             return cases
         measured = [c for c in candidates if c.blocks and c.case.device == "cpu"]
-        valid = {c.case.id: c for c in measured if is_admissible(c, self._scenario)}
-        order = ratios.ranking({case: c.rounds() for case, c in valid.items()})
+        order = ranked(c for c in measured if is_admissible(c, self._scenario))
         if not order or left_s < JOIN_LEAST_SHARE * budget_s:
             return []
-        leader = valid[order[0]]
+        leader = order[0]
         until_s = self._control.now() + left_s / 2
         if mixed := self._mix(measured, leader, MIX_SHARE * left_s):
             return self._admit([mixed], until_s)
@@ -101,12 +100,9 @@ class CandidateSearch:
 
     def baseline(self, candidates: Sequence[Candidate]) -> str | None:
         """The fastest run of the model as given, on the CPU."""
-        given = {
-            c.case.id: c.rounds()
-            for c in candidates
-            if c.case.device == "cpu" and self._proposals[c.case.id].recipe == ORIGINAL
-        }
-        return next(iter(ratios.ranking(given)), None)
+        on_cpu = [c for c in candidates if c.case.device == "cpu"]
+        given = ranked(c for c in on_cpu if self._proposals[c.case.id].recipe == ORIGINAL)
+        return given[0].case.id if given else None
 
     # ----------------------------------------------------------- proposals
 
@@ -134,14 +130,15 @@ class CandidateSearch:
                 admitted.append(case)
         return admitted
 
-    def _around(self, order: Sequence[str]) -> list[Proposal]:
+    def _around(self, order: Sequence[Candidate]) -> list[Proposal]:
         """New proposals near the leader, and the next best with the leader's threads."""
         known = set(self._proposals.values())
-        leader = self._proposals[order[0]]
+        leader = self._proposals[order[0].case.id]
         new = [proposal for proposal in neighbours(leader, self._space) if proposal not in known]
         # A candidate that lost with other threads may win with the leader's.
-        for case in order[1 : 1 + RIVALS]:
-            rival = replace(self._proposals[case], threads=leader.threads, mode=None)
+        for candidate in order[1 : 1 + RIVALS]:
+            proposal = self._proposals[candidate.case.id]
+            rival = replace(proposal, threads=leader.threads, mode=None)
             if rival not in known and rival not in new:
                 new.append(rival)
         return new

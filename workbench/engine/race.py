@@ -65,7 +65,9 @@ class Race:
             self._context.telemetry.begin()
             ended_by = self._run_rounds()
             rounds = self._number
-            self._skip_late()
+            for case in self._late:  # the budget did not last for the decision
+                self._preparation.skip(case, BUDGET)
+            self._late = []
             decided, self._active = self._active, []
             self._enter(order.reference_only, REFERENCE_COST * self._preparation.longest_s)
             self._run_rounds(REFERENCE_ROUNDS)
@@ -134,12 +136,6 @@ class Race:
         late, self._late = self._late, []
         return self._enter(late, self._preparation.longest_s)
 
-    def _skip_late(self) -> None:
-        """Report those that still wait: the budget did not last for the decision."""
-        for case in self._late:
-            self._preparation.skip(case, BUDGET)
-        self._late = []
-
     def _enter_joining(self) -> bool:
         """Let those enter that the candidate source proposes now; False if it proposes none."""
         plan = self._plan
@@ -197,7 +193,8 @@ class Race:
                 by_id[case].is_only_baseline = True
             else:
                 self._active.remove(by_id[case])
-                self._report_elimination(by_id[case], eliminated)
+                reason = by_id[case].deferred or eliminated.reason
+                self._preparation.finish(by_id[case].case, "ok", reason, eliminated.proof)
 
     def _is_over(self, rounds: int) -> bool:
         contending = [prepared for prepared in self._active if not prepared.is_only_baseline]
@@ -242,10 +239,6 @@ class Race:
         ]
 
     # ------------------------------------------------------------ events
-
-    def _report_elimination(self, prepared: PreparedCase, eliminated: Eliminated) -> None:
-        reason = prepared.deferred or eliminated.reason
-        self._preparation.finish(prepared.case, "ok", reason, eliminated.proof)
 
     def _report_end(self, rounds: int, ended_by: str) -> None:
         self._context.emit(

@@ -23,13 +23,9 @@ class TraceFile:
     """Collects the profiles of several candidates, one after another on a single clock."""
 
     def __init__(self) -> None:
-        self._events: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self._next_process = 1
         self._end_us = 0.0
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._events
 
     def add(self, case: str, events: list[dict[str, Any]]) -> None:
         """Append the events of one case, whose processes are named after it."""
@@ -43,18 +39,15 @@ class TraceFile:
             if own not in processes:
                 processes[own] = self._next_process
                 self._next_process += 1
-                self._name(processes[own], case)
-            self._events.append({**event, "pid": processes[own], "ts": event["ts"] + shift})
+                named = {"ph": "M", "name": "process_name", "pid": processes[own]}
+                self.events.append({**named, "args": {"name": case}})
+            self.events.append({**event, "pid": processes[own], "ts": event["ts"] + shift})
         last = max(event["ts"] + event.get("dur", 0.0) for event in timed)
         self._end_us = last + shift + GAP_US
 
-    def _name(self, process: int, case: str) -> None:
-        named = {"ph": "M", "name": "process_name", "pid": process, "args": {"name": case}}
-        self._events.append(named)
-
     def dump(self) -> bytes:
         """The file's content in the JSON object form of the Trace Event Format."""
-        return msgspec.json.encode({"traceEvents": self._events, "displayTimeUnit": "ms"})
+        return msgspec.json.encode({"traceEvents": self.events, "displayTimeUnit": "ms"})
 
 
 def write_trace(
@@ -68,7 +61,7 @@ def write_trace(
     """Write `trace` to `target`; a warning if it is empty or cannot be written, also because a
     FIFO's reader takes nothing while the run `is_ending`."""
     file = str(target.named)
-    if trace.is_empty:
+    if not trace.events:
         text = f"{file} was not written: nothing was profiled{_why_unprofiled(report)}"
         return Warning("no_trace", text, "raise --budget or choose other candidates")
     try:

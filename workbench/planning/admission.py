@@ -42,19 +42,13 @@ def beforehand(
         if gpu.memory_total_bytes is None:
             return None
         have = int(GPU_SHARE * (gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)))
+    text, free = f"it needs about {need / 2**30:.1f} GiB", f"{have / 2**30:.1f} GiB"
     if need > have:
-        return Reason(
-            "no_memory",
-            f"it needs about {need / 2**30:.1f} GiB, {have / 2**30:.1f} GiB are free",
-            "choose a smaller size or batch",
-        )
+        return Reason("no_memory", f"{text}, {free} are free", "choose a smaller size or batch")
     if need > have - held_bytes:
-        return Reason(
-            "no_memory",
-            f"it needs about {need / 2**30:.1f} GiB; other candidates hold "
-            f"{held_bytes / 2**30:.1f} of {have / 2**30:.1f} GiB",
-            "race fewer candidates at a time: --precision, --mode, --set",
-        )
+        text = f"{text}; other candidates hold {held_bytes / 2**30:.1f} of {free}"
+        remedy = "race fewer candidates at a time: --precision, --mode, --set"
+        return Reason("no_memory", text, remedy)
     return None
 
 

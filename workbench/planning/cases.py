@@ -48,8 +48,14 @@ def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> N
     for row in rows:
         try:
             row.cases = cases_on(row, request, machine, gpus, with_cpu=with_cpu)
-            _require_few(row)
-            _ask_all(row, machine)
+            if len(row.cases) > MOST_CASES:
+                raise UsageError(
+                    f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
+                    "narrow it with --device, --precision, --threads or --set"
+                )
+            for case in row.cases:  # all that a race asks: a user's file that fails, fails now
+                row.workload.work(case)
+                small_probe_of(case, row.workload, machine.cpu)
         except WorkloadError as error:
             reason = Reason(error.code, str(error), error.hint)
             if not request.every:
@@ -60,21 +66,6 @@ def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> N
             raise _no_candidate(row, gpus)
     if rows and not any(row.cases for row in rows):
         raise UsageError("no workload has a candidate left with these filters")
-
-
-def _require_few(row: RowPlan) -> None:
-    if len(row.cases) > MOST_CASES:
-        raise UsageError(
-            f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
-            "narrow it with --device, --precision, --threads or --set"
-        )
-
-
-def _ask_all(row: RowPlan, machine: Machine) -> None:
-    """Have the workload say all that a race asks of it: a user's file that fails, fails now."""
-    for case in row.cases:
-        row.workload.work(case)
-        small_probe_of(case, row.workload, machine.cpu)
 
 
 def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:

@@ -27,6 +27,7 @@ MODEL_BUDGET_S = 30.0
 LONGEST_BUDGET_S = 86_400.0
 ALL_BUDGET_S, ALL_QUICK_BUDGET_S = 900.0, 180.0  # for `run --all`
 ALL_ROWS_BUDGET_S, ALL_ROWS_QUICK_BUDGET_S = 300.0, 60.0  # for `advise --all`
+MODEL = ModelQuestion.option
 NAME_PYTHON = "name the Python interpreter of an environment, such as .venv/bin/python"
 SLOWEST, FASTEST = 1e-3, 1e4  # limits for a simulated GPU, in multiples of this CPU's speed
 
@@ -195,51 +196,35 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
         question.check()
     except ValueError as error:
         raise UsageError(str(error)) from None
-    given = {
-        "--scenarios": request.scenario_file,
-        "--all": request.all_scenarios,
-        "--crossover": request.crossover,
-        "--what-if": request.what_if,
-    }
-    if options := [name for name, value in given.items() if value]:
-        belong = "belongs" if len(options) == 1 else "belong"
-        raise UsageError(f"{' and '.join(options)} {belong} to scenarios, not to {option}")
+    _check_unused(request, option)
     check_batches(request.batch)
-    if isinstance(question, ModelQuestion):
-        _check_model(request)
-        return
-    if request.settings:
-        raise UsageError(f"--set belongs to workloads, not to {option}")
-    _check_unused(request, question.kind)
-    if len(request.batch) > 1 and (question.train or question.kind == FUNCTION):
-        raise UsageError(f"{'--train' if question.train else option} takes one --batch")
+    is_training = isinstance(question, OwnQuestion) and question.train
+    if len(request.batch) > 1 and (is_training or option in (MODEL, f"--{FUNCTION}")):
+        raise UsageError(f"{'--train' if is_training else option} takes one --batch")
+    if option == MODEL and set(request.backends) - {"onnxruntime"}:
+        raise UsageError("--backend: an ONNX model runs on onnxruntime")
     for word in (word for mode in request.modes for word in mode.split("+")):
         if word not in MODES:
             raise unknown("mode", word, MODES)
 
 
-def _check_unused(request: Request, kind: str) -> None:
-    """Refuse the options that do not apply to a function or a command."""
-    given: dict[str, object] = {}
-    if kind != TORCH:
-        given = {
-            "--backend": request.backends,
-            "--precision": request.precisions,
-            "--mode": request.modes,
-        }
-    if kind == COMMAND:
+def _check_unused(request: Request, option: str) -> None:
+    """Refuse the options that do not apply to what `option` names."""
+    given: dict[str, object] = {
+        "--scenarios": request.scenario_file,
+        "--all": request.all_scenarios,
+        "--crossover": request.crossover,
+        "--what-if": request.what_if,
+        "--set": request.settings,
+    }
+    if option in (f"--{FUNCTION}", f"--{COMMAND}"):
+        given |= {"--backend": request.backends, "--precision": request.precisions}
+    if option != f"--{TORCH}":
+        given["--mode"] = request.modes
+    if option == f"--{COMMAND}":
         given |= {"--threads": request.threads, "--batch": request.batch}
     if options := [name for name, value in given.items() if value]:
-        raise UsageError(f"these options do not apply to --{kind}: {', '.join(options)}")
-
-
-def _check_model(request: Request) -> None:
-    if set(request.backends) - {"onnxruntime"}:
-        raise UsageError("--backend: an ONNX model runs on onnxruntime")
-    if request.modes or request.settings:
-        raise UsageError("--mode and --set belong to workloads, not to --model")
-    if len(request.batch) > 1:
-        raise UsageError("--model takes one --batch")
+        raise UsageError(f"these options do not apply to {option}: {', '.join(options)}")
 
 
 def check_batches(batches: Iterable[int]) -> None:

@@ -37,9 +37,9 @@ def test_candidates_follow_one_another_under_their_own_names() -> None:
 def test_a_profile_without_events_leaves_no_trace() -> None:
     trace = TraceFile()
     trace.add("a", EVENTS[:1])
-    assert trace.is_empty
+    assert not trace.events
     trace.add("a", EVENTS)
-    assert not trace.is_empty
+    assert trace.events
 
 
 def test_a_reader_that_takes_nothing_is_given_up_once_the_run_is_to_end(

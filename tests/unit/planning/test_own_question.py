@@ -215,13 +215,13 @@ def test_what_cannot_be_raced_is_refused_in_one_line(own, expected: str) -> None
     ("request_", "expected"),
     [
         (Request(own=BUILD, scenarios=("a", "b")), "leave out --torch or a b"),
-        (Request(own=BUILD, all_scenarios=True), "--all belongs to scenarios, not to --torch"),
+        (Request(own=BUILD, all_scenarios=True), "these options do not apply to --torch: --all"),
         (
             Request(own=OwnQuestion("command", "x"), crossover=True, what_if=("H100",)),
-            "--crossover and --what-if belong to scenarios, not to --command",
+            "these options do not apply to --command: --crossover, --what-if",
         ),
-        (Request(own=BUILD, scenario_file="x.toml"), "--scenarios belongs to scenarios"),
-        (Request(own=BUILD, settings=("n=1",)), "--set belongs to workloads, not to --torch"),
+        (Request(own=BUILD, scenario_file="x.toml"), "do not apply to --torch: --scenarios"),
+        (Request(own=BUILD, settings=("n=1",)), "do not apply to --torch: --set"),
         (
             Request(own=OwnQuestion("command", "x"), threads=(1,), batch=(8,)),
             "these options do not apply to --command: --threads, --batch",

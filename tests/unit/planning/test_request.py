@@ -218,10 +218,13 @@ def test_a_group_option_before_a_command_is_refused_by_its_name(option: str) -> 
     ("given", "message"),
     [
         (Request(all_scenarios=True, scenarios=("a", "b")), "leave out --all or a b"),
-        (Request(model=MODEL, all_scenarios=True), "--all belongs to scenarios, not to --model"),
+        (
+            Request(model=MODEL, all_scenarios=True),
+            "these options do not apply to --model: --all",
+        ),
         (
             Request(model=MODEL, scenario_file="x", crossover=True, what_if=("H100",)),
-            "--scenarios and --crossover and --what-if belong to scenarios",
+            "do not apply to --model: --scenarios, --crossover, --what-if",
         ),
     ],
 )

@@ -21,6 +21,7 @@ from ...stats.samples import Ratio, median
 from ...text import units
 from ...text.units import times
 from ...worker.session_options import EXTENDED, NO_SPIN
+from ..comparison import ranked
 
 WORKLOAD = "model"
 OPTIONS = {NO_SPIN: "spinning off", EXTENDED: "extended optimisations only"}
@@ -113,8 +114,7 @@ def original(row: Row, facts: ModelFacts, kind: str) -> Candidate | None:
     """The fastest run of the model as given, on this kind of device if it ran there."""
     found = [c for c in row.candidates if c.blocks and is_as_given(c.case, facts)]
     alike = [c for c in found if c.case.device_kind == kind]
-    order = ratios.ranking({c.case.id: c.rounds() for c in alike or found})
-    return next((c for c in found if order and c.case.id == order[0]), None)
+    return next(iter(ranked(alike or found)), None)
 
 
 def ranked_candidates(report: Report) -> list[RankedCandidate]:
@@ -158,9 +158,8 @@ def ratio_of(given: Candidate | None, candidate: Candidate) -> tuple[float, Rati
 
 def in_order(row: Row) -> list[Candidate]:
     """The measured candidates from best to worst, then the others as planned."""
-    order = ratios.ranking({c.case.id: c.rounds() for c in row.candidates if c.blocks})
-    places = {case: number for number, case in enumerate(order)}
-    return sorted(row.candidates, key=lambda c: places.get(c.case.id, len(order)))
+    measured = ranked(c for c in row.candidates if c.blocks)
+    return measured + [c for c in row.candidates if c not in measured]
 
 
 def _above(candidate: Candidate, facts: ModelFacts) -> str:
