@@ -24,7 +24,9 @@ PROSE = {"message", "remedy", "hint", "reasons", "next_best"}
 
 def expected(name: str) -> Any:
     document = msgspec.json.decode((FIXTURES / f"documents/{name}.json").read_bytes())
-    return {"code": None, **document}  # it is younger than these documents
+    # These are younger than the documents.
+    document["run"] = {**document["run"], "resumes": None, "carried": {}}
+    return {"code": None, **document}
 
 
 def without_prose(value: Any) -> Any:
