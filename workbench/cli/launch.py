@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ..export.formats import PLAIN
 from ..planning.request import NAME_PYTHON, Request, words
 from ..planning.usage import UsageError, new_folder, target
@@ -41,7 +43,8 @@ def start(
     for name in ("devices", "backends", "precisions", "modes"):
         options[name] = words(options[name])
     check_python(options["python"])
-    request = Request(scenarios=scenarios, workloads=workloads, **options)
+    cut = click.get_current_context().find_root().obj  # set by `workbench resume`
+    request = Request(scenarios=scenarios, workloads=workloads, resumes=cut, **options)
     rows = resolve(request, *rows_of.load_with(request.scenario_file))
     request = take_part(request)
     if request.trace is not None:

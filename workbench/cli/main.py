@@ -24,6 +24,7 @@ from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
 from . import commands
 from .export import export
+from .history import resume, runs
 from .launch import start
 from .options import (
     Group,
@@ -161,6 +162,8 @@ def open_(run: str, **options: bool) -> None:
 
 
 cli.add_command(export)
+cli.add_command(runs)
+cli.add_command(resume)
 
 # -------------------------------------------------------------- the machine
 

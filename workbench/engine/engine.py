@@ -27,6 +27,7 @@ from ..records import events as ev
 from ..records.document import SCHEMA_VERSION, Ceilings, Overhead, Tool
 from ..records.machine import Machine, Software
 from ..records.reason import Reason, Warning
+from ..report.cut_run import CutRun
 from ..report.journal import new_run_id
 from ..report.report import Report
 from . import ceiling_store, ceilings
@@ -105,6 +106,7 @@ class Engine:
 
     def _begin(self) -> None:
         unkept = self._events.open_journal(self.run_id)
+        cut = self._request.resumes
         command = shlex.join(["workbench", *self._request.arguments()])
         self._emit(
             ev.RunStarted(
@@ -113,7 +115,9 @@ class Engine:
                 id=self.run_id,
                 started_at=now_utc(),
                 budget_s=self._request.budget,
-                tool=Tool(name="workbench", version=__version__, command=command),
+                tool=cut.started.tool if cut else Tool("workbench", __version__, command),
+                resumes=cut.started.id if cut else None,
+                carried=cut.carried if cut else {},
             )
         )
         if unkept:
@@ -179,7 +183,22 @@ class Engine:
             self._emit(planned(row, request, self._control.now()))
         for warning in [*missing, *fewer, *broken, *unused_prices(request.prices, devices)]:
             self._warn(warning)
+        if request.resumes is not None:
+            self._take_over(request.resumes, machine, software)
         return source
+
+    def _take_over(self, cut: CutRun, machine: Machine, software: Software) -> None:
+        """Put what a cut run measured of its complete rows into this run, and drop these rows."""
+        old, mark = cut.old.report, ceiling_store.fingerprint
+        assert old.machine and old.software  # noqa: S101 - no row is raced before they are known
+        cases = {row.scenario.id: {case.id for case in row.cases} for row in self._rows}
+        then = {row: {case.id for case in old.rows[row].plan.cases} for row in cut.carried}
+        moved = mark(old.machine, old.software) != mark(machine, software)
+        if moved or not then.items() <= cases.items():
+            raise UsageError(str(cut.refused("the machine, its software or the rows have changed")))
+        for event in cut.events(self._control.now()):
+            self._emit(event)
+        self._rows = [row for row in self._rows if row.scenario.id not in cut.carried]
 
     def _share(self, machine: Machine) -> RunContext:
         assert self._pool is not None  # noqa: S101 - detection has started it

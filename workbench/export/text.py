@@ -54,6 +54,8 @@ def run_text(report: Report, width: int | None = None) -> str:
     for sweep in report.sweeps if not report.largest_batches else ():
         parts.append(_sweep(sweep, run, prose, wide))
     parts.append(facts_lines(trace_facts(report.trace), prose, INDENT))
+    carried = report.started.carried.items() if report.started else ()
+    parts.append(facts_lines([fact("measured by", f"run {r}: {row}") for row, r in carried], prose))
     return _joined(parts) or _nothing(report)
 
 

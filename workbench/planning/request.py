@@ -14,6 +14,7 @@ from ..contract import (
     PRECISIONS,
     kind_of,
 )
+from ..report.cut_run import CutRun
 from ..worker.code import COMMAND, FUNCTION, TORCH
 from .model_question import ModelQuestion
 from .number_lists import numbers
@@ -64,6 +65,7 @@ class Request:
     prices: tuple[str, ...] = ()  # "cpu=0.10", per hour
     price_file: str | None = None
     what_if: tuple[str, ...] = ()  # devices to compare with that this machine does not have
+    resumes: CutRun | None = None  # the run that this one goes on with; no option of the command
 
     @property
     def budget(self) -> float:

@@ -291,6 +291,8 @@ class Run(msgspec.Struct, frozen=True):
     status: str  # "running", "paused", "done", "failed", "cancelled", "incomplete"
     budget_s: float | None
     overhead: Overhead | None = None
+    resumes: str | None = None  # id of the cut run that this one goes on with
+    carried: dict[str, str] = {}  # row taken over as it was measured to the id of its run
 
 
 class Trace(msgspec.Struct, frozen=True):

@@ -54,6 +54,8 @@ class RunStarted(Event, frozen=True, kw_only=True, tag=True):
     started_at: str  # ISO 8601, UTC
     budget_s: float
     tool: Tool
+    resumes: str | None = None  # id of the cut run that this one goes on with
+    carried: dict[str, str] = {}  # row taken over as it was measured to the id of its run
 
 
 class HardwareDetected(Event, frozen=True, kw_only=True, tag=True):

@@ -30,6 +30,8 @@ def report_of(document: Document) -> Report:
             started_at=run.started_at,
             budget_s=run.budget_s or 0.0,
             tool=document.tool,
+            resumes=run.resumes,
+            carried=run.carried,
         ),
         machine=document.machine,
         software=document.software,

@@ -5,11 +5,12 @@ An event is appended before any front end receives it, so a crash loses no measu
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import secrets
 from array import array
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,6 +65,8 @@ class Journal:
         self.path = path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o600)
+        with suppress(OSError):  # held until this process ends: the history sees who writes
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def append(self, event: ev.AnyEvent) -> None:
         """Append one line, in one write call if possible, so that a kill leaves whole lines.
@@ -86,18 +89,19 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
 
-def read(path: Path) -> list[ev.AnyEvent]:
+def read(path: Path, only: Collection[str] = ()) -> list[ev.AnyEvent]:
     """The events of a journal, without a last line that is incomplete.
 
-    JournalError names any other line that is not an event.
+    JournalError names any other line that is not an event.  Events not in `only` are skipped.
     """
+    beginnings = tuple(f'{{"event":"{name}"'.encode() for name in only)
     events: list[ev.AnyEvent] = []
     names: dict[str, str] = {}
     dropped: dict[tuple[str, str], _CaseDropped] = {}
     gc.disable()  # a long journal makes millions of objects, and none of them is garbage
     try:
         for number, line in enumerate(lines(path, MOST_BYTES, LONGEST_LINE), start=1):
-            if line.isspace():
+            if line.isspace() or (only and not line.startswith(beginnings)):
                 continue
             try:
                 event = _decode(printable_json(line))

@@ -273,6 +273,8 @@ class Report:
                 status=self.status,
                 budget_s=started.budget_s,
                 overhead=finished.overhead if finished else None,
+                resumes=started.resumes,
+                carried=started.carried,
             ),
             machine=self.machine,
             software=self.software,

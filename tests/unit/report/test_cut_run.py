@@ -1,0 +1,89 @@
+"""A cut run says which of its rows are complete, or why it has to start over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import eventful
+
+from workbench.records import events as ev
+from workbench.report.cut_run import CutRun
+from workbench.report.journal import JournalError
+from workbench.report.report import Report
+from workbench.report.run_files import OpenedRun, open_run
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/journals"
+
+
+def kept(name: str) -> OpenedRun:
+    return open_run(str(FIXTURES / f"{name}.jsonl"))
+
+
+def version_of(old: OpenedRun) -> str:
+    assert old.report.started is not None
+    return old.report.started.tool.version
+
+
+def cut_before(old: OpenedRun, kind: type, count: int = 1) -> OpenedRun:
+    """The run as a kill before its `count`-th event of that kind leaves it."""
+    place = [n for n, event in enumerate(old.events) if isinstance(event, kind)][count - 1]
+    events = old.events[:place]
+    return OpenedRun(Report.of(events), events)
+
+
+def test_the_complete_rows_of_an_interrupted_run_are_carried() -> None:
+    old = kept("advise-interrupted")
+    cut = CutRun.of(old, version_of(old))
+    assert set(cut.carried) == {"realtime", "branching"}
+    assert set(cut.carried.values()) == {cut.started.id}
+    assert cut.budget_s == round(5 + cut.started.budget_s / 3)
+    assert cut.command == ["--quick"]
+
+
+def test_their_events_make_the_same_rows_again() -> None:
+    old = kept("advise-interrupted")
+    cut = CutRun.of(old, version_of(old))
+    again = list(cut.events(7.0))
+    assert {event.at_s for event in again} == {7.0}
+    plans = [e for e in old.events if isinstance(e, ev.RunStarted | ev.RacePlanned)]
+    report = Report.of([*plans, *again])
+    for name in cut.carried:
+        new, before = report.rows[name], old.report.rows[name]
+        assert new.verdict == before.verdict
+        for one, other in zip(new.candidates, before.candidates, strict=True):
+            assert (one.state, one.setup, one.warmup) == (other.state, other.setup, other.warmup)
+            assert one.samples_s == other.samples_s
+    assert not any(each.blocks for each in report.rows["training"].candidates)
+
+
+def test_a_run_that_was_killed_in_its_second_race_keeps_the_first() -> None:
+    old = kept("advise-interrupted")
+    killed = cut_before(old, ev.RaceEnded, 2)
+    assert set(CutRun.of(killed, version_of(old)).carried) == {"branching"}
+
+
+def test_a_complete_run_lacks_nothing() -> None:
+    assert CutRun.of(kept("run-sweep"), "another").budget_s == 0
+    events = [event for event in eventful() if not isinstance(event, ev.RunFinished)]
+    assert CutRun.of(OpenedRun(Report.of(events), events), "another").budget_s == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "count", "version", "why"),
+    [
+        ("advise-interrupted", ev.RaceEnded, 1, "", "none of its rows is complete"),
+        ("advise-interrupted", ev.RacePlanned, 1, "", "none of its rows is complete"),
+        ("advise-interrupted", ev.RunFinished, 1, "9.9", "workbench 0.1.0 measured it"),
+        ("advise-model", ev.RaceEnded, 1, "", "a model, your own code"),
+        ("advise-crossover", ev.RaceEnded, 1, "", "need a whole run"),
+        ("run-trace", ev.RaceEnded, 1, "", "need a whole run"),
+        ("run-largest-batch", ev.RunFinished, 1, "", "none of its rows is complete"),
+    ],
+)
+def test_what_has_to_start_over_says_why_and_how(
+    name: str, kind: type, count: int, version: str, why: str
+) -> None:
+    old = kept(name)
+    with pytest.raises(JournalError, match=f"cannot be resumed: .*{why}.*; run it again: workben"):
+        CutRun.of(cut_before(old, kind, count), version or version_of(old))

@@ -1,0 +1,236 @@
+"""The index of runs is always right or passed over; the journals stay the truth."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import case, eventful, events, steady
+
+from workbench.files import write
+from workbench.records import events as ev
+from workbench.report import history, journal
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/journals"
+RUN = events({case("cpu-a"): steady(1.0)})
+LINES = [ev.encode(event) + b"\n" for event in RUN]
+MUTATIONS = 300  # as many as `make test` has time for; the campaign makes more
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    journal.runs_folder().mkdir(parents=True)
+    return journal.runs_folder()
+
+
+def keep(runs: Path, name: str, content: bytes | None = None) -> Path:
+    path = runs / f"{name}.jsonl"
+    path.write_bytes(b"".join(LINES) if content is None else content)
+    return path
+
+
+def listed(**conditions: object) -> list[history.RunSummary]:
+    return [summary for _, summary in history.matching(history.refreshed(), conditions)]
+
+
+def statuses() -> dict[str, str]:
+    return {summary.id: summary.status for summary in listed()}
+
+
+def index_of(runs: Path) -> Path:
+    return runs.with_name(history.INDEX)
+
+
+def test_a_summary_says_what_a_run_answered(runs: Path) -> None:
+    keep(runs, "a", b"".join(ev.encode(event) + b"\n" for event in eventful()))
+    (found,) = listed()
+    assert (found.status, found.duration_s, found.command) == ("done", 9.5, "workbench")
+    assert list(found.answers) == ["row", "other"]
+    assert found.answers["row"] == "cuda:0 torch fp32"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "simulated", "answers"),
+    [
+        ("advise-interrupted", "cancelled", False, {"training", "realtime", "branching"}),
+        ("advise-simulated-gpu", "done", True, None),
+        ("run-sweep", "done", False, None),
+        ("advise-crossover", "done", True, None),
+    ],
+)
+def test_journals_of_real_runs_are_summarised(
+    runs: Path, name: str, status: str, simulated: bool, answers: set[str] | None
+) -> None:
+    keep(runs, name, (FIXTURES / f"{name}.jsonl").read_bytes())
+    (found,) = listed()
+    assert (found.status, found.simulated, found.reason) == (status, simulated, None)
+    assert found.answers
+    assert answers is None or set(found.answers) == answers
+
+
+def test_the_newest_comes_first_and_conditions_choose(runs: Path) -> None:
+    for name in ("20260101-a", "20260103-c", "20260102-b"):
+        keep(runs, name)
+    assert [each.id for each in listed()] == ["20260103-c", "20260102-b", "20260101-a"]
+    assert len(listed(**{"instr(words, ?)": "row", "status = ?": "incomplete"})) == 3
+    assert listed(**{"instr(words, ?)": "realtime"}) == []
+    assert listed(**{"started_s >= ?": 4e9}) == []
+    assert len(listed(**{"started_s < ?": 4e9})) == 3
+
+
+def test_only_new_and_changed_journals_are_read(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = keep(runs, "a"), keep(runs, "b")
+    listed()
+    seen: list[str] = []
+    real = history.summary_of
+    monkeypatch.setattr(history, "summary_of", lambda path: seen.append(path.stem) or real(path))
+    listed()
+    assert seen == []
+    finished = ev.RunFinished(at_s=9, status="done", finished_at="", duration_s=9.0, exit_code=0)
+    with first.open("ab") as file:
+        file.write(ev.encode(finished) + b"\n")
+    keep(runs, "c")
+    assert statuses() == {"a": "done", "b": "incomplete", "c": "incomplete"}
+    assert sorted(seen) == ["a", "c"]
+    first.unlink()
+    assert set(statuses()) == {"b", "c"}
+
+
+def test_what_is_no_journal_is_listed_with_the_reason(runs: Path) -> None:
+    (runs / "folder.jsonl").mkdir()
+    os.mkfifo(runs / "fifo.jsonl")
+    (runs / "gone.jsonl").symlink_to(runs / "nowhere")
+    (runs / "notes.txt").write_text("foreign")
+    keep(runs, "empty", b"")
+    keep(runs, "foreign", b"\x00\xff[31m\n")
+    keep(runs, "broken", LINES[0] + b'{"event":"RacePlanned"}\n')
+    keep(runs, "early", LINES[0].replace(b"2026-11-21T00", b"0001-01-01T00"))
+    keep(runs, "\x1b[31mred")
+    found = {each.id: each for each in listed()}
+    assert "\\x1b[31mred" in found
+    assert "it is a folder" in str(found["folder"].reason)
+    assert "not a regular file" in str(found["fifo"].reason)
+    assert "line 2" in str(found["broken"].reason)
+    bad = {"folder", "fifo", "empty", "foreign", "broken"}
+    assert {name for name, each in found.items() if each.status == "unreadable"} >= bad
+    assert "gone" not in found
+    assert "notes" not in found
+    assert all(str(each.reason).isprintable() for each in found.values())
+
+
+def test_a_name_that_is_no_text_is_listed(runs: Path) -> None:
+    (Path(os.fsdecode(os.fsencode(runs) + b"/a\xff.jsonl"))).write_bytes(b"".join(LINES))
+    assert [each.id for each in listed()] == ["a\\udcff"]
+
+
+def test_a_run_under_way_is_running_and_is_not_deleted(runs: Path) -> None:
+    written = journal.Journal(runs / "a.jsonl")
+    for event in RUN:
+        written.append(event)
+    assert statuses() == {"a": "running"}
+    with pytest.raises(BlockingIOError):
+        history.delete(written.path)
+    written.close()
+    assert statuses() == {"a": "incomplete"}
+    history.delete(written.path)
+    assert statuses() == {}
+
+
+def test_a_large_journal_is_read_without_its_blocks(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds: list[str] = []
+    real = journal._decode
+    monkeypatch.setattr(
+        journal, "_decode", lambda line: kinds.append(type(found := real(line)).__name__) or found
+    )
+    keep(runs, "a")
+    listed()
+    assert set(kinds) == {"RunStarted", "RacePlanned"}
+
+
+@pytest.mark.parametrize("hindrance", ["full", "locked"])
+def test_without_a_place_for_the_index_the_list_is_whole(
+    runs: Path, hindrance: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    keep(runs, "a")
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    if hindrance == "full":
+        monkeypatch.setattr(write, "replace", full)
+    else:
+        os.mkfifo(index_of(runs))
+    assert statuses() == {"a": "incomplete"}
+    assert capsys.readouterr().err.count("the index of runs cannot be kept") == 1
+
+
+def test_a_lock_on_the_index_delays_nobody(runs: Path) -> None:
+    keep(runs, "a")
+    listed()
+    with index_of(runs).open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        keep(runs, "b")
+        assert set(statuses()) == {"a", "b"}
+
+
+def test_a_folder_in_the_place_of_the_index_is_moved_aside(runs: Path) -> None:
+    keep(runs, "a")
+    index_of(runs).mkdir()
+    assert statuses() == {"a": "incomplete"}
+    assert index_of(runs).is_file()
+    assert len(list(runs.parent.glob("*.damaged-*"))) == 1
+
+
+def mutated(rng: random.Random, content: bytes) -> bytes:
+    kind = rng.randrange(4)
+    at = rng.randrange(len(content))
+    if kind == 0:
+        return content[:at]
+    if kind == 1:
+        return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+    if kind == 2:
+        return content + rng.randbytes(1 + at % 100)
+    return content[:at] + rng.randbytes(8) + content[at + 8 :]
+
+
+def mutate_and_list(runs: Path, times: int) -> None:
+    for name in "abc":
+        keep(runs, name)
+    expected = listed()
+    path, rng = index_of(runs), random.Random(7)
+    whole = path.read_bytes()
+    for number in range(times):
+        damaged = mutated(rng, whole)
+        path.write_bytes(damaged)
+        assert listed() == expected, number
+        if damaged != whole:
+            (aside,) = runs.parent.glob("*.damaged-*")
+            assert aside.read_bytes() == damaged
+            aside.unlink()
+
+
+def test_a_damaged_index_is_kept_and_the_list_is_right(
+    runs: Path, capsys: pytest.CaptureFixture
+) -> None:
+    mutate_and_list(runs, MUTATIONS)
+    assert "the index of runs was damaged; it is kept as" in capsys.readouterr().err
+
+
+@pytest.mark.campaign
+def test_a_damaged_index_is_kept_and_the_list_is_right_5000_times(runs: Path) -> None:
+    mutate_and_list(runs, 5000)
+
+
+def test_a_summary_is_json(runs: Path) -> None:
+    keep(runs, "a")
+    (found,) = listed()
+    assert msgspec.json.decode(msgspec.json.encode(found), type=history.RunSummary) == found

@@ -1,0 +1,137 @@
+"""The commands on kept runs: list them, delete old ones, and go on with one that was cut."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import __version__
+from ..engine.exit_codes import FAILED, OK
+from ..export.formats import PLAIN
+from ..planning.usage import UsageError
+from ..text.output import say, terminal_width
+from ..text.sanitize import shown
+from ..text.units import clock
+from .options import Command, chosen_format, examples, format_options, json_option
+
+if TYPE_CHECKING:
+    from ..report.history import RunSummary
+
+STATUS = click.Choice(("done", "failed", "cancelled", "incomplete", "unreadable"))
+SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def _moment(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """A date, or an age such as `7d`, in seconds since 1970."""
+    try:
+        if age := re.fullmatch(r"([0-9]{1,6})([mhdw])", text or ""):
+            return time() - int(age[1]) * SECONDS[age[2]]
+        return None if text is None else datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        raise UsageError(f"{option.opts[0]} takes 2026-11-20, or an age: 12h, 7d, 8w") from None
+
+
+@click.command(
+    cls=Command,
+    epilog=examples("workbench runs realtime --since 7d", "workbench runs --prune --older 90d"),
+)
+@click.argument("text", required=False, metavar="[TEXT]")
+@click.option("--status", type=STATUS, help="How they ended.")
+@click.option("--since", callback=_moment, metavar="WHEN", help="A date, or an age such as 7d.")
+@click.option("--last", type=click.IntRange(1), default=20, metavar="N", help="Default 20.")
+@click.option("--prune", is_flag=True, help="Delete runs by --older or --keep.")
+@click.option("--older", callback=_moment, metavar="WHEN", help="Delete runs from before that.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="Delete all but the newest N.")
+@click.option("--yes", is_flag=True, help="Delete without a question.")
+@json_option
+def runs(
+    text: str | None, status: str | None, since: float | None, last: int, prune: bool,
+    older: float | None, keep: int | None, yes: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """List the kept runs, newest first.
+
+    TEXT is part of a command or of the id of a scenario.  With --prune, delete those that match,
+    after a question; a run under way and a file that is no run stay.
+    """
+    from ..report.history import matching, refreshed
+
+    if prune is (keep is None and older is None) or (yes and not prune):
+        raise UsageError("--older, --keep and --yes belong to --prune, which takes a rule")
+    conditions = {"status = ?": status, "instr(words, ?)": text.casefold() if text else None}
+    bounds = {"started_s >= ?": since, "started_s < ?": older}
+    found = matching(refreshed(), {**conditions, **bounds})
+    if prune:
+        idle = (each for each in found if each[1].status not in ("running", "unreadable"))
+        sys.exit(_prune(list(islice(idle, keep or 0, None)), yes=yes))
+    _show([summary for _, summary in islice(found, last)], as_json=as_json)
+    if next(found, None) is not None:
+        say(f"these are the newest {last}; --last N shows more")
+
+
+def _show(runs: Sequence[RunSummary], *, as_json: bool = False) -> None:
+    from ..export.view.table import plain_table
+    from .commands import echo_json, head
+
+    if as_json:
+        echo_json({**head("runs"), "runs": runs})
+        return
+    header, width = ("Run", "Started", "Time", "Status", "Command", "Answers"), terminal_width()
+    for line in plain_table(header, map(_cells, runs), (2,)):
+        click.echo((line.truncate(width) if width else line).plain.rstrip())
+
+
+def _cells(run: RunSummary) -> Sequence[str]:
+    begun = datetime.fromisoformat(run.started_at).astimezone() if run.started_at else ""
+    lasted = "" if run.duration_s is None else clock(run.duration_s)
+    status = run.status + ", simulated" * run.simulated
+    command = shown(run.command.removeprefix("workbench").strip(), 40)
+    answers = [f"{row}: {answer}" if answer else row for row, answer in run.answers.items()]
+    return run.id, str(begun)[:16], lasted, status, command, run.reason or ", ".join(answers)
+
+
+def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool) -> int:
+    """Delete these runs if the user agrees; returns the exit code."""
+    from ..report.history import delete
+
+    _show([summary for _, summary in old])
+    failed = 0
+    if not old or not (yes or sys.stdin.isatty()):
+        say(f"this would delete {len(old):,} runs; --yes deletes them")
+    elif yes or click.confirm(f"Delete {len(old):,} runs?", err=True):
+        for path, summary in old:
+            try:
+                delete(path)
+            except OSError as error:
+                failed += 1
+                say(f"workbench: {summary.id} is not deleted: {error.strerror}")
+        say(f"deleted {len(old) - failed:,} runs")
+    return FAILED if failed else OK
+
+
+@click.command(cls=Command, epilog=examples("workbench resume last --json"))
+@click.argument("run", metavar="ID")
+@format_options()
+def resume(run: str, **options: bool) -> None:
+    """Measure the rows that a cut run lacks, as a new run that takes over its other rows."""
+    from ..report import cut_run, history, journal, run_files
+
+    if os.path.isfile(run):  # noqa: PTH113 - no error for a name that is too long
+        raise UsageError("resume takes the id of a kept run, not a file; workbench runs lists them")
+    cut = cut_run.CutRun.of(run_files.open_run(run), __version__)
+    if history.is_being_written(journal.runs_folder() / f"{cut.started.id}.jsonl"):
+        raise UsageError(f"run {cut.started.id} is still under way")
+    if not cut.budget_s:
+        say(f"run {cut.started.id} lacks nothing: workbench open {cut.started.id}")
+        return
+    display = ["--budget", str(cut.budget_s), f"--{chosen_format(options) or PLAIN}"]
+    root = click.get_current_context().find_root().command
+    root.main([*cut.command, *display], standalone_mode=False, obj=cut)

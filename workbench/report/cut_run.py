@@ -1,0 +1,73 @@
+"""A run that was cut, and its rows whose events go into the journal of the run that resumes it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from ..records import events as ev
+from .journal import JournalError
+from .row import Row
+from .run_files import OpenedRun
+
+START_S = 5.0  # seconds of the budget that a run takes before its first race
+ONLY_WHOLE = {"--trace", "--crossover"}  # their results are about all rows together
+
+
+@dataclass(frozen=True)
+class CutRun:
+    """The old run, and its rows that need not be measured again."""
+
+    old: OpenedRun
+    started: ev.RunStarted
+    command: list[str]  # that began it, without the name of the program
+    carried: dict[str, str]  # as in `RunStarted`
+    budget_s: int  # the part of its budget that the other rows get; 0 if there are none
+
+    @classmethod
+    def of(cls, old: OpenedRun, version: str) -> CutRun:
+        """JournalError if a run with this `version` of workbench has to start over."""
+        report, started = old.report, old.report.started
+        assert started is not None  # noqa: S101 - a journal begins with it
+        rows = {name: row for name, row in report.rows.items() if row.plan.of is None}
+        whole = [name for name, row in rows.items() if _is_complete(row)]
+        carried = {name: started.carried.get(name, started.id) for name in whole}
+        _, *command = shlex.split(started.tool.command)
+        if report.status == "done" or (whole and len(whole) == len(rows)):
+            return cls(old, started, command, carried, 0)
+        share = (len(rows) - len(whole)) / max(1, len(rows) - len(started.carried))
+        cut = cls(old, started, command, carried, round(START_S + share * started.budget_s))
+        if started.tool.version != version:
+            raise cut.refused(f"workbench {started.tool.version} measured it")
+        if report.model or report.code or ONLY_WHOLE & set(command):
+            raise cut.refused("a model, your own code, --trace and --crossover need a whole run")
+        if not whole:
+            raise cut.refused("none of its rows is complete")
+        return cut
+
+    def refused(self, why: str) -> JournalError:
+        again = f"run it again: {self.started.tool.command}"
+        return JournalError(f"run {self.started.id} cannot be resumed: {why}; {again}")
+
+    def events(self, at_s: float) -> Iterator[ev.AnyEvent]:
+        """The events on the carried rows but their plans, which the new run makes itself."""
+        racing = None
+        for event in self.old.events:
+            row = getattr(event, "scenario", racing if hasattr(event, "case") else None)
+            if isinstance(event, ev.RaceStarted):
+                racing = row
+            elif isinstance(event, ev.VerdictReached):
+                row = event.verdict.scenario
+            elif isinstance(event, ev.WarningRaised):
+                row = event.warning.subject
+            if row in self.carried and not isinstance(event, ev.RacePlanned):
+                yield msgspec.structs.replace(event, at_s=at_s)
+
+
+def _is_complete(row: Row) -> bool:
+    decided = row.verdict is not None or row.plan.textbook is None
+    all_in = all(each.ended and each.state != "cancelled" for each in row.candidates)
+    return row.ended_by not in (None, "cancelled") and all_in and decided
