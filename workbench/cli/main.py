@@ -23,6 +23,7 @@ from ..report.journal import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
 from . import commands
+from .ab import ab
 from .launch import start
 from .options import (
     Group,
@@ -153,6 +154,8 @@ def open_(run: str, **options: bool) -> None:
     """
     commands.show_run(run, chosen_format(options))
 
+
+cli.add_command(ab)
 
 # -------------------------------------------------------------- the machine
 
