@@ -80,9 +80,9 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     asked: dict[str, Any] = questions(options)
     if "own" in asked:
         asked["own"] = replace(asked["own"], directory=first.path)
-    if not asked and not names:
+    elif not (asked or names):
         raise UsageError(f"name a workload, or your own code: {', '.join(catalog.files())}")
-    asked["workloads" if {*names} & {*catalog.files()} else "scenarios"] = names
+    asked["scenarios" if asked or not {*names} & {*catalog.files()} else "workloads"] = names
     request = take_part(Request(**asked, **options))
     control, rows = Control(), resolve(request, *scenarios.load_with(None))
     with control.signals():
