@@ -67,8 +67,8 @@ class ABRun:
         """Race `rows`, which have no candidates yet, until the budget is used."""
         parts: Any = {"pool": self._pool, "control": self.control, "emit": self.emit}
         try:
-            rows = row_source(self.request, rows, self._machine, **parts).rows()
-            for row in rows:  # the first case that needs no compiler
+            found = row_source(self.request, rows, self._machine, **parts).rows()
+            for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
                 row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
             results = [ABResult(row.cases[0].id, reason=row.refused) for row in rows]
             self._race(rows, results)

@@ -113,7 +113,7 @@ def race(monkeypatch: pytest.MonkeyPatch) -> Race:
         control: Control = world.clock  # type: ignore[assignment]
         sides = options.pop("sides", (A, B))
         run = ab.ABRun(Request(budget_s=budget_s), sides, control)
-        return run.run([], options.pop("fail_on", 0.02))
+        return run.run(rows, options.pop("fail_on", 0.02))
 
     return raced
 
