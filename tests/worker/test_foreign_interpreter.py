@@ -60,6 +60,13 @@ def test_a_backend_the_interpreter_lacks_is_skipped_with_the_remedy(cli, other_p
     assert "--python" in measured["reason"]["hint"]
 
 
+def test_a_side_of_ab_that_lacks_the_backend_is_named(cli, other_python: Path) -> None:
+    pythons = ("--python", str(other_python), "--python", sys.executable)
+    done = cli("ab", "matmul", "--set", "n=64", "--backend", "torch", *pythons, "--budget", "8")
+    assert done.returncode == 1
+    assert f"side A (--python {other_python}): torch is not installed" in done.stdout
+
+
 def test_the_worker_modules_are_importable_without_this_environment() -> None:
     code = "import sys; sys.argv=['x']; import workbench.worker.worker; print(sorted(sys.modules))"
     root = Path(__file__).resolve().parents[2]

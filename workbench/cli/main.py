@@ -25,6 +25,7 @@ from ..text.sanitize import shown
 from . import commands
 from .export import export
 from .history import resume, runs
+from .ab import ab
 from .launch import start
 from .options import (
     Group,
@@ -164,6 +165,7 @@ def open_(run: str, **options: bool) -> None:
 cli.add_command(export)
 cli.add_command(runs)
 cli.add_command(resume)
+cli.add_command(ab)
 
 # -------------------------------------------------------------- the machine
 

@@ -39,6 +39,7 @@ class OwnQuestion:
     until: str | None = None  # regular expression of the line up to which a command is timed
     pickled: bool = False  # --allow-pickle
     save_best: str | None = None  # folder
+    directory: str = ""  # where modules and files are found, if not where the user stands
 
     def code(self, folder: str, directory: str, seed: int) -> Code:
         """What the workers get."""
@@ -46,7 +47,7 @@ class OwnQuestion:
             kind=self.kind,
             target=self.target,
             folder=folder,
-            directory=directory,
+            directory=self.directory or directory,
             seed=seed,
             arguments=self.arguments,
             train=self.train,
@@ -98,7 +99,7 @@ class OwnQuestion:
         if self.kind != TORCH or suffix not in (".py", ".pt2", *PICKLES):
             if not _MODULE_AND_NAME.fullmatch(self.target):
                 raise ValueError(f"{self.option} takes {TARGETS[self.kind]}, not {self.target!r}")
-        elif not os.path.isfile(file):  # noqa: PTH113 - no error for a name that is too long
+        elif not os.path.isfile(os.path.join(self.directory, file)):  # noqa: PTH113, PTH118 - long names
             raise ValueError(f"--torch: there is no file {file}")
         elif suffix in PICKLES and not self.pickled:
             why = "is a pickle, and loading it runs any code that it holds"

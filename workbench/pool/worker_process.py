@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..planning.request import Request
 from ..process import children
 from ..process.children import command
 from ..process.line_process import LineProcess
+from ..records.ab import Side
 from ..records.machine import Machine
 from ..report.journal import runs_folder
 from .guardian import RUN_ID_VARIABLE
@@ -81,7 +82,7 @@ class WorkerKey:
     """Cases with equal keys share a worker.
 
     `threads` is that of `catalog.process_of`.  `alone` names the case that has a worker to itself,
-    so that its memory can be measured, or the row whose workers start from nothing.
+    so that its memory can be measured, the row whose workers start from nothing, or a side of `ab`.
     """
 
     device: str
@@ -104,6 +105,7 @@ class WorkerSettings:
     threads: int  # most threads of a case without a number of its own
     memory_bytes: int  # most private memory of a worker on the CPU
     hide_gpus: bool  # from workers on the CPU
+    sides: dict[str, Side] = field(default_factory=dict)  # of `ab`, by `WorkerKey.alone`
 
     @classmethod
     def of(cls, request: Request, machine: Machine, run_id: str) -> WorkerSettings:
@@ -125,11 +127,12 @@ class WorkerProcess(LineProcess):
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
+        side = settings.sides.get(key.alone) or Side("", "")
         super().__init__(
-            command(module, python=settings.python),
+            command(module, python=side.python or settings.python),
             key.backend,
             device,
-            environ=_environment(key, device, settings, scratch),
+            environ={**_environment(key, device, settings, scratch), **side.variables},
             new_session=True,
         )
         bounded = device == "cpu" and not catalog.backend(key.backend).own_environment

@@ -1,0 +1,96 @@
+"""How often `workbench ab` cries wolf, and how often it finds a real slowdown.
+
+`python -m benchmarks.ab` runs `ab` on two equal sides and on sides of which B really does more work
+(benchmarks/ab_work.py), N times each.  Keeps what it has in .ab.jsonl, so it can be cut short and
+goes on where it was.  The same processes say what two runs one after the other would have said: A
+in the first half of the time, and B in the second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "benchmarks" / ".ab.jsonl"
+Row = dict[str, Any]
+
+
+def run(slower: float, budget_s: float, fail_on: float) -> Row:
+    """One run of `ab`, with B slower by this percentage."""
+    command = [sys.executable, "-m", "workbench", "ab", "--function", "benchmarks.ab_work:work"]
+    command += ["--threads", "1", "--budget", f"{budget_s:g}", "--fail-on", f"{fail_on:g}%"]
+    command += ["--env", "AB_SLOWER=0", "--env", f"AB_SLOWER={10 * slower:.0f}", "--json"]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, env={**os.environ}, text=True)
+    row = {"slower": slower, "budget_s": budget_s, "fail_on": fail_on, "code": done.returncode}
+    try:
+        (result,) = json.loads(done.stdout)["results"]
+    except ValueError:
+        return row | {"failed": done.stderr.strip()[-300:]}
+    return row | {name: result[name] for name in ("word", "ratio", "ci95", "ratios", "a_s", "b_s")}
+
+
+def in_sequence(row: Row) -> float | None:
+    """The ratio of medians of B in the second half of the run to A in the first half."""
+    half = len(row.get("a_s", ())) // 2
+    return median(row["b_s"][half:]) / median(row["a_s"][:half]) if half else None
+
+
+def report(rows: list[Row]) -> str:
+    """A table: a line for each slowdown and budget."""
+    head = ("slower", "budget, s", "runs", "exit 4", "SLOWER", "pairs", "half-width", "failed")
+    lines = [(*head, "one after the other")]
+    lines.append(("---",) * len(lines[0]))
+    for key in sorted({(row["slower"], row["budget_s"], row["fail_on"]) for row in rows}):
+        same = [row for row in rows if (row["slower"], row["budget_s"], row["fail_on"]) == key]
+        good = [row for row in same if row.get("ci95")]
+        ratios = [ratio for row in same if (ratio := in_sequence(row)) is not None]
+        alarms = sum(ratio > 1 + key[2] / 100 for ratio in ratios)
+        widths = [(row["ci95"][1] - row["ci95"][0]) / 2 for row in good]
+        cells = (
+            f"{key[0]:g} %",
+            f"{key[1]:g}",
+            len(same),
+            sum(row["code"] == 4 for row in same),
+            sum(row["word"] == "slower" for row in good),
+            f"{median(len(row['ratios']) for row in good):g}" if good else "-",
+            f"{median(widths):.2%}" if widths else "-",
+            len(same) - len(good),
+            f"{alarms} of {len(ratios)} beyond {key[2]:g} %",
+        )
+        lines.append(tuple(map(str, cells)))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100, help="of each slowdown")
+    parser.add_argument("--budget", type=float, default=120.0)
+    parser.add_argument("--fail-on", type=float, default=2.0, help="percent")
+    parser.add_argument("--slower", type=float, nargs="+", default=[0.0, 5.0], help="percent")
+    parser.add_argument("--most", type=int, default=10**6, help="runs of this call")
+    parser.add_argument("--report", action="store_true", help="print what is known")
+    given = parser.parse_args()
+    KEPT.touch()
+    rows: list[Row] = [json.loads(line) for line in KEPT.read_text().splitlines()]
+    left = 0 if given.report else given.most
+    for _ in range(given.runs):  # the slowdowns take turns: no hour of the day counts for one alone
+        for slower in given.slower:
+            key = {"slower": slower, "budget_s": given.budget, "fail_on": given.fail_on}
+            known = sum(key.items() <= row.items() for row in rows)
+            if left and known < given.runs:
+                rows.append(run(slower, given.budget, given.fail_on))
+                with KEPT.open("a") as out:
+                    out.write(json.dumps(rows[-1]) + "\n")
+                left -= 1
+    print(report(rows))
+
+
+if __name__ == "__main__":
+    main()

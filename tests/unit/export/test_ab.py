@@ -1,0 +1,42 @@
+"""The table of `workbench ab`, with text of strangers in it."""
+
+from __future__ import annotations
+
+from workbench.export.ab import ab_text
+from workbench.records.ab import ABReport, ABResult, Side
+from workbench.records.reason import Reason
+
+HOSTILE = "x|<script>alert(1)</script>\x1b[2J @all"
+REPORT = ABReport(
+    sides=[Side("A", "--python old"), Side("B", HOSTILE)],
+    results=[
+        ABResult("one", "slower", 1.051, (1.04, 1.0625), [1.05] * 3, [0.01] * 3, [0.0105] * 3),
+        ABResult(HOSTILE, reason=Reason("user_code", f"side B: {HOSTILE}")),
+    ],
+    tolerance=0.02,
+    fail_on=0.02,
+    exit_code=4,
+)
+
+
+def test_a_row_has_word_ratio_interval_and_times() -> None:
+    text = ab_text(REPORT, markdown=False)
+    assert "| SLOWER | one | 1.051 | 1.040 to 1.062 | 10.0 ms | 10.5 ms | 3 |" in text
+    assert "- A: --python old" in text
+    assert "NO RESULT" in text
+    assert "within 2.00%" in text
+
+
+def test_markdown_shows_hostile_text_as_text() -> None:
+    text = ab_text(REPORT, markdown=True)
+    plain = text.replace("\\|", "").replace("\\<", "").replace("\\@", "")
+    assert "<" not in plain
+    assert "@" not in plain
+    assert "\x1b" not in text
+    table = [line for line in plain.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in table} == {8}
+    assert len(table) == 4
+
+
+def test_a_terminal_gets_no_control_characters() -> None:
+    assert "\x1b" not in ab_text(REPORT, markdown=False)

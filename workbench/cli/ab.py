@@ -1,0 +1,115 @@
+"""`workbench ab`: two sides of one job in turns."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from .. import catalog
+from ..engine.exit_codes import CUT_SHORT
+from ..export.formats import DOCUMENT, FORMATS
+from ..planning.request import Request, words
+from ..planning.usage import UsageError
+from ..records.ab import Side
+from .options import Command, examples, own_options, questions, run_options
+
+OF_A_SIDE = ("--python", "--env", "--path", "--command")
+# Options of other runs that say nothing here, or that each side may have of its own.
+LEFT_OUT = {"python", "command", "thorough", "trace", "strict", "output", "control", "save_best"}
+LEFT_OUT |= {f"as_{name}" for name in FORMATS if name != DOCUMENT}
+FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
+
+
+def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """`2%` as 0.02."""
+    found = re.fullmatch(r"(\d*\.?\d+)%", text or "")
+    if text is not None and not (found and float(found[1])):
+        raise UsageError(f"{option.opts[0]} takes a percentage such as 2%, not {text!r}")
+    return float(found[1]) / 100 if found else None
+
+
+@click.command(
+    cls=Command,
+    context_settings={"default_map": {"budget_s": 120.0}},
+    epilog=examples(
+        "workbench ab matmul --python old/bin/python --python new/bin/python",
+        "workbench ab --function package.module:work --path main --path branch --fail-on 2%",
+        "workbench ab --command 'python old.py' --command 'python new.py' --markdown",
+    ),
+)
+@click.argument("names", nargs=-1, metavar="[WORKLOAD|SCENARIO]...")
+@click.option("--python", "pythons", multiple=True, metavar="PATH", help="Interpreter.")
+@click.option("--env", "envs", multiple=True, metavar="NAME=VALUE", help="Environment variables.")
+@click.option("--path", "paths", multiple=True, type=FOLDER, help="Code that is found first.")
+@click.option("--command", "commands", multiple=True, metavar="COMMAND", help="Your own command.")
+@click.option("--fail-on", callback=_share, metavar="2%", help="Exit 4 if B is slower by more.")
+@click.option("--markdown", is_flag=True, help="A table for a pull request.")
+@own_options
+@run_options
+def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options: Any) -> None:
+    """Compare two sides of one job in turns: SAME, FASTER, SLOWER or AMBIGUOUS.
+
+    Give --python, --env, --path or --command twice, first for side A and then for side B.  Each
+    named workload or scenario, or your own code, races as the first of its cases.
+    """
+    from ..engine.ab import ABRun
+    from ..export.ab import ab_text
+    from ..planning import scenarios
+    from ..planning.plan import resolve
+    from ..pool.control import Cancelled, Control
+    from ..text.output import put
+    from .commands import echo_json, head
+    from .launch import check_python, take_part
+
+    as_json = options.pop("as_json")
+    given = {option: options.pop(f"{option[2:]}s") for option in OF_A_SIDE}
+    if max(map(len, given.values())) != 2:
+        raise UsageError(f"give one of {', '.join(OF_A_SIDE)} twice, and none more often")
+    first, other = both = side_of("A", 0, given), side_of("B", -1, given)
+    check_python(first.python)
+    check_python(other.python)
+    for name in ("devices", "backends", "precisions", "modes"):
+        options[name] = words(options[name])
+    options |= {"command": first.command, "save_best": None, "python": first.python}
+    asked: dict[str, Any] = questions(options)
+    if "own" in asked:
+        asked["own"] = replace(asked["own"], directory=first.path)
+    elif not (asked or names):
+        raise UsageError(f"name a workload, or your own code: {', '.join(catalog.files())}")
+    asked["scenarios" if asked or not {*names} & {*catalog.files()} else "workloads"] = names
+    request = take_part(Request(**asked, **options))
+    control, rows = Control(), resolve(request, *scenarios.load_with(None))
+    with control.signals():
+        try:
+            report = ABRun(request, both, control).run(rows, fail_on)
+        except Cancelled:
+            sys.exit(CUT_SHORT)
+    if as_json:
+        echo_json({**head("ab"), **{n: getattr(report, n) for n in report.__struct_fields__}})
+    else:
+        put([ab_text(report, markdown=markdown)])
+    sys.exit(report.exit_code)
+
+
+ab.params = [option for option in ab.params if option.name not in LEFT_OUT]
+
+
+def side_of(name: str, place: int, given: Mapping[str, Sequence[str]]) -> Side:
+    """The side at this place in options given twice; an option given once holds for both."""
+    label = " ".join(f"{option} {each[place]}" for option, each in given.items() if len(each) == 2)
+    python, settings, path, command = (
+        values[place] if (values := given[option]) else None for option in OF_A_SIDE
+    )
+    pairs = [word.partition("=") for word in (settings or "").split()]
+    if not all(variable and equals for variable, equals, _ in pairs):
+        raise UsageError(f"--env takes NAME=VALUE, not {settings}")
+    variables = {variable: value for variable, _, value in pairs}
+    if path:
+        variables["PYTHONPATH"] = os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])
+    return Side(name, label, python, path or "", command, variables)

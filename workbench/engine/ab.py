@@ -1,0 +1,181 @@
+"""Two sides of one job in turns: two interpreters, settings, checkouts or commands.
+
+Both race in the same rounds, which alone holds on a machine that changes speed.  A process can be
+slow all its life, so each pair of fresh processes gives one ratio, and the interval comes from the
+spread of these.  Only the budget ends a run: stopping once decided would find false differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import catalog
+from ..contract import DEFAULT_CACHE_BYTES, Case, kind_of
+from ..planning.plan import RowPlan
+from ..planning.request import Request
+from ..planning.usage import UsageError
+from ..pool.answers import Block, Prepared
+from ..pool.control import Control
+from ..pool.pool import Pool, WorkerFailed
+from ..pool.worker_process import WorkerKey, WorkerSettings
+from ..records import events as ev
+from ..records.ab import ABReport, ABResult, Side
+from ..records.reason import Reason, Warning
+from ..report.journal import new_run_id
+from ..stats import ratios
+from ..stats.samples import median, paired_ratio
+from ..text.output import say
+from ..worker.code import COMMAND, Code
+from .context import SLACK_S
+from .devices import detected
+from .exit_codes import BEYOND, FAILED, OK
+from .row_sources import row_source
+
+BLOCK_S = 0.1
+RACE_S = 1.0  # of a pair of processes; more pairs narrow the interval more than longer ones
+WARM_UP_S = 0.5  # at most, since each fresh process warms up
+
+
+@dataclass
+class ABRun:
+    """A whole run of `workbench ab`, and the listener of its workers."""
+
+    request: Request
+    sides: Sequence[Side]
+    control: Control
+
+    def __post_init__(self) -> None:
+        self._machine, _ = detected(self.request, within_s=self._left_s)
+        settings = WorkerSettings.of(self.request, self._machine, new_run_id())
+        by_name = {"": self.sides[0], **{side.name: side for side in self.sides}}
+        settings = replace(settings, sides=by_name)  # A examines the user's own code
+        self._pool = Pool(settings, control=self.control, listener=self)
+
+    def emit(self, event: ev.AnyEvent) -> None:
+        """Ignore what happens to the workers: failures are raised as well."""
+
+    def warn(self, warning: Warning) -> None:
+        say(f"warning: {warning.message}; {warning.remedy}")
+
+    @property
+    def _left_s(self) -> float:
+        return self.request.budget - SLACK_S - self.control.now()
+
+    def run(self, rows: list[RowPlan], fail_on: float | None) -> ABReport:
+        """Race `rows`, which have no candidates yet, until the budget is used."""
+        parts: Any = {"pool": self._pool, "control": self.control, "emit": self.emit}
+        try:
+            found = row_source(self.request, rows, self._machine, **parts).rows()
+            for row in (rows := found[: len(rows)]):  # own code at its own batch, not another
+                row.cases = sorted(row.cases, key=lambda case: case.is_compiled)[:1]
+            results = [ABResult(row.cases[0].id, reason=row.refused) for row in rows]
+            self._race(rows, results)
+        except UsageError as error:
+            raise UsageError(f"side A: {error}" if self.request.own else str(error)) from None
+        finally:
+            self._pool.end_all(at_once=self.control.is_ending)
+            self._pool.close()
+        tolerance = fail_on or ratios.TOLERANCE
+        for result in results:
+            conclude(result, tolerance)
+        return ABReport(list(self.sides), results, tolerance, fail_on, exit_code(results, fail_on))
+
+    def _race(self, rows: Sequence[RowPlan], results: Sequence[ABResult]) -> None:
+        """A pair of processes for each row in turn, as long as another pair fits."""
+        longest_s = 0.0
+        while not all(result.reason for result in results):
+            for row, result in zip(rows, results, strict=True):
+                began_s = self.control.now()
+                if self._left_s <= longest_s:
+                    return
+                try:
+                    if result.reason is None:
+                        self._race_pair(row, row.cases[0], result)
+                except WorkerFailed as failure:
+                    result.reason = failure.reason
+                longest_s = max(longest_s, self.control.now() - began_s)
+
+    def _race_pair(self, row: RowPlan, case: Case, result: ABResult) -> None:
+        """Start a process on each side, race them in turns, and add their ratio."""
+        number = len(result.ratios)
+        order = self.sides[:: -1 if number % 2 else 1]
+        if number == 0 or case.backend != COMMAND:  # whose every step is a process anyway
+            for side in order:
+                self._load(row, case, side)
+        blocks: dict[str, dict[int, float]] = {side.name: {} for side in order}
+        began_s, turn = self.control.now(), 0
+        while turn % 2 or not turn or self.control.now() < began_s + RACE_S:
+            for side in order[:: -1 if turn % 2 else 1]:
+                blocks[side.name][turn] = self._block_s(case, side)
+            turn += 1
+        result.ratios.append(ratios.relative(blocks["B"], blocks["A"]))
+        result.a_s.append(median(list(blocks["A"].values())))
+        result.b_s.append(median(list(blocks["B"].values())))
+        say(f"{result.case}: pair {number + 1}: B / A {result.ratios[-1]:.3f}")
+
+    def _load(self, row: RowPlan, case: Case, side: Side) -> None:
+        """Have a fresh process prepare a case; own code has to return what it did on side A."""
+        files = dict(row.source.files(case)) if row.source is not None else {}
+        if "code" in files:
+            code = Code.of(files["code"])
+            target, folder = side.command or code.target, side.path or code.directory
+            files["code"] = replace(code, target=target, directory=folder).as_text()
+        caches = [cache.size_bytes for cache in self._machine.cpu.caches]
+        prepare = {
+            "case": case,
+            "seed": self.request.seed,
+            "latency": row.scenario.objective not in ("throughput", "cost"),
+            "warm_up_s": WARM_UP_S,
+            "from_start": False,
+            "cache_bytes": max(caches, default=DEFAULT_CACHE_BYTES),
+            "files": files,
+        }
+        check = self._ask(case, side, Prepared, op="prepare", **prepare).result.accuracy
+        if not check.passed or (check.metric == "relative_error" and check.value > check.limit):
+            text = f"the results differ: {check.value:.3g} from {check.reference}"
+            raise _failure(side, Reason("wrong_result", f"{text}, limit {check.limit:g}"))
+
+    def _block_s(self, case: Case, side: Side) -> float:
+        """The median step of one turn, repeated where a pause or a suspend interrupted it."""
+        block = {"case": case.id, "min_samples": 1, "settle_s": kind_of(case.device).settle_s}
+        while True:
+            answer = self._ask(case, side, Block, op="block", seconds=BLOCK_S, **block)
+            if not (answer.interrupted or answer.result.gap):
+                return float(median(answer.result.samples_s))
+
+    def _ask(self, of: Case, side: Side, kind: Any, /, **request: Any) -> Any:
+        """The answer of a side's worker, which is a fresh process for each preparation."""
+        key = WorkerKey(*catalog.process_of(of), side.name)
+        deadline_s = max(1.0, self._left_s)
+        try:
+            if kind is Prepared:
+                self._pool.end(key)
+            self._pool.start(key, deadline_s)
+            return self._pool.ask(key, deadline_s, kind, **request)
+        except WorkerFailed as failure:
+            raise _failure(side, failure.reason) from None
+
+
+def _failure(side: Side, reason: Reason) -> WorkerFailed:
+    hint = f" ({reason.hint})" if reason.hint else ""
+    text = f"side {side.name} ({side.label}): {reason.message}{hint}"
+    return WorkerFailed(Reason(reason.code, text))
+
+
+def conclude(result: ABResult, tolerance: float) -> None:
+    """Fill in the ratio over all pairs, with its interval and word."""
+    found = paired_ratio(result.ratios, [1.0] * len(result.ratios))
+    if found is not None:
+        result.ratio, result.ci95, result.word = found.value, found.interval, found.word(tolerance)
+    elif result.reason is None:
+        result.reason = Reason("budget", "too few pairs of processes: raise --budget")
+
+
+def exit_code(results: Sequence[ABResult], fail_on: float | None) -> int:
+    """FAILED without a result, BEYOND where a whole interval has B slower than `fail_on` allows."""
+    if any(result.reason for result in results):
+        return FAILED
+    lows = [result.ci95[0] for result in results if result.ci95 and fail_on]
+    return BEYOND if any(low > 1 + (fail_on or 0) for low in lows) else OK
