@@ -23,6 +23,7 @@ from ..report.journal import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
 from . import commands
+from .compare import compare
 from .launch import start
 from .options import (
     Group,
@@ -152,6 +153,9 @@ def open_(run: str, **options: bool) -> None:
     RUN is a JSON document, a journal, the id of a run, or `last`.
     """
     commands.show_run(run, chosen_format(options))
+
+
+cli.add_command(compare)
 
 
 # -------------------------------------------------------------- the machine

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ..planning.request import Request
     from ..report.report import Report
 
-OK, FAILED, USAGE, UNTRUSTED, CUT_SHORT = 0, 1, 2, 3, 130
+OK, FAILED, USAGE, UNTRUSTED, BEYOND, CUT_SHORT = 0, 1, 2, 3, 4, 130  # BEYOND: --fail-on
 
 
 def exit_code(status: str, request: Request, report: Report) -> int:
