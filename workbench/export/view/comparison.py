@@ -68,7 +68,7 @@ def _against(one: Against, spreads: Sequence[str]) -> Iterator[Part]:
         f"SAME: within {SAME_WITHIN:.0%}. FASTER, SLOWER: {b} is, beyond doubt (99% CI).",
     ]
     only = (("A", one.only_in_a), (b, one.only_here))
-    notes += [f"Only in {n} ({len(ids)}): {', '.join(ids[:3])} ..." for n, ids in only if ids]
+    notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
     of_case = ("Word", f"{b}/A", "95% CI", "A", b, "Rounds", "Case", "Why")
     yield Part("Cases", notes, of_case, list(map(_case, one.cases)))
 
