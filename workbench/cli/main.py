@@ -26,6 +26,7 @@ from . import commands
 from .export import export
 from .history import resume, runs
 from .ab import ab
+from .compare import compare
 from .launch import start
 from .options import (
     Group,
@@ -166,6 +167,8 @@ cli.add_command(export)
 cli.add_command(runs)
 cli.add_command(resume)
 cli.add_command(ab)
+cli.add_command(compare)
+
 
 # -------------------------------------------------------------- the machine
 

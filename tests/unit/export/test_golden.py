@@ -17,9 +17,13 @@ import pytest
 import scenes
 import simulated_lab
 
+from workbench.advisor.compare import Side, compared
 from workbench.export.log import line
 from workbench.export.text import machine_text, run_text, summary_text
 from workbench.export.view.ceilings import ceilings_text
+from workbench.export.view.comparison import comparison_text
+from workbench.records.comparison import RunComparison
+from workbench.records.document import Tool
 from workbench.records.events import AnyEvent
 from workbench.report.report import Report
 
@@ -47,6 +51,14 @@ def log_of(events: Sequence[AnyEvent]) -> str:
     return "\n".join(filter(None, lines))
 
 
+SIDES = Side("A", Report.of(RUNS["cpu_only"])), Side("B", Report.of(RUNS["gpu_server"]))
+COMPARISON = RunComparison(
+    schema_version=1,
+    tool=Tool("workbench", "0", "compare"),
+    fail_on=0.05,
+    runs=[side.run for side in SIDES],
+    against=[compared(*SIDES, 0.05)],
+)
 REPORTS = {name: Report.of(events) for name, events in RUNS.items()}
 OUTPUTS = {
     **{name: run_text(report) for name, report in REPORTS.items()},
@@ -60,6 +72,7 @@ OUTPUTS = {
     },
     **{f"{name}_log": log_of(RUNS[name]) for name in ("eventful", "cancelled", "model", "own_net")},
     "detect": machine_text(*machines.gpu_server()),
+    "comparison": comparison_text(COMPARISON),
     "ceilings": ceilings_text(builders.ceilings("cpu", "cuda:0")),
 }
 

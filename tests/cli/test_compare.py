@@ -1,0 +1,71 @@
+"""`workbench compare`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import case, report, steady
+
+from workbench.contract import Case
+from workbench.export.json import dump
+from workbench.records.comparison import RunComparison
+
+ONE, TWO = case("cpu-a"), case("cpu-b")
+
+
+def document(folder: Path, name: str, times: dict[Case, float]) -> str:
+    found = report({each: steady(center) for each, center in times.items()})
+    assert found.started is not None
+    found.started = msgspec.structs.replace(found.started, id=name)
+    file = folder / f"{name}.json"
+    file.write_text(dump(found.document()))
+    return str(file)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> dict[str, str]:
+    times = {"before": {ONE: 1.0}, "slower": {ONE: 1.4}, "other": {TWO: 1.0}}
+    files = {name: document(tmp_path, name, each) for name, each in times.items()}
+    cut = tmp_path / "cut.json"
+    cut.write_text(Path(files["before"]).read_text()[:-40])
+    return {**files, "cut": str(cut)}
+
+
+def test_three_runs_as_json(cli, runs) -> None:
+    done = cli("compare", runs["before"], runs["slower"], runs["before"], "--json")
+    assert done.returncode == 2, done.stdout  # A and C are one run
+    done = cli("compare", runs["before"], runs["slower"], "--json", "--fail-on", "5%")
+    assert (done.returncode, done.stderr) == (4, "")
+    found = msgspec.convert(json.loads(done.stdout), RunComparison)
+    assert found.tool.command == "compare"
+    assert [case.word for case in found.against[0].cases] == ["SLOWER"]
+
+
+def test_a_journal_and_a_document_as_text_and_markdown(cli, runs, earlier_run) -> None:
+    done = cli("compare", "last", str(earlier_run))
+    assert done.returncode == 2 and "are the same run" in done.stderr
+    done = cli("compare", runs["slower"], runs["before"], "--fail-on", "5%")
+    assert done.returncode == 0 and "FASTER" in done.stdout
+    done = cli("compare", runs["before"], runs["slower"], "--fail-on", "60%", "--markdown")
+    assert done.returncode == 0 and "| SLOWER | 1.40x |" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("before",), "name two runs or more"),
+        (("before", "before"), "A and B are the same run, before: name two"),
+        (("before", "other"), "A and B have no measured case in common"),
+        (("before", "cut"), "is not a workbench document"),
+        (("before", "gone"), "no such file or run: 'gone'"),
+        (("before", "slower", "--fail-on", "5"), "--fail-on takes a percentage such as 5%"),
+        (("before", "slower", "--fail-on", "nan%"), "--fail-on takes a percentage such as 5%"),
+    ],
+)
+def test_bad_input_is_one_line(cli, runs, arguments, expected: str) -> None:
+    done = cli("compare", *(runs.get(each, each) for each in arguments))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert expected in done.stderr and done.stderr.count("\n") == 1

@@ -1,0 +1,174 @@
+"""Two earlier runs: words for their cases, changes of their verdicts, and doubts about them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+from builders import case, report, scenario, steady
+
+from workbench.advisor.compare import Side, compared
+from workbench.advisor.verdict import decide
+from workbench.contract import Case
+from workbench.records.comparison import Against, ComparedCase
+from workbench.records.reason import Warning
+from workbench.report.report import Report
+
+ONE, TWO, THREE = case("cpu-a"), case("cpu-b"), case("cpu-c")
+GPU = case("cuda:0-a")
+
+
+def side(name: str, times: dict[Case, float], rounds: int = 8, **options: object) -> Side:
+    found = report({c: steady(center, rounds) for c, center in times.items()}, **options)
+    for row in found.rows.values():
+        row.verdict = decide(found, scenario())
+    return Side(name, found)
+
+
+def against(
+    before: dict[Case, float], after: dict[Case, float], fail_on: float | None = None
+) -> Against:
+    return compared(side("A", before), side("B", after), fail_on)
+
+
+def only(found: Against) -> ComparedCase:
+    (one,) = found.cases
+    return one
+
+
+@pytest.mark.parametrize(
+    ("factor", "word"), [(1.3, "SLOWER"), (0.7, "FASTER"), (1.0, "SAME"), (1.06, "AMBIGUOUS")]
+)
+def test_the_word_is_about_the_second_run(factor: float, word: str) -> None:
+    found = only(against({ONE: 1.0}, {ONE: factor}))
+    assert found.word == word
+    assert found.ratio == pytest.approx(factor)
+    assert found.median_s == pytest.approx((1.0, factor), rel=0.02)
+    assert found.rounds == (8, 8)
+    assert found.ci99 and found.ci95
+    assert found.ci99[0] < found.ci95[0] < found.ratio < found.ci95[1] < found.ci99[1]
+
+
+def test_proven_changes_come_first_then_the_largest() -> None:
+    before = {ONE: 1.0, TWO: 1.0, THREE: 1.0}
+    found = against(before, {ONE: 1.06, TWO: 0.7, THREE: 1.8})
+    assert [each.id for each in found.cases] == [THREE.id, TWO.id, ONE.id]
+
+
+@pytest.mark.parametrize(("fail_on", "beyond"), [(None, False), (0.05, True), (0.3, False)])
+def test_a_case_is_beyond_the_limit_if_its_whole_interval_is(
+    fail_on: float | None, beyond: bool
+) -> None:
+    assert only(against({ONE: 1.0}, {ONE: 1.3}, fail_on)).beyond is beyond
+    assert not only(against({ONE: 1.0}, {ONE: 0.5}, fail_on)).beyond
+
+
+def test_few_rounds_prove_nothing_whatever_the_ratio() -> None:
+    before, after = side("A", {ONE: 1.0}), side("B", {ONE: 9.0}, rounds=2)
+    found = only(compared(before, after, 0.05))
+    assert (found.word, found.ci95, found.beyond) == ("AMBIGUOUS", None, False)
+    assert found.ratio == pytest.approx(9.0, rel=0.02)
+    assert found.reason and found.reason.message == "2 of 3 rounds in B"
+
+
+@pytest.mark.parametrize("disturbed", ["A", "B"])
+def test_a_disturbed_row_proves_nothing(disturbed: str) -> None:
+    sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
+    for each in sides:
+        if each.name == disturbed:
+            each.report.warnings.append(Warning("busy_machine", "busy", "wait", "row"))
+    found = only(compared(*(Side(each.name, each.report) for each in sides), None))
+    assert found.word == "AMBIGUOUS"
+    assert found.reason and found.reason.message == f"{disturbed} was disturbed: busy machine"
+
+
+def test_a_step_with_other_work_has_no_ratio() -> None:
+    sides = side("A", {ONE: 1.0}), side("B", {ONE: 2.0})
+    candidate = sides[1].cases[ONE.id][0]
+    candidate.work = dataclasses.replace(candidate.work, flops=2e9)
+    found = only(compared(*sides, None))
+    assert (found.word, found.ratio) == ("AMBIGUOUS", None)
+    assert found.reason and found.reason.code == "other_work"
+
+
+def test_cases_of_one_run_are_listed() -> None:
+    found = against({ONE: 1.0, TWO: 1.0}, {ONE: 1.0, THREE: 1.0})
+    assert (found.only_in_a, found.only_here) == ([TWO.id], [THREE.id])
+
+
+def test_the_noise_of_one_case_widens_all_of_its_run() -> None:
+    calm = only(against({ONE: 1.0}, {ONE: 1.0}))
+    noisy = report({ONE: steady(1.0), TWO: [[1.0] * 5, [3.0] * 5] * 4})
+    found = compared(side("A", {ONE: 1.0}), Side("B", noisy), None).cases
+    (wide,) = [each for each in found if each.id == ONE.id]
+    assert calm.ci95 and wide.ci95
+    assert wide.ci95[1] > 1.5 * calm.ci95[1]
+
+
+# ----------------------------------------------------------------- verdicts
+
+
+@pytest.mark.parametrize(
+    ("after", "word"),
+    [({ONE: 1.3, TWO: 1.0}, "CHANGED"), ({ONE: 1.04, TWO: 1.03}, "AMBIGUOUS")],
+    ids=["reversed", "a coin toss"],
+)
+def test_another_pick_is_a_change_if_the_intervals_are_disjoint(
+    after: dict[Case, float], word: str
+) -> None:
+    found = against({ONE: 1.0, TWO: 1.03}, after)
+    (verdict,) = found.verdicts
+    assert (verdict.scenario, verdict.word) == ("row", word)
+    assert verdict.picks == (ONE.id, TWO.id)
+    here, there = verdict.ci95
+    assert here and there
+    assert (here[1] < there[0]) is (word == "CHANGED")
+
+
+def test_an_equal_verdict_is_not_listed() -> None:
+    assert against({ONE: 1.0, TWO: 2.0}, {ONE: 1.3, TWO: 2.6}).verdicts == []
+
+
+def test_a_pick_that_the_other_run_lacks_is_ambiguous() -> None:
+    (verdict,) = against({ONE: 1.0, TWO: 1.5}, {TWO: 1.5}).verdicts
+    assert (verdict.word, verdict.ci95[1]) == ("AMBIGUOUS", None)
+
+
+# ------------------------------------------------------------------ machines
+
+
+def codes(found: Against) -> list[str]:
+    return [warning.code for warning in found.warnings]
+
+
+def test_a_run_with_a_simulated_device_is_flagged() -> None:
+    fake = case("fake:0-a")
+    sides = side("A", {ONE: 1.0, fake: 0.1}), side("B", {ONE: 1.0, GPU: 0.1})
+    found = compared(*sides, None)
+    assert codes(found) == ["simulated"]
+    assert found.warnings[0].message.startswith("A has simulated devices")
+    assert [each.id for each in found.cases] == [ONE.id]
+
+
+def of_version(version: str) -> Report:
+    found = report({ONE: steady(1.0)})
+    assert found.started is not None
+    tool = msgspec.structs.replace(found.started.tool, version=version)
+    found.started = msgspec.structs.replace(found.started, tool=tool)
+    return found
+
+
+def test_runs_of_two_versions_are_flagged() -> None:
+    one, two = Side("A", of_version("1")), Side("B", of_version("2"))
+    assert codes(compared(one, two, None)) == ["other_version"]
+    assert codes(compared(one, one, None)) == []
+
+
+def test_two_machines_are_noticed() -> None:
+    here, there = side("A", {ONE: 1.0}), side("B", {ONE: 1.0}, gpus=["cuda:0"])
+    unknown = report({ONE: steady(1.0)})
+    unknown.machine = None
+    assert compared(here, here, None).same_machine
+    assert not compared(here, there, None).same_machine
+    assert not compared(Side("A", unknown), Side("B", unknown), None).same_machine

@@ -1,0 +1,70 @@
+"""Compared runs as Markdown; their text is a golden file."""
+
+from __future__ import annotations
+
+import msgspec
+from builders import case, report, steady
+
+from workbench.advisor.compare import Side, compared
+from workbench.export.view.comparison import comparison_markdown, comparison_text, parts
+from workbench.records.comparison import RunComparison
+from workbench.records.document import SCHEMA_VERSION, Tool
+
+ONE, TWO = case("cpu-a"), case("cpu-b")
+
+
+def comparison(*factors: float, fail_on: float | None = None) -> RunComparison:
+    runs = [report({ONE: steady(factor), TWO: steady(2.0)}) for factor in factors]
+    first, *others = (Side("ABC"[number], run) for number, run in enumerate(runs))
+    return RunComparison(
+        schema_version=SCHEMA_VERSION,
+        tool=Tool("workbench", "0", "compare"),
+        fail_on=fail_on,
+        runs=[side.run for side in (first, *others)],
+        against=[compared(first, other, fail_on) for other in others],
+    )
+
+
+def test_every_cell_of_a_markdown_table_has_its_column() -> None:
+    found = comparison_markdown(comparison(1.0, 1.5, 0.5, fail_on=0.05))
+    blocks = [block.splitlines() for block in found.split("\n\n") if block.startswith("|")]
+    assert len(blocks) == 3  # machines, B and C
+    for header, rule, *rows in blocks:
+        widths = {line.replace("\\|", "").count("|") for line in (header, rule, *rows)}
+        assert rows and len(widths) == 1
+    assert "| SLOWER | 1.50x |" in found and "beyond --fail-on" in found
+    assert "| FASTER | 0.50x |" in found
+
+
+def test_text_of_a_run_is_no_markup() -> None:
+    hostile = "a|b`<img src=x>*c*_[d](e)@all\n# f"
+    found = comparison(1.0, 1.0)
+    cases = [msgspec.structs.replace(each, id=hostile) for each in found.against[0].cases]
+    against = [msgspec.structs.replace(found.against[0], cases=cases)]
+    text = comparison_markdown(msgspec.structs.replace(found, against=against))
+    assert r"a\|b\`\<img src=x\>\*c\*\_\[d\](e)\@all \# f" in text
+    assert "<img" not in text.replace("\\<", "")
+
+
+def test_only_what_differs_is_marked() -> None:
+    facts = next(parts(comparison(1.0, 1.0)))
+    assert {row[0] for row in facts.rows} == {""}
+    found = comparison(1.0, 1.0)
+    runs = [found.runs[0], msgspec.structs.replace(found.runs[1], version="1")]
+    facts = next(parts(msgspec.structs.replace(found, runs=runs)))
+    assert [row[1:] for row in facts.rows if row[0] == "*"] == [("workbench", "0", "1")]
+
+
+def test_text_and_markdown_have_the_same_cells() -> None:
+    found = comparison(1.0, 1.3)
+    text, markdown = comparison_text(found), comparison_markdown(found).replace("\\", "")
+    for part in parts(found):
+        for row in part.rows:
+            assert all(cell in text and " ".join(cell.split()) in markdown for cell in row)
+
+
+def test_a_machine_that_is_not_known_leaves_its_facts_out() -> None:
+    found = comparison(1.0, 1.0)
+    runs = [found.runs[0], msgspec.structs.replace(found.runs[1], machine=None)]
+    facts = next(parts(msgspec.structs.replace(found, runs=runs)))
+    assert ("*", "host", "host", "-") in facts.rows

@@ -1,0 +1,114 @@
+"""Earlier runs compared by unpaired ratios; a row that something disturbed proves nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..records.comparison import Against, ComparedCase, ComparedRun, ComparedVerdict, Interval
+from ..records.reason import Reason, Warning
+from ..report.candidate import Candidate
+from ..report.report import Report
+from ..stats import ratios, unpaired
+from ..stats.samples import AMBIGUOUS, FASTER, MIN_PAIRS, SLOWER, median
+
+CHANGED, UNDECIDED = "CHANGED", AMBIGUOUS.upper()
+PROVEN = (FASTER.upper(), SLOWER.upper())
+ANOTHER_RUN = math.sqrt(2) * unpaired.BETWEEN_RUNS  # spread of a ratio from run to run, at least
+
+
+class Side:
+    """One of the runs: its measured cases, and what disturbed its rows."""
+
+    def __init__(self, name: str, report: Report) -> None:
+        self.name, self.report = name, report
+        self.cases: dict[str, list[Candidate]] = {}  # several rows may have the same case
+        self.disturbed: dict[str, str] = {}  # scenario to code of a warning
+        for row in report.rows.values():
+            for candidate in row.candidates:
+                if candidate.blocks and candidate.state != "failed":
+                    self.cases.setdefault(candidate.case.id, []).append(candidate)
+            for warning in report.disturbances(row):
+                self.disturbed[row.plan.scenario] = warning.code
+        self.spread = unpaired.round_spread(self.rounds(case) for case in self.cases)
+        head, spread = report.document_with([]), self.spread and math.sqrt(self.spread[0])
+        machine, software, version = head.machine, head.software, head.tool.version
+        self.run = ComparedRun(name, head.run, version, machine, software, spread)
+
+    def rounds(self, case: str) -> list[float]:
+        """The median step of every round, in seconds."""
+        return [value for candidate in self.cases[case] for value in candidate.medians_s]
+
+
+def compared(first: Side, other: Side, fail_on: float | None) -> Against:
+    """`other` against `first`."""
+    known = [side.run.machine for side in (first, other) if side.run.machine is not None]
+    machines = [(one.hostname, one.cpu, [gpu.name for gpu in one.gpus]) for one in known]
+    cases = [_case(first, other, case, fail_on) for case in first.cases if case in other.cases]
+    return Against(
+        name=other.name,
+        same_machine=len(machines) == 2 and machines[0] == machines[1],
+        warnings=list(_warnings(first, other)),
+        verdicts=sorted(_verdicts(first, other), key=lambda verdict: verdict.word != CHANGED),
+        cases=sorted(cases, key=lambda c: (c.word not in PROVEN, -abs(math.log(c.ratio or 1)))),
+        only_in_a=[case for case in first.cases if case not in other.cases],
+        only_here=[case for case in other.cases if case not in first.cases],
+    )
+
+
+def _case(first: Side, other: Side, case: str, fail_on: float | None) -> ComparedCase:
+    before, after = first.rounds(case), other.rounds(case)
+    medians, counts = (median(before), median(after)), (len(before), len(after))
+    one, two = (side.cases[case][0].work for side in (first, other))
+    if (one.flops, one.items, one.item, one.ranks) != (two.flops, two.items, two.item, two.ranks):
+        reason = Reason("other_work", "a step does other work: the workload differs")
+        return ComparedCase(case, UNDECIDED, medians, counts, None, reason)
+    ratio, doubt = medians[1] / medians[0], _doubt(first, case) or _doubt(other, case)
+    if doubt is not None or first.spread is None or other.spread is None:
+        return ComparedCase(case, UNDECIDED, medians, counts, ratio, doubt)
+    pair = (after, other.spread), (before, first.spread)
+    shown = unpaired.unpaired_ratio(*pair).interval
+    found = unpaired.unpaired_ratio(*pair, unpaired.CONFIDENCE)
+    word = found.word(unpaired.SAME_WITHIN).upper()
+    beyond = fail_on is not None and found.low > 1 + fail_on
+    return ComparedCase(case, word, medians, counts, ratio, None, shown, found.interval, beyond)
+
+
+def _doubt(side: Side, case: str) -> Reason | None:
+    """Why this run cannot show whether the case has changed."""
+    for candidate in side.cases[case]:
+        if code := side.disturbed.get(candidate.scenario):
+            return Reason("disturbed", f"{side.name} was disturbed: {code.replace('_', ' ')}")
+    if (count := len(side.rounds(case))) < MIN_PAIRS:
+        return Reason("few_rounds", f"{count} of {MIN_PAIRS} rounds in {side.name}")
+    return None
+
+
+def _warnings(first: Side, other: Side) -> Iterator[Warning]:
+    for side in (first, other):
+        if any(each.simulated for cases in side.cases.values() for each in cases):
+            text = f"{side.name} has simulated devices, whose times say nothing about hardware"
+            yield Warning("simulated", text, "compare runs of real devices")
+    if first.run.version != other.run.version:
+        text = f"A is of workbench {first.run.version}, {other.name} of {other.run.version}"
+        yield Warning("other_version", text, "measure both with one version")
+
+
+def _verdicts(first: Side, other: Side) -> Iterator[ComparedVerdict]:
+    after = {verdict.scenario: verdict for verdict in other.report.verdicts}
+    for one in first.report.verdicts:
+        two = after.get(one.scenario, one)
+        if (one.choice, one.pick) != (two.choice, two.pick):
+            choices, picks = (one.choice, two.choice), (one.pick, two.pick)
+            here, there = (_within(side, one.scenario, *picks) for side in (first, other))
+            disjoint = here and there and (here[1] < there[0] or there[1] < here[0])
+            calm = all(one.scenario not in side.disturbed for side in (first, other))
+            word = CHANGED if disjoint and calm else UNDECIDED
+            yield ComparedVerdict(one.scenario, word, choices, picks, (here, there))
+
+
+def _within(side: Side, scenario: str, one: str | None, two: str | None) -> Interval | None:
+    """The paired ratio of two picks in the rounds of one run."""
+    row = {each.case.id: each.rounds() for each in side.report.rows[scenario].candidates}
+    ratio = ratios.ratio_between(row[one], row[two]) if one in row and two in row else None
+    return None if ratio is None else ratio.widened(ANOTHER_RUN).interval

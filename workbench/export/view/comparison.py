@@ -1,0 +1,110 @@
+"""Compared runs as titles, sentences and tables: text, Markdown and screens share the rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ...records.comparison import Against, ComparedCase, ComparedRun, ComparedVerdict, RunComparison
+from ...report.names import candidate_name
+from ...stats.unpaired import SAME_WITHIN
+from ...text import units
+from . import machine
+from .facts import PROSE, fact, facts_lines, heading
+from .spans import Text, join, plain_lines
+from .table import plain_table
+
+MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&@])")
+
+
+class Part(NamedTuple):
+    """A title, sentences, and a table, whose first column says what stands out."""
+
+    title: str
+    notes: Sequence[str] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def parts(found: RunComparison) -> Iterator[Part]:
+    """Machines and software, then for each run against A its verdicts and its cases."""
+    columns = [dict(_facts(run)) for run in found.runs]
+    rows = []
+    for name in dict.fromkeys(name for column in columns for name in column):
+        values = [column.get(name, "-") for column in columns]
+        rows.append(("*" if len(set(values)) > 1 else "", name, *values))
+    header = ("", "", *(run.name for run in found.runs))
+    yield Part("Machines and software", ["* marks what differs."], header, rows)
+    for one, run in zip(found.against, found.runs[1:], strict=True):
+        spreads = [units.percent(each.round_spread or 0) for each in (found.runs[0], run)]
+        yield from _against(one, spreads)
+
+
+def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
+    yield from (("run", side.run.id), ("workbench", side.version))
+    found, installed = side.machine, side.software
+    if found is not None and installed is not None:
+        yield from (("host", found.hostname), ("memory", units.size(found.memory.total_bytes)))
+        yield from ((f"GPU {gpu.index}", machine.gpu_title(gpu)) for gpu in found.gpus)
+        facts = machine.cpu(found.cpu)[:2] + machine.drivers(found)
+        for each in facts + machine.software(installed, found.os):
+            text = each.text if isinstance(each.text, Text) else join(each.text, ", ")
+            yield each.label or "CPU", text.plain
+        yield from installed.environment.items()
+
+
+def _against(one: Against, spreads: Sequence[str]) -> Iterator[Part]:
+    b = one.name
+    where = "one machine" if one.same_machine else "two machines, which the words are about"
+    yield Part(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
+    if one.verdicts:
+        of_verdict = ("Verdict", "", "A", b, "Ratio in A", f"Ratio in {b}")
+        notes = ["AMBIGUOUS: both picks may be as good, or a run did not measure both."]
+        yield Part("Verdicts that differ", notes, of_verdict, list(map(_verdict, one.verdicts)))
+    notes = [
+        f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
+        f"Intervals allow for other runs: rounds differ by {spreads[0]} in A, {spreads[1]} in {b}.",
+        f"SAME: within {SAME_WITHIN:.0%}. FASTER, SLOWER: {b} is, beyond doubt (99% CI).",
+    ]
+    only = (("A", one.only_in_a), (b, one.only_here))
+    notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
+    of_case = ("Word", f"{b}/A", "95% CI", "A", b, "Rounds", "Case", "Why")
+    yield Part("Cases", notes, of_case, list(map(_case, one.cases)))
+
+
+def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
+    picks = [candidate_name(pick) if pick else "no pick" for pick in one.picks]
+    sides = [f"{choice}: {pick}" for choice, pick in zip(one.choices, picks, strict=True)]
+    ratios = [units.ratio_parts(ci[0], ci)[1] if ci else "-" for ci in one.ci95]
+    return one.word, one.scenario, *sides, *ratios
+
+
+def _case(one: ComparedCase) -> tuple[str, ...]:
+    ratio, times = units.ratio_parts(one.ratio, one.ci95), map(units.duration, one.median_s)
+    why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
+    return one.word, *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", one.id, why
+
+
+def comparison_text(found: RunComparison, width: int | None = None) -> str:
+    """For a terminal of `width` cells, or for a file."""
+    texts = []
+    for part in parts(found):
+        notes = facts_lines([fact("", note) for note in part.notes], width or PROSE)
+        table = plain_table(part.header, part.rows) if part.rows else []
+        texts.append(plain_lines([heading(part.title, width or PROSE), *notes, *table]))
+    return "\n\n".join(texts)
+
+
+def comparison_markdown(found: RunComparison) -> str:
+    """The same for a pull request; nothing of a run is markup in it."""
+    texts = []
+    for part in parts(found):
+        texts += [f"### {_inert(part.title)}", *map(_inert, part.notes)]
+        table = [part.header, ["---"] * len(part.header), *(map(_inert, r) for r in part.rows)]
+        texts += ["\n".join(f"| {' | '.join(row)} |" for row in table)] if part.rows else []
+    return "\n\n".join(texts)
+
+
+def _inert(text: str) -> str:
+    return MARKUP.sub(r"\\\1", " ".join(text.split()))

@@ -1,0 +1,68 @@
+"""The JSON document of `workbench compare`: earlier runs, each compared with A, the first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .document import Run, Tool
+from .machine import Machine, Software
+from .reason import Reason, Warning
+
+Interval = tuple[float, float]
+
+
+class ComparedRun(msgspec.Struct, frozen=True):
+    """One of the runs."""
+
+    name: str  # "A", "B", ... in the order of the command line
+    run: Run
+    version: str  # version of workbench
+    machine: Machine | None
+    software: Software | None
+    round_spread: float | None  # standard deviation of the logarithm of rounds, over all cases
+
+
+class ComparedVerdict(msgspec.Struct, frozen=True):
+    """A verdict whose choice or pick is not that of A; in pairs, A's value comes first."""
+
+    scenario: str
+    word: str  # "CHANGED": disjoint intervals; "AMBIGUOUS": they overlap, or one is missing
+    choices: tuple[str, str]
+    picks: tuple[str | None, str | None]  # case ids
+    ci95: tuple[Interval | None, Interval | None]  # A's pick over the other's within each run
+
+
+class ComparedCase(msgspec.Struct, frozen=True):
+    """One case that both runs measured; in pairs, A's value comes first."""
+
+    id: str
+    word: str  # "SAME", "FASTER", "SLOWER" or "AMBIGUOUS"
+    median_s: tuple[float, float]  # seconds per step
+    rounds: tuple[int, int]
+    ratio: float | None  # time of the other run over that of A; None if a step does other work
+    reason: Reason | None = None  # why there is no interval
+    ci95: Interval | None = None
+    ci99: Interval | None = None  # decides `word` and `beyond`
+    beyond: bool = False  # the whole interval is slower than `fail_on` allows
+
+
+class Against(msgspec.Struct, frozen=True):
+    """One run compared with A."""
+
+    name: str
+    same_machine: bool
+    warnings: list[Warning]
+    verdicts: list[ComparedVerdict]
+    cases: list[ComparedCase]  # proven changes first, then by the size of the change
+    only_in_a: list[str]  # case ids
+    only_here: list[str]
+
+
+class RunComparison(msgspec.Struct, frozen=True):
+    """The whole document."""
+
+    schema_version: int
+    tool: Tool
+    fail_on: float | None
+    runs: list[ComparedRun]
+    against: list[Against]

@@ -1,0 +1,47 @@
+"""Ratios of two runs, which share no round.
+
+Within a round the machine's drift cancels out; between runs it does not, and the spread of samples
+does not show it.  How much rounds differ, over all cases of a run, shows how the machine changes;
+the next run may find it in any of those states.  So each side of a ratio has the error of its
+median over rounds and, once more, the whole spread of a round, which more rounds do not narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from .samples import Ratio, median, student_t_quantile
+
+# Standard deviation of the logarithm of a median from process to process, the least allowance for
+# another run: the medians of ten fresh processes lay within 1.045 of each other
+# (docs/measurement.md), and ten normal values span 3.08 standard deviations on average.
+BETWEEN_RUNS = 0.015
+CONFIDENCE = 0.99  # of the interval that decides: alarms that cry wolf are switched off
+SAME_WITHIN = 0.10  # the least allowance of two runs takes half of it
+RoundSpread = tuple[float, int]  # variance of the logarithm, and its degrees of freedom
+Rounds = tuple[Sequence[float], RoundSpread]  # values of a case, and the spread in its run
+
+
+def round_spread(cases: Iterable[Sequence[float]]) -> RoundSpread | None:
+    """The spread pooled over all cases, bursts included; None if no case has two rounds."""
+    squares, freedom = 0.0, 0
+    for values in cases:
+        logs = [math.log(value) for value in values]
+        mean = math.fsum(logs) / len(logs)
+        squares += math.fsum((x - mean) ** 2 for x in logs)
+        freedom += len(logs) - 1
+    return (squares / freedom, freedom) if freedom else None
+
+
+def unpaired_ratio(first: Rounds, second: Rounds, confidence: float = 0.95) -> Ratio:
+    """Median of the first over median of the second; a larger spread of the case itself counts."""
+    variance = 0.0
+    for values, spread in (first, second):
+        own = round_spread([values]) or spread
+        of_round = max(spread[0], own[0], BETWEEN_RUNS**2)
+        variance += of_round * (1 + math.pi / (2 * len(values)))  # of a round, and of the median
+    quantile = student_t_quantile((1 + confidence) / 2, first[1][1] + second[1][1])
+    factor = math.exp(min(quantile * math.sqrt(variance), 300.0))
+    value = median(first[0]) / median(second[0])
+    return Ratio(value, value / factor, value * factor, min(len(first[0]), len(second[0])))
