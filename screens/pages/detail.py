@@ -18,7 +18,7 @@ from workbench.export.view.derived import row_title
 from workbench.export.view.details import INDENT, candidate_facts, profile_facts, why_facts
 from workbench.export.view.facts import Fact, fact, facts_lines, heading
 from workbench.export.view.spans import Text
-from workbench.export.view.tables import candidate_line, detail_columns
+from workbench.export.view.tables import detail_columns, raced_lines
 from workbench.report.row import Row
 
 from ..state.session import Session
@@ -63,7 +63,7 @@ class DetailScreen(ViewScreen):
         table = self.query_one(Table)
         if self._case_id is not None:
             table.cursor, self._case_id = self._case_id, None
-        lines = [candidate_line(candidate, row, session) for candidate in row.candidates]
+        lines = raced_lines(row, session)
         table.show(detail_columns(row), lines, Text.of(("no candidates", "dim")))
         self._draw_detail()
 

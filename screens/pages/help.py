@@ -20,12 +20,14 @@ from ..widgets.pane import Pane
 
 WORDS = (
     ("candidate", "one way to do the job: device, backend, precision and threads"),
-    ("GPU/CPU", "how many times faster the best GPU candidate is than the best CPU candidate"),
-    ("95 %", "95% confidence interval of that ratio, from rounds that both took part in"),
     ("either", "too close to call; unknown: the measurements do not answer the question"),
-    ("tie", "pick and runner-up cannot be distinguished, or are within 5%"),
+    ("Lead", "how many times faster the better device is; with one device, the pick than the next"),
+    ("95 %", "95% confidence interval of the lead, from rounds that both took part in"),
+    ("sure", "confidence: the lead is above 5% after all looks at the race"),
+    ("likely", "the interval of the lead excludes 1"),
+    ("tie", "the interval of the lead lies within 5%; open: anything else"),
     ("dropped", "clearly slower, so it stopped early; its samples are kept"),
-    ("!", "a warning weakens this result; its details name the warning and the remedy"),
+    ("!", "the time of this candidate is less certain; its details name the remedy"),
     ("sim", "simulated: the GPU is the test device fake:0, a CPU worker"),
     ("±", "half the width of the 95% interval of the median"),
     ("t2", "2 CPU threads"),

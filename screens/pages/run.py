@@ -95,7 +95,7 @@ class RunScreen(ViewScreen):
         marks = curve_marks(sweep) if sweep is not None else {}
         lines = [
             candidate_line(candidate, row, session, marks.get(candidate.case.label))
-            for candidate in row.candidates
+            for candidate in session.derived.ordered(row)
             if bar.accepts(candidate.case.label)
         ]
         columns = run_columns(row, marks=bool(marks))

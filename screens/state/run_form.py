@@ -208,6 +208,7 @@ class RunForm:
             python=self.before.python,
             seed=self.before.seed,
             strict=self.before.strict,
+            strict_samples=self.before.strict_samples,
         )
 
     def _question(self, text: Callable[[str], str]) -> dict[str, ModelQuestion | OwnQuestion]:

@@ -274,4 +274,5 @@ async def test_code_that_raised_says_so_on_this_screen() -> None:
         assert "[4 Model]" in text(pilot)
         assert "net:build: ValueError: no weights" in text(pilot)
         await press(pilot, "3")
-        assert "ValueError: no weights" in text(pilot)
+        assert "net:build: ValueError:" in text(pilot)
+        assert "weights (net.py:12)." in text(pilot)

@@ -137,7 +137,7 @@ def test_rows_that_are_no_sweep_are_walked_as_planned() -> None:
 async def test_details_tell_figures_operators_and_the_trace() -> None:
     async with replayed(scenes.profiled()).run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        assert "cpu torch fp32 t16: waiting 12%" in text(pilot)
+        assert "cuda:0 torch fp16: waiting 12%" in text(pilot)
         await press(pilot, "enter")
         for part in (
             "waiting 12%",

@@ -83,7 +83,7 @@ class Comparison:
         factor, ci = self.parts
         if self.ratio is None:
             return f"{one} leads {other}, but too few rounds were measured for an interval."
-        if self.is_tie:
+        if ratios.is_tie(self.ratio) or (self.is_tie and not self.is_proven):
             return f"{one} and {other} are too close to call: {factor} (95% CI {ci})."
         if not self.is_proven:
             return f"{one} and {other} cannot be distinguished: {factor} (95% CI {ci})."

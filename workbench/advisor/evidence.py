@@ -11,6 +11,7 @@ from ..machine import no_gpu
 from ..planning.scenario import Scenario
 from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
+from ..report.confidence import doubts, was_far_behind
 from ..report.names import candidate_name
 from ..report.report import Report
 from ..report.row import Row
@@ -20,7 +21,7 @@ from ..stats.samples import Ratio
 from ..text.units import times
 from .comparison import Comparison, ranked
 from .limits import is_admissible, is_over_error_limit, only_within
-from .race_summary import BY_FIRST_BLOCK, is_cut_short
+from .race_summary import is_cut_short
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,14 @@ class Evidence:
         return is_cut_short(self.row)
 
     @cached_property
+    def doubts(self) -> list[tuple[str | None, str]]:
+        """What could change the pick although no interval shows it; the gravest first."""
+        if self.pick is None:
+            return []
+        lead = Comparison.of(self.pick, self.rival).ratio if self.rival is not None else None
+        return list(doubts(self.row, self.pick, lead, self.warnings, cut_short=self.is_cut_short))
+
+    @cached_property
     def warnings(self) -> list[Warning]:
         """Warnings about the row, and about the candidates that the verdict names."""
         named = [c for c in (self.pick, self.runner_up, self.best_cpu, self.best_gpu) if c]
@@ -186,11 +195,6 @@ class Evidence:
 def first_on(kind: str, ranked: Sequence[Candidate]) -> Candidate | None:
     """The best candidate on a kind of device ("cpu", "gpu")."""
     return next((c for c in ranked if c.case.device_kind == kind), None)
-
-
-def was_far_behind(candidate: Candidate) -> bool:
-    """Whether its first block eliminated it, so that no interval is owed."""
-    return candidate.reason is not None and candidate.reason.code in BY_FIRST_BLOCK
 
 
 def choose(ratio: Ratio | None, *, has_cpu: bool, no_gpu: bool) -> str:

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..planning.scenario import Scenario
-from ..report.candidate import Candidate
+from ..report.candidate import BY_FIRST_BLOCK, Candidate
 from ..report.names import candidate_name
 from ..text import units
 from .evidence import Evidence
 from .limits import beyond_limits, error_limit, uncounted
-from .race_summary import BY_FIRST_BLOCK
 
 
 def listed(phrases: Sequence[str], most: int | None = None) -> str:

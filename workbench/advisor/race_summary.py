@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ..records.verdict import Elimination, RaceSummary
-from ..report.candidate import Candidate
+from ..report.candidate import BY_FIRST_BLOCK, CANCELLED, Candidate
 from ..report.names import candidate_name
 from ..report.row import Row
 from ..text import units
 from .comparison import ranked
 
-CANCELLED = "cancelled"  # status of a candidate, and end of a race, when the run was interrupted
-BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
 ENDINGS = {
     "decided": "decided",
     "budget": "out of time",

@@ -6,18 +6,16 @@ At most three, each one or a few whole sentences.  The same report gives the sam
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from ..report.candidate import Candidate
+from ..report.confidence import was_far_behind
 from ..report.names import candidate_name
 from ..stats.ratios import TOLERANCE
 from ..stats.samples import Ratio, median
 from ..text import units
 from ..text.units import as_sentence
 from .comparison import Comparison, better, worse
-from .evidence import Evidence, was_far_behind
+from .evidence import Evidence
 from .exclusions import excluded, listed, why_lost
-from .race_summary import BY_FIRST_BLOCK
 
 NAMES = {"cpu": "the CPU", "gpu": "the GPU"}
 OTHER = {"cpu": "gpu", "gpu": "cpu"}
@@ -32,8 +30,6 @@ COUNTED = {  # the quantity that a row compares, by objective
 }
 MOST = 3  # reasons of a verdict
 MOST_NAMED = 2  # candidates named for one reason, and reasons named
-# Warnings that a ratio of paired rounds does not show in its own interval, as it does a wide median
-WEAK = ("few_samples", "drifting")
 NOTABLE_COPY = 1.0  # steps: a copy that takes longer is mentioned
 
 
@@ -128,8 +124,9 @@ def _incomparable(found: Evidence) -> Iterator[str]:
 
 def _undecided(found: Evidence, ratio: Ratio) -> Iterator[str]:
     """Both devices were measured, and neither is the better one beyond doubt."""
-    factor, ci = units.ratio_parts(ratio.value, ratio.interval)
-    relation = f"the CPU's {_counted(found)} is {factor} the GPU's (95% CI {ci})"
+    slower, faster = ("CPU", "GPU") if ratio.value >= 1 else ("GPU", "CPU")
+    factor, ci = units.ratio_parts(*units.above_1(ratio.value, ratio.interval))
+    relation = f"the {slower}'s {_counted(found)} is {factor} the {faster}'s (95% CI {ci})"
     if found.choice == "either":
         yield f"Too close to call: {relation}."
         yield from _weak_evidence(found)
@@ -137,6 +134,7 @@ def _undecided(found: Evidence, ratio: Ratio) -> Iterator[str]:
     yield f"Undecided: {relation}."
     if found.decisive_ratio is not None and not ratio.low <= 1 <= ratio.high:
         decisive = found.decisive_ratio
+        decisive = decisive if slower == "CPU" else decisive.inverse()
         _, ci = units.ratio_parts(decisive.value, decisive.interval)
         yield f"The interval that decides is {ci}, adjusted for repeated looks."
 
@@ -145,18 +143,18 @@ def _decided(found: Evidence, ratio: Ratio) -> Iterator[str]:
     """One device is the better one, or looks so."""
     faster = ratio if found.choice == "gpu" else ratio.inverse()
     factor, ci = units.ratio_parts(faster.value, faster.interval)
-    verb = "looks" if _doubts(found) else "is"
+    verb = "looks" if found.doubts else "is"
     winner, loser = f"The {found.choice.upper()}", NAMES[OTHER[found.choice]]
     if found.best_gpu is not None and found.best_gpu.simulated:
         winner = winner.replace("GPU", "simulated GPU")
         loser = loser.replace("the GPU", "a simulated GPU")
     yield f"{winner} {verb} {factor} {better(found.scenario.objective)} than {loser} (95% CI {ci})."
-    if found.lead is not None and _kinds(found.lead) == {found.choice}:
+    if found.lead is not None and found.lead.other.case.device_kind == found.choice:
         yield from _lead(found.lead)
     usual = found.row.plan.textbook
     if usual in NAMES and usual != found.choice:
         is_simulated = any(candidate.simulated for candidate in found.row.candidates)
-        if faster.low > 1 + TOLERANCE and not _doubts(found) and not is_simulated:
+        if faster.low > 1 + TOLERANCE and not found.doubts and not is_simulated:
             yield f"This contradicts the usual advice ({usual.upper()})."
         else:
             yield f"Usual advice: {usual.upper()}; this run cannot confirm or refute it."
@@ -167,56 +165,16 @@ def _counted(found: Evidence) -> str:
     return COUNTED[found.scenario.objective]
 
 
-def _kinds(lead: Comparison) -> set[str]:
-    return {lead.one.case.device_kind, lead.other.case.device_kind}
-
-
 # ------------------------------------------------------------------- doubts
 
 
-class Doubt(NamedTuple):
-    """Why a number is uncertain."""
-
-    about: str | None  # the candidate; None: the whole row
-    why: str
-
-
 def _weak_evidence(found: Evidence) -> Iterator[str]:
-    doubts = _doubts(found)
-    if not doubts:
+    if not found.doubts:
         return
-    about, why = doubts[0]
-    subject = "Weak evidence" if about is None else f"Weak evidence for {about}"
-    more = len(doubts) - 1
-    if more:
-        yield f"{subject}: {why}, and {more} more reason{'s'[: more > 1]}."
-    else:
-        yield f"{subject}: {why}."
-
-
-def _doubts(found: Evidence) -> list[Doubt]:
-    """The gravest first; empty where the numbers are sound."""
-    doubts, pick = [], found.pick
-    if found.is_cut_short:
-        doubts.append(Doubt(None, "the run was cut short"))
-    if pick is not None and len(pick.blocks) == 1:
-        doubts.append(Doubt(candidate_name(pick.case), "only one round was measured"))
-    if pick is not None and pick.eliminated:
-        doubts.append(Doubt(candidate_name(pick.case), "it left the race before the end"))
-    of_row = [w for w in found.warnings if w.subject == found.row.plan.scenario]
-    doubts += [Doubt(None, warning.message) for warning in of_row]
-    by_id = {candidate.case.id: candidate for candidate in found.row.candidates}
-    for warning in found.warnings:
-        candidate = by_id.get(warning.subject or "")
-        if candidate is not None and warning.code in WEAK and not _is_beaten(candidate):
-            doubts.append(Doubt(candidate_name(candidate.case), warning.message))
-    return doubts
-
-
-def _is_beaten(candidate: Candidate) -> bool:
-    """Whether it was eliminated for being slower: few samples of it are no doubt then."""
-    reason = candidate.reason
-    return reason is not None and reason.code in ("beaten", *BY_FIRST_BLOCK)
+    (about, why), *others = found.doubts
+    subject = f" for {about}" if about is not None else ""
+    more = f", and {len(others)} more reason{'s'[: len(others) > 1]}" if others else ""
+    yield f"Weak evidence{subject}: {why}{more}."
 
 
 # ------------------------------------------- what the answer leaves out

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..planning.scenario import Scenario
 from ..records.verdict import EqualPrecision, Verdict
 from ..report.candidate import Candidate
+from ..report.confidence import rated
 from ..report.report import Report
 from ..report.row import Row
 from ..stats import ratios
@@ -29,7 +30,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
     found = Evidence(report, row, scenario)
     device_ratio, lead = found.device_ratio, found.lead
     pick_ratio = lead.ratio if lead is not None else None
-    return Verdict(
+    verdict = Verdict(
         scenario=row.plan.scenario,
         title=row.plan.title,
         question=row.plan.question,
@@ -61,6 +62,7 @@ def decide(report: Report, scenario: Scenario) -> Verdict:
         prices=row.plan.prices,
         what_if=compared(row.plan.what_if, found.pick, report.machine),
     )
+    return rated(verdict, row)
 
 
 def basis_of(row: Row) -> str:

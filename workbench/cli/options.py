@@ -208,7 +208,8 @@ SHARED = [
         metavar="FILE",
         help="Afterwards profile a few steps of each candidate into a Chrome or Perfetto trace.",
     ),
-    click.option("--strict", is_flag=True, help="Exit 3 if a result carries a warning."),
+    click.option("--strict", is_flag=True, help="Exit 3 if the confidence of a verdict is `open`."),
+    click.option("--strict-samples", is_flag=True, help="Exit 3 if a result carries a warning."),
     *map(_format_option, FORMATS),
     no_samples_option,
     click.option(

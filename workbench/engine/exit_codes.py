@@ -32,7 +32,9 @@ def exit_code(status: str, request: Request, report: Report) -> int:
             return FAILED
     if _is_unwritten(request, report):
         return FAILED
-    if not request.strict:
+    if request.strict and any(row.verdict and row.verdict.confidence == "open" for row in rows):
+        return UNTRUSTED
+    if not request.strict_samples:
         return OK
     points = {name for name, row in report.rows.items() if row.plan.of is not None}
     warned = any(warning.subject not in points for warning in report.warnings)

@@ -100,7 +100,7 @@ def _verdicts(run: RunView, width: int) -> list[Text]:
     rows = [row for row in _rows(run.report) if row.verdict is not None]
     gpu = has_gpu(rows)
     lines = [advisor_line(row, run, gpu=gpu) for row in rows]
-    return table_lines(advisor_columns(rows, width, lead=True), lines, width) if rows else []
+    return table_lines(advisor_columns(rows, width), lines, width) if rows else []
 
 
 def _largest_batches(run: RunView, width: int) -> list[Text]:

@@ -55,7 +55,8 @@ class Request:
     largest_batch: bool = False
     force: bool = False  # search the largest batch even on a GPU that other processes use
     trace: str | None = None  # file to write
-    strict: bool = False
+    strict: bool = False  # exit 3 if a verdict is open
+    strict_samples: bool = False  # exit 3 if a result carries a warning
     ceilings: bool = False  # `ceilings`: measure what the machine can reach
     model: ModelQuestion | None = None  # `advise --model`
     own: OwnQuestion | None = None  # `advise --torch`, `--function` or `--command`
@@ -112,6 +113,7 @@ class Request:
             "--largest-batch": self.largest_batch,
             "--force": self.force,
             "--strict": self.strict,
+            "--strict-samples": self.strict_samples,
             "--all": self.all_scenarios,
             "--crossover": self.crossover,
         }

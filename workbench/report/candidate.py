@@ -23,6 +23,8 @@ from ..stats.objectives import START_UP_SPREAD, block_value, fixed_parts_s
 from ..stats.ratios import Rounds
 
 ENERGY = "energy_j"  # the metric of a block with the joules of one step on the CPU
+BY_FIRST_BLOCK = ("far_slower", "slower_precision")  # codes of eliminations without an interval
+CANCELLED = "cancelled"  # status of a candidate, and end of a race, when the run was interrupted
 OUT_OF_TIME = "budget"  # reason code of a candidate that the end of the budget stopped
 ENDED = ("ok", "skipped", "failed", "cancelled")
 

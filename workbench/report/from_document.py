@@ -13,10 +13,12 @@ from ..records.model import ModelReport
 from ..records.verdict import Elimination, Verdict
 from ..stats.objectives import OBJECTIVES
 from .candidate import ENDED, ENERGY, Candidate, price_of
+from .confidence import WORDS, rated
 from .report import Report
 from .row import Row
 
 CHOICES = ("cpu", "gpu", "either", "unknown")
+VOCABULARY = {"choice": CHOICES, "objective": OBJECTIVES, "confidence": WORDS}  # of a verdict
 
 
 def report_of(document: Document) -> Report:
@@ -125,7 +127,6 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
     row = Row(
         plan,
         started=race is not None or any(measured.n for measured in group),
-        verdict=verdict,
         candidates=[
             candidate_of(
                 measured,
@@ -137,6 +138,7 @@ def _row(plan: ev.RacePlanned, group: Sequence[Measurement], verdict: Verdict | 
             for measured in group
         ],
     )
+    row.verdict = rated(verdict, row) if verdict is not None else None
     if race is not None and race.ended_by != "cancelled":
         row.rounds, row.ended_by = race.rounds, race.ended_by
     return row
@@ -233,10 +235,9 @@ def contradictions(document: Document) -> Iterator[str]:
         yield f"model.advice explains {case!r}, which was not measured"
     for place, v in enumerate(document.verdicts):
         at = f"verdicts[{place}]"
-        if v.choice not in CHOICES:
-            yield f"{at}.choice is {v.choice!r}, not one of {', '.join(CHOICES)}"
-        if v.objective not in OBJECTIVES:
-            yield f"{at}.objective is {v.objective!r}, not one of {', '.join(OBJECTIVES)}"
+        for name, words in VOCABULARY.items():
+            if (word := getattr(v, name)) not in words:
+                yield f"{at}.{name} is {word!r}, not one of {', '.join(words)}"
         for name in ("pick", "runner_up", "best_cpu", "best_gpu"):
             if (case := getattr(v, name)) is not None and case not in ids:
                 yield f"{at}.{name} is {case!r}, which was not measured"

@@ -30,6 +30,7 @@ from ..records.model import ModelReport
 from ..records.reason import Warning
 from ..records.verdict import Verdict
 from .candidate import Candidate, price_of
+from .confidence import rated
 from .measurements import statistics, with_samples
 from .row import Row
 from .summary import summary_of
@@ -154,7 +155,8 @@ class Report:
                 self.host = event.host or self.host
                 self.gpus |= {reading.index: reading for reading in event.gpus}
             case ev.VerdictReached():
-                self.rows[event.verdict.scenario].verdict = event.verdict
+                row = self.rows[event.verdict.scenario]
+                row.verdict = rated(event.verdict, row)
             case ev.StatusChanged():
                 self.status = event.status
             case ev.RunFinished():

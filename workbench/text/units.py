@@ -89,6 +89,13 @@ def size(count: float | None) -> str:
     return f"{value:.0f} {unit}" if whole else f"{significant(value)} {unit}"
 
 
+def above_1(value: float, bounds: Sequence[float] | None) -> tuple[float, Sequence[float] | None]:
+    """A ratio and its interval, or the inverse of both where the ratio is below 1."""
+    if value >= 1 or not all((value, *(bounds or ()))):
+        return value, bounds
+    return 1 / value, [1 / bound for bound in reversed(bounds)] if bounds is not None else None
+
+
 def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[str, str]:
     """`("38.2x", "37.1-39.0")`, both with the same number of decimals."""
     if value is None:

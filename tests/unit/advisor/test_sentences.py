@@ -22,7 +22,7 @@ OWN = ("pick_unsettled", "unmeasured")  # warnings whose words are the advisor's
 
 def sentences(verdict: Verdict) -> Iterator[str]:
     """Everything that a verdict says, a labelled line each."""
-    yield f"choice: {verdict.choice}"
+    yield f"choice: {verdict.choice} ({verdict.confidence})"
     yield from (f"reason: {text}" for text in verdict.reasons)
     own = (warning for warning in verdict.warnings if warning.code in OWN)
     yield from (f"warning: {warning.message} -> {warning.remedy}" for warning in own)

@@ -1,4 +1,4 @@
-"""A run that could not write a file that was asked for has failed."""
+"""Exit codes of runs that lack a file that was asked for, or firm results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from workbench.engine.exit_codes import FAILED, OK, exit_code
+from workbench.engine.exit_codes import FAILED, OK, UNTRUSTED, exit_code
 from workbench.planning.model_question import ModelQuestion
 from workbench.planning.own_question import OwnQuestion
 from workbench.planning.request import Request
@@ -68,3 +68,24 @@ def test_a_missing_artefact_of_ones_own_code_is_a_failure(advice, code: int) -> 
     asked = OwnQuestion("torch", "m:build", save_best="best")
     assert exit_code("done", Request(own=asked), report) == code
     assert exit_code("done", Request(own=OwnQuestion("torch", "m:build")), report) == OK
+
+
+@pytest.mark.parametrize(("word", "code"), [("sure", OK), ("tie", OK), ("open", UNTRUSTED)])
+def test_strict_asks_for_a_word_in_every_verdict(word: str, code: int) -> None:
+    report = kept("advise-prices")
+    for row in report.rows.values():
+        row.verdict = row.verdict and msgspec.structs.replace(row.verdict, confidence="likely")
+    assert exit_code("done", Request(strict=True), report) == OK
+    row = report.rows["realtime"]
+    assert row.verdict is not None
+    row.verdict = msgspec.structs.replace(row.verdict, confidence=word)
+    assert exit_code("done", Request(strict=True), report) == code
+    assert exit_code("done", Request(), report) == OK
+
+
+def test_strict_samples_asks_for_results_without_a_warning() -> None:
+    report = kept("advise-prices")
+    warned = [c for r in report.rows.values() for c in r.candidates if c.blocks]
+    assert any(report.measurement_warnings(candidate) for candidate in warned)
+    assert exit_code("done", Request(strict_samples=True), report) == UNTRUSTED
+    assert exit_code("failed", Request(strict_samples=True), report) == FAILED

@@ -113,6 +113,7 @@ some_words = st.lists(words, max_size=3).map(tuple)
         python=st.none() | words,
         seed=st.integers(0, 2**31 - 1),
         strict=st.booleans(),
+        strict_samples=st.booleans(),
         scenario_file=st.none() | words,
         all_scenarios=st.booleans(),
         crossover=st.booleans(),

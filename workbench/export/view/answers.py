@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...advisor import break_even_text, crossover_text, whatif
 from ...advisor.race_summary import summary_text
 from ...advisor.subject import answer
+from ...records.reason import Warning
 from ...records.verdict import EqualPrecision, Verdict
 from ...report import sweeps
 from ...report.candidate import Candidate
@@ -20,8 +21,8 @@ from .details import INDENT, metrics_text
 from .facts import Fact, fact, facts_lines, heading, listed, warning_facts
 from .spans import Text, join
 from .table import UNLIMITED, Column, Line, table_lines
-from .tables import candidate_line, pending_texts, result_columns, run_columns
-from .words import case_text, choice_text, pick_texts
+from .tables import pending_texts, raced_lines, result_columns, run_columns
+from .words import case_text, choice_text, confidence_text, pick_texts
 
 PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
 NAMED_OPERATORS = 5  # in one line
@@ -36,8 +37,7 @@ def answer_lines(row: Row, run: RunView, width: int, *, roomy: bool) -> list[Tex
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     lines += command_lines(row.plan.reproduce)
     if roomy and row.started:
-        found = [candidate_line(candidate, row, run) for candidate in row.candidates]
-        lines += [Text(), *table_lines(run_columns(row), found, width)]
+        lines += [Text(), *table_lines(run_columns(row), raced_lines(row, run), width)]
     return lines
 
 
@@ -52,7 +52,7 @@ def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[T
     lines = [heading(row_title(row), width), *facts_lines(facts, width, INDENT)]
     if verdict is not None:
         lines += [*command_lines(verdict.reproduce)[1:], Text()]
-    found = [candidate_line(candidate, row, run) for candidate in row.candidates]
+    found = raced_lines(row, run)
     lines += table_lines(result_columns(row), found, table_width) if found else []
     return lines + facts_lines(notes([row], run), width, INDENT)
 
@@ -99,23 +99,24 @@ def verdict_facts(verdict: Verdict, derived: DerivedValues) -> list[Fact]:
         facts.append(Fact("pick", pick_texts(verdict, derived)[0]))
     facts += listed("why", verdict.reasons[1:])
     facts += advice_facts(verdict)
-    for warning in verdict.warnings:
-        known = warning.subject in derived.report.candidates
-        subject = case_text(warning.subject, derived) if known else None
-        facts += warning_facts(warning.message, warning.remedy, subject)
+    for warning in answer_warnings(verdict):
+        facts += warning_facts(warning.message, warning.remedy)
     if verdict.next_best:
         facts.append(fact("next", verdict.next_best))
     return facts
 
 
+def answer_warnings(verdict: Verdict) -> list[Warning]:
+    """The warnings about the row; those about the time of a candidate stand with the candidate."""
+    return [warning for warning in verdict.warnings if warning.subject == verdict.scenario]
+
+
 def _answer(verdict: Verdict) -> Text:
-    """The choice and the first reason: the result of the measurement."""
-    parts: list[Text | tuple[str, str] | str] = [choice_text(verdict.choice)]
+    """The choice, its confidence and the first reason: the result of the measurement."""
+    found = Text.of(choice_text(verdict.choice), " (", confidence_text(verdict))
     if verdict.basis == "simulated":
-        parts += [" (", (verdict.basis, "warning"), ")"]
-    if verdict.reasons:
-        parts.append(f".  {verdict.reasons[0]}")
-    return Text.of(*parts)
+        found = Text.of(found, ", ", ("simulated", "warning"))
+    return Text.of(found, f").  {verdict.reasons[0]}" if verdict.reasons else ")")
 
 
 def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
@@ -165,9 +166,8 @@ def _remarks(candidate: Candidate, row: Row, derived: DerivedValues) -> Iterator
     if row.plan.point and candidate.reason is not None:
         state = "eliminated" if candidate.eliminated else candidate.state
         yield state, candidate.reason.message
-    known = [w.message for w in row.verdict.warnings] if row.verdict is not None else []
     for warning in found.warnings:
-        if warning.subject != row.plan.scenario and warning.message not in known:
+        if warning.subject != row.plan.scenario:
             yield "! warning", warning.message
 
 
@@ -235,6 +235,7 @@ def _pair(pair: EqualPrecision, derived: DerivedValues) -> Text:
     if pair.device_ratio is None:
         have = pair.best_cpu or pair.best_gpu
         return Text.of(("only ", "dim"), case_text(have, derived))
-    ratio = units.ratio(pair.device_ratio, pair.device_ratio_ci95)
+    ratio = units.ratio(*units.above_1(pair.device_ratio, pair.device_ratio_ci95))
     gpu, cpu = case_text(pair.best_gpu, derived), case_text(pair.best_cpu, derived)
-    return Text.of(f"{ratio}   ", gpu, " vs ", cpu)
+    leads = (gpu, " leads ", cpu) if pair.device_ratio >= 1 else (cpu, " leads ", gpu)
+    return Text.of(f"{ratio}   ", *leads)

@@ -15,7 +15,6 @@ from ...report.candidate import Candidate
 from ...report.report import Report
 from ...report.row import Row
 from ...stats import ratios
-from ...stats.samples import MIN_PAIRS
 from ...text import units
 from .curves import value_text
 
@@ -62,13 +61,10 @@ class DerivedValues:
             self._kept[key] = kept
         return kept[1]
 
-    def best(self, row: Row, *, apart: bool = False) -> Candidate | None:
-        """The pick.  Without one, and among reference-only candidates (`apart`), the first in the
-        race's own ranking."""
-        pick = row.verdict.pick if row.verdict is not None and not apart else None
-        group = [
-            c for c in row.candidates if row.is_reference_only(c) == apart and c.state != "failed"
-        ]
+    def best(self, row: Row) -> Candidate | None:
+        """The pick; without one, the first in the race's own ranking."""
+        pick = row.verdict.pick if row.verdict is not None else None
+        group = [c for c in row.candidates if not row.is_reference_only(c) and c.state != "failed"]
         by_id = {c.case.id: c for c in sorted(group, key=lambda c: c.case.id)}
         if pick in by_id:
             return by_id[pick]
@@ -85,16 +81,24 @@ class DerivedValues:
         return kept[1].get(candidate.case.id)
 
     def _row_speeds(self, row: Row) -> dict[str, float]:
-        found = {}
-        for apart in (False, True):
-            best = self.best(row, apart=apart)
-            fastest = best.rounds() if best is not None else {}
-            for candidate in row.candidates if fastest else ():
-                rounds = candidate.rounds()
-                enough = candidate.ended or len(fastest.keys() & rounds.keys()) >= MIN_PAIRS
-                if rounds and enough and row.is_reference_only(candidate) == apart:
-                    found[candidate.case.id] = ratios.relative(fastest, rounds)
+        found, best = {}, self.best(row)
+        fastest = best.rounds() if best is not None else {}
+        for candidate in row.candidates if fastest else ():
+            rounds = candidate.rounds()
+            paired = ratios.ratio_between(fastest, rounds)  # the number that the verdict has
+            if paired is not None or (rounds and candidate.ended):
+                speed = paired.value if paired is not None else ratios.relative(fastest, rounds)
+                found[candidate.case.id] = speed
         return found
+
+    def ordered(self, row: Row) -> list[Candidate]:
+        """The candidates with the pick first and the slowest last, as planned while they race;
+        those for reference only follow."""
+        best = self.best(row)
+        speeds = {c.case.id: self.speed(c, row) or 0.0 for c in row.candidates if row.finished}
+        by_speed = sorted(row.candidates, key=lambda c: -speeds.get(c.case.id, 0.0))
+        by_place = sorted(by_speed, key=lambda c: row.finished and c is not best)
+        return sorted(by_place, key=row.is_reference_only)
 
     # ------------------------------------------------------------ sweeps
 

@@ -122,7 +122,8 @@ def _answer(event: ev.VerdictReached, derived: DerivedValues) -> str:
     report, verdict = derived.report, event.verdict
     if advice := answer(report.rows[verdict.scenario], report):
         return advice[0]
-    return " ".join([f"{verdict.title}: {choice_word(verdict.choice)}.", *verdict.reasons[:1]])
+    choice = f"{choice_word(verdict.choice)} ({verdict.confidence})"
+    return " ".join([f"{verdict.title}: {choice}.", *verdict.reasons[:1]])
 
 
 SubjectEvent = (

@@ -30,11 +30,10 @@ def listed(label: str, texts: Iterable[str], tone: str = "") -> list[Fact]:
     return [fact(" " if number else label, text, tone) for number, text in enumerate(texts)]
 
 
-def warning_facts(message: str, remedy: str, subject: Text | None = None) -> list[Fact]:
-    """A warning, the candidate that it is about, and the remedy."""
-    facts = [fact("! warning", message, "warning", label_tone="strong warning")]
-    facts += [Fact("  for", subject)] if subject is not None else []
-    return [*facts, fact("  remedy", remedy)]
+def warning_facts(message: str, remedy: str) -> list[Fact]:
+    """A warning and its remedy."""
+    warning = fact("! warning", message, "warning", label_tone="strong warning")
+    return [warning, fact("  remedy", remedy)]
 
 
 def heading(title: str, width: int, tone: str = "strong") -> Text:

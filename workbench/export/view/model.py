@@ -23,6 +23,7 @@ from ...report.report import Report
 from ...report.row import Row
 from ...stats.samples import median
 from ...text import units
+from .answers import answer_warnings
 from .derived import RunView
 from .details import INDENT, output_text
 from .facts import Fact, fact, heading, listed
@@ -161,7 +162,7 @@ def _advice(found: Sequence[RankedCandidate], run: RunView) -> Iterator[Fact]:
         yield from listed("why", verdict.reasons[1:] if verdict else ())
         yield from listed("next", [verdict.next_best] if verdict and verdict.next_best else ())
         yield from listed("note", report.code.facts.notes)
-    yield from _warnings(verdict.warnings if verdict else (), report)
+    yield from _warnings(answer_warnings(verdict) if verdict else (), report)
 
 
 def _refused(row: Row) -> Iterator[Fact]:
@@ -329,9 +330,9 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
 
 
 def _further_warnings(found: Sequence[RankedCandidate], report: Report) -> Iterator[Fact]:
-    """Warnings about other candidates than the pick, one of each kind: the table marks them all."""
+    """Warnings about the times of candidates, one of each kind: the table marks them all."""
     row = row_of(report)
-    known = {warning.code for warning in row.verdict.warnings} if row and row.verdict else set()
+    known = {w.code for w in answer_warnings(row.verdict)} if row and row.verdict else set()
     for ranked in found:
         for warning in report.measurement_warnings(ranked.candidate):
             if warning.code not in known:

@@ -15,9 +15,9 @@ from .spans import Text
 from .table import UNLIMITED, Cell, Column, Line
 from .words import (
     bar,
-    basis_text,
     case_texts,
     choice_word,
+    confidence_text,
     device_tone,
     here_text,
     marked,
@@ -27,16 +27,15 @@ from .words import (
 
 # -------------------------------------------------------------- verdicts
 
-NARROW = 72
+NARROW, ROOMY = 72, 100
 _ADVISOR_COLUMNS = (
     Column("scenario", "Scenario", minimum=18),
-    Column("textbook", "Usual", rank=4),
+    Column("textbook", "Usual", rank=3),
     Column("here", "Here"),
-    Column("ratio", "GPU/CPU", rank=1, align="right"),
-    Column("interval", "95%", rank=3),
+    Column("confidence", "Confidence"),
+    Column("ratio", "Lead", rank=1, align="right"),
+    Column("interval", "95%", rank=4),
     Column("pick", "Pick", rank=2),
-    Column("lead", "Lead", rank=6),
-    Column("basis", "Basis", rank=5),
 )
 
 
@@ -44,23 +43,14 @@ def has_gpu(rows: Iterable[Row]) -> bool:
     return any(c.case.device_kind == "gpu" for row in rows for c in row.candidates)
 
 
-def advisor_columns(
-    rows: Collection[Row], width: int = UNLIMITED, *, lead: bool = False
-) -> list[Column]:
-    """The columns for these rows, in a narrow terminal with short titles.
-
-    Without a GPU the lead of each pick replaces the ratio; with one, `lead` adds it.  Models have
-    no usual advice.
-    """
-    gpu = has_gpu(rows) or not rows
-    absent = [] if lead and gpu else ["lead"]
-    absent += ["textbook"] if rows and not any(row.plan.textbook for row in rows) else []
-    columns = [column for column in _ADVISOR_COLUMNS if column.key not in absent]
-    if not gpu:
-        columns = [replace(c, title="Lead") if c.key == "ratio" else c for c in columns]
+def advisor_columns(rows: Collection[Row], width: int = UNLIMITED) -> list[Column]:
+    """The columns for these rows; models have no usual advice."""
+    has_advice = not rows or any(row.plan.textbook for row in rows)
+    columns = [c for c in _ADVISOR_COLUMNS if has_advice or c.key != "textbook"]
     if width < NARROW:
         columns = [replace(c, minimum=13) if c.key == "scenario" else c for c in columns]
-    return columns
+    short = width < ROOMY
+    return [replace(c, title="Conf.") if short and c.key == "confidence" else c for c in columns]
 
 
 def advisor_line(row: Row, run: RunView, *, gpu: bool) -> Line:
@@ -74,37 +64,28 @@ def advisor_line(row: Row, run: RunView, *, gpu: bool) -> Line:
     if verdict is None:
         cells["here"] = Text.of(("...", "dim"))
         return Line(plan.scenario, cells, ("ratio", pending_texts(row, run)))
-    cells |= {"here": here_text(verdict), "basis": basis_text(verdict)}
+    cells |= {"here": here_text(verdict), "confidence": confidence_text(verdict)}
     # A model's variants have a pick, whatever is known of other devices.
     owed = plan.textbook or verdict.pick is None
     if verdict.choice == "unknown" and verdict.device_ratio is None and owed:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return Line(plan.scenario, cells, ("ratio", [Text.of((why, "dim"))]))
-    cells |= _ratio_cells(verdict) if gpu else _lead_cells(verdict)
-    cells["lead"] = _lead(verdict)
-    cells["pick"] = pick_texts(verdict, run.derived, mark=gpu)  # otherwise the lead says "tie"
+    cells |= _lead_cells(verdict, gpu=gpu)
+    cells["pick"] = pick_texts(verdict, run.derived)
     return Line(plan.scenario, cells)
 
 
-def _ratio_cells(verdict: Verdict) -> dict[str, Cell]:
-    if verdict.device_ratio is None:
-        return {"ratio": Text.of(("no GPU" if verdict.no_gpu else "-", "dim"))}
-    value, interval = units.ratio_parts(verdict.device_ratio, verdict.device_ratio_ci95)
-    return {"ratio": Text.of(value), "interval": Text.of(interval)}
-
-
-def _lead(verdict: Verdict) -> Text:
-    if verdict.tie:
-        return Text.of("tie")
-    return Text.of(units.ratio(verdict.pick_ratio, verdict.pick_ratio_ci95) or "-")
-
-
-def _lead_cells(verdict: Verdict) -> dict[str, Cell]:
-    """The lead of the pick over the runner-up."""
-    if verdict.tie:
-        return {"ratio": Text.of("tie")}
-    value, interval = units.ratio_parts(verdict.pick_ratio, verdict.pick_ratio_ci95)
-    return {"ratio": Text.of(value or "-"), "interval": Text.of(interval)}
+def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
+    """The lead of the better device, or without a GPU that of the pick over the runner-up."""
+    value, bounds, leader = verdict.pick_ratio, verdict.pick_ratio_ci95, ""
+    if gpu:
+        value, bounds = verdict.device_ratio, verdict.device_ratio_ci95
+    if value is None:
+        return {"ratio": Text.of(("no GPU" if gpu and verdict.no_gpu else "-", "dim"))}
+    if gpu and verdict.choice not in ("cpu", "gpu"):
+        leader = "GPU " if value >= 1 else "CPU "
+    text, interval = units.ratio_parts(*units.above_1(value, bounds))
+    return {"ratio": Text.of(leader, text), "interval": Text.of(interval)}
 
 
 def pending_texts(row: Row, run: RunView) -> list[Text]:
@@ -140,6 +121,7 @@ SETUP_FIELDS = (
     ("transfer out", "transfer_out_s"),
     ("compile", "compile_s"),
 )
+APART = ""  # key of the heading above the candidates for reference only
 NO_LIMIT = 1.0  # the limit of a user's model: --max-error bounds its candidates instead
 
 _CANDIDATE = Column("candidate", "Candidate", minimum=36, names=True)
@@ -169,7 +151,7 @@ def run_columns(row: Row, *, marks: bool = False) -> list[Column]:
     return [
         *([Column("mark", "")] if marks else []),
         _CANDIDATE,
-        Column("speed", "Speed vs best", rank=3, minimum=13, maximum=32),
+        Column("speed", "Time vs best", rank=3, minimum=13, maximum=32),
         Column("rate", "Rate", rank=4, align="right"),
         *counted,
         Column("median", "Median", rank=5 if counted else 2, align="right"),
@@ -196,6 +178,17 @@ def result_columns(row: Row) -> list[Column]:
     ]
 
 
+def raced_lines(row: Row, run: RunView) -> list[Line]:
+    """A line for each candidate; those for reference only stand below a heading."""
+    lines: list[Line] = []
+    for candidate in run.derived.ordered(row):
+        if row.is_reference_only(candidate) and not any(line.key == APART for line in lines):
+            title = [Text.of(("for comparison, never picked", "dim"))]
+            lines.append(Line(APART, {"candidate": Text()}, ("candidate", title)))
+        lines.append(candidate_line(candidate, row, run))
+    return lines
+
+
 def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | None = None) -> Line:
     """One candidate, with the cells of every table that shows it."""
     derived = run.derived
@@ -220,7 +213,7 @@ def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | No
         }
         speed = derived.speed(candidate, row)
         if speed is not None:
-            cells["speed"] = bar(f"{units.ratio(speed):>7}", speed, device_tone(candidate.case))
+            cells["speed"] = bar(f"{units.ratio(1 / speed):>7}", speed, device_tone(candidate.case))
     return Line(candidate.case.id, cells)
 
 

@@ -14,7 +14,8 @@ from . import glyphs
 from .derived import DerivedValues
 from .spans import Text, join
 
-MARK = Text.of((" !", "strong warning"))  # follows a result with a warning
+MARK = Text.of((" !", "strong warning"))  # follows a time with a warning
+CONFIDENCE_TONES = {"sure": "good", "open": "warning"}
 # By the basis of a verdict, or of a comparison with another device.
 PROVENANCE = {"measured": "measured here", "recorded": "recorded elsewhere"}
 
@@ -64,9 +65,8 @@ def case_texts(case_id: str, derived: DerivedValues) -> list[Text]:
     return [case_text(case_id, derived, short=short) for short in (False, True)]
 
 
-def pick_texts(verdict: Verdict, derived: DerivedValues, *, mark: bool = True) -> list[Text]:
-    """The pick, longest first.  A tie shows both candidates; where they take too much room, a
-    `mark` says so."""
+def pick_texts(verdict: Verdict, derived: DerivedValues) -> list[Text]:
+    """The pick, longest first; a tie shows both candidates, or dots in place of the second."""
     if verdict.pick is None:
         return [Text.of(("none", "dim"))]
     picks = case_texts(verdict.pick, derived)
@@ -74,7 +74,7 @@ def pick_texts(verdict: Verdict, derived: DerivedValues, *, mark: bool = True) -
         return picks
     equals = case_texts(verdict.runner_up, derived)
     both = [join(pair, " / ") for pair in zip(picks, equals, strict=True)]
-    return [*both, Text.of(picks[-1], (" (tie)", "dim")) if mark else picks[-1]]
+    return [*both, Text.of(picks[-1], (" / ...", "dim"))]
 
 
 def state_texts(
@@ -116,24 +116,19 @@ def largest_text(found: LargestBatch) -> str:
 
 
 def marked(text: Text, candidate: Candidate, derived: DerivedValues) -> Text:
-    """The text, with a mark if a warning weakens the result."""
+    """The text, with a mark if a warning makes the time of the candidate less certain."""
     weak = derived.numbers(candidate).measurement.warnings
     return Text.of(text, MARK) if weak else text
 
 
-def basis_text(verdict: Verdict) -> Text:
-    """The basis of the verdict; a simulated GPU is loud, in capitals."""
-    if verdict.basis == "simulated":
-        return Text.of(("SIMULATED", "warning"))
-    return Text.of(verdict.basis)
+def confidence_text(verdict: Verdict) -> Text:
+    return Text.of((verdict.confidence, CONFIDENCE_TONES.get(verdict.confidence, "")))
 
 
 def here_text(verdict: Verdict) -> Text:
-    """The choice and its marks in one cell: a narrow terminal cannot separate them."""
+    """The choice; a simulated GPU is named in the same cell, which no terminal drops."""
     word = choice_text(verdict.choice)
-    if verdict.basis == "simulated":
-        word = Text.of(word, (" sim", "warning"))
-    return Text.of(word, MARK) if verdict.warnings else word
+    return Text.of(word, (" sim", "warning")) if verdict.basis == "simulated" else word
 
 
 def bar(text: str, share: float, tone: str) -> Callable[[int], Text]:

@@ -1,0 +1,73 @@
+"""One pair of candidates has one number in every table and sentence; candidates have an order."""
+
+from __future__ import annotations
+
+import pytest
+import scenes
+
+from workbench.export.view.answers import answer_facts, equal_precision_facts
+from workbench.export.view.derived import Finished
+from workbench.export.view.spans import Text
+from workbench.export.view.tables import APART, advisor_line, candidate_line, has_gpu, raced_lines
+from workbench.report.report import Report
+from workbench.report.row import Row
+
+RUNS = {
+    "gpu": Finished(Report.of(scenes.h200())),
+    "no_gpu": Finished(Report.of(scenes.cpu_only())),
+    "simulated": Finished(Report.of(scenes.simulated())),
+}
+ROWS = [(name, row) for name, run in RUNS.items() for row in run.report.rows.values()]
+IDS = [f"{name}-{row.plan.scenario}" for name, row in ROWS]
+
+
+def plain(cell: object) -> str:
+    assert isinstance(cell, Text)
+    return cell.plain
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS, ids=IDS)
+def test_table_sentence_and_details_have_the_same_lead(name: str, row: Row) -> None:
+    run, verdict = RUNS[name], row.verdict
+    assert verdict is not None
+    gpu = has_gpu([row])
+    line = advisor_line(row, run, gpu=gpu)
+    lead = plain(line.cells["ratio"]).split()[-1]
+    answer = plain(answer_facts(row, run)[0].text)
+    assert float(lead.removesuffix("x")) >= 1
+    assert lead in answer
+    assert f"({verdict.confidence}" in answer
+    assert plain(line.cells["confidence"]) == verdict.confidence
+    rival = verdict.runner_up
+    if gpu:
+        rival = verdict.best_cpu if verdict.pick == verdict.best_gpu else verdict.best_gpu
+    drawn = candidate_line(run.report.candidates[rival], row, run).cells["speed"]
+    assert callable(drawn)
+    assert drawn(20).plain.split()[0] == lead
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS, ids=IDS)
+def test_the_pick_is_first_and_references_stand_below_their_heading(name: str, row: Row) -> None:
+    run = RUNS[name]
+    keys = [line.key for line in raced_lines(row, run)]
+    by_id = {candidate.case.id: candidate for candidate in row.candidates}
+    assert row.verdict is not None
+    assert keys[0] == row.verdict.pick
+    place = keys.index(APART) if APART in keys else len(keys)
+    assert not any(row.is_reference_only(by_id[key]) for key in keys[:place])
+    assert all(row.is_reference_only(by_id[key]) for key in keys[place + 1 :])
+    for group in (keys[1:place], keys[place + 1 :]):
+        speeds = [run.derived.speed(by_id[key], row) or 0.0 for key in group]
+        assert speeds == sorted(speeds, reverse=True)
+
+
+def test_some_row_has_references() -> None:
+    assert any(line.key == APART for name, row in ROWS for line in raced_lines(row, RUNS[name]))
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS, ids=IDS)
+def test_no_pair_of_equal_precision_has_a_number_below_1(name: str, row: Row) -> None:
+    assert row.verdict is not None
+    for fact in equal_precision_facts(row.verdict, RUNS[name].derived):
+        text = plain(fact.text)
+        assert text.startswith("only ") or float(text.split("x")[0]) >= 1

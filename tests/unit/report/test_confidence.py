@@ -1,0 +1,172 @@
+"""The word for the confidence in a verdict: each border, and what lowers it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from builders import case, events, report, scenario, steady
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from verdict_gallery import GALLERY
+
+from workbench.advisor.verdict import decide
+from workbench.records.document import Document
+from workbench.records.events import VerdictReached, WarningRaised
+from workbench.records.reason import Reason, Warning
+from workbench.report.confidence import LIKELY, OPEN, SURE, TIE, lead_word
+from workbench.report.from_document import contradictions, report_of
+from workbench.report.report import Report
+from workbench.stats.samples import Ratio
+
+CPU, CPU_B, GPU, GPU_B = (case(name) for name in ("cpu-a", "cpu-b", "cuda:0-a", "cuda:0-b"))
+ROW = scenario()
+BUSY = Warning("busy_machine", "others were busy", "stop them", "row")
+SPENT = Reason("budget", "time ran out before its turn")
+
+
+def lead(low: float, high: float) -> Ratio:
+    return Ratio((low * high) ** 0.5, low, high, 9)
+
+
+def word(low: float, high: float, all_looks: float | None = None) -> str:
+    """`all_looks`: the lower bound over all looks, where it differs."""
+    return lead_word(lead(low, high), lead(low if all_looks is None else all_looks, high))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ((1.0501, 1.2), SURE),
+        ((1.05, 1.2), LIKELY),  # not above
+        ((1.2, 1.4, 1.0499), LIKELY),  # the interval that holds over all looks decides
+        ((1.2, 1.4, 0.9), LIKELY),
+        ((1.0001, 1.0501), LIKELY),
+        ((1.0, 1.0501), OPEN),
+        ((1.01, 1.05), TIE),  # excludes 1, but equivalence is shown
+        ((1 / 1.05, 1.05), TIE),
+        ((0.952, 1.05), OPEN),  # 1 / 1.05 is 0.95238
+        ((0.96, 1.06), OPEN),
+        ((0.5, 0.9), OPEN),
+    ],
+)
+def test_every_border(bounds: tuple[float, ...], expected: str) -> None:
+    assert word(*bounds) == expected
+
+
+def test_without_an_interval_it_is_open() -> None:
+    assert lead_word(None, None) == lead_word(lead(2, 3), None) == OPEN
+
+
+bound = st.floats(0.5, 2.0)
+STRENGTH = {OPEN: 0, LIKELY: 1, SURE: 2}
+
+
+@given(bound, bound, st.floats(1, 2), st.floats(1, 2))
+def test_the_word_is_monotone_in_the_bounds(low, reach, narrower, higher) -> None:
+    before = word(low, low * (1 + reach))
+    # A narrower interval never weakens a word, and a tie stays one.
+    high = max(low, low * (1 + reach) / narrower)
+    after = word(low, high)
+    assert after == before or before == OPEN or (before, after) == (LIKELY, TIE)
+    # A greater lead never weakens a word; only a tie may open up on its way.
+    above = word(low * higher, low * (1 + reach) * higher)
+    assume(TIE not in (before, above))
+    assert STRENGTH[above] >= STRENGTH[before]
+
+
+@given(st.floats(1, 2), st.floats(1, 2), st.floats(1, 2))
+def test_more_looks_never_strengthen_the_word(low, reach, looks) -> None:
+    known, adjusted = word(low, low * reach), word(low, low * reach, low / looks)
+    assert adjusted == known or known == SURE
+
+
+# ------------------------------------------------------------- whole verdicts
+
+
+def confidence(blocks, warning: Warning | None = None, row=ROW, **options) -> str:
+    built = events(blocks, row=row, **options)
+    if warning is not None:
+        built.insert(4, WarningRaised(at_s=0.4, warning=warning))
+    return decide(Report.of(built), row).confidence
+
+
+@pytest.mark.parametrize(
+    ("rival", "expected"), [(2.0, SURE), (1.053, LIKELY), (1.001, TIE), (1.08, SURE)]
+)
+def test_without_a_gpu_the_word_rates_the_pick(rival: float, expected: str) -> None:
+    blocks = {CPU: steady(1.0, spread=0.001), CPU_B: steady(rival, spread=0.001)}
+    assert confidence(blocks) == expected
+
+
+def test_where_both_devices_raced_the_word_rates_the_choice() -> None:
+    level = {CPU: steady(280.0), GPU: steady(1.0), GPU_B: steady(1.0)}
+    assert confidence(level, gpus=["cuda:0"]) == SURE
+    clear = {CPU: steady(1.0), GPU: steady(1.0), GPU_B: steady(280.0)}
+    assert confidence(clear, gpus=["cuda:0"]) == TIE
+
+
+def test_an_unknown_choice_is_open_although_there_is_a_pick() -> None:
+    lost = {GPU: Reason("no_memory", "it did not fit")}
+    blocks = {CPU: steady(1.0), CPU_B: steady(3.0), GPU: []}
+    assert confidence(blocks, gpus=["cuda:0"], failed=lost) == OPEN
+    assert confidence({CPU: []}, failed={CPU: Reason("worker_died", "it died")}) == OPEN
+
+
+def test_a_pick_without_a_rival_is_sure() -> None:
+    assert confidence({CPU: steady(1.0)}) == SURE
+    assert confidence({CPU: [[1.0]]}) == LIKELY, "but one round is a doubt"
+    assert confidence({CPU: steady(1.0), CPU_B: []}, failed={CPU_B: SPENT}) == LIKELY
+
+
+@pytest.mark.parametrize(("rival", "calm", "busy"), [(2.0, SURE, SURE), (1.053, LIKELY, OPEN)])
+def test_a_busy_machine_lowers_it_only_next_to_a_tie(rival: float, calm: str, busy: str) -> None:
+    blocks = {CPU: steady(1.0, spread=0.005), CPU_B: steady(rival, spread=0.005)}
+    assert (confidence(blocks), confidence(blocks, BUSY)) == (calm, busy)
+
+
+def test_candidates_that_did_not_race_lower_it_by_one_step() -> None:
+    blocks = {CPU: steady(1.0), CPU_B: steady(3.0), case("cpu-c"): []}
+    assert confidence(blocks, failed={case("cpu-c"): SPENT}) == LIKELY
+    blocks[CPU_B] = steady(1.0)
+    assert confidence(blocks, failed={case("cpu-c"): SPENT}) == OPEN
+
+
+def test_few_samples_do_not_lower_it() -> None:
+    found = decide(report({CPU: [[1.0]] * 6, CPU_B: [[3.0]] * 6}), ROW)
+    assert "few_samples" in [warning.code for warning in found.warnings]
+    assert found.confidence == SURE
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_the_sentence_doubts_what_the_word_doubts(name: str) -> None:
+    found = GALLERY[name]()
+    is_doubted = "Weak evidence" in found.reasons[0] or " looks " in found.reasons[0]
+    assert not (is_doubted and found.confidence in (SURE, TIE))
+    if found.choice == "unknown" and found.textbook:
+        assert found.confidence == OPEN
+
+
+# ------------------------------------------------------------- older versions
+
+
+def older(built: Report) -> Document:
+    """The document of a version without the word."""
+    document = built.document()
+    verdicts = [msgspec.structs.replace(v, confidence=OPEN) for v in document.verdicts]
+    return msgspec.structs.replace(document, verdicts=verdicts)
+
+
+def test_a_document_and_a_journal_without_the_word_get_it() -> None:
+    built = report({CPU: steady(1.0), CPU_B: steady(3.0)})
+    bare = msgspec.structs.replace(decide(built, ROW), confidence=OPEN)
+    built.apply(VerdictReached(at_s=9.0, verdict=bare))
+    assert [v.confidence for v in built.verdicts] == [SURE]
+    assert [v.confidence for v in report_of(older(built)).verdicts] == [SURE]
+
+
+def test_a_document_with_another_word_is_refused() -> None:
+    built = report({CPU: steady(1.0), CPU_B: steady(3.0)})
+    strange = msgspec.structs.replace(decide(built, ROW), confidence="certain")
+    document = msgspec.structs.replace(built.document(), verdicts=[strange])
+    (flaw,) = contradictions(document)
+    assert flaw == "verdicts[0].confidence is 'certain', not one of sure, likely, tie, open"
