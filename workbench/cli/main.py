@@ -23,10 +23,10 @@ from ..report.journal import JournalError
 from ..text.output import let_go, say, say_bug
 from ..text.sanitize import shown
 from . import commands
-from .export import export
-from .history import resume, runs
 from .ab import ab
 from .compare import compare
+from .export import export
+from .history import resume, runs
 from .launch import start
 from .options import (
     Group,
