@@ -16,7 +16,7 @@ from jsonschema.exceptions import best_match
 from workbench.records.schema import STRUCTURES, document_schema, events_schema
 
 # The documents of other commands have a structure of their own, or no schema yet.
-OTHERS = ("ceilings", "detect", "doctor", "list", "schema", "watch")
+OTHERS = ("ab", "ceilings", "compare", "detect", "doctor", "list", "runs", "schema", "watch")
 
 
 def strict(schema: dict[str, Any]) -> dict[str, Any]:

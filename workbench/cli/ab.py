@@ -21,7 +21,17 @@ from .options import Command, examples, own_options, questions, run_options
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
 # Options of other runs that say nothing here, or that each side may have of its own.
-LEFT_OUT = {"python", "command", "thorough", "trace", "strict", "output", "control", "save_best"}
+LEFT_OUT = {
+    "python",
+    "command",
+    "thorough",
+    "trace",
+    "strict",
+    "strict_samples",
+    "output",
+    "control",
+}
+LEFT_OUT |= {"save_best", "no_samples"}
 LEFT_OUT |= {f"as_{name}" for name in FORMATS if name != DOCUMENT}
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 

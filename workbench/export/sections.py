@@ -89,15 +89,14 @@ def _verdicts(rows: Sequence[Row], run: Finished) -> Section:
     """The table of verdicts, with the sentence that answers each row and its confidence."""
     lines, facts, gpu = [], [], has_gpu(rows)
     for row, verdict in ((row, row.verdict) for row in rows if row.verdict is not None):
-        said = {"answer": next(iter(verdict.reasons), ""), "confidence": verdict.confidence}
-        line = advisor_line(row, run, gpu=gpu)
-        lines.append(_with(line, **said, origin=provenance(verdict.basis)))
+        answer, origin = next(iter(verdict.reasons), ""), provenance(verdict.basis)
+        lines.append(_with(advisor_line(row, run, gpu=gpu), answer=answer, origin=origin))
         for found in verdict.what_if:
             text = f"{row_title(row)}: {whatif.sentence(found, verdict.objective)}"
             facts.append(fact(provenance(found.basis), text))
-    first, *others = (c for c in advisor_columns(rows, lead=True) if c.key != "basis")
-    answer = Column("answer", "Answer"), Column("confidence", "Confidence")
-    return Section("Verdicts", "", [first, *answer, *others, ORIGIN], lines, facts)
+    first, *others = advisor_columns(rows)
+    columns = [first, Column("answer", "Answer"), *others, ORIGIN]
+    return Section("Verdicts", "", columns, lines, facts)
 
 
 def _row(row: Row, run: Finished) -> Section:

@@ -23,6 +23,7 @@ PROSE = {"message", "remedy", "hint", "reasons", "next_best"}
 CONFIDENCE = {  # by run and scenario; the word is younger than these runs, and they get it
     "advise-crossover": {"branching": "likely"},
     "advise-interrupted": {"training": "open", "realtime": "likely", "branching": "sure"},
+    "advise-command": {"own": "likely"},
     "advise-model": {"model": "open"},
     "advise-prices": {"realtime": "open", "floating_point": "sure", "convolution": "sure"},
     "advise-simulated-gpu": {"training": "open", "realtime": "open", "branching": "likely"},
@@ -34,7 +35,7 @@ def expected(name: str) -> Any:
     document = msgspec.json.decode((FIXTURES / f"documents/{name}.json").read_bytes())
     document["run"] = {**document["run"], "resumes": None, "carried": {}}
     for verdict in document["verdicts"]:
-        verdict["confidence"] = CONFIDENCE[name][verdict["scenario"]]
+        verdict.setdefault("confidence", CONFIDENCE[name][verdict["scenario"]])
     return {"code": None, "summary": [], **document}
 
 
