@@ -23,6 +23,7 @@ LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budge
 EXPORT_SHARE = 0.15  # time that must be left to export the module, of the budget
 SETTLED_ROUNDS = 2  # rounds of a leader before its threads are varied
 LEADERS, MOST_CARRIED = 3, 6  # candidates that race at another batch too: the best, and in all
+NEAR = 2.0  # times the leader's time: another number of threads may halve a compiled one's
 MOST_CANDIDATES = 24  # of a row: a new leader is varied in turn until there are so many
 LAGS = 1.5  # times as slow in FP32 as eager torch: compiling promises more than INT8
 HOPELESS = 3.5  # times as slow in FP32 as eager torch: ONNX Runtime gains less by INT8
@@ -159,16 +160,25 @@ class OwnSearch:
         if len(leader.blocks) < SETTLED_ROUNDS:
             return []
         case = leader.case
-        if case.is_compiled:
-            raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
-            others = [replace(case, precision=precision) for precision in raced]
-            others += [replace(case, threads=count) for count in self._counts(case)]
-            new = [each for each in others if each.id not in self._known][:1]
-            return self._admitted(new) or None if self._exports.may_compile(left_s) else None
+        if not case.is_compiled:
+            others = [replace(case, threads=count) for count in self._counts(case)]
+            if case.backend == "onnxruntime":
+                others += self._exports.neighbours(case, self.scenario, left_s / 4)
+            if new := self._admitted(others):
+                return new
+        return self._vary_compiled(ranked, left_s)
+
+    def _vary_compiled(self, ranked: Sequence[Candidate], left_s: float) -> list[Case] | None:
+        """One more number of threads or precision of the best compiled candidate, if it is near."""
+        compiled = next((c for c in ranked if c.case.is_compiled), None)
+        if compiled is None or _best_s(compiled) > NEAR * _best_s(ranked[0]):
+            return None
+        case = compiled.case
         others = [replace(case, threads=count) for count in self._counts(case)]
-        if case.backend == "onnxruntime":
-            others += self._exports.neighbours(case, self.scenario, left_s / 4)
-        return self._admitted(others) or None
+        raced = dict.fromkeys(c.case.precision for c in ranked if c.case.backend == "torch")
+        others += [replace(case, precision=precision) for precision in raced]
+        new = [each for each in others if each.id not in self._known][:1]
+        return self._admitted(new) or None if new and self._exports.may_compile(left_s) else None
 
     def _counts(self, case: Case) -> list[int]:
         """Other numbers of threads; none on a GPU."""

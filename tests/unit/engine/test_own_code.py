@@ -127,6 +127,20 @@ def test_a_module_that_cannot_be_exported_races_in_torch() -> None:
     assert report.code.breaks == ["2x Tensor.item()"]
 
 
+class FastOnOneThread(SimulatedOwn):
+    """A small module: compiled and with one thread it is by far the fastest."""
+
+    failures: ClassVar = WithoutExport.failures
+
+    def step_s(self, case: Case) -> float:
+        return super().step_s(case) / (8 if case.is_compiled and case.threads == 1 else 1)
+
+
+def test_a_compiled_candidate_near_the_leader_is_tried_with_other_threads() -> None:
+    verdict = Report.of(raced(FastOnOneThread, budget_s=120)).rows["own"].verdict
+    assert verdict is not None and (verdict.pick or "").endswith("/compile/t1")
+
+
 class ExporterDies(SimulatedOwn):
     failures: ClassVar = {"export": DIED}
 
