@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App
@@ -16,10 +19,13 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from workbench.engine.exit_codes import CUT_SHORT
+from workbench.export.formats import file_text
 from workbench.export.text import summary_text
+from workbench.files.write import replace
 from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.report import Report
+from workbench.text.sanitize import shown
 
 from .pages.advisor import AdvisorScreen
 from .pages.base import ReportChanged, ViewScreen
@@ -86,6 +92,9 @@ class WorkbenchApp(TerminalApp):
             "Copy",
             tooltip="copy the command that reproduces the selected row, or the model's code",
             group=OPTIONAL,
+        ),
+        Binding(
+            "e", "export", show=False, tooltip="write this run as an HTML page into a new file"
         ),
         *_tab_bindings(),
         Binding("s", "start", "Start", tooltip="start the same run again"),
@@ -258,6 +267,8 @@ class WorkbenchApp(TerminalApp):
                 screen = self.screen
                 copies = isinstance(screen, ViewScreen) and screen.COPIES
                 return copies and bool(self.session.report.rows)
+            case "export":
+                return any(each.blocks for each in self.session.report.candidates.values())
         return True
 
     # ---------------------------------------------------------- the keys
@@ -284,6 +295,20 @@ class WorkbenchApp(TerminalApp):
         if command is not None:
             self.copy_to_clipboard(command)
             self.notify(command, title="Copied", markup=False)
+
+    def action_export(self) -> None:
+        """Write the page of what is known so far, never over another file."""
+        report = self.session.report
+        stem = re.sub(
+            r"[^\w-]", "_", f"workbench-{report.started.id[:80] if report.started else ''}"
+        )
+        names = (f"{stem}{'' if n == 1 else f'-{n}'}.html" for n in itertools.count(1))
+        path = next(file for name in names if not (file := Path(name)).exists())
+        try:
+            replace(path, file_text("html", report).encode())
+            self.notify(shown(str(path.absolute())), title="Exported", markup=False)
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
 
     def action_new(self) -> None:
         machine = self.session.report.machine

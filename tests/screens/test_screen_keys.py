@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import pytest
 import scenes
 from stage import HeldFeed, held, press, replayed, settle, text
@@ -14,6 +16,7 @@ from screens import app as app_module
 from screens.app import WorkbenchApp
 from screens.pages.help import HelpScreen
 from screens.state.event_source import EventSourceError, ReplaySource
+from workbench.export.formats import file_text
 from workbench.planning.request import Request
 from workbench.records import events as ev
 from workbench.text import units
@@ -111,6 +114,62 @@ async def test_c_copies_the_command_of_the_chosen_row_and_shows_it() -> None:
         assert notices == [app.clipboard]
         await press(pilot, "2", "c")
         assert app.clipboard == "workbench advise floating_point --quick --budget 60"
+
+
+@pytest.mark.parametrize("scene", [scenes.h200, scenes.midway])
+async def test_e_writes_the_page_of_this_run_into_a_new_file(
+    scene: Callable[[], list[ev.AnyEvent]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app, _ = held(scene())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "e", "e")
+        name = f"workbench-{app.session.report.started.id}"
+        files = [tmp_path / f"{name}.html", tmp_path / f"{name}-2.html"]
+        assert {*tmp_path.iterdir()} == {*files}
+        assert [notice.message for notice in app._notifications] == [str(file) for file in files]
+        for file in files:
+            assert file.read_text() == file_text("html", app.session.report)
+
+
+async def test_e_says_in_one_line_why_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "e")
+        (notice,) = app._notifications
+        assert notice.message.endswith("cannot be written: No such file or directory")
+        assert notice.severity == "error"
+
+
+async def test_e_stays_in_this_folder_whatever_a_document_calls_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, *rest = scenes.h200()
+    app = replayed([msgspec.structs.replace(first, id="/../../[b]\x1b" + 300 * "x"), *rest])
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "e")
+        (file,) = tmp_path.iterdir()
+        assert file.name.startswith("workbench-________b__x")
+
+
+async def test_e_has_nothing_to_write_before_the_first_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with held(scenes.h200()[:3])[0].run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await press(pilot, "e")
+        assert not [*tmp_path.iterdir()]
 
 
 async def test_a_row_without_a_verdict_still_has_a_command() -> None:

@@ -1,14 +1,11 @@
 """Is the machine in order?  The software stack level by level, and checks with a remedy to paste.
 
-Pure functions of a detection and of trials: `examine` decides, `scrub` makes the result safe to
-show to others.
+Pure functions of a detection and of trials.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -344,43 +341,3 @@ def _driver_levels(machine: Machine) -> Iterator[Level]:
         yield Level(0, "GPU", gpu.name or "unreadable", status, gpu.device or "not usable")
     if not cards:
         yield Level(0, "GPU", "none", None)
-
-
-# ------------------------------------------------------------------ privacy
-
-
-def nameless(machine: Machine) -> Machine:
-    """The machine without its own name, and without names and users of the processes on its
-    GPUs."""
-    gpus = [
-        msgspec.structs.replace(
-            gpu,
-            processes=gpu.processes
-            and [msgspec.structs.replace(p, name=None, user=None) for p in gpu.processes],
-        )
-        for gpu in machine.gpus
-    ]
-    return msgspec.structs.replace(machine, hostname="host", gpus=gpus)
-
-
-_UUID = re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
-_HOME = re.compile(r"(/home|/Users)/[^/\s:;,'\"]+")
-
-
-def scrub(value: Any, *, private: Mapping[str, str]) -> Any:
-    """Plain data without names of persons and machines in its texts.
-
-    Each key of `private` is replaced by its value, the owner of a home folder by `user`, and the
-    serial part of a GPU's UUID by dots.  A text that is nothing but such a word is kept: it is one
-    of ours, such as a status, which a person or a machine happens to be called.
-    """
-    if isinstance(value, dict):
-        return {key: scrub(each, private=private) for key, each in value.items()}
-    if isinstance(value, list):
-        return [scrub(each, private=private) for each in value]
-    if not isinstance(value, str) or (value in private and "/" not in value):
-        return value
-    for secret in sorted(filter(None, private), key=len, reverse=True):
-        whole_word = rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])"
-        value = re.sub(whole_word, private[secret], value)
-    return _UUID.sub(r"\1-...", _HOME.sub(r"\1/user", value))

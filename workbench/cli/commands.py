@@ -56,8 +56,9 @@ def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> in
     from .. import machine
     from ..advisor import doctor
     from ..engine import ceiling_store
-    from ..export.doctor import doctor_text, private_words
+    from ..export.doctor import doctor_text
     from ..machine.packages.trials import try_packages
+    from ..report.anonymous import Pseudonyms
 
     check_python(python)
     found, software = machine.detect(python)
@@ -71,9 +72,7 @@ def show_examination(python: str | None, *, all_gpus: bool, as_json: bool) -> in
         examined = examined.with_all_gpus(report, links)
     if as_json:
         parts = {**head("doctor"), **msgspec.structs.asdict(examined), "trials": trials}
-        parts |= {"machine": doctor.nameless(found), "software": software}
-        plain = msgspec.to_builtins(parts)
-        echo_json(doctor.scrub(plain, private=private_words(found)))
+        echo_json(Pseudonyms(found)({**parts, "machine": found, "software": software}))
     else:
         click.echo(doctor_text(examined))
     return FAILED if examined.failed else OK
@@ -152,13 +151,18 @@ def show_catalogue(file: str | None, *, as_json: bool) -> None:
     echo_json({"scenarios": list(rows.values()), "workloads": described, "broken": problems})
 
 
-def show_run(name: str, export_as: str | None, *, samples: bool = True) -> None:
+def show_run(
+    name: str, export_as: str | None, *, samples: bool = True, anonymize: bool = False
+) -> None:
     """An earlier run in one of the export formats; without one on the screens, or as text."""
     from ..export.formats import FORMATS, PLAIN, document
-    from ..report.run_files import open_run
+    from ..report.anonymous import anonymised
+    from ..report.run_files import OpenedRun, open_run
     from ..text.output import put
 
     opened = open_run(name)
+    if anonymize:
+        opened = OpenedRun(anonymised(opened.report), [])
     if export_as is None and in_terminal():
         sys.exit(show_replay(opened))
     whole = FORMATS[export_as or PLAIN].whole

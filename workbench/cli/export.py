@@ -10,16 +10,18 @@ from ..export.formats import FILES, file_text
 from ..files.write import replace
 from ..planning.usage import UsageError, new_folder, target
 from ..text.output import put
-from .options import Command, examples
+from .options import Command, anonymize_option, examples
 
 
 @click.command(cls=Command, epilog=examples("workbench export last --html run.html --svg plots"))
 @click.argument("run", metavar="RUN")
 @click.option("--svg", metavar="DIR", help="Every plot, in a new folder.")
-def export(run: str, svg: str | None, **files: str | None) -> None:
+@anonymize_option
+def export(run: str, svg: str | None, anonymize: bool, **files: str | None) -> None:
     """Write an earlier run as files.  RUN is what `open` takes; without FILE, stdout is written."""
     from ..export.sections import sections
     from ..export.svg import svg_file
+    from ..report.anonymous import anonymised
     from ..report.run_files import open_run
 
     named = {form: to for form, to in files.items() if to is not None}
@@ -33,6 +35,7 @@ def export(run: str, svg: str | None, **files: str | None) -> None:
     report = open_run(run).report
     if not report.largest_batches and not any(c.blocks for c in report.candidates.values()):
         raise UsageError(f"{run} has no measurements: choose another run (workbench open {run})")
+    report = anonymised(report) if anonymize else report
     for form, output in targets.items():
         content = file_text(form, report).encode()
         if output is None:

@@ -31,6 +31,7 @@ from .launch import start
 from .options import (
     Group,
     ReaderGone,
+    anonymize_option,
     chosen_format,
     examples,
     format_options,
@@ -154,13 +155,15 @@ def run(workloads: tuple[str, ...], **options: Any) -> None:
 @click.argument("run", metavar="RUN")
 @format_options(whole=True)
 @no_samples_option
-def open_(run: str, **options: bool) -> None:
+@anonymize_option
+def open_(run: str, anonymize: bool, **options: bool) -> None:
     """Show an earlier run.
 
     RUN is a JSON document, a journal, the id of a run, or `last`.
     """
     export_as = chosen_format(options)
-    commands.show_run(run, export_as, samples=keeps_samples(options, export_as))
+    samples = keeps_samples(options, export_as)
+    commands.show_run(run, export_as, samples=samples, anonymize=anonymize)
 
 
 cli.add_command(export)

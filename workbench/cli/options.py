@@ -128,6 +128,9 @@ def keeps_samples(
 
 
 json_option = _format_option(DOCUMENT)
+anonymize_option = click.option(
+    "--anonymize", is_flag=True, help="Replace names of users, machine, cards, paths and files."
+)
 no_samples_option = click.option(
     "--no-samples",
     is_flag=True,

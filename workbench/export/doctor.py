@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-from pathlib import Path
-
 from ..advisor.doctor import FAIL, OK, WARN, Check, Examination, Level
 from ..machine.nvidia.nvml import Links
-from ..records.machine import Machine
 from .view.facts import PROSE, fact, facts_lines, label_width
 from .view.spans import Text, plain_lines
 from .view.table import plain_table
@@ -62,15 +57,3 @@ def _summary(checks: list[Check]) -> str:
     parts = [f"{counts[FAIL]} failed"] if counts[FAIL] else []
     parts += [f"{counts[WARN]} to look at"] if counts[WARN] else []
     return f"{', '.join(parts)}."
-
-
-def private_words(machine: Machine) -> dict[str, str]:
-    """The words that identify this user and this machine, each with its replacement."""
-    words = {str(Path.home()): "~", machine.hostname: "host"}
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # no such user in a container
-        user = ""
-    people = {user, os.environ.get("SUDO_USER", "")}
-    people -= {"root"}  # an ordinary word, which identifies no one
-    return words | dict.fromkeys(people, "user")

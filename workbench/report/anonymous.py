@@ -1,0 +1,147 @@
+"""Documents without names of persons, machines, cards and files.
+
+A name becomes its kind and a hash with a salt of this machine: equal names stay equal, and reports
+that were anonymised on the same machine can be compared.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import re
+import secrets
+import shlex
+from contextlib import suppress
+from dataclasses import is_dataclass, replace
+from itertools import pairwise
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import msgspec
+
+from ..catalog.files import BACKEND_FOLDER, BUILT_IN, UNLISTED
+from ..files import read
+from ..records.document import Document
+from ..records.machine import GpuProcess, Machine
+from ..stats.objectives import OBJECTIVES
+from .candidate import ENDED
+from .from_document import CHOICES, report_of
+from .journal import runs_folder
+from .report import Report
+
+SALT_BYTES = 32
+OURS = {*ENDED, *CHOICES, *OBJECTIVES}  # a document with other words in their places is refused
+NAMING = ("--model", "--inputs", "--torch", "--function", "--trace", "--save-best", "--scenarios")
+_HOME = re.compile(r"(?:/home|/Users)/([^/\s:;,'\"]+)")
+_PATH = (
+    r"(?<=['\"])~?/(?!/)[^'\"\n]+"  # in quotation marks, where it may hold a space
+    r"|(?:(?<![\w\]/.~-])(?:~\w*|[.]{1,2})?/(?!/)|/(?:home|Users)/)[^\s'\"`]*[^\s'\"`.,:;)\]]"
+    r"|(?:[\w.-]+/)*[\w.-]*\w[.](?:py|onnx|pt2?|pth|npz|toml|json|csv)\b"
+)
+_UUID = r"\b(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{3,}\b"
+
+
+class Pseudonyms:
+    """Replaces the names of a machine, and those in a document, in any structure."""
+
+    def __init__(self, machine: Machine | None, document: Document | None = None) -> None:
+        self._salt = salt()
+        self._people = _people(machine, document)
+        self._words = self._people | (_files(document) if document is not None else {})
+        self._exact: dict[str, str] = {}  # ids and labels of cases, which follow from their parts
+        longest_first = sorted(filter(None, self._words), key=len, reverse=True)
+        words = "|".join(map(re.escape, longest_first)) or "(?!)"
+        self._private = re.compile(
+            rf"(?P<uuid>{_UUID})|(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])|{_PATH}"
+        )
+        for measured in document.measurements if document is not None else ():
+            case = self(measured.case)
+            self._exact |= {measured.case.id: case.id, measured.case.label: case.label}
+
+    def __call__(self, value: Any) -> Any:
+        """`value` with every name in its texts replaced."""
+        match value:
+            case str():
+                return self._exact.get(value) or self._text(value)
+            case dict():
+                return {self(key): self(each) for key, each in value.items()}
+            case [float(), *_]:
+                return value
+            case list() | tuple():
+                return type(value)(map(self, value))
+            case GpuProcess():
+                return msgspec.structs.replace(value, name=None, user=None)
+            case msgspec.Struct():
+                parts = {name: self(getattr(value, name)) for name in value.__struct_fields__}
+                if isinstance(value, Machine):
+                    parts["hostname"] = self._hashed("host", value.hostname)
+                return msgspec.structs.replace(value, **parts)
+            case _ if is_dataclass(value):
+                parts = {name: self(each) for name, each in vars(value).items()}
+                return replace(value, **parts)  # type: ignore[type-var]
+        return value
+
+    def _text(self, text: str) -> str:
+        """A text that is nothing but a person's or a machine's name is kept: it is one of ours,
+        such as a status, which a person or a machine happens to be called."""
+        is_ours = text in OURS or (text in self._people and "/" not in text)
+        return text if is_ours else self._private.sub(self._pseudonym, text)
+
+    def _pseudonym(self, found: re.Match[str]) -> str:
+        name = found.group()
+        return self._hashed(name[:3] if found["uuid"] else self._words.get(name, "file"), name)
+
+    def _hashed(self, kind: str, name: str) -> str:
+        digest = hashlib.blake2b(name.encode("utf-8", "replace"), key=self._salt, digest_size=4)
+        return f"{kind}-{digest.hexdigest()}"
+
+
+def anonymised(report: Report) -> Report:
+    """The report of the same run without names."""
+    document = report.document()
+    return report_of(Pseudonyms(document.machine, document)(document))
+
+
+def salt() -> bytes:
+    """The salt of this machine, made at its first use; one for this time where none can be kept."""
+    path = runs_folder().with_name("salt")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=path.parent) as file:  # its mode is 0600
+            file.write(secrets.token_bytes(SALT_BYTES))
+            file.flush()
+            os.link(file.name, path)  # whole at once, and never over an earlier one
+    with suppress(OSError):
+        if len(kept := read.whole(path, SALT_BYTES)) == SALT_BYTES:
+            return kept
+    return secrets.token_bytes(SALT_BYTES)
+
+
+def _people(machine: Machine | None, document: Document | None) -> dict[str, str]:
+    """The names of users and of the machine, each with its kind."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no such user in a container
+        user = ""
+    text = str(document and (document.tool, document.software, document.warnings))
+    gpus = machine.gpus if machine is not None else []
+    users = {process.user or "" for gpu in gpus for process in gpu.processes or []}
+    users |= {user, os.environ.get("SUDO_USER", ""), *_HOME.findall(text)}
+    words = dict.fromkeys(users - {"root"}, "user")  # root is an ordinary word
+    hostname = machine.hostname if machine is not None else ""
+    return words | {hostname.partition(".")[0]: "host", hostname: "host"}
+
+
+def _files(document: Document) -> dict[str, str]:
+    """The names of the user's own files that texts hold without a folder or an ending."""
+    cases = [measured.case for measured in document.measurements]
+    folders = (BUILT_IN, BUILT_IN / BACKEND_FOLDER)
+    known = {*UNLISTED, *(file.stem for folder in folders for file in folder.glob("*.py"))}
+    found = {name for case in cases for name in (case.workload, case.backend)} - known
+    with suppress(ValueError):  # an unpaired quotation mark
+        for option, text in pairwise(shlex.split(document.tool.command)):
+            name = text.rpartition("/")[2]
+            found |= {text, name, name.partition(":")[0]} if option in NAMING else set()
+            found |= {part for part in (text, *text.split()) if "/" in part.strip("/")}
+    return {name: "file" for name in found if not re.fullmatch(_PATH, name)}
