@@ -39,6 +39,8 @@ _PATH = (
     r"|(?:(?<![\w\]/.~-])(?:~\w*|[.]{1,2})?/(?!/)|/(?:home|Users)/)[^\s'\"`]*[^\s'\"`.,:;)\]]"
     r"|(?:[\w.-]+/)*[\w.-]*\w[.](?:py|onnx|pt2?|pth|npz|toml|json|csv)\b"
 )
+# The same on every machine, unless a container's id is in it.
+_SYSTEM = re.compile(r"/(?:dev|proc|sys|etc|usr|lib\w*|run)/(?!.*[0-9a-f]{12})")
 _UUID = r"\b(?:GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{3,}\b"
 
 
@@ -90,6 +92,8 @@ class Pseudonyms:
 
     def _pseudonym(self, found: re.Match[str]) -> str:
         name = found.group()
+        if _SYSTEM.match(name) and name not in self._words:
+            return name
         return self._hashed(name[:3] if found["uuid"] else self._words.get(name, "file"), name)
 
     def _hashed(self, kind: str, name: str) -> str:

@@ -236,3 +236,15 @@ def test_the_owners_of_home_folders_stay_unnamed(monkeypatch: pytest.MonkeyPatch
         assert "ann" not in hidden(text) and "bob" not in hidden(text)
     monkeypatch.setenv("SUDO_USER", "ann")
     assert "ann" not in hidden("for ann")
+
+
+@pytest.mark.parametrize("path", ["/dev/nvidia0", "/proc/cpuinfo", "/sys/fs/cgroup/cpu.max"])
+def test_paths_of_every_machine_stay(path: str) -> None:
+    assert Pseudonyms(None)(f"cannot read {path}: no permission") == (
+        f"cannot read {path}: no permission"
+    )
+
+
+def test_the_id_of_a_container_goes() -> None:
+    path = "/sys/fs/cgroup/docker/4f5c9a1b2c3d4e5f6a7b8c9d0e1f2a3b/cpu.max"
+    assert "4f5c9a" not in Pseudonyms(None)(f"cannot read {path}")
