@@ -58,7 +58,7 @@ def report(rows: list[Row]) -> str:
             f"{key[1]:g}",
             len(same),
             sum(row["code"] == 4 for row in same),
-            sum(row["word"] == "slower" for row in good),
+            sum(row["word"].upper() == "SLOWER" for row in good),
             f"{median(len(row['ratios']) for row in good):g}" if good else "-",
             f"{median(widths):.2%}" if widths else "-",
             len(same) - len(good),

@@ -13,10 +13,10 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from workbench.records.schema import STRUCTURES, document_schema, events_schema
+from workbench.records.schema import PARTS, STRUCTURES, schema_of
 
-# The documents of other commands have a structure of their own, or no schema yet.
-OTHERS = ("ab", "ceilings", "compare", "detect", "doctor", "list", "runs", "schema", "watch")
+# The documents of other commands have no schema yet.
+OTHERS = ("ceilings", "detect", "doctor", "list", "schema", "watch")
 
 
 def strict(schema: dict[str, Any]) -> dict[str, Any]:
@@ -30,32 +30,32 @@ def strict(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _definitions(of_events: bool) -> dict[str, Any]:
-    return strict(events_schema() if of_events else document_schema())["$defs"]
+def _definitions(part: str) -> dict[str, Any]:
+    return strict(schema_of(part))["$defs"]
 
 
 @cache
-def _validator(structure: str) -> Draft202012Validator:
+def _validator(part: str, structure: str) -> Draft202012Validator:
     """Of one structure: a choice among all kinds of events would hide what is wrong with one."""
-    defs = _definitions(structure != "Document")
+    defs = _definitions(part)
     return Draft202012Validator({"$ref": f"#/$defs/{structure}", "$defs": defs})
 
 
-def _checked(value: Any, structure: str) -> Any:
-    error = best_match(_validator(structure).iter_errors(value))
+def _checked(value: Any, part: str, structure: str) -> Any:
+    error = best_match(_validator(part, structure).iter_errors(value))
     assert error is None, f"{structure}, {error.json_path}: {error.message[:300]}"
     return value
 
 
-def checked_document(text: str | bytes) -> Any:
+def checked_document(text: str | bytes, part: str = "document") -> Any:
     """The document in `text`; fails if this version does not write such a document."""
-    return _checked(json.loads(text), "Document")
+    return _checked(json.loads(text), part, PARTS[part].__name__)
 
 
 def checked_events(lines: Iterable[str | bytes]) -> list[Any]:
     """The events in `lines`; fails if this version does not write such events."""
     found = [json.loads(line) for line in lines]
-    return [_checked(event, event["event"]) for event in found]
+    return [_checked(event, "events", event["event"]) for event in found]
 
 
 def check_output(arguments: tuple[str, ...], stdout: str) -> None:
@@ -65,4 +65,4 @@ def check_output(arguments: tuple[str, ...], stdout: str) -> None:
     if "--jsonl" in arguments:
         checked_events(stdout.splitlines())
     elif "--json" in arguments:
-        checked_document(stdout)
+        checked_document(stdout, arguments[0] if arguments[0] in PARTS else "document")

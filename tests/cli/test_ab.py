@@ -28,7 +28,7 @@ def test_a_real_slowdown_is_found_and_exits_with_4(cli, tmp_path: Path) -> None:
     assert done.returncode == 4, done.stderr
     found = json.loads(done.stdout)
     (result,) = found["results"]
-    assert (found["schema_version"], found["exit_code"], result["word"]) == (1, 4, "slower")
+    assert (found["schema_version"], found["exit_code"], result["word"]) == (1, 4, "SLOWER")
     assert 1.5 < result["ci95"][0] < result["ratio"]
 
 

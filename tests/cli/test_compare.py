@@ -61,8 +61,9 @@ def test_a_journal_and_a_document_as_text_and_markdown(cli, runs, earlier_run) -
         (("before", "other"), "A and B have no measured case in common"),
         (("before", "cut"), "is not a workbench document"),
         (("before", "gone"), "no such file or run: 'gone'"),
-        (("before", "slower", "--fail-on", "5"), "--fail-on takes a percentage such as 5%"),
-        (("before", "slower", "--fail-on", "nan%"), "--fail-on takes a percentage such as 5%"),
+        (("before", "slower", "--fail-on", "5"), "--fail-on takes a percentage such as 2%"),
+        (("before", "slower", "--fail-on", "0.0%"), "--fail-on takes a percentage such as 2%"),
+        (("before", "slower", "--fail-on", "nan%"), "--fail-on takes a percentage such as 2%"),
     ],
 )
 def test_bad_input_is_one_line(cli, runs, arguments, expected: str) -> None:

@@ -43,6 +43,14 @@ def test_light_commands_import_nothing_heavy(environment, earlier_run, arguments
     assert heavy_imports(environment, *arguments) == []
 
 
+def test_completion_imports_nothing_heavy(environment, earlier_run) -> None:
+    words = {"COMP_WORDS": "workbench open ", "COMP_CWORD": "2"}
+    asked = {**environment, **words, "_WORKBENCH_COMPLETE": "bash_complete"}
+    assert heavy_imports(asked) == []
+    asked["COMP_WORDS"] = "workbench advise "
+    assert heavy_imports(asked) == []
+
+
 def test_an_engine_imports_no_backend_even_while_it_runs_them(environment) -> None:
     assert heavy_imports(environment, "run", "spin", *budget(3), "--json") == []
 

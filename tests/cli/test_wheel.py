@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.records.schema import document_schema
+from workbench.records.schema import schema_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,4 +54,4 @@ def test_a_program_from_the_wheel_finds_its_assets(
     assert listed.returncode == 0, listed.stderr
     assert "floating_point" in listed.stdout
     assert "matmul" in listed.stdout
-    assert json.loads(schema.stdout) == document_schema()
+    assert json.loads(schema.stdout) == schema_of("document")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..records.comparison import Against, ComparedCase, ComparedRun, ComparedVerdict, Interval
+from ..records.comparison import ComparedCase, ComparedRun, ComparedVerdict, Interval, Versus
 from ..records.reason import Reason, Warning
 from ..report.candidate import Candidate
 from ..report.report import Report
@@ -40,12 +40,12 @@ class Side:
         return [value for candidate in self.cases[case] for value in candidate.medians_s]
 
 
-def compared(first: Side, other: Side, fail_on: float | None) -> Against:
+def compared(first: Side, other: Side, fail_on: float | None) -> Versus:
     """`other` against `first`."""
     known = [side.run.machine for side in (first, other) if side.run.machine is not None]
     machines = [(one.hostname, one.cpu, [gpu.name for gpu in one.gpus]) for one in known]
     cases = [_case(first, other, case, fail_on) for case in first.cases if case in other.cases]
-    return Against(
+    return Versus(
         name=other.name,
         same_machine=len(machines) == 2 and machines[0] == machines[1],
         warnings=list(_warnings(first, other)),

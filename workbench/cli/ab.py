@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from ..export.formats import DOCUMENT, FORMATS
 from ..planning.request import Request, words
 from ..planning.usage import UsageError
 from ..records.ab import Side
+from .compare import fail_on_option
 from .options import Command, examples, own_options, questions, run_options
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
@@ -36,14 +36,6 @@ LEFT_OUT |= {f"as_{name}" for name in FORMATS if name != DOCUMENT}
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 
 
-def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    """`2%` as 0.02."""
-    found = re.fullmatch(r"(\d*\.?\d+)%", text or "")
-    if text is not None and not (found and float(found[1])):
-        raise UsageError(f"{option.opts[0]} takes a percentage such as 2%, not {text!r}")
-    return float(found[1]) / 100 if found else None
-
-
 @click.command(
     cls=Command,
     context_settings={"default_map": {"budget_s": 120.0}},
@@ -58,7 +50,7 @@ def _share(_: click.Context, option: click.Parameter, text: str | None) -> float
 @click.option("--env", "envs", multiple=True, metavar="NAME=VALUE", help="Environment variables.")
 @click.option("--path", "paths", multiple=True, type=FOLDER, help="Code that is found first.")
 @click.option("--command", "commands", multiple=True, metavar="COMMAND", help="Your own command.")
-@click.option("--fail-on", callback=_share, metavar="2%", help="Exit 4 if B is slower by more.")
+@fail_on_option
 @click.option("--markdown", is_flag=True, help="A table for a pull request.")
 @own_options
 @run_options
@@ -97,11 +89,11 @@ def ab(names: tuple[str, ...], fail_on: float | None, markdown: bool, **options:
     control, rows = Control(), resolve(request, *scenarios.load_with(None))
     with control.signals():
         try:
-            report = ABRun(request, both, control).run(rows, fail_on)
+            report = ABRun(request, both, control).run(rows, fail_on, head("ab"))
         except Cancelled:
             sys.exit(CUT_SHORT)
     if as_json:
-        echo_json({**head("ab"), **{n: getattr(report, n) for n in report.__struct_fields__}})
+        echo_json(report)
     else:
         put([ab_text(report, markdown=markdown)])
     sys.exit(report.exit_code)

@@ -24,7 +24,7 @@ from ..text.units import clock
 from .options import Command, chosen_format, examples, format_options, json_option
 
 if TYPE_CHECKING:
-    from ..report.history import RunSummary
+    from ..records.comparison import RunSummary
 
 STATUS = click.Choice(("done", "failed", "cancelled", "incomplete", "unreadable"))
 SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -79,10 +79,11 @@ def runs(
 
 def _show(runs: Sequence[RunSummary], *, as_json: bool = False) -> None:
     from ..export.view.table import plain_table
+    from ..records.comparison import RunList
     from .commands import echo_json, head
 
     if as_json:
-        echo_json({**head("runs"), "runs": runs})
+        echo_json(RunList(**head("runs"), runs=runs))
         return
     header, width = ("Run", "Started", "Time", "Status", "Command", "Answers"), terminal_width()
     for line in plain_table(header, map(_cells, runs), (2,)):

@@ -66,6 +66,7 @@ DEFAULT = click.core.ParameterSource.DEFAULT
         "workbench advise realtime      one scenario",
         "workbench run matmul --set n=2048 --precision fp32",
         "workbench open last            look at an earlier run",
+        'eval "$(_WORKBENCH_COMPLETE=bash_source workbench)"    completion in this shell',
     ),
 )
 @scenario_options

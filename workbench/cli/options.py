@@ -18,17 +18,18 @@ from ..planning.own_question import OwnQuestion
 from ..planning.request import whole_numbers
 from ..planning.usage import UsageError
 from ..worker.code import COMMAND, FUNCTION, KINDS, TORCH
+from .completion import Completed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Command(click.Command):
+class Command(Completed):
     """A command whose values say something: an unset variable of the shell is no choice of all,
     and NaN passes every comparison with a limit."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, self._with_arguments(args))
-        for parameter in self.params:
+        for parameter in () if ctx.resilient_parsing else self.params:  # True: a shell completes
             value = ctx.params.get(parameter.name or "")
             for each in value if isinstance(value, tuple) else [value]:
                 _check(parameter, each)

@@ -7,7 +7,7 @@ spread of these.  Only the budget ends a run: stopping once decided would find f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,8 +63,8 @@ class ABRun:
     def _left_s(self) -> float:
         return self.request.budget - SLACK_S - self.control.now()
 
-    def run(self, rows: list[RowPlan], fail_on: float | None) -> ABReport:
-        """Race `rows`, which have no candidates yet, until the budget is used."""
+    def run(self, rows: list[RowPlan], fail_on: float | None, head: Mapping[str, Any]) -> ABReport:
+        """Race `rows`, which have no candidates yet, until the budget is used, and report."""
         parts: Any = {"pool": self._pool, "control": self.control, "emit": self.emit}
         try:
             found = row_source(self.request, rows, self._machine, **parts).rows()
@@ -80,7 +80,9 @@ class ABRun:
         tolerance = fail_on or ratios.TOLERANCE
         for result in results:
             conclude(result, tolerance)
-        return ABReport(list(self.sides), results, tolerance, fail_on, exit_code(results, fail_on))
+        members: Any = {"results": results, "tolerance": tolerance, "fail_on": fail_on}
+        code = exit_code(results, fail_on)
+        return ABReport(**head, **members, sides=list(self.sides), exit_code=code)
 
     def _race(self, rows: Sequence[RowPlan], results: Sequence[ABResult]) -> None:
         """A pair of processes for each row in turn, as long as another pair fits."""
@@ -168,7 +170,8 @@ def conclude(result: ABResult, tolerance: float) -> None:
     """Fill in the ratio over all pairs, with its interval and word."""
     found = paired_ratio(result.ratios, [1.0] * len(result.ratios))
     if found is not None:
-        result.ratio, result.ci95, result.word = found.value, found.interval, found.word(tolerance)
+        result.ratio, result.ci95 = found.value, found.interval
+        result.word = found.word(tolerance).upper()
     elif result.reason is None:
         result.reason = Reason("budget", "too few pairs of processes: raise --budget")
 

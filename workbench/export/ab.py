@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..records.ab import ABReport, ABResult
 from ..stats.samples import median
+from ..text.markdown import inert, table
 from ..text.sanitize import shown
 from ..text.units import NOT_AVAILABLE, duration
 
@@ -12,14 +13,13 @@ HEADINGS = ("B against A", "case", "B / A", "95 % interval", "A", "B", "pairs of
 
 def ab_text(report: ABReport, *, markdown: bool) -> str:
     """The sides, the table, and what there is to say about it."""
-    written = _escaped if markdown else shown
+    written = inert if markdown else shown
     remarks = [f"{side.name}: {side.label}" for side in report.sides]
     remarks += [f"{each.case}: {each.reason.message}" for each in report.results if each.reason]
     remarks.append(f"SAME: the whole interval is within {report.tolerance:.2%}")
-    rows = [HEADINGS, ["---"] * len(HEADINGS)]
-    rows += [[written(cell) for cell in _cells(result)] for result in report.results]
-    table = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([*table, "", *(f"- {written(remark)}" for remark in remarks)])
+    rows = [[written(cell) for cell in _cells(result)] for result in report.results]
+    lines = [table(HEADINGS, rows), "", *(f"- {written(remark)}" for remark in remarks)]
+    return "\n".join(lines)
 
 
 def _cells(result: ABResult) -> list[str]:
@@ -27,10 +27,5 @@ def _cells(result: ABResult) -> list[str]:
     ratio = NOT_AVAILABLE if result.ratio is None else f"{result.ratio:.3f}"
     interval = NOT_AVAILABLE if result.ci95 is None else "{:.3f} to {:.3f}".format(*result.ci95)
     times = [duration(median(each) if each else None) for each in (result.a_s, result.b_s)]
-    word = (result.word or "no result").upper()
+    word = result.word or "NO RESULT"
     return [word, result.case, ratio, interval, *times, str(len(result.ratios))]
-
-
-def _escaped(text: str) -> str:
-    """Text in which Markdown sees no cell, link, tag or mention."""
-    return "".join(f"\\{each}" if each in r"\`*_[]<>|#!~&@" else each for each in shown(text))

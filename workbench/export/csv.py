@@ -6,7 +6,7 @@ import csv
 import io
 
 from ..report.report import Report
-from .svg import clean
+from ..text.sanitize import clean
 from .view.curves import place_text
 from .view.words import provenance_on
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 from ..report.report import Report
-from .svg import clean
+from ..text.sanitize import clean
 from .view.derived import DerivedValues
 from .view.words import provenance, provenance_on
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from .. import assets
 from ..text import units
-from ..text.sanitize import shown
+from ..text.sanitize import clean, shown
 
 WIDTH, CURVES = 420.0, 200.0  # units of the drawing; the letters stay readable on a phone
 TOP, LEFT, AXIS = 38.0, 66.0, 34.0  # room for the title, for values on the left and below
@@ -57,11 +57,6 @@ class Plot:
     y_unit: str = ""
     strips: Sequence[Strip] = ()
     curves: Sequence[Curve] = ()
-
-
-def clean(text: str) -> str:
-    """The text with an escape for each character that steers a terminal or turns its direction."""
-    return "\n".join(shown(line, len(line)) for line in text.split("\n"))
 
 
 def add(parent: Element, tag: str, text: str = "", **attributes: float | str) -> Element:

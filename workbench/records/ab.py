@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from .document import Tool
 from .reason import Reason
 
 
@@ -22,7 +23,7 @@ class ABResult(msgspec.Struct):
     """One case on both sides.  Each pair of fresh processes gives one ratio."""
 
     case: str  # id
-    word: str | None = None  # B against A: "same", "faster", "slower" or "ambiguous"
+    word: str | None = None  # B against A: "SAME", "FASTER", "SLOWER" or "AMBIGUOUS"
     ratio: float | None = None  # time of B over time of A
     ci95: tuple[float, float] | None = None
     ratios: list[float] = []  # of each pair of processes
@@ -32,10 +33,12 @@ class ABResult(msgspec.Struct):
 
 
 class ABReport(msgspec.Struct):
-    """All that `workbench ab` found."""
+    """The whole document."""
 
+    schema_version: int
+    tool: Tool
     sides: list[Side]
     results: list[ABResult]
     tolerance: float  # ratios within it count as the same
     fail_on: float | None  # the share by which B may be slower
-    exit_code: int
+    exit_code: int  # of the command

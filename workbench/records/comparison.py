@@ -1,6 +1,8 @@
-"""The JSON document of `workbench compare`: earlier runs, each compared with A, the first."""
+"""The JSON documents of `workbench compare` and of `workbench runs`."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -46,7 +48,7 @@ class ComparedCase(msgspec.Struct, frozen=True):
     beyond: bool = False  # the whole interval is slower than `fail_on` allows
 
 
-class Against(msgspec.Struct, frozen=True):
+class Versus(msgspec.Struct, frozen=True):
     """One run compared with A."""
 
     name: str
@@ -59,10 +61,31 @@ class Against(msgspec.Struct, frozen=True):
 
 
 class RunComparison(msgspec.Struct, frozen=True):
-    """The whole document."""
+    """The document of `compare`: earlier runs, each compared with A, the first."""
 
     schema_version: int
     tool: Tool
     fail_on: float | None
     runs: list[ComparedRun]
-    against: list[Against]
+    against: list[Versus]
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    """One line in the list of runs."""
+
+    id: str
+    status: str  # as in `Run`, or "unreadable"
+    started_at: str | None = None  # ISO 8601
+    duration_s: float | None = None  # None for a run without an end
+    command: str = ""
+    simulated: bool = False  # whether a candidate ran on a simulated device
+    answers: dict[str, str] = {}  # row to its pick or choice, "" without a verdict
+    reason: str | None = None  # why it is unreadable
+
+
+class RunList(msgspec.Struct, frozen=True):
+    """The document of `runs`."""
+
+    schema_version: int
+    tool: Tool
+    runs: Sequence[RunSummary]  # newest first

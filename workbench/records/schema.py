@@ -10,37 +10,34 @@ from typing import Any
 import msgspec
 
 from .. import contract
-from . import code, document, events, machine, model, reason, verdict
+from . import ab, code, comparison, document, events, machine, model, reason, verdict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 STRUCTURES = {
     name: found
-    for module in (contract, code, document, events, machine, model, reason, verdict)
-    for name, found in vars(module).items()
+    for part in (ab, code, comparison, contract, document, events, machine, model, reason, verdict)
+    for name, found in vars(part).items()
     if isinstance(found, type)
+}
+PARTS: dict[str, Any] = {
+    "document": document.Document,
+    "events": events.AnyEvent,
+    "ab": ab.ABReport,
+    "compare": comparison.RunComparison,
+    "runs": comparison.RunList,
 }
 # A field of a structure, with the comment above it or behind it.
 FIELD = re.compile(r"((?:^    # .*\n)*)^    (\w+): [^#\n]*(?:# (.*))?$", re.MULTILINE)
 
 
-def document_schema() -> dict[str, Any]:
-    """The schema of the JSON document."""
-    return _schema(document.Document, "The JSON document of a run of workbench", "Document")
-
-
-def events_schema() -> dict[str, Any]:
-    """The schema of one line of --jsonl or of a journal."""
-    return _schema(events.AnyEvent, "An event of a run of workbench", "RunStarted")
-
-
-def _schema(kind: Any, title: str, versioned: str) -> dict[str, Any]:
-    """The schema of `kind`; the structure called `versioned` holds the schema's version."""
-    schema = {"$schema": DIALECT, "title": title, **msgspec.json.schema(kind)}
+def schema_of(part: str) -> dict[str, Any]:
+    """The schema of one of PARTS; an event is a line of --jsonl or of a journal."""
+    schema = {"$schema": DIALECT, "title": f"workbench: {part}", **msgspec.json.schema(PARTS[part])}
     for name, definition in schema["$defs"].items():
         for field, comment in _comments(STRUCTURES[name]):
             definition["properties"][field]["description"] = comment
-    version = schema["$defs"][versioned]["properties"]["schema_version"]
-    version["const"] = document.SCHEMA_VERSION
+        if version := definition["properties"].get("schema_version"):
+            version["const"] = document.SCHEMA_VERSION
     return schema
 
 

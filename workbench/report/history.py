@@ -19,6 +19,7 @@ import msgspec
 
 from ..contract import kind_of
 from ..files import read, write
+from ..records.comparison import RunSummary
 from ..text.output import say
 from ..text.sanitize import shown
 from . import journal
@@ -30,19 +31,6 @@ INDEX = "history-1.sqlite"  # another number for another TABLE or `RunSummary`
 TABLE = """CREATE TABLE IF NOT EXISTS run (name BLOB PRIMARY KEY, stamp TEXT, started_s REAL,
     status TEXT, words TEXT, summary BLOB) WITHOUT ROWID"""
 LARGEST_BYTES, DIGEST_BYTES = 1 << 30, 64
-
-
-class RunSummary(msgspec.Struct, frozen=True):
-    """One line in the list of runs."""
-
-    id: str
-    status: str  # as in `Run`, or "unreadable"
-    started_at: str | None = None  # ISO 8601
-    duration_s: float | None = None  # None for a run without an end
-    command: str = ""
-    simulated: bool = False  # whether a candidate ran on a simulated device
-    answers: dict[str, str] = {}  # row to its pick or choice, "" without a verdict
-    reason: str | None = None  # why it is unreadable
 
 
 def refreshed() -> sqlite3.Connection:

@@ -24,6 +24,11 @@ def shown(text: str, most: int = 300) -> str:
     return clean if len(clean) <= most else f"{clean[:most]}..."
 
 
+def clean(text: str) -> str:
+    """The text with an escape for each character that steers a terminal or turns its direction."""
+    return "\n".join(shown(line, len(line)) for line in text.split("\n"))
+
+
 def printable_json(raw: bytes) -> bytes | str:
     """`raw` with an escape for each character in its strings that would steer a terminal: control
     characters, C1, bidi overrides, line separators.  UnicodeDecodeError unless it is UTF-8."""

@@ -11,7 +11,7 @@ from builders import case, report, scenario, steady
 from workbench.advisor.compare import Side, compared
 from workbench.advisor.verdict import decide
 from workbench.contract import Case
-from workbench.records.comparison import Against, ComparedCase
+from workbench.records.comparison import ComparedCase, Versus
 from workbench.records.reason import Warning
 from workbench.report.report import Report
 
@@ -28,11 +28,11 @@ def side(name: str, times: dict[Case, float], rounds: int = 8, **options: object
 
 def against(
     before: dict[Case, float], after: dict[Case, float], fail_on: float | None = None
-) -> Against:
+) -> Versus:
     return compared(side("A", before), side("B", after), fail_on)
 
 
-def only(found: Against) -> ComparedCase:
+def only(found: Versus) -> ComparedCase:
     (one,) = found.cases
     return one
 
@@ -138,7 +138,7 @@ def test_a_pick_that_the_other_run_lacks_is_ambiguous() -> None:
 # ------------------------------------------------------------------ machines
 
 
-def codes(found: Against) -> list[str]:
+def codes(found: Versus) -> list[str]:
     return [warning.code for warning in found.warnings]
 
 

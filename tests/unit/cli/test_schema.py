@@ -1,4 +1,4 @@
-"""`workbench schema` prints the two schemas."""
+"""`workbench schema` prints every schema."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import pytest
 from click.testing import CliRunner
 
 from workbench.cli.main import cli
-from workbench.records.schema import document_schema, events_schema
+from workbench.cli.schema import PARTS
+from workbench.records.schema import PARTS as KNOWN
+from workbench.records.schema import schema_of
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ((), document_schema()),
-        (("document",), document_schema()),
-        (("events",), events_schema()),
-    ],
-)
-def test_it_prints_json(arguments: tuple[str, ...], expected: object) -> None:
+@pytest.mark.parametrize("arguments", [(), *((part,) for part in KNOWN)])
+def test_it_prints_json(arguments: tuple[str, ...]) -> None:
     done = CliRunner().invoke(cli, ["schema", *arguments])
     assert done.exit_code == 0
-    assert json.loads(done.stdout) == expected
+    assert json.loads(done.stdout) == schema_of("".join(arguments) or "document")
+
+
+def test_every_schema_can_be_named() -> None:
+    assert tuple(KNOWN) == PARTS
 
 
 def test_an_unknown_part_is_a_usage_error() -> None:

@@ -21,6 +21,7 @@ from workbench.pool.control import Control
 from workbench.pool.pool import WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records.ab import ABReport, ABResult, Side
+from workbench.records.document import SCHEMA_VERSION, Tool
 from workbench.records.reason import Reason
 from workbench.stats.samples import median
 from workbench.worker.code import Code
@@ -93,6 +94,7 @@ class Machine:
         return SimpleNamespace(result=block, interrupted=False)
 
 
+HEAD = {"schema_version": SCHEMA_VERSION, "tool": Tool("workbench", "0", "ab")}
 Race = Callable[..., ABReport]
 
 
@@ -113,7 +115,7 @@ def race(monkeypatch: pytest.MonkeyPatch) -> Race:
         control: Control = world.clock  # type: ignore[assignment]
         sides = options.pop("sides", (A, B))
         run = ab.ABRun(Request(budget_s=budget_s), sides, control)
-        return run.run(rows, options.pop("fail_on", 0.02))
+        return run.run(rows, options.pop("fail_on", 0.02), HEAD)
 
     return raced
 
@@ -149,7 +151,7 @@ def test_sides_alternate_and_each_pair_has_fresh_processes(race: Race) -> None:
     assert turns.startswith("ABBAABBA")
     assert len(turns) % 4 == 0
     assert world.clock.now() <= 20.0
-    assert (found.word, round(found.ratio or 0, 6), report.exit_code) == ("same", 1.0, OK)
+    assert (found.word, round(found.ratio or 0, 6), report.exit_code) == ("SAME", 1.0, OK)
 
 
 def test_each_step_of_a_command_is_a_process_already(race: Race) -> None:
@@ -166,7 +168,7 @@ def test_rows_share_the_budget(race: Race) -> None:
     other = Case("work", "cpu", "python", "fp64")
     first, second = race(Machine(0.1), CASE, other).results
     assert abs(len(first.ratios) - len(second.ratios)) <= 1
-    assert first.word == second.word == "slower"
+    assert first.word == second.word == "SLOWER"
 
 
 def test_a_side_that_fails_is_named_and_costs_its_row_alone(race: Race) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from workbench.export.ab import ab_text
 from workbench.records.ab import ABReport, ABResult, Side
+from workbench.records.document import SCHEMA_VERSION, Tool
 from workbench.records.reason import Reason
 
 HOSTILE = "x|<script>alert(1)</script>\x1b[2J @all"
 REPORT = ABReport(
+    schema_version=SCHEMA_VERSION,
+    tool=Tool("workbench", "0", "ab"),
     sides=[Side("A", "--python old"), Side("B", HOSTILE)],
     results=[
-        ABResult("one", "slower", 1.051, (1.04, 1.0625), [1.05] * 3, [0.01] * 3, [0.0105] * 3),
+        ABResult("one", "SLOWER", 1.051, (1.04, 1.0625), [1.05] * 3, [0.01] * 3, [0.0105] * 3),
         ABResult(HOSTILE, reason=Reason("user_code", f"side B: {HOSTILE}")),
     ],
     tolerance=0.02,
@@ -29,9 +32,9 @@ def test_a_row_has_word_ratio_interval_and_times() -> None:
 
 def test_markdown_shows_hostile_text_as_text() -> None:
     text = ab_text(REPORT, markdown=True)
-    plain = text.replace("\\|", "").replace("\\<", "").replace("\\@", "")
+    assert "@<!-- -->all" in text  # mentions no user
+    plain = text.replace("\\|", "").replace("\\<", "").replace("<!-- -->", "")
     assert "<" not in plain
-    assert "@" not in plain
     assert "\x1b" not in text
     table = [line for line in plain.splitlines() if line.startswith("|")]
     assert {line.count("|") for line in table} == {8}

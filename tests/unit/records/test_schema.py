@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from schemas import checked_document, checked_events, strict
 
 from workbench.export.json import document_parts
 from workbench.records import events as ev
-from workbench.records.schema import STRUCTURES, document_schema, events_schema
+from workbench.records.schema import PARTS, STRUCTURES, schema_of
 from workbench.report.report import Report
 from workbench.report.run_files import open_run
 
@@ -131,7 +133,7 @@ def test_a_document_of_another_version_is_refused() -> None:
 # --------------------------------------------------------------- the schema
 
 
-SCHEMAS = {"document": document_schema(), "events": events_schema()}
+SCHEMAS = {part: schema_of(part) for part in PARTS}
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
@@ -139,8 +141,6 @@ def test_it_is_a_schema_whose_keys_are_explained(schema: dict[str, Any]) -> None
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"].endswith("2020-12/schema")
     assert all(definition["description"] for definition in schema["$defs"].values())
-    case = schema["$defs"]["Case"]["properties"]
-    assert case["threads"]["description"] == "CPU threads; None on a GPU"
 
 
 def test_keys_have_their_written_names_and_their_comments() -> None:
@@ -149,6 +149,7 @@ def test_keys_have_their_written_names_and_their_comments() -> None:
     assert figures["description"] == (
         "Metrics of this workload alone: medians over its blocks, units in the names."
     )
+    assert defs["Case"]["properties"]["threads"]["description"] == "CPU threads; None on a GPU"
     assert "metrics" not in defs["Measurement"]["properties"]
     assert "contender" in defs["Curve"]["properties"]
     assert defs["EqualPrecision"]["properties"]["apart"]["description"].startswith("True if")
@@ -194,6 +195,13 @@ def test_a_kept_run_is_written_again_as_this_version_writes_it(path: Path) -> No
     report = open_run(str(path)).report
     document = checked_document("".join(document_parts(report)))
     assert len(document["summary"]) == len(document["verdicts"])
+
+
+def test_no_two_structures_share_a_name() -> None:
+    modules = {found.__module__ for found in STRUCTURES.values()}
+    for module in filter(re.compile("workbench").match, modules):
+        for name, found in vars(sys.modules[module]).items():
+            assert not isinstance(found, type) or STRUCTURES[name] is found
 
 
 def test_every_structure_of_the_schema_is_one_of_ours() -> None:

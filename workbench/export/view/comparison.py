@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ...records.comparison import Against, ComparedCase, ComparedRun, ComparedVerdict, RunComparison
+from ...records.comparison import ComparedCase, ComparedRun, ComparedVerdict, RunComparison, Versus
 from ...report.names import candidate_name
 from ...stats.unpaired import SAME_WITHIN
 from ...text import units
+from ...text.markdown import inert, table
 from . import machine
 from .facts import PROSE, fact, facts_lines, heading
 from .spans import Text, join, plain_lines
 from .table import plain_table
-
-MARKUP = re.compile(r"([\\`*_\[\]<>|~#$&@])")
 
 
 class Part(NamedTuple):
@@ -54,7 +52,7 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
         yield from installed.environment.items()
 
 
-def _against(one: Against, spreads: Sequence[str]) -> Iterator[Part]:
+def _against(one: Versus, spreads: Sequence[str]) -> Iterator[Part]:
     b = one.name
     where = "one machine" if one.same_machine else "two machines, which the words are about"
     yield Part(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
@@ -100,11 +98,7 @@ def comparison_markdown(found: RunComparison) -> str:
     """The same for a pull request; nothing of a run is markup in it."""
     texts = []
     for part in parts(found):
-        texts += [f"### {_inert(part.title)}", *map(_inert, part.notes)]
-        table = [part.header, ["---"] * len(part.header), *(map(_inert, r) for r in part.rows)]
-        texts += ["\n".join(f"| {' | '.join(row)} |" for row in table)] if part.rows else []
+        texts += [f"### {inert(part.title)}", *map(inert, part.notes)]
+        rows = [[*map(inert, row)] for row in part.rows]
+        texts += [table(part.header, rows)] if rows else []
     return "\n\n".join(texts)
-
-
-def _inert(text: str) -> str:
-    return MARKUP.sub(r"\\\1", " ".join(text.split()))
