@@ -30,7 +30,7 @@ class Failure:
 class Session:
     """One run.  `phase` says how far it is:
 
-    idle, starting, running, paused, stopping, finished, incomplete (the journal breaks off) or
+    starting, running, paused, stopping, finished, incomplete (the journal breaks off) or
     died (the engine ended without a last event).
     """
 
@@ -39,7 +39,6 @@ class Session:
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
-    begun: bool = False
     ended: bool = False  # no more events will come
     cancelling: bool = False
     failure: Failure | None = None
@@ -48,9 +47,6 @@ class Session:
 
     def __post_init__(self) -> None:
         self.derived = DerivedValues(self.report)
-
-    def begin(self) -> None:
-        self.begun = True
         self._heard_at = self.monotonic()
 
     def apply(self, event: AnyEvent) -> None:
@@ -68,8 +64,6 @@ class Session:
             return "finished"
         if self.ended:
             return "incomplete"
-        if not self.begun:
-            return "idle"
         if self.cancelling:
             return "stopping"
         if self.report.started is None or self.report.machine is None:
@@ -110,7 +104,7 @@ class Session:
     @property
     def exit_code(self) -> int:
         """Exit code of the program if it ended now."""
-        if self.replay or not self.begun:
+        if self.replay:
             return OK
         if self.report.finished is not None:
             return self.report.finished.exit_code

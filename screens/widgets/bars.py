@@ -27,7 +27,6 @@ class Tab(NamedTuple):
 
 
 PHASE_WORDS = {
-    "idle": ("no run yet", "dim"),
     "starting": ("starting", "bold"),
     "running": ("racing", "bold"),
     "searching": ("searching", "bold"),
@@ -102,8 +101,6 @@ def _state(session: Session) -> Content:
 def _activity(session: Session) -> Content:
     report, derived = session.report, session.derived
     match session.phase:
-        case "idle":
-            return Content("press s to start")
         case "starting":
             return Content("detecting hardware...")
         case "died":

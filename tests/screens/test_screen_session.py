@@ -24,7 +24,6 @@ class Clock:
 
 def session_of(events: list[ev.AnyEvent], clock: Clock | None = None, **more: bool) -> Session:
     session = Session(monotonic=clock or Clock(), **more)
-    session.begin()
     for event in events:
         session.apply(event)
     return session
@@ -32,8 +31,6 @@ def session_of(events: list[ev.AnyEvent], clock: Clock | None = None, **more: bo
 
 def test_a_run_goes_through_its_phases() -> None:
     session = Session()
-    assert (session.phase, session.exit_code) == ("idle", 0)
-    session.begin()
     assert (session.phase, session.exit_code) == ("starting", 130)
     events = scenes.h200()
     for event in events[:-1]:
