@@ -183,26 +183,11 @@ class RunScreen(ViewScreen):
 
     def action_follow(self) -> None:
         self._looked_at = None
-        self.query_one(FilterBar).clear_and_hide()
-        self.query_one(Table).focus()
+        self.query_one(FilterBar).action_dismiss()
         self.refresh_bindings()
-        self.repaint()
-
-    def action_filter(self) -> None:
-        self.query_one(FilterBar).open()
-
-    def on_input_changed(self) -> None:
-        self.repaint()
-
-    def on_filter_bar_closed(self) -> None:
-        self.query_one(Table).focus()
         self.repaint()
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
         if row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
-
-    def command(self) -> str | None:
-        row = self.row
-        return row.plan.reproduce or None if row is not None else None
