@@ -228,17 +228,12 @@ class WorkbenchApp(TerminalApp):
         self.refresh_keys()
         screen = self.screen
         if isinstance(screen, ViewScreen):
-            screen.post_message(ReportChanged(self.session))
+            screen.post_message(ReportChanged())
 
     def refresh_keys(self) -> None:
         """Redraw the key bar if other keys work now than before."""
         session = self.session
-        able = (
-            session.phase,
-            bool(session.report.rows),
-            session.has_model,
-            self.current_mode,
-        )
+        able = session.phase, bool(session.report.rows), session.has_model, self.current_mode
         if able != self._able:
             self._able = able
             self.screen.refresh_bindings()  # the app's own method does nothing while it mounts

@@ -49,10 +49,6 @@ class HasSession(Protocol):
 class ReportChanged(Message):
     """The report has changed; sent to the visible screen at most four times a second."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__()
-        self.session = session
-
 
 class ViewScreen(Screen[None]):
     """A screen that draws a session.  Subclasses implement `body` and `draw`.
