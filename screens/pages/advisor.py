@@ -46,7 +46,7 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        known = [session.report.rows[name] for name in session.derived.walk()]
+        known = [session.report.rows[name] for name in session.walk()]
         rows = [row for row in known if row.plan.of is None]
         gpu = has_gpu(rows)
         lines = [

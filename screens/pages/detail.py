@@ -73,14 +73,14 @@ class DetailScreen(ViewScreen):
             detail.show(lambda width, _: joined(self._lines(row, session, width)))
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
-        derived = session.derived
+        run = session
         candidate = session.report.candidates.get(self.query_one(Table).cursor or "")
         parts: list[tuple[str, list[Fact]]] = [
-            ("Candidate", candidate_facts(candidate, derived) if candidate else []),
+            ("Candidate", candidate_facts(candidate, run) if candidate else []),
             ("Answer", answer_facts(row, session)),
             ("Why", why_facts(candidate, session.report) if candidate else []),
             ("Profile", profile_facts(candidate, session.report.trace) if candidate else []),
-            ("Equal precision", equal_precision_facts(row.verdict, derived) if row.verdict else []),
+            ("Equal precision", equal_precision_facts(row.verdict, run) if row.verdict else []),
         ]
         lines: list[Text] = []
         for title, facts in parts:

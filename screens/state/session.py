@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from workbench.advisor.subject import row_of
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
-from workbench.export.view.derived import DerivedValues
+from workbench.export.view.derived import RunView
 from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
 from workbench.report.report import Report
@@ -27,7 +27,7 @@ class Failure:
 
 
 @dataclass
-class Session:
+class Session(RunView):
     """One run.  `phase` says how far it is:
 
     starting, running, paused, stopping, finished, incomplete (the journal breaks off) or
@@ -42,17 +42,16 @@ class Session:
     ended: bool = False  # no more events will come
     cancelling: bool = False
     failure: Failure | None = None
-    derived: DerivedValues = field(init=False)
     _heard_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self.derived = DerivedValues(self.report)
+        super().__init__(self.report)
         self._heard_at = self.monotonic()
 
     def apply(self, event: AnyEvent) -> None:
         self.report.apply(event)
         self._heard_at = self.monotonic()
-        line = narrate(event, self.derived)
+        line = narrate(event, self)
         if line is not None and line.only != "text":
             self.log.append(line)
 
