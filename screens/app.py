@@ -119,7 +119,6 @@ class WorkbenchApp(TerminalApp):
         start_source: Callable[[Request], EventSource],
         request: Request | None = None,
         *,
-        start: bool = True,
         replay: bool = False,
         report: Report | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -127,7 +126,7 @@ class WorkbenchApp(TerminalApp):
         super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the run on the screen, or the one that `s` starts
-        self._start_at_once = start or replay
+        self._replay = replay
         self._recorded = report  # a document's report; its source has no events
         self._monotonic = monotonic
         self._source: EventSource | None = None
@@ -138,7 +137,7 @@ class WorkbenchApp(TerminalApp):
         self._painted_at = 0.0
         self._able: tuple[object, ...] = ()
         self._resume_later = False  # the run was paused for a suspend
-        self.session = Session(replay=replay, monotonic=monotonic)
+        self.session = self._new_session()
 
     @property
     def tabs(self) -> list[Tab]:
@@ -163,20 +162,23 @@ class WorkbenchApp(TerminalApp):
         self.app_suspend_signal.subscribe(self, self._suspended, immediate=True)
         self.app_resume_signal.subscribe(self, self._resumed, immediate=True)
         self.set_interval(REPAINT_S, self._tick)
-        if self._start_at_once:
-            self.action_start()
+        self._start()
 
-    def action_start(self) -> None:
-        if self.session.going or self._leaving:
-            return
+    def _new_session(self) -> Session:
         question = self._request.question
-        self.session = Session(
-            replay=self.session.replay,
+        return Session(
+            replay=self._replay,
             subject=None if question is None else question.scenario().title,
             monotonic=self._monotonic,
             report=self._recorded or Report(),
         )
-        self.session.begin()
+
+    def action_start(self) -> None:
+        if not (self.session.going or self._leaving):
+            self.session = self._new_session()
+            self._start()
+
+    def _start(self) -> None:
         self._over = asyncio.Event()
         self._source = self._start_source(self._request)
         self.run_worker(self._pump(self._source, self.session), group="source")
@@ -235,17 +237,12 @@ class WorkbenchApp(TerminalApp):
         self.refresh_keys()
         screen = self.screen
         if isinstance(screen, ViewScreen):
-            screen.post_message(ReportChanged(self.session))
+            screen.post_message(ReportChanged())
 
     def refresh_keys(self) -> None:
         """Redraw the key bar if other keys work now than before."""
         session = self.session
-        able = (
-            session.phase,
-            bool(session.report.rows),
-            session.has_model,
-            self.current_mode,
-        )
+        able = session.phase, bool(session.report.rows), session.has_model, self.current_mode
         if able != self._able:
             self._able = able
             self.screen.refresh_bindings()  # the app's own method does nothing while it mounts
@@ -256,7 +253,7 @@ class WorkbenchApp(TerminalApp):
             case "switch_mode":
                 return parameters[0] in [tab.mode for tab in self.tabs]
             case "start" | "new":
-                return not going and not self.session.replay
+                return not going and not self._replay
             case "resume":
                 return self.session.phase == "paused"
             case "pause":
@@ -377,7 +374,6 @@ def run_tui(
     start_source: Callable[[Request], EventSource],
     request: Request | None = None,
     *,
-    start: bool = True,
     replay: bool = False,
     report: Report | None = None,
     finish: Callable[[Report, int], int] | None = None,
@@ -388,7 +384,7 @@ def run_tui(
     closed, the summary of the last run goes to stdout, except in a replay.  `finish` gets its
     report and the exit code, and returns the code to use.
     """
-    app = WorkbenchApp(start_source, request, start=start, replay=replay, report=report)
+    app = WorkbenchApp(start_source, request, replay=replay, report=report)
     code = app.show()
     report = app.session.report
     if not replay and (summary := summary_text(report, shutil.get_terminal_size().columns)):

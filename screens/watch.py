@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual import work
 from textual.app import ComposeResult
@@ -31,7 +31,22 @@ from .widgets.drawn import Drawn
 KEPT = 600  # snapshots: ten minutes at one a second
 VALUE_WIDTH = 22
 
-Series = deque[float | None]
+
+class Sensor(NamedTuple):
+    """One reading, and the end of the scale that its course is drawn on."""
+
+    name: str
+    value: float | None
+    unit: str
+    most: float | None = None
+
+    @property
+    def text(self) -> str:
+        if self.unit == "bytes":
+            limit = f" of {units.size(self.most)}" if self.most else ""
+            return f"{units.size(self.value)}{limit}"
+        limit = f" of {self.most:.0f}" if self.unit == "W" and self.most is not None else ""
+        return f"{self.value:.0f}{limit} {self.unit}"
 
 
 class WatchApp(TerminalApp):
@@ -59,7 +74,7 @@ class WatchApp(TerminalApp):
         self._stop = stop
         self.finished = False  # no more snapshots will come
         self._latest: Snapshot | None = None
-        self._series: dict[tuple[str, str], Series] = {}
+        self._series: dict[tuple[str, str], deque[float | None]] = {}
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="body"):
@@ -93,16 +108,19 @@ class WatchApp(TerminalApp):
 
     def _take(self, snapshot: Snapshot) -> None:
         self._latest = snapshot
-        for name, value in _host_values(snapshot.host, self._machine.memory.total_bytes).items():
-            self._series_of("cpu", name).append(value)
-        for reading in snapshot.gpus:
-            for name, value in _gpu_values(reading).items():
-                self._series_of(f"gpu {reading.index}", name).append(value)
+        readings: list[tuple[str, list[Sensor]]] = [("cpu", _of_host(snapshot.host, self._machine))]
+        gpus = {gpu.index: gpu for gpu in self._machine.gpus}
+        readings += [
+            (f"gpu {found.index}", _of_gpu(found, gpus[found.index]))
+            for found in snapshot.gpus
+            if found.index in gpus
+        ]
+        for device, sensors in readings:
+            for sensor in sensors:
+                kept = self._series.setdefault((device, sensor.name), deque(maxlen=KEPT))
+                kept.append(sensor.value)
         if not self.is_unread:
             self._paint()
-
-    def _series_of(self, device: str, name: str) -> Series:
-        return self._series.setdefault((device, name), deque(maxlen=KEPT))
 
     def _paint(self) -> None:
         self.query_one("#readings", Drawn).show(lambda width, _: self._text(width))
@@ -113,7 +131,9 @@ class WatchApp(TerminalApp):
         lines = [heading(title, width, "strong cpu")]
         if latest is None:
             return joined([*lines, Text.of(("waiting for the first reading", "dim"))])
-        lines += facts_lines(self._host_facts(latest.host, width), width)
+        sensors = _of_host(latest.host, self._machine)
+        facts = [self._fact("cpu", "cpu", sensor, width) for sensor in sensors]
+        lines += facts_lines([*facts, *missing(latest.host.unavailable)], width)
         readings = {reading.index: reading for reading in latest.gpus}
         for gpu in self._machine.gpus:
             lines += [Text(), heading(gpu_title(gpu), width, "strong gpu")]
@@ -129,85 +149,48 @@ class WatchApp(TerminalApp):
             lines += [Text(), Text.of((f"No GPU to watch{why}.", "dim"))]
         return joined(lines)
 
-    def _host_facts(self, found: HostReading, width: int) -> list[Fact]:
-        total = self._machine.memory.total_bytes
-        free = found.memory_available_bytes
-        memory = None if free is None else f"{units.size(total - free)} of {units.size(total)}"
-        draw = self._drawer("cpu", "cpu", width)
-        facts = [
-            draw("busy", _text(found.utilization_percent, "%"), 100.0),
-            draw("clock", _text(found.frequency_mhz, "MHz"), self._machine.cpu.max_frequency_mhz),
-            draw("power", _text(found.power_w, "W"), None),
-            draw("temperature", _text(found.temperature_c, "°C"), 100.0),
-            draw("memory", memory, float(total)),
-        ]
-        return [*facts, *missing(found.unavailable)]
-
     def _gpu_facts(self, gpu: Gpu, found: GpuReading, width: int) -> list[Fact]:
-        total = gpu.memory_total_bytes
-        held = found.memory_used_bytes
-        memory = None if held is None else units.size(held)
-        if memory is not None and total:
-            memory += f" of {units.size(total)}"
-        draw = self._drawer(f"gpu {found.index}", "gpu", width)
-        facts = [
-            draw("busy", _text(found.utilization_percent, "%"), 100.0),
-            draw("SM clock", _text(found.sm_clock_mhz, "MHz"), gpu.max_sm_clock_mhz),
-            draw("power", _text(found.power_w, "W", gpu.power_limit_w), gpu.power_limit_w),
-            draw("temperature", _text(found.temperature_c, "°C"), 100.0),
-            draw("memory", memory, float(total) if total else None),
-        ]
+        sensors = _of_gpu(found, gpu)
+        facts = [self._fact(f"gpu {found.index}", "gpu", sensor, width) for sensor in sensors]
         events = [reason for reason in found.clock_event_reasons or () if reason != "gpu_idle"]
         if events:
             causes = ", ".join(events).replace("_", " ")
             facts.append(Fact("throttled", Text.of((causes, "warning"))))
         return [*facts, *missing(found.unavailable)]
 
-    def _drawer(
-        self, device: str, tone: str, width: int
-    ) -> Callable[[str, str | None, float | None], Fact]:
-        """Makes the line of one sensor: its value now, and its course on a scale up to `most`."""
-
-        def draw(name: str, text: str | None, most: float | None) -> Fact:
-            if text is None:
-                return Fact(name, Text.of((units.NOT_AVAILABLE, "dim")))
-            course = [value for value in self._series_of(device, name) if value is not None]
-            room = max(0, width - 14 - VALUE_WIDTH)
-            # One cell per snapshot, the newest at the right: the course moves and never stretches.
-            shown = course[-room:] if room else []
-            high = most or max(shown, default=1.0) or 1.0
-            line = glyphs.sparkline(shown, len(shown), 0.0, high)
-            value = text.ljust(VALUE_WIDTH)
-            return Fact(name, Text.of(value, (line.rjust(room), tone)))
-
-        return draw
+    def _fact(self, device: str, tone: str, sensor: Sensor, width: int) -> Fact:
+        """The line of one sensor: its value now, and its course on a scale up to `most`."""
+        if sensor.value is None:
+            return Fact(sensor.name, Text.of((units.NOT_AVAILABLE, "dim")))
+        course = [each for each in self._series[device, sensor.name] if each is not None]
+        room = max(0, width - 14 - VALUE_WIDTH)
+        # One cell per snapshot, the newest at the right: the course moves and never stretches.
+        shown = course[-room:] if room else []
+        high = sensor.most or max(shown, default=1.0) or 1.0
+        line = glyphs.sparkline(shown, len(shown), 0.0, high)
+        return Fact(sensor.name, Text.of(sensor.text.ljust(VALUE_WIDTH), (line.rjust(room), tone)))
 
 
-def _host_values(found: HostReading, total_bytes: int) -> dict[str, float | None]:
-    free = found.memory_available_bytes
-    return {
-        "busy": found.utilization_percent,
-        "clock": found.frequency_mhz,
-        "power": found.power_w,
-        "temperature": found.temperature_c,
-        "memory": None if free is None else float(total_bytes - free),
-    }
+def _of_host(found: HostReading, machine: Machine) -> list[Sensor]:
+    total, free = machine.memory.total_bytes, found.memory_available_bytes
+    held = None if free is None else total - free
+    return [
+        Sensor("busy", found.utilization_percent, "%", 100.0),
+        Sensor("clock", found.frequency_mhz, "MHz", machine.cpu.max_frequency_mhz),
+        Sensor("power", found.power_w, "W"),
+        Sensor("temperature", found.temperature_c, "°C", 100.0),
+        Sensor("memory", held, "bytes", total),
+    ]
 
 
-def _gpu_values(found: GpuReading) -> dict[str, float | None]:
-    return {
-        "busy": found.utilization_percent,
-        "SM clock": found.sm_clock_mhz,
-        "power": found.power_w,
-        "temperature": found.temperature_c,
-        "memory": None if found.memory_used_bytes is None else float(found.memory_used_bytes),
-    }
-
-
-def _text(value: float | None, unit: str, most: float | None = None) -> str | None:
-    if value is None:
-        return None
-    return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
+def _of_gpu(found: GpuReading, gpu: Gpu) -> list[Sensor]:
+    return [
+        Sensor("busy", found.utilization_percent, "%", 100.0),
+        Sensor("SM clock", found.sm_clock_mhz, "MHz", gpu.max_sm_clock_mhz),
+        Sensor("power", found.power_w, "W", gpu.power_limit_w),
+        Sensor("temperature", found.temperature_c, "°C", 100.0),
+        Sensor("memory", found.memory_used_bytes, "bytes", gpu.memory_total_bytes),
+    ]
 
 
 def run_watch(machine: Machine, *, every_s: float) -> int:

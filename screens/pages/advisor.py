@@ -46,7 +46,7 @@ class AdvisorScreen(ViewScreen):
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        known = [session.report.rows[name] for name in session.derived.walk()]
+        known = [session.report.rows[name] for name in session.walk()]
         rows = [row for row in known if row.plan.of is None]
         gpu = has_gpu(rows)
         lines = [
@@ -78,19 +78,5 @@ class AdvisorScreen(ViewScreen):
         verdict = self.session.report.rows[message.key].verdict
         self.app.push_screen(DetailScreen(message.key, verdict.pick if verdict else None))
 
-    def action_filter(self) -> None:
-        self.query_one(FilterBar).open()
-
     def action_clear_filter(self) -> None:
-        self.query_one(FilterBar).clear_and_hide()
-        self.query_one(Table).focus()
-
-    def on_input_changed(self) -> None:
-        self.repaint()
-
-    def on_filter_bar_closed(self) -> None:
-        self.query_one(Table).focus()
-
-    def command(self) -> str | None:
-        row = self.row
-        return row.plan.reproduce or None if row is not None else None
+        self.query_one(FilterBar).action_dismiss()

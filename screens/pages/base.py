@@ -15,11 +15,13 @@ from textual.widgets import Input
 
 from workbench.export.view.facts import fact, facts_lines
 from workbench.export.view.spans import Text
+from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.styles import joined
 from ..widgets.bars import Tab, TopBars
 from ..widgets.drawn import Drawn
+from ..widgets.filter import FilterBar
 from ..widgets.keybar import OPTIONAL, KeyBar
 from ..widgets.pane import Pane
 
@@ -46,10 +48,6 @@ class HasSession(Protocol):
 
 class ReportChanged(Message):
     """The report has changed; sent to the visible screen at most four times a second."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__()
-        self.session = session
 
 
 class ViewScreen(Screen[None]):
@@ -81,6 +79,11 @@ class ViewScreen(Screen[None]):
     @property
     def session(self) -> Session:
         return cast(HasSession, self.app).session
+
+    @property
+    def row(self) -> Row | None:
+        """The selected row."""
+        return None
 
     @classmethod
     def is_offered(cls, session: Session) -> bool:
@@ -129,13 +132,19 @@ class ViewScreen(Screen[None]):
             return True
         return bool(self.session.report.rows) and not isinstance(self.focused, Input)
 
+    def action_filter(self) -> None:
+        self.query_one(FilterBar).open()
+
+    def on_input_changed(self) -> None:
+        self.repaint()
+
     def action_scroll(self, pages: int) -> None:
         for pane in self.query(Pane):
             pane.scroll_relative(y=pages * max(1, pane.size.height - 1), animate=False)
 
     def command(self) -> str | None:
         """The text that `c` copies: the command that reproduces the selected row."""
-        return None
+        return self.row.plan.reproduce or None if self.row is not None else None
 
 
 def failure_text(session: Session, width: int) -> Content:
@@ -161,6 +170,4 @@ def failure_text(session: Session, width: int) -> Content:
 
 def nothing_yet(session: Session) -> str:
     """Shown in a table of races without one."""
-    if session.phase == "idle":
-        return "No run yet.  Press s to start one, n to set one up."
     return "Planning the races..." if session.going else "Nothing was raced."

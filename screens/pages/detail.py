@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from workbench.advisor.race_summary import summary_text
 from workbench.export.view.answers import (
     answer_facts,
-    costs_lines,
     crossover_lines,
     equal_precision_facts,
 )
@@ -74,21 +73,20 @@ class DetailScreen(ViewScreen):
             detail.show(lambda width, _: joined(self._lines(row, session, width)))
 
     def _lines(self, row: Row, session: Session, width: int) -> list[Text]:
-        derived = session.derived
+        run = session
         candidate = session.report.candidates.get(self.query_one(Table).cursor or "")
         parts: list[tuple[str, list[Fact]]] = [
-            ("Candidate", candidate_facts(candidate, derived) if candidate else []),
+            ("Candidate", candidate_facts(candidate, run) if candidate else []),
             ("Answer", answer_facts(row, session)),
             ("Why", why_facts(candidate, session.report) if candidate else []),
             ("Profile", profile_facts(candidate, session.report.trace) if candidate else []),
-            ("Equal precision", equal_precision_facts(row.verdict, derived) if row.verdict else []),
+            ("Equal precision", equal_precision_facts(row.verdict, run) if row.verdict else []),
         ]
         lines: list[Text] = []
         for title, facts in parts:
             if facts:
                 lines += [heading(title, width), *facts_lines(facts, width, INDENT), Text()]
         if row.verdict is not None:
-            lines += _under("Best by each objective", costs_lines(row.verdict, width), width)
             curves = crossover_lines(row, session.report, width)
             lines += [*curves, Text()] if curves else []
         return [*lines, heading("Race", width), *_race_lines(row, session, width)]
@@ -96,14 +94,6 @@ class DetailScreen(ViewScreen):
     def on_table_moved(self) -> None:
         self._draw_detail()
         self.query_one("#detail-pane").scroll_home(animate=False)
-
-    def command(self) -> str | None:
-        row = self.row
-        return row.plan.reproduce or None if row is not None else None
-
-
-def _under(title: str, lines: list[Text], width: int) -> list[Text]:
-    return [heading(title, width), *lines, Text()] if lines else []
 
 
 def _race_lines(row: Row, session: Session, width: int) -> list[Text]:

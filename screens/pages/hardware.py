@@ -68,8 +68,6 @@ class HardwareScreen(ViewScreen):
 
 def _waiting(session: Session) -> str:
     """Text while no machine is known."""
-    if session.phase == "idle":
-        return "No run yet.  Press s to start one; it begins with hardware detection."
     if session.going:
         return "Detecting hardware..."
     return "The run ended before the hardware was detected."

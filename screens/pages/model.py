@@ -17,6 +17,7 @@ from workbench.export.view.model import (
 from workbench.export.view.ranked import candidate_lines, columns
 from workbench.export.view.spans import Text
 from workbench.report.candidate import Candidate
+from workbench.report.row import Row
 
 from ..state.session import Session
 from ..text.styles import joined
@@ -52,8 +53,12 @@ class ModelScreen(ViewScreen):
     def chosen(self) -> Candidate | None:
         return self.session.report.candidates.get(self.query_one(Table).cursor or "")
 
+    @property
+    def row(self) -> Row | None:
+        return row_of(self.session.report)
+
     def draw(self, session: Session) -> None:
-        row = row_of(session.report)
+        row = self.row
         self._found = ranked_candidates(session.report)
         roomy = self.size.height >= ROOMY_HEIGHT
         self.query_one("#model-head", Drawn).show(
@@ -96,14 +101,10 @@ class ModelScreen(ViewScreen):
         self._draw_pane()
 
     def on_table_selected(self, message: Table.Selected) -> None:
-        row = row_of(self.session.report)
+        row = self.row
         if row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
 
     def command(self) -> str | None:
         """The code if there is any, otherwise the command that reproduces the run."""
-        report = self.session.report
-        code, row = snippet(report), row_of(report)
-        if code is not None:
-            return code
-        return row.plan.reproduce or None if row is not None else None
+        return snippet(self.session.report) or super().command()

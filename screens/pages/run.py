@@ -68,9 +68,10 @@ class RunScreen(ViewScreen):
 
     @property
     def row(self) -> Row | None:
-        rows = self.session.report.rows
-        name = self._looked_at if self._looked_at in rows else self.session.derived.live_scenario()
-        return rows.get(name or "")
+        """The row that the user looks at, or the one raced now or last, or the first."""
+        report, looked_at = self.session.report, self._looked_at
+        name = looked_at if looked_at in report.rows else report.last_row
+        return report.rows.get(name or next(iter(report.rows), ""))
 
     def draw(self, session: Session) -> None:
         row = self.row
@@ -95,7 +96,7 @@ class RunScreen(ViewScreen):
         marks = curve_marks(sweep) if sweep is not None else {}
         lines = [
             candidate_line(candidate, row, session, marks.get(candidate.case.label))
-            for candidate in session.derived.ordered(row)
+            for candidate in session.ordered(row)
             if bar.accepts(candidate.case.label)
         ]
         columns = run_columns(row, marks=bool(marks))
@@ -105,11 +106,11 @@ class RunScreen(ViewScreen):
         """The workload's own metrics for the selected candidate."""
         drawn = self.query_one("#metrics", Drawn)
         candidate = self._chosen
-        derived = self.session.derived
-        found = derived.numbers(candidate).measurement if candidate is not None else None
+        run = self.session
+        found = run.numbers(candidate).measurement if candidate is not None else None
         drawn.display = found is not None and bool(found.metrics)
         if found is not None and drawn.display:
-            line = Text.of(case_text(found.id, derived), ": ", metrics_text(found))
+            line = Text.of(case_text(found.id, run), ": ", metrics_text(found))
             drawn.show(lambda width, _: content(line.truncate(width)))
 
     def _draw_curve(self, row: Row | None, sweep: Sweep | None) -> None:
@@ -125,7 +126,7 @@ class RunScreen(ViewScreen):
 
     def _sweep(self, row: Row | None) -> Sweep | None:
         """The sweep of this row, without candidates that the filter hides."""
-        sweep = None if row is None else self.session.derived.sweep(row)
+        sweep = None if row is None else self.session.sweep(row)
         if sweep is None:
             return None
         accepts = self.query_one(FilterBar).accepts
@@ -148,7 +149,7 @@ class RunScreen(ViewScreen):
             most = max(2, self.size.height - len(row.candidates) - LINES_BESIDE_LOSS)
             loss.show(
                 lambda width, _: joined(
-                    [heading("Loss", width), *loss_lines(row, session.derived, width, most)]
+                    [heading("Loss", width), *loss_lines(row, session, width, most)]
                 )
             )
 
@@ -156,7 +157,7 @@ class RunScreen(ViewScreen):
         if row is None:
             return Content("")
         report = self.session.report
-        walk = self.session.derived.walk()
+        walk = self.session.walk()
         place = f"{walk.index(row.plan.scenario) + 1} of {len(walk)}"
         live = row.plan.scenario == report.current_row
         where = "live" if live else "esc: back to the live row" if report.current_row else ""
@@ -172,7 +173,7 @@ class RunScreen(ViewScreen):
         return super().check_action(action, parameters)
 
     def action_step(self, step: int) -> None:
-        names = self.session.derived.walk()
+        names = self.session.walk()
         row = self.row
         if row is not None:
             index = names.index(row.plan.scenario) + step
@@ -183,26 +184,11 @@ class RunScreen(ViewScreen):
 
     def action_follow(self) -> None:
         self._looked_at = None
-        self.query_one(FilterBar).clear_and_hide()
-        self.query_one(Table).focus()
+        self.query_one(FilterBar).action_dismiss()
         self.refresh_bindings()
-        self.repaint()
-
-    def action_filter(self) -> None:
-        self.query_one(FilterBar).open()
-
-    def on_input_changed(self) -> None:
-        self.repaint()
-
-    def on_filter_bar_closed(self) -> None:
-        self.query_one(Table).focus()
         self.repaint()
 
     def on_table_selected(self, message: Table.Selected) -> None:
         row = self.row
         if row is not None:
             self.app.push_screen(DetailScreen(row.plan.scenario, message.key))
-
-    def command(self) -> str | None:
-        row = self.row
-        return row.plan.reproduce or None if row is not None else None

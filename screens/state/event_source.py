@@ -53,32 +53,20 @@ class EventSource(Protocol):
 
 
 class ReplaySource:
-    """Events that are already there: at once, or `speed` times as fast as they happened."""
+    """Events that are already there, all at once."""
 
-    def __init__(self, events: Sequence[ev.AnyEvent], speed: float | None = None) -> None:
+    def __init__(self, events: Sequence[ev.AnyEvent]) -> None:
         self._events = events
-        self._speed = speed
-        self._may_go = asyncio.Event()
-        self._may_go.set()
         self._cancelled = False
 
     async def events(self) -> AsyncGenerator[ev.AnyEvent, None]:
-        now_s = 0.0
         for event in self._events:
-            if self._speed is not None:
-                await asyncio.sleep(max(0.0, event.at_s - now_s) / self._speed)
-                now_s = event.at_s
-                await self._may_go.wait()
             if self._cancelled:
                 return
             yield event
 
     def send(self, control: str) -> None:
-        if control == "pause":
-            self._may_go.clear()
-        else:
-            self._cancelled = self._cancelled or control == "cancel"
-            self._may_go.set()
+        self._cancelled = self._cancelled or control == "cancel"
 
     async def close(self) -> None:
         self.send("cancel")

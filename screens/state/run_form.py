@@ -161,10 +161,7 @@ class RunForm:
 
     def _wrong(self) -> list[str]:
         """The fields that are invalid whatever the others hold."""
-        try:
-            keys = [field.key for field in self.fields()]
-        except WorkloadError:
-            return []
+        keys = self._keys()
         if self.entry == OWN and self._fails(set(keys) - _SUBJECT):
             return ["code" if self.texts.get("kind", "").strip() in ("", *_KINDS) else "kind"]
         return [key for key in keys if self._fails(set(keys) - _SUBJECT - {key})]
@@ -193,14 +190,14 @@ class RunForm:
             given = [key for key in self.texts if key.startswith(prefix) and text(key)]
             settings = tuple(f"{key.removeprefix(prefix)}={text(key)}" for key in given)
             chosen = {"workloads": (self.entry,), "settings": settings}
-        has_batch = self.entry != SCENARIOS and text("batch") and self._has_batch()
+        batch, mode = (text(key) if key in self._keys() else "" for key in ("batch", "mode"))
         return Request(
             **chosen,  # type: ignore[arg-type]
             **kept,
-            batch=whole_numbers("--batch", text("batch")) if has_batch else (),
+            batch=whole_numbers("--batch", batch) if batch else (),
             precisions=words([text("precision")]),
             backends=words([text("backend")]),
-            modes=words([text("mode")]) if text("mode") and self._has_modes() else (),
+            modes=words([mode]),
             devices=words([text("device")]),
             threads=whole_numbers("--threads", text("threads")) if text("threads") else (),
             budget_s=_seconds(text("budget")),
@@ -227,21 +224,12 @@ class RunForm:
         is_same = own is not None and (own.kind, own.target) == (kind, target)
         return {"own": replace(own if own and is_same else OwnQuestion(kind, target), **given)}
 
-    def _usable(self) -> Workload | None:
+    def _keys(self) -> list[str]:
+        """The keys of the fields; none if the workload's file cannot be used."""
         try:
-            return self.workload
+            return [field.key for field in self.fields()]
         except WorkloadError:
-            return None
-
-    def _has_batch(self) -> bool:
-        workload = self._usable()
-        return self.entry == OWN or (workload is not None and workload.default_batch is not None)
-
-    def _has_modes(self) -> bool:
-        workload = self._usable()
-        return self.entry == OWN or (
-            workload is not None and any(v.mode for v in workload.variants)
-        )
+            return []
 
     def _resolve(self, request: Request) -> list[RowPlan]:
         rows = resolve(request, *scenarios.load_with(request.scenario_file))

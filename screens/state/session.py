@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from workbench.advisor.subject import row_of
 from workbench.engine.exit_codes import CUT_SHORT, FAILED, OK
-from workbench.export.view.derived import DerivedValues
+from workbench.export.view.derived import RunView
 from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
 from workbench.report.report import Report
@@ -27,10 +27,10 @@ class Failure:
 
 
 @dataclass
-class Session:
+class Session(RunView):
     """One run.  `phase` says how far it is:
 
-    idle, starting, running, paused, stopping, finished, incomplete (the journal breaks off) or
+    starting, running, paused, stopping, finished, incomplete (the journal breaks off) or
     died (the engine ended without a last event).
     """
 
@@ -39,24 +39,19 @@ class Session:
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
-    begun: bool = False
     ended: bool = False  # no more events will come
     cancelling: bool = False
     failure: Failure | None = None
-    derived: DerivedValues = field(init=False)
     _heard_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self.derived = DerivedValues(self.report)
-
-    def begin(self) -> None:
-        self.begun = True
+        super().__init__(self.report)
         self._heard_at = self.monotonic()
 
     def apply(self, event: AnyEvent) -> None:
         self.report.apply(event)
         self._heard_at = self.monotonic()
-        line = narrate(event, self.derived)
+        line = narrate(event, self)
         if line is not None and line.only != "text":
             self.log.append(line)
 
@@ -68,8 +63,6 @@ class Session:
             return "finished"
         if self.ended:
             return "incomplete"
-        if not self.begun:
-            return "idle"
         if self.cancelling:
             return "stopping"
         if self.report.started is None or self.report.machine is None:
@@ -110,7 +103,7 @@ class Session:
     @property
     def exit_code(self) -> int:
         """Exit code of the program if it ended now."""
-        if self.replay or not self.begun:
+        if self.replay:
             return OK
         if self.report.finished is not None:
             return self.report.finished.exit_code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.export.view import glyphs
-from workbench.export.view.derived import DerivedValues
+from workbench.export.view.derived import RunView
 from workbench.export.view.spans import Text
 from workbench.export.view.words import device_tone
 from workbench.report.candidate import Candidate
@@ -14,7 +14,7 @@ WIDEST = 60
 STRETCH = 4  # cells per value at most, while the values are few
 
 
-def loss_lines(row: Row, derived: DerivedValues, width: int, most: int) -> list[Text]:
+def loss_lines(row: Row, run: RunView, width: int, most: int) -> list[Text]:
     """`cuda:0 torch bf16   2.31 ▇▆▄▃▂▁ 0.42`: first and last loss at the ends of the curve.
 
     Among more than `most` candidates those still in the race, and those measured longest, are
@@ -25,7 +25,7 @@ def loss_lines(row: Row, derived: DerivedValues, width: int, most: int) -> list[
     shown = [candidate for candidate in training if candidate in chosen]
     if not shown:
         return []
-    names = [derived.case_name(candidate.case.id) for candidate in shown]
+    names = [run.case_name(candidate.case.id) for candidate in shown]
     name_width = max(len(name) for name in names)
     room = max(1, min(WIDEST, width - name_width - 18))
     longest = max(len(candidate.loss) for candidate in shown)

@@ -27,7 +27,6 @@ class Tab(NamedTuple):
 
 
 PHASE_WORDS = {
-    "idle": ("no run yet", "dim"),
     "starting": ("starting", "bold"),
     "running": ("racing", "bold"),
     "searching": ("searching", "bold"),
@@ -62,15 +61,9 @@ def tab_line(tabs: Sequence[Tab], session: Session, width: int) -> Content:
             parts.append(Content.assemble(" ", label.stylize("dim"), " "))
     left = Content("").join(parts)
     room = width - left.cell_length - 2
-    derived = session.derived
-    machine = next(
-        (
-            text
-            for text in (derived.machine_line(), derived.machine_line(brief=True))
-            if len(text) <= room
-        ),
-        "",
-    )
+    run = session
+    lines = run.machine_line(), run.machine_line(brief=True)
+    machine = next((text for text in lines if len(text) <= room), "")
     return Content.assemble(left, " " * (width - left.cell_length - len(machine)), (machine, "dim"))
 
 
@@ -100,10 +93,8 @@ def _state(session: Session) -> Content:
 
 
 def _activity(session: Session) -> Content:
-    report, derived = session.report, session.derived
+    report, run = session.report, session
     match session.phase:
-        case "idle":
-            return Content("press s to start")
         case "starting":
             return Content("detecting hardware...")
         case "died":
@@ -117,7 +108,7 @@ def _activity(session: Session) -> Content:
             answered = sum(verdict.choice != "unknown" for verdict in report.verdicts)
             owed = sum(row.plan.textbook is not None for row in report.rows.values())
             return Content(f"{answered} of {owed} scenarios answered") if owed else Content("")
-    case = derived.case_name(report.current_case) if report.current_case else "preparing"
+    case = run.case_name(report.current_case) if report.current_case else "preparing"
     if report.current_row is None and session.has_model:
         known = report.model is not None or report.code is not None
         return Content("choosing candidates..." if known else "reading it...")
@@ -126,7 +117,7 @@ def _activity(session: Session) -> Content:
     candidate = report.candidates.get(report.current_case or "")
     if session.has_model and candidate is not None:
         return Content(brief(candidate_name(candidate.case), report))
-    title = derived.title(report.current_row)
+    title = run.title(report.current_row)
     return Content.assemble(title, (": ", "dim"), case)
 
 

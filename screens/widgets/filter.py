@@ -7,8 +7,9 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.widgets import Input, Label
+
+from .table import Table
 
 
 class FilterBar(Horizontal):
@@ -17,9 +18,6 @@ class FilterBar(Horizontal):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Clear filter", key_display="esc")
     ]
-
-    class Closed(Message):
-        """The table should take the focus."""
 
     def compose(self) -> ComposeResult:
         yield Label("/ ")
@@ -36,18 +34,14 @@ class FilterBar(Horizontal):
         self.display = True
         self.query_one(Input).focus()
 
-    def clear_and_hide(self) -> None:
-        self.query_one(Input).value = ""
-        self.display = False
-
     def action_dismiss(self) -> None:
-        self.clear_and_hide()
-        self.post_message(self.Closed())
+        self.query_one(Input).value = ""
+        self.on_input_submitted()
 
     def on_input_submitted(self) -> None:
         """Enter keeps the filter and returns the focus to the table."""
         self.display = bool(self.value)
-        self.post_message(self.Closed())
+        self.screen.query_one(Table).focus()
 
     def accepts(self, *texts: str) -> bool:
         together = " ".join(texts).lower()

@@ -63,11 +63,9 @@ async def test_s_starts_a_run_only_when_none_is_going() -> None:
         feeds.append(HeldFeed(scenes.midway()))
         return feeds[-1]
 
-    app = WorkbenchApp(factory, start=False, monotonic=lambda: 0.0)
+    app = WorkbenchApp(factory, monotonic=lambda: 0.0)
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        assert "Press s to start" in text(pilot)
-        await press(pilot, "s")
         assert app.session.report.current_row == "convolution"
         await press(pilot, "s")
         assert len(feeds) == 1

@@ -8,7 +8,7 @@ from builders import block
 
 from screens.state.session import Failure, Session
 from workbench.export.text import summary_text
-from workbench.export.view.derived import DerivedValues, short_cpu
+from workbench.export.view.derived import RunView, short_cpu
 from workbench.records import events as ev
 from workbench.report.from_document import report_of
 from workbench.report.report import Report
@@ -24,7 +24,6 @@ class Clock:
 
 def session_of(events: list[ev.AnyEvent], clock: Clock | None = None, **more: bool) -> Session:
     session = Session(monotonic=clock or Clock(), **more)
-    session.begin()
     for event in events:
         session.apply(event)
     return session
@@ -32,8 +31,6 @@ def session_of(events: list[ev.AnyEvent], clock: Clock | None = None, **more: bo
 
 def test_a_run_goes_through_its_phases() -> None:
     session = Session()
-    assert (session.phase, session.exit_code) == ("idle", 0)
-    session.begin()
     assert (session.phase, session.exit_code) == ("starting", 130)
     events = scenes.h200()
     for event in events[:-1]:
@@ -76,7 +73,7 @@ def test_the_clock_runs_on_between_events_but_not_while_paused() -> None:
 
 def test_numbers_are_computed_once_until_a_block_arrives() -> None:
     report = Report.of(scenes.midway())
-    figures = DerivedValues(report)
+    figures = RunView(report)
     candidate = next(c for c in report.candidates.values() if c.blocks)
     first = figures.numbers(candidate)
     assert figures.numbers(candidate) is first
@@ -87,7 +84,7 @@ def test_numbers_are_computed_once_until_a_block_arrives() -> None:
 def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> None:
     """The first was measured while the machine was quick, too: its median misleads."""
     report = Report.of(scenes.training_midway())
-    figures, row = DerivedValues(report), report.rows["train_cnn"]
+    figures, row = RunView(report), report.rows["train_cnn"]
     first, second, third = row.candidates[:3]
     for candidate in row.candidates:
         candidate.blocks, candidate.reason, candidate.state = [], None, "measuring"
@@ -108,7 +105,7 @@ def test_speeds_compare_what_shared_its_rounds_and_the_best_is_the_pick() -> Non
     for row in done.rows.values():
         assert row.verdict is not None
         assert row.verdict.pick is not None
-        assert DerivedValues(done).speed(done.candidates[row.verdict.pick], row) == 1.0
+        assert RunView(done).speed(done.candidates[row.verdict.pick], row) == 1.0
 
 
 def test_a_document_played_back_has_the_figures_of_the_run() -> None:
@@ -116,8 +113,8 @@ def test_a_document_played_back_has_the_figures_of_the_run() -> None:
     original = Report.of(scenes.h200())
     again = report_of(original.document())
     for case_id, candidate in original.candidates.items():
-        before = DerivedValues(original).numbers(candidate).measurement
-        after = DerivedValues(again).numbers(again.candidates[case_id]).measurement
+        before = RunView(original).numbers(candidate).measurement
+        after = RunView(again).numbers(again.candidates[case_id]).measurement
         assert (before.n, before.median_s) == (after.n, after.median_s)
 
 
@@ -126,10 +123,10 @@ def test_candidates_of_one_row_are_told_apart_by_their_parameters() -> None:
     report = Report.of(events)
     row = report.rows["training"]
     first = row.candidates[0].case
-    assert DerivedValues(report).case_name(first.id) == "cpu torch fp32 t16"
+    assert RunView(report).case_name(first.id) == "cpu torch fp32 t16"
     object.__setattr__(first, "params", {**first.params, "channels_last": 1})
     report.candidates[first.id] = row.candidates[0]
-    assert DerivedValues(report).case_name(first.id).endswith(" channels_last=1")
+    assert RunView(report).case_name(first.id).endswith(" channels_last=1")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -12,11 +12,10 @@ import own_runs
 import pytest
 import scenes
 import simulated_lab
-from stage import HeldFeed, held, press, replayed, settle
+from stage import held, press, replayed, settle
 from textual.app import App
 from textual.pilot import Pilot
 
-from screens.app import WorkbenchApp
 from screens.state.event_source import EventSourceError
 from workbench import catalog
 
@@ -74,12 +73,6 @@ def test_the_advisor_marks_a_simulated_gpu_and_an_unstable_row(pictured: Picture
 @at_both_sizes
 def test_the_advisor_keeps_what_a_cancelled_run_measured(pictured: Picture) -> None:
     assert pictured(replayed(scenes.cancelled()), "down", "down")
-
-
-@when_small
-def test_the_advisor_before_any_run_names_the_key_that_starts_one(pictured: Picture) -> None:
-    app = WorkbenchApp(lambda _: HeldFeed([]), start=False, monotonic=lambda: 0.0)
-    assert pictured(app)
 
 
 @when_small

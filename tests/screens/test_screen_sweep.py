@@ -7,7 +7,7 @@ import scenes
 from stage import held, press, replayed, settle, text
 
 from workbench.export.view.curves import curve_lines, curve_marks
-from workbench.export.view.derived import DerivedValues
+from workbench.export.view.derived import RunView
 from workbench.report.report import Report
 from workbench.report.row import Row
 
@@ -86,7 +86,7 @@ async def test_the_advisor_lists_the_sizes_in_their_order_with_what_was_fastest(
 def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
     report = Report.of(scenes.sweep())
     row = last_of(report)
-    sweep = DerivedValues(report).sweep(row)
+    sweep = RunView(report).sweep(row)
     assert sweep is not None
     marks = curve_marks(sweep)
     assert set(marks) == {candidate.case.label for candidate in row.candidates}
@@ -108,7 +108,7 @@ def test_every_curve_is_drawn_with_the_mark_that_leads_its_candidate() -> None:
 def test_a_curve_takes_no_more_room_than_it_is_given(width: int) -> None:
     report = Report.of(scenes.sweep())
     row = last_of(report)
-    sweep = DerivedValues(report).sweep(row)
+    sweep = RunView(report).sweep(row)
     assert sweep is not None
     for height in range(1, 40):
         lines = curve_lines(sweep, row.plan.point, None, width, height)
@@ -119,7 +119,7 @@ def test_a_curve_takes_no_more_room_than_it_is_given(width: int) -> None:
 def test_the_remembered_points_are_those_of_the_report() -> None:
     events = scenes.sweep()
     report, remembered = Report(), None
-    figures = DerivedValues(report)
+    figures = RunView(report)
     for event in events:
         report.apply(event)
         if report.last_row is not None:
@@ -128,10 +128,10 @@ def test_the_remembered_points_are_those_of_the_report() -> None:
 
 
 def test_rows_that_are_no_sweep_are_walked_as_planned() -> None:
-    figures = DerivedValues(Report.of(scenes.h200()))
+    figures = RunView(Report.of(scenes.h200()))
     assert figures.walk() == list(figures.report.rows)
     assert all(figures.sweep(row) is None for row in figures.report.rows.values())
-    assert DerivedValues(Report()).walk() == []
+    assert RunView(Report()).walk() == []
 
 
 async def test_details_tell_figures_operators_and_the_trace() -> None:

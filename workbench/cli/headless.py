@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 
 from ..engine.context import Listener
 from ..engine.engine import Engine
 from ..engine.exit_codes import CUT_SHORT, FAILED
-from ..export.formats import DOCUMENT, FORMATS, Exporter, document
+from ..export.formats import DOCUMENT, FORMATS, document
 from ..export.log import line
 from ..files.write import Target, send
 from ..planning.plan import RowPlan
@@ -38,33 +37,26 @@ def run_headless(
     """
     control = Control(sys.stdin.fileno() if take_control else None)
     report, exporter = Report(), FORMATS[export_as]
-    if export_as == DOCUMENT:
-        exporter = replace(exporter, whole=partial(document, samples=samples))
-    events = EventWriter(exporter, output, control) if exporter.each is not None else None
+    whole = partial(document, samples=samples) if export_as == DOCUMENT else exporter.whole
+    events = EventWriter(exporter.each, output, control) if exporter.each is not None else None
     engine = Engine(request, rows, control, report, events or log_writer(report))
     with control.signals(), closing(engine):
         code = engine.run()
         with control.writing():
-            return _deliver(report, exporter, events, output, export_as, samples, code)
-
-
-def _deliver(
-    report: Report,
-    exporter: Exporter,
-    events: EventWriter | None,
-    output: Target | None,
-    export_as: str,
-    samples: bool,
-    code: int,
-) -> int:
-    """Write what the run has not written yet; returns the exit code."""
-    if events is not None:
-        return code if events.error is None else unwritten(output, events.error, report, code)
-    if output is not None:
-        code = save(output, report, code, samples=samples)
-    if exporter.whole is not None and not (output is not None and export_as == DOCUMENT):
-        code = _print(exporter.whole(report), report, code)
-    return code
+            if events is not None and events.error is not None:
+                return unwritten(output, events.error, report, code)
+            if whole is None:
+                return code
+            if output is not None:
+                code = save(output, report, code, samples=samples)
+            try:
+                if output is None or export_as != DOCUMENT:
+                    put(whole(report))
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                return unwritten(None, error, report, code)
+            return code
 
 
 def save(output: Target, report: Report, code: int, *, samples: bool = True) -> int:
@@ -73,16 +65,6 @@ def save(output: Target, report: Report, code: int, *, samples: bool = True) -> 
         output.write(b"".join([*document(report, samples=samples), b"\n"]))
     except OSError as error:
         return unwritten(output, error, report, code)
-    return code
-
-
-def _print(parts: Iterable[str | bytes], report: Report, code: int) -> int:
-    try:
-        put(parts)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        return unwritten(None, error, report, code)
     return code
 
 
@@ -111,15 +93,17 @@ class EventWriter:
     """Writes each event at once to `output` or stdout, until a write fails: the run goes on for
     its journal, and `error` holds the reason."""
 
-    def __init__(self, exporter: Exporter, output: Target | None, control: Control) -> None:
-        self._each = exporter.each
+    def __init__(
+        self, each: Callable[[ev.AnyEvent], bytes], output: Target | None, control: Control
+    ) -> None:
+        self._each = each
         self._output = output
         self._descriptor: int | None = None  # from the first event on
         self._control = control
         self.error: OSError | None = None
 
     def __call__(self, event: ev.AnyEvent) -> None:
-        if self.error is not None or self._each is None:
+        if self.error is not None:
             return
         try:
             if self._descriptor is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -94,16 +94,25 @@ def _format_option(name: str) -> Callable[[F], F]:
     return click.option(f"--{name}", f"as_{name}", is_flag=True, help=FORMATS[name].help)
 
 
-def format_options(*, whole: bool = False) -> Callable[[F], F]:
-    """An option for each export format, or for each that takes a `whole` run."""
-    names = [n for n, exporter in FORMATS.items() if exporter.whole is not None or not whole]
+def _repeatable(name: str, field: str, metavar: str, text: str) -> Callable[[F], F]:
+    return click.option(name, field, multiple=True, metavar=metavar, help=f"{text}  Repeatable.")
+
+
+def _all_of(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
+    """A decorator that gives a command these options, in this order."""
 
     def decorate(command: F) -> F:
-        for name in reversed(names):
-            command = _format_option(name)(command)
+        for option in reversed([*options]):
+            command = option(command)
         return command
 
     return decorate
+
+
+def format_options(*, whole: bool = False) -> Callable[[F], F]:
+    """An option for each export format, or for each that takes a `whole` run."""
+    names = [n for n, exporter in FORMATS.items() if exporter.whole is not None or not whole]
+    return _all_of(map(_format_option, names))
 
 
 def chosen_format(options: dict[str, Any]) -> str | None:
@@ -148,34 +157,12 @@ SHARED = [
     ),
     click.option("--quick", is_flag=True, help="Smaller sizes (default budget 20 s)."),
     click.option("--thorough", is_flag=True, help="More rounds, narrower intervals (300 s)."),
-    click.option(
-        "--device",
-        "devices",
-        multiple=True,
-        metavar="DEVICE",
-        help="cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED.  Repeatable.",
+    _repeatable(
+        "--device", "devices", "DEVICE", "cpu, gpu, cuda:0 ..., or the simulated fake:0@SPEED."
     ),
-    click.option(
-        "--backend",
-        "backends",
-        multiple=True,
-        metavar="NAME",
-        help=f"{', '.join(catalog.backends())}.  Repeatable.",
-    ),
-    click.option(
-        "--precision",
-        "precisions",
-        multiple=True,
-        metavar="NAME",
-        help=f"{', '.join(PRECISIONS)}.  Repeatable.",
-    ),
-    click.option(
-        "--mode",
-        "modes",
-        multiple=True,
-        metavar="NAME",
-        help="Modes to compare: plain, compile, fused, nhwc ...  Repeatable.",
-    ),
+    _repeatable("--backend", "backends", "NAME", f"{', '.join(catalog.backends())}."),
+    _repeatable("--precision", "precisions", "NAME", f"{', '.join(PRECISIONS)}."),
+    _repeatable("--mode", "modes", "NAME", "Modes to compare: plain, compile, fused, nhwc ..."),
     click.option(
         "--threads",
         callback=_numbers,
@@ -188,12 +175,11 @@ SHARED = [
         metavar="N[,N...|..N]",
         help="Batch size; several make a curve, and 1..256 takes every doubling.",
     ),
-    click.option(
+    _repeatable(
         "--set",
         "settings",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A parameter of the workload (workbench list); several values as for --batch.",
+        "NAME=VALUE",
+        "A parameter of the workload (workbench list); several values as for --batch.",
     ),
     click.option(
         "--python",
@@ -230,12 +216,7 @@ SHARED = [
 ]
 
 
-def run_options(command: F) -> F:
-    """Give `command` the options of a run, in the order above."""
-    for option in reversed(SHARED):
-        command = option(command)
-    return command
-
+run_options = _all_of(SHARED)
 
 OF_SCENARIOS = [
     click.option(
@@ -255,31 +236,25 @@ OF_SCENARIOS = [
         is_flag=True,
         help="Also find the size at which the winner changes (uses half the budget).",
     ),
-    click.option(
+    _repeatable(
         "--price",
         "prices",
-        multiple=True,
-        metavar="DEVICE=PER_HOUR",
-        help="Price per hour, e.g. gpu=2.99; adds the cheapest candidate.  Repeatable.",
+        "DEVICE=PER_HOUR",
+        "Price per hour, e.g. gpu=2.99; adds the cheapest candidate.",
     ),
     click.option(
         "--prices", "price_file", metavar="FILE.toml", help="Prices per hour from a file."
     ),
-    click.option(
+    _repeatable(
         "--what-if",
-        multiple=True,
-        metavar="DEVICE",
-        help="Compare with a device you do not have, from a recorded run.  Repeatable.",
+        "what_if",
+        "DEVICE",
+        "Compare with a device you do not have, from a recorded run.",
     ),
 ]
 
 
-def scenario_options(command: F) -> F:
-    """Give `command` the options of scenarios."""
-    for option in reversed(OF_SCENARIOS):
-        command = option(command)
-    return command
-
+scenario_options = _all_of(OF_SCENARIOS)
 
 OF_A_MODEL = [
     click.option("--model", metavar="M.onnx", help="Your own ONNX model; default budget 30 s."),
@@ -307,12 +282,8 @@ OF_A_MODEL = [
         metavar="FILE.npz",
         help="Real inputs by name, for checks and calibration; default random.",
     ),
-    click.option(
-        "--shape",
-        "shapes",
-        multiple=True,
-        metavar="NAME=1,3,224,224",
-        help="The shape of an input with dynamic axes.  Repeatable.",
+    _repeatable(
+        "--shape", "shapes", "NAME=1,3,224,224", "The shape of an input with dynamic axes."
     ),
     click.option(
         "--save-best",
@@ -332,12 +303,7 @@ OF_OWN_CODE = [
         metavar="COMMAND",
         help="Your own command, with {NAME} in the place of each value of --over.",
     ),
-    click.option(
-        "--over",
-        multiple=True,
-        metavar="NAME=V1,V2",
-        help="The values of {NAME} in --command.  Repeatable.",
-    ),
+    _repeatable("--over", "over", "NAME=V1,V2", "The values of {NAME} in --command."),
     click.option(
         "--until", metavar="REGEX", help="Time --command until it prints a line that matches."
     ),
@@ -352,12 +318,7 @@ OF_OWN_CODE = [
 ]
 
 
-def own_options(command: F) -> F:
-    """Give `command` the options of --model, and those of the user's own code."""
-    for option in reversed([*OF_A_MODEL, *OF_OWN_CODE]):
-        command = option(command)
-    return command
-
+own_options = _all_of([*OF_A_MODEL, *OF_OWN_CODE])
 
 # Options by the names of the fields that they fill, and what each belongs to.
 _BELONGS = {

@@ -1,4 +1,4 @@
-"""Fastest, cheapest and most frugal of a verdict: as table cells and in sentences."""
+"""Fastest, cheapest and most frugal of a verdict, in sentences."""
 
 from __future__ import annotations
 
@@ -10,23 +10,6 @@ from ..records.verdict import CaseCost, ObjectivePick, Verdict
 from ..report.names import candidate_name
 from ..text import units
 from ..text.units import as_sentence
-
-HEADER = ("", "candidate", "value", "lead over", "lead (95% CI)")
-
-
-def rows(verdict: Verdict) -> list[tuple[str, ...]]:
-    """The best by each objective as cells under HEADER; see `unknowns` for those without a best.
-    Empty where only time was known."""
-    return [_cells(found, verdict) for found in verdict.by_objective if found.pick is not None]
-
-
-def unknowns(verdict: Verdict) -> list[str]:
-    """Why an objective has no best, in sentences."""
-    return [
-        f"{_name(found).capitalize()} is unknown: {_because(found.unknown)}"
-        for found in verdict.by_objective
-        if found.unknown is not None
-    ]
 
 
 def notes(verdict: Verdict) -> list[str]:
@@ -71,20 +54,6 @@ def _lead(found: ObjectivePick, verdict: Verdict) -> str:
     if found.ratio_ci95[0] <= 1:
         return f"cannot be distinguished from {next_}: {factor} (95% CI {ci})"
     return f"leads {next_} by {factor} (95% CI {ci})"
-
-
-def _cells(found: ObjectivePick, verdict: Verdict) -> tuple[str, ...]:
-    lead = units.ratio(found.ratio, found.ratio_ci95)
-    if found.runner_up is None:
-        lead = "-"
-    elif found.ratio is None:
-        was_far_behind = eliminated_by_first_block(verdict.race, found.runner_up) is not None
-        lead = "far behind after its first turn" if was_far_behind else "too few rounds"
-    elif found.ratio_ci95 is None:
-        lead = f"about {lead}"
-    elif found.ratio_ci95[0] <= 1:
-        lead = f"tied ({lead})"
-    return _name(found), _short(found.pick), _value(found), _short(found.runner_up), lead
 
 
 def _because(reason: Reason) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..records import events as ev
 from ..report.report import Report
-from .view.derived import DerivedValues
+from .view.derived import RunView
 from .view.events import narrate
 
 WORD_WIDTH = 10  # the longest word is `eliminated`
@@ -12,7 +12,7 @@ WORD_WIDTH = 10  # the longest word is `eliminated`
 
 def line(event: ev.AnyEvent, report: Report) -> str | None:
     """One line for an event that `report` has already taken in; None for mere detail."""
-    found = narrate(event, DerivedValues(report))
+    found = narrate(event, RunView(report))
     if found is None or found.only == "screen":
         return None
     return f"{found.at_s:7.1f} s  {found.word:<{WORD_WIDTH}}  {found.text}".rstrip()

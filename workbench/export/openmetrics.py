@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ..report.report import Report
 from ..text.sanitize import clean
-from .view.derived import DerivedValues
+from .view.derived import RunView
 from .view.words import provenance, provenance_on
 
 Sample = tuple[str, float | None, dict[str, str]]  # gauge, value, labels
@@ -34,10 +34,10 @@ def text(report: Report) -> str:
 
 
 def _samples(report: Report) -> Iterator[Sample]:
-    derived = DerivedValues(report)
+    run = RunView(report)
     for row in report.rows.values():
         for candidate in row.candidates:
-            measured, device = derived.numbers(candidate).measurement, candidate.case.device
+            measured, device = run.numbers(candidate).measurement, candidate.case.device
             labels = {"scenario": row.plan.scenario, "case": measured.id}
             labels["provenance"] = provenance_on(device)
             yield "median_seconds", measured.median_s, labels

@@ -12,19 +12,19 @@ from ..text import units
 from .svg import Curve, Plot, Strip
 from .view.ceilings import HIGH, LOW
 from .view.curves import curve_name, place_text, sweep_title, value_text
-from .view.derived import DerivedValues
+from .view.derived import RunView
 from .view.words import device_tone, provenance_on
 
 MOST_SAMPLES = 150  # of one candidate, at even steps from the shortest to the longest
 FLOPS, TIMES = "FLOP/s", "seconds per step: samples, median and its 95% interval"
 
 
-def row_plot(title: str, found: Sequence[Candidate], derived: DerivedValues) -> Plot:
+def row_plot(title: str, found: Sequence[Candidate], run: RunView) -> Plot:
     """The samples of measured candidates, with their medians and intervals."""
     strips = []
     for candidate in found:
-        case, measured = candidate.case, derived.numbers(candidate).measurement
-        name, median_s = derived.case_name(case.id), measured.median_s or 0.0
+        case, measured = candidate.case, run.numbers(candidate).measurement
+        name, median_s = run.case_name(case.id), measured.median_s or 0.0
         low, high = measured.ci95_s or (median_s, median_s)
         text = f"{name}: median {units.duration(median_s)}, 95% CI {units.duration(low)} to "
         text += f"{units.duration(high)}, {measured.n} samples, {provenance_on(case.device)}"
@@ -59,12 +59,12 @@ def sweep_plots(sweep: Sweep, crossover: Crossover | None) -> list[Plot]:
 
 def roofline_plots(report: Report, ceilings: Ceilings) -> list[Plot]:
     """The roofs of each device in the precisions that ran, and the candidates under them."""
-    derived, used, under = DerivedValues(report), set[tuple[str, str]](), []
+    run, used, under = RunView(report), set[tuple[str, str]](), []
     for candidate in report.candidates.values():
-        measured, case = derived.numbers(candidate).measurement, candidate.case
+        measured, case = run.numbers(candidate).measurement, candidate.case
         if measured.roofline is not None and measured.flops_per_s:
             used.add((case.device, case.precision))
-            text = f"{derived.case_name(case.id)}, {candidate.scenario}: "
+            text = f"{run.case_name(case.id)}, {candidate.scenario}: "
             text += f"{units.rate(measured.flops_per_s, FLOPS)}, {provenance_on(case.device)}"
             x = measured.roofline.intensity_flops_per_byte
             under.append((x, measured.flops_per_s, text))

@@ -14,7 +14,7 @@ from .plots import roofline_plots, row_plot, sweep_plots
 from .svg import Plot
 from .view.answers import answer_facts, notes
 from .view.curves import findings, rate_table, sweep_title
-from .view.derived import Finished, row_title
+from .view.derived import RunView, row_title
 from .view.details import largest_facts
 from .view.events import warning_text
 from .view.facts import Fact, fact, listed
@@ -58,7 +58,7 @@ def _with(line: Line, **cells: str) -> Line:
 
 def sections(report: Report) -> Iterator[Section]:
     """The whole report, the verdicts first."""
-    run = Finished(report)
+    run = RunView(report)
     decided = [row for row in report.rows.values() if row.verdict is not None]
     if decided:
         yield _verdicts(decided, run)
@@ -68,7 +68,7 @@ def sections(report: Report) -> Iterator[Section]:
         if not row.plan.point:
             yield _row(row, run)
     for found in report.largest_batches:
-        title = f"Largest batch, {run.derived.case_name(found.case)}"
+        title = f"Largest batch, {run.case_name(found.case)}"
         origin = provenance_on(report.candidates[found.case].case.device)
         yield Section(title, origin, facts=largest_facts(found))
     for sweep in report.sweeps if not report.largest_batches else ():
@@ -77,15 +77,15 @@ def sections(report: Report) -> Iterator[Section]:
     yield Section("Run", facts=list(_about(run)), plots=roofline)
 
 
-def _about(run: Finished) -> Iterator[Fact]:
-    yield fact("machine", run.derived.machine_line())
+def _about(run: RunView) -> Iterator[Fact]:
+    yield fact("machine", run.machine_line())
     if (started := run.report.started) is not None:
         when = started.started_at[:16].replace("T", " ")
         yield fact("run", f"{started.id}, {when} UTC, {run.report.status}: {started.tool.command}")
     yield from listed("warning", map(warning_text, run.report.warnings))
 
 
-def _verdicts(rows: Sequence[Row], run: Finished) -> Section:
+def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
     """The table of verdicts, with the sentence that answers each row and its confidence."""
     lines, facts, gpu = [], [], has_gpu(rows)
     for row, verdict in ((row, row.verdict) for row in rows if row.verdict is not None):
@@ -99,10 +99,10 @@ def _verdicts(rows: Sequence[Row], run: Finished) -> Section:
     return Section("Verdicts", "", columns, lines, facts)
 
 
-def _row(row: Row, run: Finished) -> Section:
+def _row(row: Row, run: RunView) -> Section:
     """A row: its candidates from the fastest to the slowest, and its facts."""
     measured = [c for c in row.candidates if c.blocks]
-    measured.sort(key=lambda c: run.derived.numbers(c).measurement.median_s or 0.0)
+    measured.sort(key=lambda c: run.numbers(c).measurement.median_s or 0.0)
     lines = [
         _with(candidate_line(c, row, run), origin=provenance_on(c.case.device) if c.blocks else "")
         for c in [*measured, *(c for c in row.candidates if not c.blocks)]
@@ -115,7 +115,7 @@ def _row(row: Row, run: Finished) -> Section:
         lines,
         [*facts, *notes([row], run)],
         row.plan.reproduce,
-        [row_plot(row_title(row), measured, run.derived)] if measured else [],
+        [row_plot(row_title(row), measured, run)] if measured else [],
     )
 
 

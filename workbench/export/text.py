@@ -19,10 +19,11 @@ from .view.curves import (
     WIDTH,
     chart_lines,
     findings,
+    legend,
     rate_lines,
     sweep_title,
 )
-from .view.derived import Finished, RunView
+from .view.derived import RunView
 from .view.details import INDENT, largest_facts, trace_facts
 from .view.facts import PROSE, fact, facts_lines, heading
 from .view.machine import accelerator_sections, processor_sections, section_lines
@@ -43,7 +44,7 @@ ENDED_EARLY = {  # status of a run without rows: why
 def run_text(report: Report, width: int | None = None) -> str:
     """Everything about a run, for a terminal of `width` cells; without one, for a file, in which
     no table loses a column."""
-    run = Finished(report)
+    run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
     parts = [model_lines(run, prose, wide)]
     parts += [_verdicts(run, wide), _largest_batches(run, prose)]
@@ -69,7 +70,7 @@ def _nothing(report: Report) -> str:
 def summary_text(report: Report, width: int | None = None) -> str:
     """The answers of a run alone: advice on the user's model or code, the table of verdicts, the
     candidates of plain runs and the findings of sweeps; "" where nothing was measured."""
-    run = Finished(report)
+    run = RunView(report)
     prose, wide = width or PROSE, width or UNLIMITED
     measured = any(c.blocks for row in report.rows.values() for c in row.candidates)
     ship = recommendation(report) if measured else []
@@ -107,7 +108,7 @@ def _largest_batches(run: RunView, width: int) -> list[Text]:
     """The largest batch of each candidate, and the attempts to find it."""
     lines: list[Text] = []
     for found in run.report.largest_batches:
-        lines.append(heading(run.derived.case_name(found.case), width))
+        lines.append(heading(run.case_name(found.case), width))
         lines += facts_lines(largest_facts(found), width, INDENT)
     return lines
 
@@ -124,7 +125,7 @@ def _sweep(sweep: Sweep, run: RunView, prose: int, width: int) -> list[Text]:
         heading(sweep_title(sweep), prose),
         *rate_lines(sweep, width),
         *facts_lines(facts, prose, INDENT),
-        *([Text(), *map(Text.of, chart)] if chart else []),
+        *([Text(), *chart, *(Text.of("  ", each) for each in legend(sweep))] if chart else []),
     ]
 
 

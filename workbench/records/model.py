@@ -113,3 +113,8 @@ class ModelReport(msgspec.Struct):
     built: list[Built] = []
     left_out: dict[str, str] = {}  # recipe or option that was not tried, and why
     advice: Advice | None = None
+
+    @property
+    def explained(self) -> dict[str, Explanation]:
+        """The explanations by the ids of their cases."""
+        return {each.case: each for each in self.advice.explanations} if self.advice else {}

@@ -9,7 +9,6 @@ import msgspec
 
 from ..records import events as ev
 from ..records.document import BlockShape, Document, Measurement
-from ..records.model import ModelReport
 from ..records.verdict import Elimination, Verdict
 from ..stats.objectives import OBJECTIVES
 from .candidate import ENDED, ENERGY, Candidate, price_of
@@ -212,12 +211,6 @@ def _wrong_samples(of: str, samples_s: Sequence[float]) -> Iterator[str]:
             yield f"{of} has a sample of {sample:g} s"
 
 
-def explained(model: ModelReport | None) -> list[str]:
-    """The ids of the cases that the advice on a model explains."""
-    advice = model.advice if model is not None else None
-    return [each.case for each in advice.explanations] if advice is not None else []
-
-
 def contradictions(document: Document) -> Iterator[str]:
     """The contradictions within a document, each with its place."""
     for place, m in enumerate(document.measurements):
@@ -231,7 +224,7 @@ def contradictions(document: Document) -> Iterator[str]:
         if m.samples_s:
             yield from _wrong_samples(at, m.samples_s)
     ids = {m.id for m in document.measurements}
-    for case in set(explained(document.model)) - ids:
+    for case in (document.model.explained.keys() if document.model else set()) - ids:
         yield f"model.advice explains {case!r}, which was not measured"
     for place, v in enumerate(document.verdicts):
         at = f"verdicts[{place}]"

@@ -13,7 +13,7 @@ from ..records import events as ev
 from ..records.document import Document
 from ..text.sanitize import printable_json, shown
 from . import journal
-from .from_document import contradictions, explained, report_of
+from .from_document import contradictions, report_of
 from .plausible import absurdity
 from .report import Report
 
@@ -60,7 +60,7 @@ def read_journal(path: Path) -> OpenedRun:
     flaw = next(_flaws(events), None)
     try:
         report = Report() if flaw else Report.of(events)
-        for case in explained(report.model):
+        for case in report.model.explained if report.model else ():
             _ = report.candidates[case]
     except LookupError:
         flaw = "an event names a candidate or a row that was never announced"

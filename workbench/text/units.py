@@ -41,15 +41,17 @@ def duration(seconds: float | None, *, align: bool = False) -> str:
         return NOT_AVAILABLE
     if seconds >= 120:
         return clock(seconds)
-    scale, unit = next(
-        (entry for entry in _TIME_UNITS if seconds >= entry[0] * 0.9995), _TIME_UNITS[-1]
-    )
-    return f"{significant(seconds / scale)} {unit:<{2 if align else 0}}"
+    text = _scaled(seconds, _TIME_UNITS)
+    return f"{text} " if align and text.endswith(" s") else text
 
 
 def joules(value: float) -> str:
     """`412 uJ`, `12.3 mJ`, `1.23 J`, `4.56 kJ`."""
     scales = ((1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ"))
+    return _scaled(value, scales)
+
+
+def _scaled(value: float, scales: Sequence[tuple[float, str]]) -> str:
     scale, unit = next((entry for entry in scales if value >= entry[0] * 0.9995), scales[-1])
     return f"{significant(value / scale)} {unit}"
 
@@ -109,13 +111,8 @@ def ratio_parts(value: float | None, interval: Sequence[float] | None) -> tuple[
 
 def _decimals(value: float) -> int:
     """Two decimals for 0.48 and 3.15, one for 38.2, none for 412, more for small ratios."""
-    if value >= 99.5:
-        return 0
-    if value >= 9.95:
-        return 1
-    if value >= 0.0995:
-        return 2
-    return 3 if value >= 0.00995 else 4
+    edges = (99.5, 9.95, 0.0995, 0.00995)
+    return next((decimals for decimals, edge in enumerate(edges) if value >= edge), len(edges))
 
 
 def ratio(value: float | None, interval: Sequence[float] | None = None) -> str:

@@ -30,8 +30,7 @@ def sentences(verdict: Verdict) -> Iterator[str]:
         yield f"next: {verdict.next_best}"
     yield from (f"break-even: {text}" for text in break_even_text.sentences(verdict))
     yield from (f"{name}: {text}" for name, text in costs.lines(verdict))
-    texts = [*costs.unknowns(verdict), *costs.notes(verdict)]
-    yield from (f"cost: {text}" for text in texts)
+    yield from (f"cost: {text}" for text in costs.notes(verdict))
 
 
 def rendered() -> str:

@@ -50,7 +50,7 @@ def test_a_document_that_cannot_be_written_says_where_the_run_is_kept(
 
 
 def test_neither_a_full_disk_nor_a_full_log_ends_a_run(full: Target, monkeypatch) -> None:
-    writer = EventWriter(FORMATS["jsonl"], full, Control())
+    writer = EventWriter(FORMATS["jsonl"].each, full, Control())
     with Path("/dev/full").open("w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
         log = log_writer(REPORT)

@@ -6,16 +6,16 @@ import pytest
 import scenes
 
 from workbench.export.view.answers import answer_facts, equal_precision_facts
-from workbench.export.view.derived import Finished
+from workbench.export.view.derived import RunView
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import APART, advisor_line, candidate_line, has_gpu, raced_lines
 from workbench.report.report import Report
 from workbench.report.row import Row
 
 RUNS = {
-    "gpu": Finished(Report.of(scenes.h200())),
-    "no_gpu": Finished(Report.of(scenes.cpu_only())),
-    "simulated": Finished(Report.of(scenes.simulated())),
+    "gpu": RunView(Report.of(scenes.h200())),
+    "no_gpu": RunView(Report.of(scenes.cpu_only())),
+    "simulated": RunView(Report.of(scenes.simulated())),
 }
 ROWS = [(name, row) for name, run in RUNS.items() for row in run.report.rows.values()]
 IDS = [f"{name}-{row.plan.scenario}" for name, row in ROWS]
@@ -57,7 +57,7 @@ def test_the_pick_is_first_and_references_stand_below_their_heading(name: str, r
     assert not any(row.is_reference_only(by_id[key]) for key in keys[:place])
     assert all(row.is_reference_only(by_id[key]) for key in keys[place + 1 :])
     for group in (keys[1:place], keys[place + 1 :]):
-        speeds = [run.derived.speed(by_id[key], row) or 0.0 for key in group]
+        speeds = [run.speed(by_id[key], row) or 0.0 for key in group]
         assert speeds == sorted(speeds, reverse=True)
 
 
@@ -68,6 +68,6 @@ def test_some_row_has_references() -> None:
 @pytest.mark.parametrize(("name", "row"), ROWS, ids=IDS)
 def test_no_pair_of_equal_precision_has_a_number_below_1(name: str, row: Row) -> None:
     assert row.verdict is not None
-    for fact in equal_precision_facts(row.verdict, RUNS[name].derived):
+    for fact in equal_precision_facts(row.verdict, RUNS[name]):
         text = plain(fact.text)
         assert text.startswith("only ") or float(text.split("x")[0]) >= 1

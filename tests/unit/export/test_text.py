@@ -14,7 +14,7 @@ from workbench.advisor.verdict import decide
 from workbench.export.json import dump
 from workbench.export.log import line
 from workbench.export.text import run_text
-from workbench.export.view.derived import DerivedValues
+from workbench.export.view.derived import RunView
 from workbench.planning.scenario import Scenario
 from workbench.records import events as ev
 from workbench.records.reason import Reason
@@ -172,7 +172,7 @@ def test_a_worker_that_ended_as_asked_is_not_worth_a_line() -> None:
 def test_fewer_cores_than_the_machine_has_come_with_their_cause() -> None:
     few = msgspec.structs.replace(machine().cpu, effective_cores=3, limited_by="cgroup")
     read = Report(machine=msgspec.structs.replace(machine("cuda:0", "cuda:1"), cpu=few))
-    assert DerivedValues(read).machine_line() == "Test, 3 of 8 cores (cgroup) | 2x Test GPU"
+    assert RunView(read).machine_line() == "Test, 3 of 8 cores (cgroup) | 2x Test GPU"
 
 
 def test_every_event_has_its_line_or_none_and_never_fails() -> None:

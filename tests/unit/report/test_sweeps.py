@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from workbench.contract import Case, Work
 from workbench.export.text import run_text
-from workbench.export.view.curves import LABEL, chart_lines, findings, rate_lines
+from workbench.export.view.curves import LABEL, chart_lines, findings, legend, rate_lines
 from workbench.records import events as ev
 from workbench.records.reason import Reason
 from workbench.report.from_document import report_of
@@ -136,8 +136,8 @@ def test_a_run_prints_its_curves_instead_of_a_table_for_each_point() -> None:
 )
 def test_a_chart_has_the_size_asked_for(steps: dict[int, float], width: int, height: int) -> None:
     (found,) = run_over("n", {"numpy": steps}).sweeps
-    lines = chart_lines(found, width, height)
-    assert len(lines) == height + 3
+    lines = [line.plain for line in chart_lines(found, width, height)]
+    assert len(lines) == height + 2
     assert max(map(len, lines[:height])) <= width + LABEL
     assert sum("*" in line for line in lines[:height]) >= 1
 
@@ -151,12 +151,12 @@ def test_a_document_with_curves_gives_the_same_curves_when_opened() -> None:
 def test_many_curves_are_all_drawn_with_marks_of_their_own() -> None:
     steps = {f"way{number}": {1: 1.0 + number, 2: 1.0 + 2 * number} for number in range(13)}
     (found,) = run_over("n", steps).sweeps
-    lines = chart_lines(found, 40, 60)
-    legend = [line.split(maxsplit=1) for line in lines[-13:]]
+    lines = [line.plain for line in chart_lines(found, 40, 60)]
+    named = [line.plain.split(maxsplit=1) for line in legend(found)]
     names = [curve.candidate.replace("/", " ") for curve in found.curves]
-    assert [name for _, name in legend] == names
+    assert [name for _, name in named] == names
     drawn = set("".join(line[LABEL:] for line in lines[:60])) - {" "}
-    assert drawn == {mark for mark, _ in legend}
+    assert drawn == {mark for mark, _ in named}
     assert len(drawn) == 13
 
 
@@ -196,7 +196,7 @@ def test_a_sweep_has_one_unit_though_only_some_points_count_operations() -> None
 
 def test_the_axis_names_only_what_was_measured() -> None:
     (found,) = run_over("n", {"numpy": {1: None, 64: 1.0, 512: 2.0, 4096: None}}).sweeps
-    axis = chart_lines(found, 40, 8)[9].split()
+    axis = chart_lines(found, 40, 8)[9].plain.split()
     assert axis == ["64", "512"]
 
 

@@ -15,12 +15,12 @@ from ...report.report import Report
 from ...report.row import Row
 from ...text import units
 from .. import costs
-from .curves import curve_lines, curve_marks, place_text
-from .derived import DerivedValues, RunView, row_title
+from .curves import curve_lines, legend, place_text
+from .derived import RunView, row_title
 from .details import INDENT, metrics_text
 from .facts import Fact, fact, facts_lines, heading, listed, warning_facts
 from .spans import Text, join
-from .table import UNLIMITED, Column, Line, table_lines
+from .table import table_lines
 from .tables import pending_texts, raced_lines, result_columns, run_columns
 from .words import case_text, choice_text, confidence_text, pick_texts
 
@@ -59,16 +59,16 @@ def result_lines(row: Row, run: RunView, width: int, table_width: int) -> list[T
 
 def _fastest(row: Row, run: RunView) -> list[Fact]:
     """The fastest candidate of a plain run, compared with the second."""
-    measured = (run.derived.numbers(c).measurement for c in row.candidates if c.state != "failed")
+    measured = (run.numbers(c).measurement for c in row.candidates if c.state != "failed")
     others = [m for m in measured if m.n and m.against is not None]
     second = min(others, key=lambda m: m.against.ratio if m.against else 0.0, default=None)
     if second is None or second.against is None:
         return []
-    name, against = run.derived.case_name(second.id), second.against
+    name, against = run.case_name(second.id), second.against
     ratio = units.times(against.ratio, against.ci95)
     close = f"too close to {name} to call: {ratio}"
     lead = f"{name} takes {ratio} the time" if against.word == "slower" else close
-    return [fact("fastest", f"{run.derived.case_name(against.id)}; {lead}")]
+    return [fact("fastest", f"{run.case_name(against.id)}; {lead}")]
 
 
 def command_lines(command: str) -> list[Text]:
@@ -80,7 +80,7 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
     """The verdict, or its substitute while there is none."""
     if row.verdict is None:
         return [Fact("answer", pending_texts(row, run)[0])]
-    facts = verdict_facts(row.verdict, run.derived)
+    facts = verdict_facts(row.verdict, run)
     # The variant of a model counts, not the kind of device.
     advice = listed("answer", answer(row, run.report))
     return [*advice, *facts[1:]] if advice else facts
@@ -89,14 +89,14 @@ def answer_facts(row: Row, run: RunView) -> list[Fact]:
 def _still_in(row: Row, run: RunView) -> list[Fact]:
     if not row.started or not run.going:
         return []
-    left = [case_text(c.case.id, run.derived) for c in row.candidates if not c.ended]
+    left = [case_text(c.case.id, run) for c in row.candidates if not c.ended]
     return [Fact("still in", join(left, ", "))] if left else []
 
 
-def verdict_facts(verdict: Verdict, derived: DerivedValues) -> list[Fact]:
+def verdict_facts(verdict: Verdict, run: RunView) -> list[Fact]:
     facts = [Fact("answer", _answer(verdict))]
     if verdict.pick is not None:
-        facts.append(Fact("pick", pick_texts(verdict, derived)[0]))
+        facts.append(Fact("pick", pick_texts(verdict, run)[0]))
     facts += listed("why", verdict.reasons[1:])
     facts += advice_facts(verdict)
     for warning in answer_warnings(verdict):
@@ -128,8 +128,8 @@ def notes(rows: Sequence[Row], run: RunView) -> list[Fact]:
             text = f"{warning.message}; {warning.remedy}"
             found.setdefault(("! warning", text), []).extend([place] if place else [])
         for candidate in row.candidates:
-            name = run.derived.case_name(candidate.case.id)
-            for note in _remarks(candidate, row, run.derived):
+            name = run.case_name(candidate.case.id)
+            for note in _remarks(candidate, row, run):
                 where = found.setdefault(note, [])
                 everywhere = not place or note[0] == "simulated"
                 named = name if everywhere else f"{name} ({place})"
@@ -150,9 +150,9 @@ def _place(row: Row) -> list[tuple[float, str]]:
     ]
 
 
-def _remarks(candidate: Candidate, row: Row, derived: DerivedValues) -> Iterator[tuple[str, str]]:
+def _remarks(candidate: Candidate, row: Row, run: RunView) -> Iterator[tuple[str, str]]:
     """Label and text of each remark on one candidate."""
-    found = derived.numbers(candidate).measurement
+    found = run.numbers(candidate).measurement
     metrics = [metrics_text(found)] if found.metrics else []
     if "batch" in row.plan.point and found.memory_peak_bytes is not None:
         metrics.append(f"peak memory {units.size(found.memory_peak_bytes)}")
@@ -188,24 +188,6 @@ def advice_facts(verdict: Verdict) -> list[Fact]:
     return facts + [fact(" ", sentence, "dim") for sentence in costs.notes(verdict)]
 
 
-_COST_COLUMNS = (
-    Column("0", ""),
-    Column("1", "Candidate", minimum=18),
-    Column("2", "Value"),
-    Column("4", "Lead (95%)", rank=1),
-    Column("3", "Runner-up", rank=2, minimum=18),
-)
-
-
-def costs_lines(verdict: Verdict, width: int = UNLIMITED) -> list[Text]:
-    """Fastest, cheapest and most frugal side by side; empty where only time was known."""
-    lines = [
-        Line(cells[0], {str(place): Text.of(text) for place, text in enumerate(cells)})
-        for cells in costs.rows(verdict)
-    ]
-    return table_lines(_COST_COLUMNS, lines, width) if lines else []
-
-
 def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
     """The curves over the size of a scenario; empty without a search for its crossover."""
     name = row.plan.scenario
@@ -216,26 +198,22 @@ def crossover_lines(row: Row, report: Report, width: int) -> list[Text]:
     at = sweeps.place_of(row, list(found[0].axes))
     pick = row.verdict.pick if row.verdict is not None else None
     label = report.candidates[pick].case.label if pick in report.candidates else None
-    marks = [
-        Text.of(mark, f" {curve.replace('/', ' ')}")
-        for curve, mark in curve_marks(found[0]).items()
-    ]
-    legend = facts_lines([Fact("", marks)], width, 0)
-    return [*curve_lines(found[0], at, label, width, PLOT_HEIGHT), *legend]
+    marks = facts_lines([Fact("", legend(found[0]))], width, 0)
+    return [*curve_lines(found[0], at, label, width, PLOT_HEIGHT), *marks]
 
 
-def equal_precision_facts(verdict: Verdict, derived: DerivedValues) -> list[Fact]:
+def equal_precision_facts(verdict: Verdict, run: RunView) -> list[Fact]:
     """The best candidates of both devices at one precision; none where no pair exists."""
     if all(pair.device_ratio is None for pair in verdict.equal_precision):
         return []
-    return [Fact(pair.precision, _pair(pair, derived)) for pair in verdict.equal_precision]
+    return [Fact(pair.precision, _pair(pair, run)) for pair in verdict.equal_precision]
 
 
-def _pair(pair: EqualPrecision, derived: DerivedValues) -> Text:
+def _pair(pair: EqualPrecision, run: RunView) -> Text:
     if pair.device_ratio is None:
         have = pair.best_cpu or pair.best_gpu
-        return Text.of(("only ", "dim"), case_text(have, derived))
+        return Text.of(("only ", "dim"), case_text(have, run))
     ratio = units.ratio(*units.above_1(pair.device_ratio, pair.device_ratio_ci95))
-    gpu, cpu = case_text(pair.best_gpu, derived), case_text(pair.best_cpu, derived)
+    gpu, cpu = case_text(pair.best_gpu, run), case_text(pair.best_cpu, run)
     leads = (gpu, " leads ", cpu) if pair.device_ratio >= 1 else (cpu, " leads ", gpu)
     return Text.of(f"{ratio}   ", *leads)

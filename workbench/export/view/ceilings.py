@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from ...contract import PRECISIONS
 from ...machine.datasheets import columns
 from ...records.document import Ceilings, DeviceCeilings
 from ...text import units
-from .spans import plain_lines
+from .curves import HEIGHT, MARKS, WIDTH, chart
+from .spans import Text, plain_lines
 from .table import plain_table
 
 LOW, HIGH = -4, 12  # powers of two of the arithmetic intensity, FLOP/byte
 KERNELS = ("copy", "triad")
-MARKS = "*o+x"  # one for each device
+AXIS = range(LOW, HIGH + 1, 4)
 TRANSFERS = {
     "to_device/pageable": "to device, pageable",
     "to_device/pinned": "to device, pinned",
@@ -34,7 +35,7 @@ def ceilings_text(ceilings: Ceilings) -> str:
     ]
     missing = [f"{d.device} {what}: {why}" for d in devices for what, why in d.unavailable.items()]
     parts += ["\n".join(missing)] if missing else []
-    chart = roofline(devices)
+    chart = plain_lines(roofline(devices))
     return "\n\n".join([*parts, chart] if chart else parts)
 
 
@@ -58,12 +59,8 @@ def rows(ceilings: Ceilings) -> list[tuple[str, ...]]:
         line(label, _rate_of("transfer_bytes_per_s", way, "B/s"))
         for way, label in TRANSFERS.items()
     ]
-    found.append(line("launch", lambda d: units.duration(d.launch_s) if d.launch_s else "-"))
-    found.append(
-        line(
-            "step and wait", lambda d: units.duration(d.step_latency_s) if d.step_latency_s else "-"
-        )
-    )
+    found.append(line("launch", lambda d: _seconds(d.launch_s)))
+    found.append(line("step and wait", lambda d: _seconds(d.step_latency_s)))
     return [row for row in found if any(cell != "-" for cell in row[1:])]
 
 
@@ -71,50 +68,32 @@ def _rate_of(field: str, key: str, unit: str) -> Callable[[DeviceCeilings], str]
     return lambda device: _or_dash(getattr(device, field).get(key), unit)
 
 
+def _seconds(value: float | None) -> str:
+    return units.duration(value) if value else "-"
+
+
 def _or_dash(value: float | None, unit: str) -> str:
     return units.rate(value, unit) if value else "-"
 
 
-def roofline(devices: list[DeviceCeilings], width: int = 64, height: int = 12) -> str:
-    """FP32 rooflines over arithmetic intensity, both axes logarithmic; empty without any."""
-    roofs = [
-        (MARKS[i % len(MARKS)], device, device.peak_ops_per_s["fp32"], device.memory_bytes_per_s)
-        for i, device in enumerate(devices)
-        if device.peak_ops_per_s.get("fp32") and device.memory_bytes_per_s
-    ]
-    if not roofs:
-        return ""
-    top = max(math.log10(peak) for _, _, peak, _ in roofs) + 0.2
-    bottom = min(math.log10(bandwidth or 1.0) for *_, bandwidth in roofs) + LOW * math.log10(2)
-    grid = [[" "] * width for _ in range(height)]
-    for mark, _, peak, bandwidth in roofs:
-        for column in range(width):
-            intensity = 2 ** (LOW + (HIGH - LOW) * column / (width - 1))
-            rate = math.log10(min(peak, intensity * (bandwidth or 0.0)))
-            line = round((top - rate) / (top - bottom) * (height - 1))
-            grid[min(max(line, 0), height - 1)][column] = mark
-    lines = ["Roofline, FP32: the highest rate of a job, by its FLOP per byte of memory traffic"]
-    for number, cells in enumerate(grid):
-        rate = 10 ** (top - number * (top - bottom) / (height - 1))
-        label = units.rate(rate, "FLOP/s") if number % 3 == 0 else ""
-        lines.append(f"{label:>13} |{''.join(cells).rstrip()}")
-    lines += [" " * 14 + "+" + "-" * width, " " * 15 + _axis(width)]
-    return "\n".join([*lines, *_legend(roofs)])
-
-
-def _axis(width: int) -> str:
-    cells = [" "] * (width + 6)
-    for power in range(LOW, HIGH + 1, 4):
-        label = f"1/{2**-power}" if power < 0 else f"{2**power}"
-        start = round((power - LOW) / (HIGH - LOW) * (width - 1))
-        cells[start : start + len(label)] = label
-    return "".join(cells).rstrip()
-
-
-def _legend(roofs: Sequence[tuple[str, DeviceCeilings, float, float | None]]) -> Iterator[str]:
-    for mark, device, peak, bandwidth in roofs:
-        ridge = peak / (bandwidth or 1.0)
-        yield (
-            f"  {mark} {device.device}: memory-bound below {units.significant(ridge)} FLOP/byte, "
-            "compute-bound above"
-        )
+def roofline(devices: Sequence[DeviceCeilings]) -> list[Text]:
+    """FP32 rooflines over arithmetic intensity; empty without any."""
+    lines, legend = [], []
+    for mark, device in zip(MARKS, devices, strict=False):
+        peak, bandwidth = device.peak_ops_per_s.get("fp32"), device.memory_bytes_per_s
+        if peak and bandwidth:
+            ends = sorted((2.0**LOW, min(peak / bandwidth, 2.0**HIGH), 2.0**HIGH))
+            roof = [(math.log10(x), math.log10(min(peak, x * bandwidth))) for x in ends]
+            lines.append(((mark, ""), roof))
+            ridge = units.significant(peak / bandwidth)
+            legend.append(
+                f"  {mark} {device.device}: memory-bound below {ridge} FLOP/byte, "
+                "compute-bound above"
+            )
+    if not lines:
+        return []
+    powers = [(power, f"1/{2**-power}" if power < 0 else f"{2**power}") for power in AXIS]
+    labels = [(power * math.log10(2), (text, "")) for power, text in powers]
+    title = "Roofline, FP32: the highest rate of a job, by its FLOP per byte of memory traffic"
+    drawn = chart(lines, labels, "FLOP/s", WIDTH, HEIGHT)
+    return [Text.of(title), *drawn, *map(Text.of, legend)]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-
-import msgspec
 
 from ...contract import COLUMNS, ParameterValue, kind_of
 from ...records.document import Curve, CurvePoint, Sweep, Value
 from ...text import units
 from .facts import heading
-from .spans import Text
+from .spans import Span, Text
 from .table import UNLIMITED, Column, Line, fit, table_lines
 
 MARKS = "*o+x#@%&$~abcdefghijklmnpqrstuvwyz"  # one for each curve; further ones begin again
@@ -128,48 +125,117 @@ def findings(sweep: Sweep) -> Iterator[str]:
 # ----------------------------------------------------------------- chart
 
 
-def chart_lines(sweep: Sweep, width: int, height: int) -> list[str]:
-    """The curves over one number, both axes logarithmic; empty where there is no such curve.
+Place = tuple[float, float]  # logarithms of a value and a rate
 
-    `width` and `height` count the plot alone; labels take `LABEL` columns more, the axis two
-    lines, the legend one line for each curve.
+
+def chart_lines(
+    sweep: Sweep,
+    width: int,
+    height: int,
+    at: Mapping[str, ParameterValue] | None = None,
+    chosen: str | None = None,
+) -> list[Text]:
+    """The curves over one number; empty where there is no such curve.
+
+    `at` is the point of the row on the screen, `chosen` the label of the candidate under the
+    cursor, whose curve lies over the others.
     """
-    curves = [(mark, curve, _line(curve)) for mark, curve in marked_curves(sweep)]
-    places = [place for _, _, line in curves for place in line]
-    if len(sweep.axes) != 1 or len({x for x, _ in places}) < 2 or len(_units(sweep)) != 1:
+    curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
+    places = {x for curve in curves for x, _ in _line(curve)}
+    one_unit = len({curve.unit for curve in curves}) == 1
+    if len(sweep.axes) != 1 or len(places) < 2 or not one_unit:
         return []
-    (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*places, strict=True))
-    grid = [[" "] * width for _ in range(height)]
-    for mark, _, line in curves:
+    marks, lines = _marks(sweep), []
+    for curve in curves:
+        mark, tone = marks[curve.candidate]
+        strong = " strong" if curve.candidate == chosen else ""
+        lines.append(((mark, tone + strong), _line(curve)))
+    ((_, values),) = sweep.axes.items()
+    numbers = [
+        value
+        for value in values
+        if not isinstance(value, str) and value > 0
+        if min(places) <= math.log10(value) <= max(places)  # others were not measured
+    ]
+    here = at.values() if at is not None else ()
+    labels = [
+        (math.log10(value), (value_text(value), "strong command" if value in here else "dim"))
+        for value in (numbers[0], numbers[-1], *numbers[1:-1])
+    ]
+    return chart(lines, labels, curves[0].unit, width, height)
+
+
+def chart(
+    lines: Sequence[tuple[Span, Sequence[Place]]],
+    labels: Sequence[tuple[float, Span]],
+    unit: str,
+    width: int,
+    height: int,
+) -> list[Text]:
+    """Lines, each drawn with its mark, over an axis with as many labels as there is room for, the
+    first ones first; both axes are logarithmic.
+
+    `width` and `height` count the plot alone; labels take `LABEL` columns more, the axis two lines.
+    """
+    together = [place for _, line in lines for place in line]
+    (left, right), (bottom, top) = (_bounds(numbers) for numbers in zip(*together, strict=True))
+
+    def column(x: float) -> int:
+        return round((x - left) / (right - left) * (width - 1))
+
+    grid = [[(" ", "")] * width for _ in range(height)]
+    for mark, line in lines:
         for x, y in _drawn(line, width):
-            column = round((x - left) / (right - left) * (width - 1))
-            row = round((top - y) / (top - bottom) * (height - 1))
-            grid[row][column] = mark
-    (unit,) = _units(sweep)
-    lines = []
+            grid[round((top - y) / (top - bottom) * (height - 1))][column(x)] = mark
+    found = []
     for number, cells in enumerate(grid):
         rate = 10 ** (top - number * (top - bottom) / max(1, height - 1))
         label = units.rate(rate, unit) if number % 4 == 0 else ""
-        lines.append(f"{label:>{LABEL - 2}} |{''.join(cells).rstrip()}")
-    lines += [" " * (LABEL - 1) + "+" + "-" * width]
-    lines += [" " * LABEL + _axis(sweep, left, right, width)]
-    return [*lines, *(f"  {mark} {curve_name(curve)}" for mark, curve, _ in curves)]
+        found.append(Text.of((f"{label:>{LABEL - 2}} |", "dim"), _row(cells)))
+    axis = [(" ", "dim")] * (width + 10)
+    for x, (text, tone) in labels:
+        start = max(0, column(x) - len(text) // 2)
+        if all(cell == " " for cell, _ in axis[max(0, start - 2) : start + len(text) + 2]):
+            axis[start : start + len(text)] = [(letter, tone) for letter in text]
+    rule = Text.of((" " * (LABEL - 1) + "+" + "-" * width, "rule"))
+    return [*found, rule, _row([*[(" ", "dim")] * LABEL, *axis])]
 
 
-def marked_curves(sweep: Sweep) -> list[tuple[str, Curve]]:
-    """The curves with the marks that draw them."""
-    return list(zip(itertools.cycle(MARKS), sweep.curves, strict=False))
+def _row(cells: Sequence[Span]) -> Text:
+    """The cells up to the last that is not blank, each run of a tone in one span."""
+    end = max((place for place, (text, _) in enumerate(cells, 1) if text != " "), default=0)
+    runs = itertools.groupby(cells[:end], key=lambda cell: cell[1])
+    return Text.of(*(("".join(text for text, _ in run), tone) for tone, run in runs))
 
 
-def _units(sweep: Sweep) -> set[str]:
-    return {curve.unit for curve in sweep.curves}
+def _marks(sweep: Sweep) -> dict[str, Span]:
+    """By label: the mark that draws the curve, and its shade of the device's tone."""
+    found, seen = {}, dict.fromkeys(COLUMNS, 0)
+    for mark, curve in zip(itertools.cycle(MARKS), sweep.curves, strict=False):
+        kind = kind_of(curve.candidate.partition("/")[0]).column
+        found[curve.candidate] = mark, f"{kind}-{seen[kind] % SHADES}"
+        seen[kind] += 1
+    return found
 
 
-def _line(curve: Curve) -> list[tuple[float, float]]:
-    """The points of a curve as powers of ten, without those whose parameter is not positive."""
+def curve_marks(sweep: Sweep) -> dict[str, Text]:
+    """By label: the mark that draws the curve, in its tone."""
+    marks = _marks(sweep).items()
+    return {label: Text.of((mark, f"strong {tone}")) for label, (mark, tone) in marks}
+
+
+def legend(sweep: Sweep) -> list[Text]:
+    """The marks with the names of their curves."""
+    return [
+        Text.of(mark, f" {label.replace('/', ' ')}") for label, mark in curve_marks(sweep).items()
+    ]
+
+
+def _line(curve: Curve) -> list[Place]:
+    """The points of a curve, without those whose parameter is not positive."""
     found = []
     for point in curve.points:
-        (value,) = list(point.at.values())[:1]
+        value = next(iter(point.at.values()))
         if not isinstance(value, str) and value > 0 and point.rate:
             found.append((math.log10(value), math.log10(point.rate)))
     return found
@@ -180,7 +246,7 @@ def _bounds(numbers: Sequence[float]) -> tuple[float, float]:
     return (low, high) if high - low > 1e-9 else (low - 0.1, high + 0.1)
 
 
-def _drawn(line: Sequence[tuple[float, float]], width: int) -> Iterator[tuple[float, float]]:
+def _drawn(line: Sequence[Place], width: int) -> Iterator[Place]:
     """The points, and the straight lines between them."""
     yield from line
     for (x, y), (to_x, to_y) in itertools.pairwise(line):
@@ -189,104 +255,19 @@ def _drawn(line: Sequence[tuple[float, float]], width: int) -> Iterator[tuple[fl
             yield x + share * (to_x - x), y + share * (to_y - y)
 
 
-def _axis(sweep: Sweep, left: float, right: float, width: int) -> str:
-    """The first and last values, and as many in between as there is room for."""
-    ((_, values),) = sweep.axes.items()
-    numbers = [
-        value
-        for value in values
-        if not isinstance(value, str) and value > 0
-        if left - 1e-9 <= math.log10(value) <= right + 1e-9  # others were not measured
-    ]
-    cells = [" "] * (width + 10)
-    places: Mapping[float, str] = {
-        (math.log10(value) - left) / (right - left) * (width - 1): value_text(value)
-        for value in (numbers[0], numbers[-1], *numbers[1:-1])
-    }
-    for place, text in places.items():
-        start = max(0, round(place) - len(text) // 2)
-        if all(cell == " " for cell in cells[max(0, start - 2) : start + len(text) + 2]):
-            cells[start : start + len(text)] = text
-    return "".join(cells).rstrip()
-
-
-# ------------------------------------------------------ chart with tones
-
-
 def curve_lines(
     sweep: Sweep, at: Mapping[str, ParameterValue], chosen: str | None, width: int, height: int
 ) -> list[Text]:
-    """The plot first, then as many findings as fit.
-
-    `at` is the point of the row on the screen, `chosen` the label of the candidate under the
-    cursor.
-    """
+    """The plot first, then as many findings as fit; for `at` and `chosen` see `chart_lines`."""
     title = heading(f"{sweep.workload} over {', '.join(sweep.axes)}", width)
     sentences = [Text.of(sentence).truncate(width) for sentence in findings(sweep)]
-    room = height - AXIS_LINES
+    room, plot_width = height - AXIS_LINES, width - LABEL - 1
     plot_height = max(LEAST_HEIGHT, room * 3 // 4, room - 1 - len(sentences))
-    drawn = _plot(sweep, at, chosen, width - LABEL - 1, plot_height)
+    has_room = plot_width >= LABEL
+    drawn = chart_lines(sweep, plot_width, plot_height, at, chosen) if has_room else []
     if not drawn:
         return [title, *sentences, *best_lines(sweep, width)][:height]
     if len(drawn) > height:
         return sentences[:height]
     room = height - len(drawn)
     return [*([title] if room > len(sentences) else []), *drawn, *sentences[:room]]
-
-
-def _plot(
-    sweep: Sweep, at: Mapping[str, ParameterValue], chosen: str | None, width: int, height: int
-) -> list[Text]:
-    """The curves and their axis, the chosen one over the others; empty where there are none."""
-    curves = sorted(sweep.curves, key=lambda curve: curve.candidate == chosen)
-    if width < LABEL or not curves:
-        return []
-    layered = msgspec.structs.replace(sweep, curves=curves)
-    lines = chart_lines(layered, width, height)[: -len(curves)]
-    if not lines:
-        return []
-    marks = {curve.candidate: mark for mark, curve in marked_curves(sweep)}
-    own = str.maketrans({mark: marks[curve.candidate] for mark, curve in marked_curves(layered)})
-    tones = {marks[label]: tone for label, tone in _tones(sweep).items()}
-    if chosen in marks:
-        tones[marks[chosen]] += " strong"
-    *plot, rule, axis = lines
-    return [
-        *(_toned(line[:LABEL], line[LABEL:].translate(own), tones) for line in plot),
-        Text.of((rule, "rule")),
-        _toned_axis(axis, at),
-    ]
-
-
-def _tones(sweep: Sweep) -> dict[str, str]:
-    """By label: shades of its device's tone, in the order of the curves."""
-    seen = dict.fromkeys(COLUMNS, 0)
-    tones = {}
-    for curve in sweep.curves:
-        kind = kind_of(curve.candidate.partition("/")[0]).column
-        tones[curve.candidate] = f"{kind}-{seen[kind] % SHADES}"
-        seen[kind] += 1
-    return tones
-
-
-def curve_marks(sweep: Sweep) -> dict[str, Text]:
-    """By label: the mark that draws the curve, in its tone."""
-    tones = _tones(sweep)
-    return {
-        curve.candidate: Text.of((mark, f"strong {tones[curve.candidate]}"))
-        for mark, curve in marked_curves(sweep)
-    }
-
-
-def _toned(label: str, drawn: str, tones: Mapping[str, str]) -> Text:
-    """A line of the plot, each run of marks in its tone."""
-    runs = (found.group() for found in re.finditer(r"(.)\1*", drawn))
-    return Text.of((label, "dim"), *((run, tones.get(run[0], "")) for run in runs))
-
-
-def _toned_axis(axis: str, at: Mapping[str, ParameterValue]) -> Text:
-    """The values under the plot; the value of the row on the screen stands out."""
-    (value,) = at.values()
-    found = re.search(rf"(?<!\S){re.escape(value_text(value))}(?!\S)", axis)
-    start, end = found.span() if found else (len(axis), len(axis))
-    return Text.of((axis[:start], "dim"), (axis[start:end], "strong command"), (axis[end:], "dim"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, TypeVar
 
 from ...contract import Case, ParameterValue
 from ...records.document import CurvePoint, LargestBatch, Measurement, Sweep
@@ -18,20 +18,7 @@ from ...stats import ratios
 from ...text import units
 from .curves import value_text
 
-
-class RunView(Protocol):
-    """A run as a front end holds it."""
-
-    @property
-    def report(self) -> Report: ...
-
-    @property
-    def derived(self) -> DerivedValues: ...
-
-    @property
-    def going(self) -> bool:
-        """More events will come."""
-        ...
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,24 +29,32 @@ class Numbers:
     value_s: float | None
 
 
-class DerivedValues:
-    """Reads one report.  A candidate's numbers are kept until it has a new block or state:
+class RunView:
+    """A run as text and screens read it.  Numbers are kept until there is a new block or state:
     sorting every sample of every candidate at each repaint would cost more than drawing."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self._kept: dict[tuple[str, str], tuple[tuple[int, str, int], Numbers]] = {}
-        self._points: dict[tuple[str, str], tuple[tuple[int, str], CurvePoint]] = {}
-        self._speeds: dict[str, tuple[list[object], dict[str, float]]] = {}
+        self._kept: dict[tuple[str, ...], tuple[object, Any]] = {}
+
+    @property
+    def going(self) -> bool:
+        """More events will come."""
+        return False
+
+    def _once(self, key: tuple[str, ...], stamp: object, make: Callable[[], T]) -> T:
+        """The value that was made for `key`, made again under another stamp."""
+        if key not in self._kept or self._kept[key][0] != stamp:
+            self._kept[key] = stamp, make()
+        value: T = self._kept[key][1]
+        return value
 
     def numbers(self, candidate: Candidate) -> Numbers:
         stamp = (len(candidate.blocks), candidate.state, len(self.report.warnings))
-        key = candidate.scenario, candidate.case.id
-        kept = self._kept.get(key)
-        if kept is None or kept[0] != stamp:
-            kept = stamp, Numbers(self.report.statistics(candidate), candidate.value)
-            self._kept[key] = kept
-        return kept[1]
+        key = "numbers", candidate.scenario, candidate.case.id
+        return self._once(
+            key, stamp, lambda: Numbers(self.report.statistics(candidate), candidate.value)
+        )
 
     def best(self, row: Row) -> Candidate | None:
         """The pick; without one, the first in the race's own ranking."""
@@ -75,10 +70,8 @@ class DerivedValues:
         """Time of the best over that of `candidate`, from rounds that measured both; None while
         there are too few of them and more may come."""
         stamp = [row.verdict is None, *((len(c.blocks), c.state) for c in row.candidates)]
-        kept = self._speeds.get(row.plan.scenario)
-        if kept is None or kept[0] != stamp:
-            kept = self._speeds[row.plan.scenario] = stamp, self._row_speeds(row)
-        return kept[1].get(candidate.case.id)
+        speeds = self._once(("speeds", row.plan.scenario), stamp, lambda: self._row_speeds(row))
+        return speeds.get(candidate.case.id)
 
     def _row_speeds(self, row: Row) -> dict[str, float]:
         found, best = {}, self.best(row)
@@ -115,11 +108,8 @@ class DerivedValues:
 
     def _point(self, at: Mapping[str, ParameterValue], candidate: Candidate) -> CurvePoint:
         stamp = (len(candidate.blocks), candidate.state)
-        key = candidate.scenario, candidate.case.id
-        kept = self._points.get(key)
-        if kept is None or kept[0] != stamp:
-            kept = self._points[key] = stamp, sweeps.point_of(at, candidate)
-        return kept[1]
+        key = "point", candidate.scenario, candidate.case.id
+        return self._once(key, stamp, lambda: sweeps.point_of(at, candidate))
 
     def walk(self) -> list[str]:
         """The rows in the order of a walk: as planned, those of a sweep by their values."""
@@ -160,15 +150,6 @@ class DerivedValues:
             return candidate.reason.message if candidate.reason is not None else ""
         return f"{units.ratio(candidate.ratio)} slower than {self.case_name(candidate.beaten_by)}"
 
-    # -------------------------------------------------------------- rows
-
-    def left_in_race(self, row: Row) -> int:
-        return sum(not c.ended for c in row.candidates)
-
-    def live_scenario(self) -> str | None:
-        """The row being raced, or else the last one that was, or else the first."""
-        return self.report.last_row or next(iter(self.report.rows), None)
-
     # ----------------------------------------------------------- machine
 
     def machine_line(self, *, brief: bool = False) -> str:
@@ -180,16 +161,6 @@ class DerivedValues:
         if brief:
             return f"{machine.cpu.effective_cores} cores | {gpu}"
         return f"{short_cpu(machine.cpu.model)}, {cores_text(machine)} | {gpu}"
-
-
-class Finished:
-    """A run that is over, from its report alone."""
-
-    going = False
-
-    def __init__(self, report: Report) -> None:
-        self.report = report
-        self.derived = DerivedValues(report)
 
 
 def row_title(row: Row) -> str:

@@ -15,7 +15,7 @@ from ...records.document import (
 from ...report.candidate import Candidate
 from ...report.report import Report
 from ...text import units
-from .derived import DerivedValues
+from .derived import RunView
 from .facts import Fact, fact, listed, warning_facts
 from .tables import accuracy_text, setup_text
 from .words import case_text, largest_text, reason_text
@@ -24,15 +24,15 @@ INDENT = 12  # cells of the labels, the longest of which is `break-even`
 TOP_OPERATORS = 8
 
 
-def candidate_facts(candidate: Candidate, derived: DerivedValues) -> list[Fact]:
+def candidate_facts(candidate: Candidate, run: RunView) -> list[Fact]:
     """Everything known of one candidate, for terminals too narrow for all columns."""
-    found = derived.numbers(candidate).measurement
-    facts = [Fact("", case_text(candidate.case.id, derived).toned("strong"))]
+    found = run.numbers(candidate).measurement
+    facts = [Fact("", case_text(candidate.case.id, run).toned("strong"))]
     if found.n:
         facts += [fact("times", _times(found)), *_speed(found)]
     if found.metrics:
         facts.append(fact("metrics", metrics_text(found)))
-    if (largest := derived.largest(candidate)) is not None:
+    if (largest := run.largest(candidate)) is not None:
         facts += largest_facts(largest)
     facts.append(fact("set-up", setup_text(candidate.setup)))
     if candidate.accuracy is not None:
@@ -42,7 +42,7 @@ def candidate_facts(candidate: Candidate, derived: DerivedValues) -> list[Fact]:
         for each in candidate.accuracy.outputs if len(candidate.accuracy.outputs) > 1 else ():
             facts.append(fact("  output", f"{each.name}: {output_text(each)}"))
     if candidate.eliminated:
-        facts.append(fact("eliminated", derived.elimination_text(candidate)))
+        facts.append(fact("eliminated", run.elimination_text(candidate)))
     elif candidate.reason is not None:
         facts.append(fact(candidate.state, candidate.reason.message, "warning"))
     if candidate.reason is not None and candidate.reason.hint:
@@ -83,14 +83,10 @@ def _speed(found: Measurement) -> list[Fact]:
         facts.append(fact("peak", f"{peak} (fastest 10% of samples)"))
     roof = found.roofline
     if roof is not None:
-        facts.append(
-            fact(
-                "roofline",
-                f"{units.percent(roof.fraction)} of the limit by {roof.limited_by} at "
-                f"{units.significant(roof.intensity_flops_per_byte)} FLOP/byte "
-                f"({units.rate(roof.attainable_flops_per_s, 'FLOP/s')})",
-            )
-        )
+        intensity = units.significant(roof.intensity_flops_per_byte)
+        limit = f"{units.percent(roof.fraction)} of the limit by {roof.limited_by} at {intensity}"
+        attainable = units.rate(roof.attainable_flops_per_s, "FLOP/s")
+        facts.append(fact("roofline", f"{limit} FLOP/byte ({attainable})"))
     elif found.peak_fraction is not None:
         facts.append(fact("of peak", units.percent(found.peak_fraction)))
     if found.clocks is not None:
@@ -128,9 +124,8 @@ def _attempt(attempt: BatchAttempt) -> str:
 
 def why_facts(candidate: Candidate, report: Report) -> list[Fact]:
     """Why this variant of a user's model won or lost."""
-    advice = report.model.advice if report.model else None
-    found = [e for e in advice.explanations if e.case == candidate.case.id] if advice else []
-    return [fact("", brief(text)) for each in found for text in each.sentences]
+    found = report.model.explained.get(candidate.case.id) if report.model else None
+    return [fact("", brief(text)) for text in found.sentences] if found else []
 
 
 def profile_facts(candidate: Candidate, trace: Trace | None) -> list[Fact]:

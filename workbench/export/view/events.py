@@ -15,7 +15,7 @@ from ...report.report import Report
 from ...report.row import Row
 from ...stats.samples import median
 from ...text import units
-from .derived import DerivedValues
+from .derived import RunView
 from .model_facts import built_text, facts_lines, saved_text
 from .own import code_facts
 from .tables import rate_text
@@ -38,23 +38,23 @@ class LogLine:
     only: Literal["", "screen", "text"] = ""
 
 
-def narrate(event: ev.AnyEvent, derived: DerivedValues) -> LogLine | None:
+def narrate(event: ev.AnyEvent, run: RunView) -> LogLine | None:
     """The line for `event`, already applied to the report; None for mere detail."""
     if isinstance(event, CaseEvent):
-        return _of_case(event, derived)
+        return _of_case(event, run)
     if isinstance(event, SubjectEvent):
-        return _of_subject(event, derived.report)
-    return _of_run(event, derived)
+        return _of_subject(event, run.report)
+    return _of_run(event, run)
 
 
-def _of_run(event: ev.AnyEvent, derived: DerivedValues) -> LogLine | None:  # noqa: C901 - one flat arm per event
+def _of_run(event: ev.AnyEvent, run: RunView) -> LogLine | None:  # noqa: C901 - one flat arm per event
     at = event.at_s
     match event:
         case ev.RunStarted():
             budget = f", budget {units.clock(event.budget_s)}" if event.budget_s else ""
             return LogLine(at, "run", f"{event.id}{budget}")
         case ev.HardwareDetected():
-            return LogLine(at, "detected", derived.machine_line())
+            return LogLine(at, "detected", run.machine_line())
         case ev.CeilingsKnown():
             date = event.ceilings.measured_at[:10]
             return LogLine(at, "ceilings", f"measured {date}", only="screen")
@@ -64,19 +64,19 @@ def _of_run(event: ev.AnyEvent, derived: DerivedValues) -> LogLine | None:  # no
             text = f"{event.title}: {_candidates(event.cases)}"
             return LogLine(at, "planned", text, "", event.scenario, only="screen")
         case ev.RaceStarted():
-            row = derived.report.rows[event.scenario]
-            text = f"{derived.title(event.scenario)}: {_candidates(row.candidates)}"
+            row = run.report.rows[event.scenario]
+            text = f"{run.title(event.scenario)}: {_candidates(row.candidates)}"
             if event.share_s:  # a document does not keep it
-                text += f", {units.clock(event.share_s)}{_left(row, derived.report)}"
+                text += f", {units.clock(event.share_s)}{_left(row, run.report)}"
             return LogLine(at, "race", text, "", event.scenario)
         case ev.RaceEnded():
             text = ended_text(event.rounds, event.ended_by)
             return LogLine(at, "ended", text, "", event.scenario, only="screen")
         case ev.CasesJoined():
-            names = ", ".join(derived.case_name(case.id) for case in event.cases)
+            names = ", ".join(run.case_name(case.id) for case in event.cases)
             return LogLine(at, "joined", names, "", event.scenario)
         case ev.CrossoverFound():
-            text = f"{derived.title(event.scenario)}: {crossover_sentence(event.crossover)}"
+            text = f"{run.title(event.scenario)}: {crossover_sentence(event.crossover)}"
             return LogLine(at, "crossover", text, "good", event.scenario)
         case ev.WorkerStarted():
             return LogLine(at, "worker", f"{event.worker} up in {units.duration(event.import_s)}")
@@ -85,7 +85,7 @@ def _of_run(event: ev.AnyEvent, derived: DerivedValues) -> LogLine | None:  # no
         case ev.MachineRead() if event.gap is not None:
             return LogLine(at, "sensors", reason_text(event.gap), "warning")
         case ev.VerdictReached():
-            return LogLine(at, "answer", _answer(event, derived), "good", event.verdict.scenario)
+            return LogLine(at, "answer", _answer(event, run), "good", event.verdict.scenario)
         case ev.TraceWritten():
             text = f"{event.trace.file}, for ui.perfetto.dev or chrome://tracing"
             return LogLine(at, "trace", text, "good")
@@ -117,9 +117,9 @@ def _left(row: Row, report: Report) -> str:
     return f"; row {number} of {len(rows)}, {left} left"
 
 
-def _answer(event: ev.VerdictReached, derived: DerivedValues) -> str:
+def _answer(event: ev.VerdictReached, run: RunView) -> str:
     """`Row: CPU. The CPU is 2.1x faster ...`; for a model or code, the first advice on it."""
-    report, verdict = derived.report, event.verdict
+    report, verdict = run.report, event.verdict
     if advice := answer(report.rows[verdict.scenario], report):
         return advice[0]
     choice = f"{choice_word(verdict.choice)} ({verdict.confidence})"
@@ -152,10 +152,10 @@ def _of_subject(event: SubjectEvent, report: Report) -> LogLine | None:
 CaseEvent = ev.BatchTried | ev.BlockDiscarded | ev.CaseFinished | ev.CasePrepared | ev.CaseProfiled
 
 
-def _of_case(event: CaseEvent, derived: DerivedValues) -> LogLine | None:
+def _of_case(event: CaseEvent, run: RunView) -> LogLine | None:
     """The line of an event of one candidate, which its name begins."""
-    name = derived.case_name(event.case)
-    scenario = derived.report.candidates[event.case].scenario
+    name = run.case_name(event.case)
+    scenario = run.report.candidates[event.case].scenario
 
     def line(word: str, text: str, tone: str = "", *, only: Literal["", "screen"] = "") -> LogLine:
         return LogLine(event.at_s, word, f"{name}{text}", tone, scenario, only)
@@ -168,7 +168,7 @@ def _of_case(event: CaseEvent, derived: DerivedValues) -> LogLine | None:
         case ev.BlockDiscarded():
             return line("discarded", f": {reason_text(event.reason)}", "warning", only="screen")
         case ev.CaseFinished() if event.status == "ok":
-            return _measured(event, derived, name)
+            return _measured(event, run, name)
         case ev.CaseFinished() if event.reason is not None:
             tone = "error" if event.status == "failed" else "warning"
             return line(event.status, f": {reason_text(event.reason)}", tone)
@@ -198,15 +198,15 @@ def _prepared(event: ev.CasePrepared) -> str:
     return ", ".join(parts)
 
 
-def _measured(event: ev.CaseFinished, derived: DerivedValues, name: str) -> LogLine | None:
+def _measured(event: ev.CaseFinished, run: RunView, name: str) -> LogLine | None:
     """The elimination of a candidate, or the median of one that raced to the end."""
-    candidate = derived.report.candidates[event.case]
+    candidate = run.report.candidates[event.case]
     samples = candidate.samples_s
     if candidate.eliminated:
-        text = f"{name}: {derived.elimination_text(candidate)}"
+        text = f"{name}: {run.elimination_text(candidate)}"
         return LogLine(event.at_s, "eliminated", text, "", event.scenario)
     if not samples:
         return None
-    rate = rate_text(candidate, derived)
+    rate = rate_text(candidate, run)
     text = f"{name}: {units.duration(median(samples))} ({rate}, n={len(samples)})"
     return LogLine(event.at_s, "measured", text, "", event.scenario, only="text")

@@ -36,17 +36,14 @@ def sparkline(values: Sequence[float], width: int, low: float, high: float) -> s
         return ""
     drawn = []
     for cell in range(width):
-        value = (
-            _mean(values, cell, width) if width <= len(values) else _between(values, cell, width)
-        )
+        if width <= len(values):
+            part = values[cell * len(values) // width : (cell + 1) * len(values) // width]
+            value = sum(part) / len(part)
+        else:
+            value = _between(values, cell, width)
         share = (value - low) / (high - low) if high > low else 0.0
         drawn.append(_LEVELS[round(min(1.0, max(0.0, share)) * (len(_LEVELS) - 1))])
     return "".join(drawn)
-
-
-def _mean(values: Sequence[float], cell: int, width: int) -> float:
-    part = values[cell * len(values) // width : (cell + 1) * len(values) // width]
-    return sum(part) / len(part)
 
 
 def _between(values: Sequence[float], cell: int, width: int) -> float:

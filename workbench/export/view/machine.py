@@ -9,6 +9,7 @@ import msgspec
 from ...records.document import Ceilings
 from ...records.machine import (
     Cache,
+    CoreLimit,
     Cpu,
     Gpu,
     GpuReading,
@@ -86,17 +87,12 @@ def cpu(found: Cpu) -> list[Fact]:
     limited = found.effective_cores < found.logical_cores
     why = f", limited by {found.limited_by}" if limited else ""
     cores = f"{found.effective_cores} of {found.logical_cores} cores"
-    usable = Text.of((cores, "strong"), why)
+    model = found.model or units.NOT_AVAILABLE
     facts = [
-        Fact(
-            "",
-            Text.of(
-                (found.model or units.NOT_AVAILABLE, "strong"), f"  {found.architecture}{clock}"
-            ),
-        ),
-        Fact("usable", usable),
+        Fact("", Text.of((model, "strong"), f"  {found.architecture}{clock}")),
+        Fact("usable", Text.of((cores, "strong"), why)),
         fact("cores", _cores(found)),
-        Fact("limits", [Text.of(_limit(one.name, one.cores, one.source)) for one in found.limits]),
+        Fact("limits", [Text.of(_limit(one)) for one in found.limits]),
         Fact("instructions", instructions(found.isa, found.architecture)),
         Fact("caches", [Text.of(_cache(cache)) for cache in found.caches] or reading(None)),
     ]
@@ -113,8 +109,8 @@ def now(found: HostReading | None) -> list[Fact]:
         _number(found.temperature_c, "°C"),
         _number(found.power_w, "W"),
     )
-    known = [reading for reading in readings if reading is not None]
-    return [fact("now", ", ".join(known))] if known else []
+    known = ", ".join(filter(None, readings))
+    return [fact("now", known)] if known else []
 
 
 def _cores(found: Cpu) -> str:
@@ -131,9 +127,9 @@ def _cores(found: Cpu) -> str:
     return ", ".join(counts)
 
 
-def _limit(name: str, cores: float, source: str) -> str:
-    where = f" ({source})" if source.startswith("/") else ""
-    return f"{name} {cores:g}{where}"
+def _limit(found: CoreLimit) -> str:
+    where = f" ({found.source})" if found.source.startswith("/") else ""
+    return f"{found.name} {found.cores:g}{where}"
 
 
 def _cache(cache: Cache) -> str:
@@ -149,11 +145,8 @@ def instructions(isa: Isa, architecture: str) -> list[Text]:
     for field, name in names.items():
         present: bool | None = getattr(isa, field)
         word = {True: "yes", False: "no", None: "?"}[present]
-        chips.append(
-            Text.of(f"{name} ", (word, "strong good"))
-            if present
-            else Text.of((f"{name} {word}", "dim"))
-        )
+        shown = [f"{name} ", (word, "strong good")] if present else [(f"{name} {word}", "dim")]
+        chips.append(Text.of(*shown))
     return chips
 
 
@@ -183,14 +176,10 @@ def with_reading(found: Gpu, latest: Mapping[int, GpuReading]) -> Gpu:
     now = latest.get(found.index) if found.index is not None else None
     if now is None:
         return found
-    read = {
-        field: value
-        for field in GpuReading.__struct_fields__
-        if field in Gpu.__struct_fields__ and field not in ("index", "unavailable")
-        for value in [getattr(now, field)]
-        if value is not None
-    }
-    return msgspec.structs.replace(found, **read)
+    common = {*GpuReading.__struct_fields__} & {*Gpu.__struct_fields__} - {"index", "unavailable"}
+    read = {field: getattr(now, field) for field in common}
+    known = {field: value for field, value in read.items() if value is not None}
+    return msgspec.structs.replace(found, **known)
 
 
 def gpu_title(found: Gpu) -> str:
@@ -213,10 +202,10 @@ def gpu(found: Gpu) -> list[Fact]:
         Fact("driver", reading(found.driver_version)),
         Fact("compute", reading(found.compute_capability)),
         Fact("PCIe", _pcie(found.pcie)),
-        Fact("power", reading(_of(found.power_w, found.power_limit_w, "W"))),
+        Fact("power", reading(_number(found.power_w, "W", found.power_limit_w))),
         Fact("temperature", reading(_number(found.temperature_c, "°C"))),
         Fact("busy", reading(_number(found.utilization_percent, "%"))),
-        Fact("SM clock", reading(_of(found.sm_clock_mhz, found.max_sm_clock_mhz, "MHz"))),
+        Fact("SM clock", reading(_number(found.sm_clock_mhz, "MHz", found.max_sm_clock_mhz))),
         Fact("clock events", _events(found.clock_event_reasons)),
         Fact("processes", _processes(found)),
         Fact("modes", _modes(found)),
@@ -245,11 +234,7 @@ def _pcie(link: Pcie) -> Text:
     return Text.of(now if now == most else f"{now} now, maximum {most}")
 
 
-def _number(value: float | None, unit: str) -> str | None:
-    return None if value is None else f"{value:.0f} {unit}"
-
-
-def _of(value: float | None, most: float | None, unit: str) -> str | None:
+def _number(value: float | None, unit: str, most: float | None = None) -> str | None:
     if value is None:
         return None
     return f"{value:.0f} {unit}" if most is None else f"{value:.0f} of {most:.0f} {unit}"
@@ -288,16 +273,9 @@ def missing(unavailable: Mapping[str, str]) -> list[Fact]:
 
 
 def no_gpu(machine: Machine) -> list[Fact]:
-    facts = [
-        fact("", "No GPU was found." if nothing(machine) else "GPUs could not be read.", "strong")
-    ]
-    for name, reason in (("NVML", machine.nvml.reason), ("CUDA", machine.cuda.reason)):
-        facts += because(name, reason)
-    return facts
-
-
-def nothing(machine: Machine) -> bool:
-    return not machine.cuda.available and machine.cuda.device_count == 0
+    is_none = not machine.cuda.available and machine.cuda.device_count == 0
+    found = [fact("", "No GPU was found." if is_none else "GPUs could not be read.", "strong")]
+    return found + because("NVML", machine.nvml.reason) + because("CUDA", machine.cuda.reason)
 
 
 def because(name: str, reason: Reason | None) -> list[Fact]:
@@ -309,29 +287,17 @@ def because(name: str, reason: Reason | None) -> list[Fact]:
 
 def drivers(machine: Machine) -> list[Fact]:
     nvml, cuda = machine.nvml, machine.cuda
+    versions = f"driver {nvml.driver_version or '?'}, library {nvml.library_version or '?'}"
+    noun = "device" if cuda.device_count == 1 else "devices"
+    devices = f"{cuda.api_version or '?'}, {cuda.device_count} {noun}"
     facts = []
-    if nvml.available:
-        facts.append(
-            fact(
-                "NVML",
-                f"driver {nvml.driver_version or '?'}, library {nvml.library_version or '?'}",
-            )
-        )
-    else:
-        facts += absent("NVML", nvml.reason, machine)
-    if cuda.available:
-        noun = "device" if cuda.device_count == 1 else "devices"
-        facts.append(fact("CUDA", f"{cuda.api_version or '?'}, {cuda.device_count} {noun}"))
-    else:
-        facts += absent("CUDA", cuda.reason, machine)
+    for name, driver, text in (("NVML", nvml, versions), ("CUDA", cuda, devices)):
+        if driver.available or driver.reason is None or not machine.gpus:
+            # Without GPUs their section has the reason.
+            facts.append(fact(name, text if driver.available else "not available"))
+        else:
+            facts += because(name, driver.reason)
     return facts
-
-
-def absent(name: str, reason: Reason | None, machine: Machine) -> list[Fact]:
-    """A missing driver, with its reason unless the section of the GPUs gives it."""
-    if reason is None or not machine.gpus:
-        return [fact(name, "not available")]
-    return because(name, reason)
 
 
 def software(found: Software, system: Os) -> list[Fact]:

@@ -100,16 +100,11 @@ def answer_lines(
     if facts:
         lines.insert(0, heading("Answer" if verdict else "So far", width))
     pick = report.candidates.get((verdict.pick if verdict else "") or "")
-    explained = _explanations(report)
+    explained = report.model.explained if report.model else {}
     for candidate in (pick, None if chosen is pick else chosen):
         if candidate is not None:
             lines += _why_lines(candidate, explained.get(candidate.case.id), found, report, width)
     return lines
-
-
-def _explanations(report: Report) -> dict[str, Explanation]:
-    advice = report.model.advice if report.model else None
-    return {each.case: each for each in advice.explanations} if advice else {}
 
 
 def _why_lines(
@@ -310,7 +305,8 @@ def model_lines(run: RunView, width: int, table_width: int) -> list[Text]:
     if row is not None and found:
         table = table_lines(columns(row, bars=False), candidate_lines(found, row, run), table_width)
         parts.append([*table, *wrapped(list(_further_warnings(found, report)), width, INDENT)])
-    why = [fact("", brief(" ".join(e.sentences), report)) for e in _explanations(report).values()]
+    explained = report.model.explained.values() if report.model else ()
+    why = [fact("", brief(" ".join(each.sentences), report)) for each in explained]
     parts.append([heading("Why", width), *wrapped(why, width)] if why else [])
     parts.append(module_lines(report, width) or operator_lines(None, report, width))
     if verdict is not None and verdict.race is not None:

@@ -70,7 +70,7 @@ def _candidate_line(ranked: RankedCandidate, row: Row, run: RunView, most: float
         RESIDENT: Text.of("" if resident is None else units.duration(resident, align=True)),
     }
     if candidate.blocks:
-        cells["median"] = median_texts(candidate, run.derived)
+        cells["median"] = median_texts(candidate, run)
     if ranked.gain is not None:
         cells["gain"] = Text.of(units.ratio(ranked.gain))
         cells["bar"] = bar("", ranked.gain / most, device_tone(candidate.case))
@@ -89,12 +89,12 @@ def _error(ranked: RankedCandidate) -> Text:
 
 
 def _states(ranked: RankedCandidate, row: Row, run: RunView) -> list[Text]:
-    candidate, derived = ranked.candidate, run.derived
+    candidate = ranked.candidate
     if ranked.word == "pick":
-        return [marked(Text.of(("pick", "strong good")), candidate, derived)]
+        return [marked(Text.of(("pick", "strong good")), candidate, run)]
     over = candidate.ended or not run.going
     if ranked.word == "slower" or (ranked.word == "error" and over):
         tone = "dim" if ranked.word == "slower" else "error"
         texts = [Text.of((text, tone)) for text in (ranked.why, ranked.word)]
-        return [marked(text, candidate, derived) for text in texts]
-    return state_texts(candidate, row, derived, racing=run.going)
+        return [marked(text, candidate, run) for text in texts]
+    return state_texts(candidate, row, run, racing=run.going)

@@ -10,7 +10,7 @@ from ...records.verdict import Verdict
 from ...report.candidate import Candidate
 from ...report.row import Row
 from ...text import units
-from .derived import DerivedValues, RunView, row_title
+from .derived import RunView, row_title
 from .spans import Text
 from .table import UNLIMITED, Cell, Column, Line
 from .words import (
@@ -71,7 +71,7 @@ def advisor_line(row: Row, run: RunView, *, gpu: bool) -> Line:
         why = verdict.reasons[0] if verdict.reasons else "no reason was given"
         return Line(plan.scenario, cells, ("ratio", [Text.of((why, "dim"))]))
     cells |= _lead_cells(verdict, gpu=gpu)
-    cells["pick"] = pick_texts(verdict, run.derived)
+    cells["pick"] = pick_texts(verdict, run)
     return Line(plan.scenario, cells)
 
 
@@ -90,23 +90,24 @@ def _lead_cells(verdict: Verdict, *, gpu: bool) -> dict[str, Cell]:
 
 def pending_texts(row: Row, run: RunView) -> list[Text]:
     """The state of a race without a verdict, longest text first."""
-    report, derived = run.report, run.derived
-    searched = any(derived.largest(candidate) for candidate in row.candidates)
+    report = run.report
+    searched = any(run.largest(candidate) for candidate in row.candidates)
     if row.plan.textbook is None and (row.started or searched):
-        return _fastest(row, derived)
+        return _fastest(row, run)
     if not row.started:
         return [Text.of(("waiting" if run.going else "not reached", "dim"))]
     if run.going and report.current_row == row.plan.scenario:
-        left = f"racing, {derived.left_in_race(row)} of {len(row.candidates)}"
+        racing = sum(not candidate.ended for candidate in row.candidates)
+        left = f"racing, {racing} of {len(row.candidates)}"
         return [Text.of((f"{left}{end}", "strong")) for end in (" candidates left", " left")]
     return [Text.of(("deciding" if run.going else "cut short before a verdict", "dim"))]
 
 
-def _fastest(row: Row, derived: DerivedValues) -> list[Text]:
-    best = derived.best(row)
+def _fastest(row: Row, run: RunView) -> list[Text]:
+    best = run.best(row)
     if best is None:
         return [Text.of(("no verdict asked", "dim"))]
-    long, short = case_texts(best.case.id, derived)
+    long, short = case_texts(best.case.id, run)
     found = (("no verdict asked; fastest: ", long), ("fastest: ", long), ("fastest: ", short))
     return [Text.of((lead, "dim"), name) for lead, name in found]
 
@@ -181,7 +182,7 @@ def result_columns(row: Row) -> list[Column]:
 def raced_lines(row: Row, run: RunView) -> list[Line]:
     """A line for each candidate; those for reference only stand below a heading."""
     lines: list[Line] = []
-    for candidate in run.derived.ordered(row):
+    for candidate in run.ordered(row):
         if row.is_reference_only(candidate) and not any(line.key == APART for line in lines):
             title = [Text.of(("for comparison, never picked", "dim"))]
             lines.append(Line(APART, {"candidate": Text()}, ("candidate", title)))
@@ -191,48 +192,41 @@ def raced_lines(row: Row, run: RunView) -> list[Line]:
 
 def candidate_line(candidate: Candidate, row: Row, run: RunView, mark: Text | None = None) -> Line:
     """One candidate, with the cells of every table that shows it."""
-    derived = run.derived
-    states = state_texts(candidate, row, derived, racing=run.going)
+    states = state_texts(candidate, row, run, racing=run.going)
     cells: dict[str, Cell] = {
-        "candidate": case_texts(candidate.case.id, derived),
+        "candidate": case_texts(candidate.case.id, run),
         "state": states,
-        "status": _status(candidate, row, derived, states[-1]),
+        "status": _status(candidate, row, run, states[-1]),
         "accuracy": Text.of(accuracy_text(candidate)),
-        "reason": Text.of((_reason(candidate, derived), "dim")),
+        "reason": Text.of((run.elimination_text(candidate), "dim")),
         **{name: Text.of(text) for name, text in _setup(candidate.setup, align=True)},
     }
     if mark is not None:
         cells["mark"] = mark
-    numbers = derived.numbers(candidate)
+    numbers = run.numbers(candidate)
     if numbers.measurement.n:
         cells |= {
-            "rate": Text.of(rate_text(candidate, derived)),
+            "rate": Text.of(rate_text(candidate, run)),
             "value": Text.of(units.duration(numbers.value_s, align=True)),
-            "median": median_texts(candidate, derived),
+            "median": median_texts(candidate, run),
             "n": Text.of(f"{numbers.measurement.n}"),
         }
-        speed = derived.speed(candidate, row)
+        speed = run.speed(candidate, row)
         if speed is not None:
             cells["speed"] = bar(f"{units.ratio(1 / speed):>7}", speed, device_tone(candidate.case))
     return Line(candidate.case.id, cells)
 
 
-def _status(candidate: Candidate, row: Row, derived: DerivedValues, state: Text) -> Text:
+def _status(candidate: Candidate, row: Row, run: RunView, state: Text) -> Text:
     """The state in one word, "pick" for the pick."""
     if row.verdict is not None and row.verdict.pick == candidate.case.id:
-        return marked(Text.of(("pick", "strong good")), candidate, derived)
+        return marked(Text.of(("pick", "strong good")), candidate, run)
     return state
 
 
-def _reason(candidate: Candidate, derived: DerivedValues) -> str:
-    if candidate.eliminated:
-        return derived.elimination_text(candidate)
-    return candidate.reason.message if candidate.reason is not None else ""
-
-
-def rate_text(candidate: Candidate, derived: DerivedValues) -> str:
+def rate_text(candidate: Candidate, run: RunView) -> str:
     """FLOP/s where the work is known, otherwise items per second."""
-    found = derived.numbers(candidate).measurement
+    found = run.numbers(candidate).measurement
     if found.flops_per_s is not None:
         return units.rate(found.flops_per_s, "FLOP/s")
     if found.throughput is None:
@@ -240,9 +234,9 @@ def rate_text(candidate: Candidate, derived: DerivedValues) -> str:
     return units.rate(found.throughput.value, found.throughput.unit)
 
 
-def median_texts(candidate: Candidate, derived: DerivedValues) -> list[Text]:
+def median_texts(candidate: Candidate, run: RunView) -> list[Text]:
     """The median with its interval, or alone where the column is narrow."""
-    found = derived.numbers(candidate).measurement
+    found = run.numbers(candidate).measurement
     alone = units.duration(found.median_s, align=True)
     spread = units.spread(found.median_s, found.ci95_s)
     return [Text.of(alone, (f"{spread:>7}", "dim")), Text.of(alone)]

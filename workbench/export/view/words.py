@@ -11,7 +11,7 @@ from ...records.verdict import Verdict
 from ...report.candidate import Candidate
 from ...report.row import Row
 from . import glyphs
-from .derived import DerivedValues
+from .derived import RunView
 from .spans import Text, join
 
 MARK = Text.of((" !", "strong warning"))  # follows a time with a warning
@@ -50,55 +50,53 @@ def provenance_on(*names: str) -> str:
     return ", ".join(map(provenance, sorted(bases)))
 
 
-def case_text(case_id: str | None, derived: DerivedValues, *, short: bool = False) -> Text:
+def case_text(case_id: str | None, run: RunView, *, short: bool = False) -> Text:
     """A candidate's name with its device in the device's tone."""
-    candidate = derived.report.candidates.get(case_id or "")
-    name = derived.case_name(case_id, short=short)
+    candidate = run.report.candidates.get(case_id or "")
+    name = run.case_name(case_id, short=short)
     if candidate is None:
         return Text.of(name)
     device = candidate.case.device
     return Text.of((device, device_tone(candidate.case)), name[len(device) :])
 
 
-def case_texts(case_id: str, derived: DerivedValues) -> list[Text]:
+def case_texts(case_id: str, run: RunView) -> list[Text]:
     """The name, longest first."""
-    return [case_text(case_id, derived, short=short) for short in (False, True)]
+    return [case_text(case_id, run, short=short) for short in (False, True)]
 
 
-def pick_texts(verdict: Verdict, derived: DerivedValues) -> list[Text]:
+def pick_texts(verdict: Verdict, run: RunView) -> list[Text]:
     """The pick, longest first; a tie shows both candidates, or dots in place of the second."""
     if verdict.pick is None:
         return [Text.of(("none", "dim"))]
-    picks = case_texts(verdict.pick, derived)
+    picks = case_texts(verdict.pick, run)
     if not verdict.tie or verdict.runner_up is None:
         return picks
-    equals = case_texts(verdict.runner_up, derived)
+    equals = case_texts(verdict.runner_up, run)
     both = [join(pair, " / ") for pair in zip(picks, equals, strict=True)]
     return [*both, Text.of(picks[-1], (" / ...", "dim"))]
 
 
-def state_texts(
-    candidate: Candidate, row: Row, derived: DerivedValues, *, racing: bool
-) -> list[Text]:
+def state_texts(candidate: Candidate, row: Row, run: RunView, *, racing: bool) -> list[Text]:
     """The state of a candidate, longest text first; every text begins with a word."""
     state = candidate.state
     if candidate.eliminated and state in ("dropped", "ok"):
-        why = derived.elimination_text(candidate)
+        why = run.elimination_text(candidate)
         texts = (f"eliminated: {why}", f"eliminated: {why.partition(' than ')[0]}", "eliminated")
-        return [marked(Text.of((text, "dim")), candidate, derived) for text in texts]
+        return [marked(Text.of((text, "dim")), candidate, run) for text in texts]
     if state in ("failed", "skipped", "cancelled"):
         tone = "error" if state == "failed" else "warning"
         long = [f"{state}: {candidate.reason.message}"] if candidate.reason else []
         return [Text.of((text, tone)) for text in (*long, state)]
-    largest = derived.largest(candidate)
+    largest = run.largest(candidate)
     if state == "ok" and largest is not None and largest.batch is not None:
         text = f"largest batch {largest_text(largest)}"
         return [Text.of(f"{text}, ended by {largest.ended_by}"), Text.of(text)]
     if state == "ok":
-        return [marked(Text.of("done"), candidate, derived)]
+        return [marked(Text.of("done"), candidate, run)]
     if racing and state == "preparing":
         return [Text.of(("> loading", "strong")), Text.of(("> now", "strong"))]
-    if racing and derived.report.current_case == candidate.case.id:
+    if racing and run.report.current_case == candidate.case.id:
         word = "measuring" if candidate.blocks else "ready"
         if state == "measuring" and not candidate.blocks:
             word = "trying batches"
@@ -115,9 +113,9 @@ def largest_text(found: LargestBatch) -> str:
     return f"{at_least}{found.batch:,}"
 
 
-def marked(text: Text, candidate: Candidate, derived: DerivedValues) -> Text:
+def marked(text: Text, candidate: Candidate, run: RunView) -> Text:
     """The text, with a mark if a warning makes the time of the candidate less certain."""
-    weak = derived.numbers(candidate).measurement.warnings
+    weak = run.numbers(candidate).measurement.warnings
     return Text.of(text, MARK) if weak else text
 
 
