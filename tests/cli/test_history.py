@@ -62,6 +62,8 @@ def test_pruning_says_what_it_would_delete_and_deletes_with_yes(cli, earlier_run
     assert (done.returncode, "deleted 2 runs" in done.stderr) == (0, True)
     left = {path.stem for path in cli.runs.glob("*.jsonl")}
     assert left == {earlier_run.stem, "20250101-000002-old0", "folder"}
+    done = cli("runs", "--prune", "--keep", "2", "--yes")
+    assert (done.returncode, "nothing is deleted" in done.stderr) == (0, True)
 
 
 def cut_after(source: Path, row: str) -> Path:

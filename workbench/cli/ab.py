@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from ..export.formats import DOCUMENT, FORMATS
 from ..planning.request import Request, words
 from ..planning.usage import UsageError
 from ..records.ab import Side
-from .options import Command, examples, own_options, questions, run_options
+from .options import Command, examples, own_options, questions, run_options, share
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
 # Options of other runs that say nothing here, or that each side may have of its own.
@@ -36,14 +35,6 @@ LEFT_OUT |= {f"as_{name}" for name in FORMATS if name != DOCUMENT}
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 
 
-def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    """`2%` as 0.02."""
-    found = re.fullmatch(r"(\d*\.?\d+)%", text or "")
-    if text is not None and not (found and float(found[1])):
-        raise UsageError(f"{option.opts[0]} takes a percentage such as 2%, not {text!r}")
-    return float(found[1]) / 100 if found else None
-
-
 @click.command(
     cls=Command,
     context_settings={"default_map": {"budget_s": 120.0}},
@@ -58,7 +49,7 @@ def _share(_: click.Context, option: click.Parameter, text: str | None) -> float
 @click.option("--env", "envs", multiple=True, metavar="NAME=VALUE", help="Environment variables.")
 @click.option("--path", "paths", multiple=True, type=FOLDER, help="Code that is found first.")
 @click.option("--command", "commands", multiple=True, metavar="COMMAND", help="Your own command.")
-@click.option("--fail-on", callback=_share, metavar="2%", help="Exit 4 if B is slower by more.")
+@click.option("--fail-on", callback=share, metavar="2%", help="Exit 4 if B is slower by more.")
 @click.option("--markdown", is_flag=True, help="A table for a pull request.")
 @own_options
 @run_options

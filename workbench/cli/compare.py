@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from string import ascii_uppercase
 
 import click
 
 from ..planning.usage import UsageError
-from .options import Command, examples, json_option
-
-
-def _share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    """`5%` as 0.05."""
-    if text is not None and not re.fullmatch(r"\d{1,4}(\.\d+)?%", text):
-        raise UsageError(f"{option.opts[0]} takes a percentage such as 5%, not {text!r}")
-    return None if text is None else float(text[:-1]) / 100
+from .options import Command, examples, json_option, share
 
 
 @click.command(cls=Command, epilog=examples("workbench compare before.json last --fail-on 5%"))
 @click.argument("runs", nargs=-1, metavar="A B [C]...")
-@click.option("--fail-on", callback=_share, metavar="5%", help="Exit 4 if slower by more.")
+@click.option("--fail-on", callback=share, metavar="5%", help="Exit 4 if slower by more.")
 @click.option("--markdown", is_flag=True, help="Tables for a pull request.")
 @json_option
 def compare(runs: tuple[str, ...], fail_on: float | None, markdown: bool, as_json: bool) -> None:
