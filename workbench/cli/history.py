@@ -72,7 +72,10 @@ def runs(
     if prune:
         idle = (each for each in found if each[1].status not in ("running", "unreadable"))
         sys.exit(_prune(list(islice(idle, keep or 0, None)), yes=yes))
-    _show([summary for _, summary in islice(found, last)], as_json=as_json)
+    listed = [summary for _, summary in islice(found, last)]
+    _show(listed, as_json=as_json)
+    if not listed:
+        say("no run is kept, or none matches")
     if next(found, None) is not None:
         say(f"these are the newest {last}; --last N shows more")
 
