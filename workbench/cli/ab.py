@@ -16,7 +16,8 @@ from ..export.formats import DOCUMENT, FORMATS
 from ..planning.request import Request, words
 from ..planning.usage import UsageError
 from ..records.ab import Side
-from .options import Command, examples, own_options, questions, run_options, share
+from .compare import share
+from .options import Command, examples, own_options, questions, run_options
 
 OF_A_SIDE = ("--python", "--env", "--path", "--command")
 # Options of other runs that say nothing here, or that each side may have of its own.

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from string import ascii_uppercase
 
 import click
 
 from ..planning.usage import UsageError
-from .options import Command, examples, json_option, share
+from .options import Command, examples, json_option
+
+
+def share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    """`5%` as 0.05."""
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{0,4}\.?[0-9]{1,4}%", text) or not float(text[:-1]):
+        wanted = f"{option.opts[0]} takes a percentage such as {option.metavar}"
+        raise UsageError(f"{wanted}, not {text!r}")
+    return float(text[:-1]) / 100
 
 
 @click.command(cls=Command, epilog=examples("workbench compare before.json last --fail-on 5%"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -88,16 +87,6 @@ def _check(parameter: click.Parameter, value: object) -> None:
 def _numbers(_: click.Context, option: click.Parameter, text: str | None) -> tuple[int, ...]:
     """One or several whole numbers: `8`, `1,8,64`, `1..256`."""
     return () if text is None else whole_numbers(option.opts[0], text)
-
-
-def share(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    """`5%` as 0.05."""
-    if text is None:
-        return None
-    if not re.fullmatch(r"[0-9]{0,4}\.?[0-9]{1,4}%", text) or not float(text[:-1]):
-        wanted = f"{option.opts[0]} takes a percentage such as {option.metavar}"
-        raise UsageError(f"{wanted}, not {text!r}")
-    return float(text[:-1]) / 100
 
 
 def _format_option(name: str) -> Callable[[F], F]:
