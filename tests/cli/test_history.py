@@ -30,7 +30,9 @@ def test_runs_are_listed_as_text_and_json(cli, earlier_run: Path) -> None:
     document = json.loads(cli("runs", "--json", "--last", "1", "--status", "done").stdout)
     assert [run["id"] for run in document["runs"]] == [earlier_run.stem]
     assert document["runs"][0]["answers"]
-    assert cli("runs", "no such text", "--json").stdout.count("started_at") == 0
+    none = cli("runs", "no such text", "--json")
+    assert none.stdout.count("started_at") == 0
+    assert none.stderr == "no run is kept, or none matches\n"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,8 @@ def test_pruning_says_what_it_would_delete_and_deletes_with_yes(cli, earlier_run
     assert (done.returncode, "deleted 2 runs" in done.stderr) == (0, True)
     left = {path.stem for path in cli.runs.glob("*.jsonl")}
     assert left == {earlier_run.stem, "20250101-000002-old0", "folder"}
+    done = cli("runs", "--prune", "--keep", "2", "--yes")
+    assert (done.returncode, "nothing is deleted" in done.stderr) == (0, True)
 
 
 def cut_after(source: Path, row: str) -> Path:

@@ -47,7 +47,7 @@ def _moment(_: click.Context, option: click.Parameter, text: str | None) -> floa
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--status", type=STATUS, help="How they ended.")
 @click.option("--since", callback=_moment, metavar="WHEN", help="A date, or an age such as 7d.")
-@click.option("--last", type=click.IntRange(1), default=20, metavar="N", help="Default 20.")
+@click.option("--last", type=click.IntRange(1), default=20, metavar="N", help="List N; default 20.")
 @click.option("--prune", is_flag=True, help="Delete runs by --older or --keep.")
 @click.option("--older", callback=_moment, metavar="WHEN", help="Delete runs from before that.")
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Delete all but the newest N.")
@@ -65,14 +65,17 @@ def runs(
     from ..report.history import matching, refreshed
 
     if prune is (keep is None and older is None) or (yes and not prune):
-        raise UsageError("--older, --keep and --yes belong to --prune, which takes a rule")
+        raise UsageError("--prune needs --older or --keep, which belong to --prune, as does --yes")
     conditions = {"status = ?": status, "instr(words, ?)": text.casefold() if text else None}
     bounds = {"started_s >= ?": since, "started_s < ?": older}
     found = matching(refreshed(), {**conditions, **bounds})
     if prune:
         idle = (each for each in found if each[1].status not in ("running", "unreadable"))
         sys.exit(_prune(list(islice(idle, keep or 0, None)), yes=yes))
-    _show([summary for _, summary in islice(found, last)], as_json=as_json)
+    listed = [summary for _, summary in islice(found, last)]
+    _show(listed, as_json=as_json)
+    if not listed:
+        say("no run is kept, or none matches")
     if next(found, None) is not None:
         say(f"these are the newest {last}; --last N shows more")
 
@@ -105,7 +108,9 @@ def _prune(old: Sequence[tuple[Path, RunSummary]], *, yes: bool) -> int:
 
     _show([summary for _, summary in old])
     failed = 0
-    if not old or not (yes or sys.stdin.isatty()):
+    if not old:
+        say("no run matches: nothing is deleted")
+    elif not (yes or sys.stdin.isatty()):
         say(f"this would delete {len(old):,} runs; --yes deletes them")
     elif yes or click.confirm(f"Delete {len(old):,} runs?", err=True):
         for path, summary in old:

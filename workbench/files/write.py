@@ -87,10 +87,10 @@ class Target:
         return descriptor
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Put a file with this `content` at `path`, which is resolved: a reader sees the old file or
-    the whole new one."""
-    descriptor, new = _made(path)
+    the whole new one.  `mode` holds for a file where there was none, less the umask."""
+    descriptor, new = _made(path, mode)
     try:
         send(descriptor, content)
         os.fsync(descriptor)
@@ -134,13 +134,13 @@ def _is_stream(path: Path) -> bool:
     return is_fifo or path == NULL or _DESCRIPTOR.fullmatch(str(path)) is not None
 
 
-def _made(path: Path) -> tuple[int, Path]:
+def _made(path: Path, mode: int = 0o666) -> tuple[int, Path]:
     """A new empty file in the folder of `path`, fit to replace what is there."""
     old = _status(path)
     if old is not None:
         _require_file(path, old)
     new = path.parent / f".workbench-{secrets.token_hex(8)}.tmp"
-    descriptor = os.open(new, _NEW, 0o666 if old is None else 0o600)
+    descriptor = os.open(new, _NEW, mode if old is None else 0o600)
     if old is not None:
         with suppress(OSError):  # a file system without permissions
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o777)

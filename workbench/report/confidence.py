@@ -1,8 +1,8 @@
 """Confidence in a verdict, in one word, from the paired ratio that decides.
 
 That is the lead of the better device where both raced, otherwise that of the pick over the next.
-`sure`: it is above 5 % after all looks.  `likely`: its 95 % interval excludes 1.  `tie`: the
-interval lies within 5 %.  `open`: anything else.  Doubts lower the word by one step.
+`sure`: it is above 5 % after all looks.  `tie`: its 95 % interval lies within 5 %.  `likely`: the
+interval lies above 1.  `open`: anything else.  Doubts lower the word by one step.
 
 A word needs only a verdict and its row, so a run of an older version gets one as well.
 """
@@ -70,7 +70,8 @@ def _word(verdict: Verdict, row: Row) -> str:
     one, other = by_id.get(verdict.pick or ""), by_id.get(rival or "")
     if one is None or (verdict.choice == "unknown" and (verdict.textbook or None not in best)):
         return OPEN
-    word, lead = SURE, None  # without a rival nothing else can be picked
+    lead, missed = None, any(warning.code == "unmeasured" for warning in verdict.warnings)
+    word = OPEN if missed else SURE  # without a rival nothing else can be picked
     if other is not None:
         rounds = other.rounds(), one.rounds()
         lead = ratios.ratio_between(*rounds)

@@ -179,6 +179,7 @@ def candidate_of(
 
 def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
     samples, losses = iter(measured.samples_s), iter(measured.loss)
+    has_energy = any(shape.energy_j is not None for shape in measured.blocks)
     for position, shape in enumerate(measured.blocks):
         yield ev.BlockMeasured(
             at_s=0.0,
@@ -189,14 +190,12 @@ def _blocks(measured: Measurement) -> Iterator[ev.BlockMeasured]:
             lead_in_s=measured.lead_in_s if position == 0 else [],
             loss=next(losses, None),
             clocks=measured.clocks,
-            metrics=_metrics(measured, shape),
+            metrics=_metrics(measured, shape) if has_energy else measured.metrics,
         )
 
 
 def _metrics(measured: Measurement, shape: BlockShape) -> dict[str, float]:
     """A block's own energy, where its shape has it; all other metrics are medians over blocks."""
-    if all(each.energy_j is None for each in measured.blocks):
-        return measured.metrics
     values = {
         name: shape.energy_j if name == ENERGY else value
         for name, value in measured.metrics.items()

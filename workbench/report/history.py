@@ -42,7 +42,7 @@ def refreshed() -> sqlite3.Connection:
             index.deserialize(kept)
         if _update(index, found):
             image = index.serialize()
-            write.replace(path, image + blake2b(image).digest())
+            write.replace(path, image + blake2b(image).digest(), mode=0o600)  # as the journals
     except OSError as error:
         say(f"workbench: the index of runs cannot be kept: {error.strerror}")
         _update(index, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ def open_run(name: str) -> OpenedRun:
     Raises JournalError; where nothing matches, it lists the latest ids.
     """
     path = Path(name)
-    if _is_file(path):
+    if os.path.isfile(path):  # noqa: PTH113 - no error for a name that is too long
         if journal.looks_like_one(path):
             return read_journal(path)
         return OpenedRun(read_document(path), [])
@@ -43,15 +44,10 @@ def open_run(name: str) -> OpenedRun:
     if len(matches) == 1:
         return read_journal(journal.runs_folder() / f"{matches[0]}.jsonl")
     latest = ", ".join(matches[:5] or ids[:5]) or "none yet"
-    problem = "several runs begin with" if matches else "no such file or run:"
+    is_other = os.path.exists(path)  # noqa: PTH110 - as above
+    missing = "neither a regular file nor a run:" if is_other else "no such file or run:"
+    problem = "several runs begin with" if matches else missing
     raise journal.JournalError(f"{problem} {shown(repr(name))}. Recent runs: {latest}")
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # longer than any file name may be
-        return False
 
 
 def read_journal(path: Path) -> OpenedRun:

@@ -18,6 +18,7 @@ from .samples import Ratio, median, student_t_quantile
 # (docs/measurement.md), and ten normal values span 3.08 standard deviations on average.
 BETWEEN_RUNS = 0.015
 CONFIDENCE = 0.99  # of the interval that decides: alarms that cry wolf are switched off
+CLEARLY_MORE = 4.0  # times the pooled variance: a case whose own is larger differs from the others
 SAME_WITHIN = 0.10  # the least allowance of two runs takes half of it
 RoundSpread = tuple[float, int]  # variance of the logarithm, and its degrees of freedom
 Rounds = tuple[Sequence[float], RoundSpread]  # values of a case, and the spread in its run
@@ -35,13 +36,21 @@ def round_spread(cases: Iterable[Sequence[float]]) -> RoundSpread | None:
 
 
 def unpaired_ratio(first: Rounds, second: Rounds, confidence: float = 0.95) -> Ratio:
-    """Median of the first over median of the second; a larger spread of the case itself counts."""
-    variance = 0.0
+    """Median of the first over median of the second; a larger spread of the case itself counts.
+
+    The degrees of freedom are those of Welch and Satterthwaite: the side that varies more has more
+    say in them, so a steady run cannot vouch for a noisy one.
+    """
+    variance = squares = 0.0
     for values, spread in (first, second):
         own = round_spread([values]) or spread
         of_round = max(spread[0], own[0], BETWEEN_RUNS**2)
-        variance += of_round * (1 + math.pi / (2 * len(values)))  # of a round, and of the median
-    quantile = student_t_quantile((1 + confidence) / 2, first[1][1] + second[1][1])
+        part = of_round * (1 + math.pi / (2 * len(values)))  # of a round, and of the median
+        is_own = own[0] > max(CLEARLY_MORE * spread[0], BETWEEN_RUNS**2)
+        variance += part
+        squares += part**2 / (own if is_own else spread)[1]
+    freedom = math.floor(variance**2 / squares + 1e-6)  # a whole number in spite of rounding
+    quantile = student_t_quantile((1 + confidence) / 2, freedom)
     factor = math.exp(min(quantile * math.sqrt(variance), 300.0))
     value = median(first[0]) / median(second[0])
     return Ratio(value, value / factor, value * factor, min(len(first[0]), len(second[0])))

@@ -41,6 +41,7 @@ def test_a_side_too_few_or_too_many_is_refused(given: int) -> None:
         (("matmul", *TWO, "--fail-on", "2"), "--fail-on takes a percentage such as 2%, not '2'"),
         (("matmul", *TWO, "--fail-on", "0%"), "--fail-on takes a percentage"),
         (("matmul", *TWO, "--fail-on", "nan%"), "--fail-on takes a percentage"),
+        (("matmul", *TWO, "--fail-on", "9" * 400 + "%"), "--fail-on takes a percentage"),
         (("matmul", *TWO, "--jsonl"), "No such option"),
         (("matmul", *TWO, "--function", "a:b"), "--function replaces scenarios"),
         (("--function", "nothing", *TWO), "--function takes package.module:work"),

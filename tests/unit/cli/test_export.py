@@ -46,8 +46,8 @@ def test_stdout_without_a_file(form: str, run: Path, capfd: pytest.CaptureFixtur
 
 
 def test_bad_requests_are_one_line(run: Path, tmp_path: Path) -> None:
-    assert "name --svg, --" in refused(run)
-    assert "a file for all but one" in refused(run, "--csv", "--html")
+    assert "choose from --svg DIR, --" in refused(run)
+    assert "one may go without FILE" in refused(run, "--csv", "--html")
     assert "No such file" in refused(run, "--html", tmp_path / "missing" / "a.html")
     assert "it is a folder" in refused(run, "--csv", tmp_path)
     assert "name a new folder" in refused(run, "--svg", tmp_path)

@@ -36,6 +36,15 @@ def test_every_cell_of_a_markdown_table_has_its_column() -> None:
     assert "| FASTER | 0.50x |" in found
 
 
+def test_a_run_of_an_unknown_machine_is_not_said_to_be_of_another() -> None:
+    found = comparison(1.0, 1.0)
+    against = [msgspec.structs.replace(found.against[0], same_machine=False)]
+    runs = [msgspec.structs.replace(run, machine=None) for run in found.runs]
+    for sides, expected in [(found.runs, "two machines"), (runs, "an unknown machine")]:
+        changed = msgspec.structs.replace(found, against=against, runs=sides)
+        assert f"B against A: {expected}" in comparison_text(changed)
+
+
 def test_text_of_a_run_is_no_markup() -> None:
     hostile = "a|b`<img src=x>*c*_[d](e)@all\n# f"
     found = comparison(1.0, 1.0)

@@ -115,7 +115,11 @@ def test_an_unknown_choice_is_open_although_there_is_a_pick() -> None:
 def test_a_pick_without_a_rival_is_sure() -> None:
     assert confidence({CPU: steady(1.0)}) == SURE
     assert confidence({CPU: [[1.0]]}) == LIKELY, "but one round is a doubt"
-    assert confidence({CPU: steady(1.0), CPU_B: []}, failed={CPU_B: SPENT}) == OPEN, "not raced"
+
+
+def test_a_pick_whose_only_rivals_were_left_unmeasured_is_open() -> None:
+    """It was compared with nothing."""
+    assert confidence({CPU: steady(1.0), CPU_B: []}, failed={CPU_B: SPENT}) == OPEN
 
 
 @pytest.mark.parametrize(("rival", "calm", "busy"), [(2.0, SURE, SURE), (1.053, LIKELY, OPEN)])

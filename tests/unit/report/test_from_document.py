@@ -20,7 +20,7 @@ from workbench.records import events as ev
 from workbench.records.document import Document
 from workbench.report import journal
 from workbench.report.candidate import ENERGY
-from workbench.report.from_document import report_of
+from workbench.report.from_document import candidate_of, report_of
 from workbench.report.report import Report
 from workbench.stats.objectives import OBJECTIVES
 from workbench.stats.samples import median
@@ -178,6 +178,25 @@ def test_a_document_without_the_energy_of_its_blocks_has_the_median_for_each() -
     older = msgspec.structs.replace(document, measurements=bare)
     for candidate in report_of(older).candidates.values():
         assert len(set(candidate.rounds().values())) == 1
+
+
+class Counting(list):
+    """Counts how often it is walked through."""
+
+    walks = 0
+
+    def __iter__(self):
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_opening_takes_time_in_proportion_to_the_blocks() -> None:
+    """A day of measuring has tens of thousands of blocks: no walk through all for each of them."""
+    measured = max(DOCUMENT.measurements, key=lambda m: len(m.blocks))
+    blocks = Counting(measured.blocks * 50)
+    many = msgspec.structs.replace(measured, blocks=blocks, samples_s=measured.samples_s * 50)
+    assert len(candidate_of(many, objective="latency").blocks) == len(blocks) >= 50
+    assert blocks.walks <= 5
 
 
 def test_an_opened_row_ranks_its_candidates_as_before() -> None:

@@ -162,7 +162,7 @@ def test_without_a_place_for_the_index_the_list_is_whole(
 ) -> None:
     keep(runs, "a")
 
-    def full(path: Path, content: bytes) -> None:
+    def full(path: Path, content: bytes, *, mode: int) -> None:
         raise OSError(28, "No space left on device")
 
     if hindrance == "full":
@@ -171,6 +171,12 @@ def test_without_a_place_for_the_index_the_list_is_whole(
         os.mkfifo(index_of(runs))
     assert statuses() == {"a": "incomplete"}
     assert capsys.readouterr().err.count("the index of runs cannot be kept") == 1
+
+
+def test_the_index_is_as_private_as_the_journals(runs: Path) -> None:
+    keep(runs, "a")
+    listed()
+    assert index_of(runs).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_lock_on_the_index_delays_nobody(runs: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -26,6 +27,16 @@ def test_a_document_file_is_opened(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     file.write_text(dump(DOCUMENT))
     assert open_run(str(file)).report.document() == DOCUMENT
+
+
+def test_what_is_there_but_no_file_is_not_called_missing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for other in (tmp_path, tmp_path / "fifo"):
+        with pytest.raises(journal.JournalError, match=r"^neither a regular file nor a run: "):
+            open_run(str(other))
+    for missing in ("gone", "x" * 300, "a\0b"):
+        with pytest.raises(journal.JournalError, match=r"^no such file or run: "):
+            open_run(missing)
 
 
 def test_a_document_without_samples_is_refused_with_the_command_that_shows_the_run(

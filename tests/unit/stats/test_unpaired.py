@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.stats.samples import AMBIGUOUS, SAME, SLOWER
+from workbench.stats.samples import AMBIGUOUS, SAME, SLOWER, student_t_quantile
 from workbench.stats.unpaired import (
     BETWEEN_RUNS,
     CONFIDENCE,
@@ -95,6 +95,25 @@ def test_a_noisy_case_counts_with_its_own_spread() -> None:
     alike = unpaired_ratio((steady, calm), (steady, calm))
     wide = unpaired_ratio((noisy, calm), (steady, calm))
     assert wide.high / wide.low > 2 * alike.high / alike.low
+
+
+def test_a_steady_run_does_not_vouch_for_a_noisy_one() -> None:
+    """Three rounds of one case have two degrees of freedom, whatever the other run measured."""
+    rng, found = np.random.default_rng(7), []
+    for _ in range(600):
+        steady, noisy = run(rng, 12, 20, 0.005, BETWEEN_RUNS), run(rng, 1, 3, 0.15, 0.15)
+        sides = [(cases[0], round_spread(cases)) for cases in (noisy, steady)]
+        found.append(unpaired_ratio(*sides, CONFIDENCE).word(SAME_WITHIN))
+    assert sum(word in (SAME, AMBIGUOUS) for word in found) / len(found) >= 0.97
+
+
+def test_a_much_noisier_case_has_only_its_own_degrees_of_freedom() -> None:
+    calm, noisy = (1e-6, 1000), [1.0, 1.5, 0.7]
+    found = unpaired_ratio((noisy, calm), ([1.0] * 20, calm))
+    own = round_spread([noisy])
+    assert own is not None
+    error = math.sqrt(own[0] * (1 + math.pi / 6) + BETWEEN_RUNS**2 * (1 + math.pi / 40))
+    assert math.log(found.high) == pytest.approx(student_t_quantile(0.975, 2) * error)
 
 
 @given(times, times, st.floats(1e-3, 1e3))

@@ -36,7 +36,8 @@ def parts(found: RunComparison) -> Iterator[Part]:
     yield Part("Machines and software", ["* marks what differs."], header, rows)
     for one, run in zip(found.against, found.runs[1:], strict=True):
         spreads = [units.percent(each.round_spread or 0) for each in (found.runs[0], run)]
-        yield from _against(one, spreads)
+        known = None not in (found.runs[0].machine, run.machine)
+        yield from _against(one, spreads, known=known)
 
 
 def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
@@ -52,9 +53,10 @@ def _facts(side: ComparedRun) -> Iterator[tuple[str, str]]:
         yield from installed.environment.items()
 
 
-def _against(one: Versus, spreads: Sequence[str]) -> Iterator[Part]:
+def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Part]:
     b = one.name
-    where = "one machine" if one.same_machine else "two machines, which the words are about"
+    unlike = "two machines, which the words are about" if known else "an unknown machine"
+    where = "one machine" if one.same_machine else unlike
     yield Part(f"{b} against A: {where}", [f"{w.message}; {w.remedy}." for w in one.warnings])
     if one.verdicts:
         of_verdict = ("Verdict", "", "A", b, "Ratio in A", f"Ratio in {b}")
