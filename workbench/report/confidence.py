@@ -79,6 +79,4 @@ def _word(verdict: Verdict, row: Row) -> str:
         word = LIKELY if lead is None and was_far_behind(other) else word
     cut_short = verdict.race is not None and verdict.race.ended_by == CANCELLED
     has_doubts = any(doubts(row, one, lead, verdict.warnings, cut_short=cut_short))
-    if other is None and any(warning.code == "unmeasured" for warning in verdict.warnings):
-        return OPEN  # its rivals had no turn
     return LOWERED.get(word, OPEN) if has_doubts else word

@@ -65,11 +65,11 @@ def _against(one: Versus, spreads: Sequence[str], *, known: bool) -> Iterator[Pa
     notes = [
         f"{b}/A is the time of {b} over that of A. It is unpaired: the runs did not take turns.",
         f"Intervals allow for other runs: rounds differ by {spreads[0]} in A, {spreads[1]} in {b}.",
-        f"SAME: within {SAME_WITHIN:.0%}. FASTER, SLOWER: {b} is, beyond doubt (99% CI).",
+        f"SAME: within {SAME_WITHIN:.0%}. FASTER, SLOWER: the whole interval is.",
     ]
     only = (("A", one.only_in_a), (b, one.only_here))
     notes += [f"Only in {n}: {len(ids)}, such as {ids[0]}." for n, ids in only if ids]
-    of_case = ("Word", f"{b}/A", "95% CI", "A", b, "Rounds", "Case", "Why")
+    of_case = ("Word", f"{b}/A", "99% CI", "A", b, "Rounds", "Case", "Why")
     yield Part("Cases", notes, of_case, list(map(_case, one.cases)))
 
 
@@ -81,7 +81,7 @@ def _verdict(one: ComparedVerdict) -> tuple[str, ...]:
 
 
 def _case(one: ComparedCase) -> tuple[str, ...]:
-    ratio, times = units.ratio_parts(one.ratio, one.ci95), map(units.duration, one.median_s)
+    ratio, times = units.ratio_parts(one.ratio, one.ci99), map(units.duration, one.median_s)
     why = one.reason.message if one.reason else "beyond --fail-on" if one.beyond else ""
     return one.word, *ratio, *times, f"{one.rounds[0]} / {one.rounds[1]}", one.id, why
 
