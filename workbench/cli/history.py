@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 STATUS = click.Choice(("done", "failed", "cancelled", "incomplete", "unreadable"))
 SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+LISTED = 20  # runs without --last
 
 
 def _moment(_: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -47,14 +48,14 @@ def _moment(_: click.Context, option: click.Parameter, text: str | None) -> floa
 @click.argument("text", required=False, metavar="[TEXT]")
 @click.option("--status", type=STATUS, help="How they ended.")
 @click.option("--since", callback=_moment, metavar="WHEN", help="A date, or an age such as 7d.")
-@click.option("--last", type=click.IntRange(1), default=20, metavar="N", help="List N; default 20.")
+@click.option("--last", type=click.IntRange(1), metavar="N", help="List N; default 20.")
 @click.option("--prune", is_flag=True, help="Delete runs by --older or --keep.")
 @click.option("--older", callback=_moment, metavar="WHEN", help="Delete runs from before that.")
 @click.option("--keep", type=click.IntRange(0), metavar="N", help="Delete all but the newest N.")
 @click.option("--yes", is_flag=True, help="Delete without a question.")
 @json_option
 def runs(
-    text: str | None, status: str | None, since: float | None, last: int, prune: bool,
+    text: str | None, status: str | None, since: float | None, last: int | None, prune: bool,
     older: float | None, keep: int | None, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List the kept runs, newest first.
@@ -66,6 +67,11 @@ def runs(
 
     if prune is (keep is None and older is None) or (yes and not prune):
         raise UsageError("--prune needs --older or --keep, which belong to --prune, as does --yes")
+    if prune and last is not None:
+        raise UsageError(
+            "--last says how many runs are listed; --keep says how many --prune leaves"
+        )
+    last = last or LISTED
     conditions = {"status = ?": status, "instr(words, ?)": text.casefold() if text else None}
     bounds = {"started_s >= ?": since, "started_s < ?": older}
     found = matching(refreshed(), {**conditions, **bounds})
