@@ -39,6 +39,7 @@ from workloads.own.tree import tensors
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "benchmarks" / ".own.jsonl"
 STATE = ROOT / "benchmarks" / ".own-state"  # of the tool: what torch knows about the compiler stays
+SPIN_S = 0.06  # the threads of the session that ran last spin for 50 ms (docs/measurement.md)
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}
 USUAL["ONNX"] = "onnxruntime/fp32"
@@ -187,6 +188,7 @@ class Plain:
                     continue
                 (threads, step), block = self.steps[name], []
                 torch.set_num_threads(threads)
+                time.sleep(SPIN_S)
                 step(), step()
                 until = time.perf_counter() + seconds
                 while time.perf_counter() < until or len(block) < 3:
