@@ -60,8 +60,7 @@ def sections(report: Report) -> Iterator[Section]:
     """The whole report, the verdicts first."""
     run = RunView(report)
     decided = [row for row in report.rows.values() if row.verdict is not None]
-    if decided:
-        yield _verdicts(decided, run)
+    yield _verdicts(decided, run) if decided else Section("Run", facts=list(_about(run)))
     if code := snippet(report):
         yield Section("To run it as it was measured", code=code)
     for row in report.rows.values():
@@ -74,7 +73,8 @@ def sections(report: Report) -> Iterator[Section]:
     for sweep in report.sweeps if not report.largest_batches else ():
         yield _sweep(sweep, report)
     roofline = roofline_plots(report, report.ceilings) if report.ceilings else []
-    yield Section("Run", facts=list(_about(run)), plots=roofline)
+    if roofline:
+        yield Section("Roofline", plots=roofline)
 
 
 def _about(run: RunView) -> Iterator[Fact]:
@@ -87,7 +87,7 @@ def _about(run: RunView) -> Iterator[Fact]:
 
 def _verdicts(rows: Sequence[Row], run: RunView) -> Section:
     """The table of verdicts, with the sentence that answers each row and its confidence."""
-    lines, facts, gpu = [], [], has_gpu(rows)
+    lines, facts, gpu = [], list(_about(run)), has_gpu(rows)
     for row, verdict in ((row, row.verdict) for row in rows if row.verdict is not None):
         answer, origin = next(iter(verdict.reasons), ""), provenance(verdict.basis)
         lines.append(_with(advisor_line(row, run, gpu=gpu), answer=answer, origin=origin))

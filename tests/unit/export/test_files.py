@@ -188,7 +188,8 @@ def test_other_devices_are_estimated_or_recorded_elsewhere() -> None:
     report = REPORTS["crossover"]
     (first, *_) = sections(report)
     labels = [label for label, _ in first.remarks]
-    assert labels == [provenance(w.basis) for v in report.verdicts for w in v.what_if]
+    devices = [provenance(w.basis) for v in report.verdicts for w in v.what_if]
+    assert labels[:2] == ["machine", "run"] and labels[-len(devices) :] == devices
     assert "estimated" in labels
     assert "**estimated**" not in file_text("markdown", report)
     assert "- estimated: " in file_text("markdown", report)
