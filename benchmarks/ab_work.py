@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-LOOPS = 400  # of about 60 us each
+LOOPS = 400  # each takes about 60 us
 MATRIX = np.random.default_rng(0).random((128, 128)) / 64
 
 

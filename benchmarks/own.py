@@ -38,7 +38,7 @@ from workloads.own.tree import tensors
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "benchmarks" / ".own.jsonl"
-STATE = ROOT / "benchmarks" / ".own-state"  # of the tool: what torch knows about the compiler stays
+STATE = ROOT / "benchmarks" / ".own-state"  # the tool's: what torch knows about the compiler stays
 SPIN_S = 0.06  # the threads of the session that ran last spin for 50 ms (docs/measurement.md)
 CLOSE, FAR = 1.15, 3.0  # times the best: timed again; timed once
 USUAL = {"eager": "torch/fp32", "compile": "torch/fp32/compile", "BF16": "torch/bf16"}

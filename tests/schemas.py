@@ -36,7 +36,7 @@ def _definitions(part: str) -> dict[str, Any]:
 
 @cache
 def _validator(part: str, structure: str) -> Draft202012Validator:
-    """Of one structure: a choice among all kinds of events would hide what is wrong with one."""
+    """Checks one structure: a choice among all kinds of events would hide what is wrong in one."""
     defs = _definitions(part)
     return Draft202012Validator({"$ref": f"#/$defs/{structure}", "$defs": defs})
 

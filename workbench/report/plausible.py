@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -41,7 +42,14 @@ def absurdity(record: object) -> str | None:
                 shown = f"{value:g}" if isinstance(value, float) else f"{str(value)[:20]}"
                 return f"{name} cannot be {shown}"
         elif isinstance(value, list | tuple):
-            waiting += [(name, inner, least) for inner in _telling(value)]
+            kinds = set(map(type, value))
+            if len(kinds) == 1 and issubclass(kind := kinds.pop(), msgspec.Struct):
+                # Field by field, since a document has as many blocks as rounds.
+                for part in kind.__struct_fields__:
+                    column = [getattr(each, part) for each in value]
+                    waiting.append((part, column, LEAST.get((kind, part), -LARGEST)))
+            else:
+                waiting += [(name, inner, least) for inner in _telling(value)]
         else:
             for part, inner in _parts(value):
                 waiting.append((part, inner, LEAST.get((type(value), part), -LARGEST)))
@@ -58,11 +66,12 @@ def _is_plain(block: BlockMeasured) -> bool:
     return block.clocks is None and not block.metrics and all(map(_is_plausible, numbers))
 
 
-def _telling(values: list[object] | tuple[object, ...]) -> tuple[object, ...] | list[object]:
-    """The least and the largest of many floats, since a document has millions; else all values."""
-    if len(values) > 2 and set(map(type, values)) == {float}:
-        return min(values), max(values)  # type: ignore[type-var]
-    return values
+def _telling(values: list[Any] | tuple[Any, ...]) -> list[Any]:
+    """The least and the largest of many numbers, since a document has millions; else all values."""
+    known = [value for value in values if value is not None]
+    if len(known) > 2 and set(map(type, known)) in ({float}, {int}):
+        return [min(known), max(known)]
+    return known
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
