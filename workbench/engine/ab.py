@@ -34,7 +34,7 @@ from .exit_codes import BEYOND, FAILED, OK
 from .row_sources import row_source
 
 BLOCK_S = 0.1
-RACE_S = 1.0  # of a pair of processes; more pairs narrow the interval more than longer ones
+RACE_S = 1.0  # for each pair of processes; more pairs narrow the interval more than longer ones
 WARM_UP_S = 0.5  # at most, since each fresh process warms up
 
 
@@ -103,7 +103,7 @@ class ABRun:
         """Start a process on each side, race them in turns, and add their ratio."""
         number = len(result.ratios)
         order = self.sides[:: -1 if number % 2 else 1]
-        if number == 0 or case.backend != COMMAND:  # whose every step is a process anyway
+        if number == 0 or case.backend != COMMAND:  # each step of a command is a process
             for side in order:
                 self._load(row, case, side)
         blocks: dict[str, dict[int, float]] = {side.name: {} for side in order}

@@ -29,9 +29,9 @@ from workbench.worker.code import Code
 A, B = Side("A", "--env X=0"), Side("B", "--env X=1")
 CASE = Case("work", "cpu", "python", "fp32")
 COMMAND = Case("work", "cpu", "command", "")
-START_S, BLOCK_S = 1.5, 0.12  # of a process until it is ready; of a turn
+START_S, BLOCK_S = 1.5, 0.12  # seconds until a process is ready; of a turn
 WALK, NOISE = 0.01, 0.02  # log standard deviations: drift in a second, a block
-LUCK, SLOW, SLOW_SHARE = 0.008, 0.035, 0.1  # of a process for all its life; docs/measurement.md
+LUCK, SLOW, SLOW_SHARE = 0.008, 0.035, 0.1  # a process keeps it for life; docs/measurement.md
 
 
 class Machine:

@@ -114,7 +114,7 @@ def test_the_worker_is_left_as_it_was(outcomes: Outcomes) -> None:
         found = outcomes.found[name]
         assert found["restored"], name
         assert found["paths"] == ["scripts"]
-        assert found["last_path"] == "scripts"  # what a forward imports late is still found
+        assert found["last_path"] == "scripts"  # imports inside forward still work
 
 
 def test_what_was_seen_before_the_end_counts(outcomes: Outcomes) -> None:
