@@ -49,14 +49,12 @@ def shown(path: Path, rng: random.Random) -> Iterator[tuple[str, str]]:
 
 
 def _session(opened: OpenedRun) -> Session:
-    session = Session(replay=True)
     if opened.events:
-        session.begin()
+        session = Session(replay=True)
         for event in opened.events:
             session.apply(event)
     else:
-        session.report = opened.report
-        session.__post_init__()
+        session = Session(replay=True, report=opened.report)
     session.ended = True
     return session
 
@@ -94,11 +92,11 @@ def detail(opened: OpenedRun, width: int) -> str:
     lines = []
     for row in session.report.rows.values():
         for candidate in row.candidates:
-            facts = details.candidate_facts(candidate, session.derived)
+            facts = details.candidate_facts(candidate, session)
             facts += details.why_facts(candidate, session.report)
             facts += details.profile_facts(candidate, session.report.trace)
             lines += facts_lines(facts, width)
-        lines += loss_lines(row, session.derived, width, 5)
+        lines += loss_lines(row, session, width, 5)
         lines += answers.answer_lines(row, session, width, roomy=True)
     return plain_lines(lines)
 
@@ -109,7 +107,7 @@ def run_table(opened: OpenedRun, width: int) -> str:
     session = _session(opened)
     lines = []
     for row in session.report.rows.values():
-        sweep = session.derived.sweep(row)
+        sweep = session.sweep(row)
         marks = curves.curve_marks(sweep) if sweep is not None else {}
         found = [
             tables.candidate_line(candidate, row, session, marks.get(candidate.case.label))

@@ -85,6 +85,8 @@ def _keys(seed: int, kind: str, room: Room) -> None:
     shown.press(b"\x1b")
     shown.pump(0.3)
     shown.leave(BOUND_S, ENDS, b"\x03")
+    # The key `e` exports the page into the current folder.
+    room.expected |= {f"cwd/{path.name}" for path in room.cwd.glob("workbench-*.html")}
 
 
 def _byte(code: bytes, room: Room) -> None:
