@@ -18,7 +18,7 @@ from workbench.records.document import Document
 
 
 def test_json_is_one_valid_document_and_a_replay_of_the_journal_gives_it_again(cli) -> None:
-    done = cli("run", "spin", *budget(3), "--json")
+    done = cli("run", "spin", *budget(3), "--json", "-v")
     assert done.returncode == 0
     assert json.loads(cli("open", "last", "--json").stdout) == json.loads(done.stdout)
     document = msgspec.json.decode(done.stdout, type=Document, strict=True)

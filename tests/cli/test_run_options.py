@@ -12,7 +12,7 @@ from support import budget
 
 def test_several_sizes_are_measured_and_drawn(cli) -> None:
     arguments = ("run", "spin", "--set", "ms=1,8,64", "--precision", "fp32", *budget(4))
-    done = cli(*arguments, "--json")
+    done = cli(*arguments, "--json", "-v")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (sweep,) = document["sweeps"]
@@ -35,7 +35,7 @@ def test_tuning_races_and_its_best_setting_is_told(cli) -> None:
 
 def test_the_largest_batch_is_bounded_by_memory_or_by_what_there_is(cli) -> None:
     free = psutil.virtual_memory().available >> 30
-    done = cli("run", "hungry", "--largest-batch", "--budget", "40", "--json")
+    done = cli("run", "hungry", "--largest-batch", "--budget", "40", "--json", "-v")
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["largest_batches"]
     codes = {a["reason"] and a["reason"]["code"] for a in found["attempts"]}
@@ -69,6 +69,5 @@ def test_a_backend_without_a_profiler_says_so_and_the_run_is_whole(cli, tmp_path
     file = tmp_path / "trace.json"
     done = cli("run", "spin", "--precision", "fp32", *budget(3), "--trace", str(file))
     assert done.returncode == 1, done.stderr  # a file that was asked for is missing
-    assert "not profiled: this backend has no profiler" in done.stderr
     assert "nothing was profiled: this backend has no profiler" in done.stderr
     assert not file.exists()

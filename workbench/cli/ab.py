@@ -31,7 +31,7 @@ LEFT_OUT = {
     "output",
     "control",
 }
-LEFT_OUT |= {"save_best", "no_samples"}
+LEFT_OUT |= {"save_best", "no_samples", "verbose"}
 LEFT_OUT |= {f"as_{name}" for name in FORMATS if name != DOCUMENT}
 FOLDER = click.Path(exists=True, file_okay=False, resolve_path=True)
 

@@ -30,16 +30,17 @@ def run_headless(
     output: Target | None,
     samples: bool = True,
     take_control: bool,
+    verbose: bool,
 ) -> int:
     """Run in this process; `export_as` is a key of `FORMATS`.  Returns the exit code.
 
-    stdout gets the result and nothing else, stderr the log.
+    stdout gets the result and nothing else, stderr the failures, or with `verbose` the whole log.
     """
     control = Control(sys.stdin.fileno() if take_control else None)
     report, exporter = Report(), FORMATS[export_as]
     whole = partial(document, samples=samples) if export_as == DOCUMENT else exporter.whole
     events = EventWriter(exporter.each, output, control) if exporter.each is not None else None
-    engine = Engine(request, rows, control, report, events or log_writer(report))
+    engine = Engine(request, rows, control, report, events or log_writer(report, verbose=verbose))
     with control.signals(), closing(engine):
         code = engine.run()
         with control.writing():
@@ -84,7 +85,7 @@ def unwritten(output: Target | None, error: OSError, report: Report, code: int) 
 def run_quietly(request: Request, rows: list[RowPlan] | None = None) -> tuple[Report, int]:
     """A run with its log on stderr and nothing on stdout; returns its report and exit code."""
     control, report = Control(), Report()
-    engine = Engine(request, rows or [], control, report, log_writer(report))
+    engine = Engine(request, rows or [], control, report, log_writer(report, verbose=False))
     with control.signals(), closing(engine):
         return report, engine.run()
 
@@ -116,11 +117,11 @@ class EventWriter:
             self.error = error
 
 
-def log_writer(report: Report) -> Listener:
-    """A listener that writes every event in words to stderr."""
+def log_writer(report: Report, *, verbose: bool) -> Listener:
+    """A listener that writes failures, or with `verbose` every event, in words to stderr."""
 
     def write(event: ev.AnyEvent) -> None:
-        text = line(event, report)
+        text = line(event, report, verbose=verbose)
         if text is not None:
             say(text)
 

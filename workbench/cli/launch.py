@@ -36,7 +36,7 @@ def start(
     from ..planning.plan import resolve
 
     export_as = chosen_format(options)
-    named, control = options.pop("output"), options.pop("control")
+    named, control, verbose = (options.pop(name) for name in ("output", "control", "verbose"))
     samples = keeps_samples(options, export_as, named)
     if control:
         check_control()
@@ -59,7 +59,13 @@ def start(
 
     export_as = export_as or PLAIN
     code = run_headless(
-        request, rows, export_as=export_as, output=output, samples=samples, take_control=control
+        request,
+        rows,
+        export_as=export_as,
+        output=output,
+        samples=samples,
+        take_control=control,
+        verbose=verbose,
     )
     sys.exit(code)
 

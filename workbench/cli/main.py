@@ -37,6 +37,7 @@ from .options import (
     format_options,
     json_option,
     keeps_samples,
+    model_options,
     no_samples_option,
     own_options,
     questions,
@@ -61,12 +62,9 @@ DEFAULT = click.core.ParameterSource.DEFAULT
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=examples(
-        "workbench                      the table of scenarios, live",
-        "workbench --json --quick       the same in 20 s, as JSON",
-        "workbench advise realtime      one scenario",
-        "workbench run matmul --set n=2048 --precision fp32",
-        "workbench open last            look at an earlier run",
-        'eval "$(_WORKBENCH_COMPLETE=bash_source workbench)"    completion in this shell',
+        "workbench                                  the table of scenarios, live",
+        "workbench --json --quick | jq .summary     the same in 20 s, for a script",
+        "workbench advise --torch package.module:build",
     ),
 )
 @scenario_options
@@ -95,7 +93,6 @@ def cli(context: click.Context, /, **options: Any) -> None:
         "workbench advise",
         "workbench advise realtime branching --json",
         "workbench advise --model M.onnx",
-        "workbench advise --model M.onnx --inputs data.npz --save-best best.onnx",
         "workbench advise --torch package.model:build --batch 1,8..64",
         "workbench advise --torch model.pt2 --save-best best",
         "workbench advise --torch script.py::Net --python .venv/bin/python -- --epochs 1",
@@ -116,6 +113,25 @@ def advise(scenarios: tuple[str, ...], **options: Any) -> None:
     """
     asked = questions(options)  # takes its options out
     start({**options, **asked}, scenarios=scenarios)
+
+
+@cli.command(
+    epilog=examples(
+        "workbench model M.onnx",
+        "workbench model M.onnx --inputs data.npz --save-best best.onnx",
+        "workbench model M.onnx --max-error 0.01 --batch 1,8..64 --json",
+    )
+)
+@click.argument("file", metavar="M.onnx")
+@model_options
+@run_options
+@click.pass_context
+def model(context: click.Context, /, file: str, **options: Any) -> None:
+    """Recommend which variant of your own ONNX model to ship, and where.
+
+    The same as workbench advise --model M.onnx.
+    """
+    context.invoke(advise, scenarios=(), model=file, **options)
 
 
 @cli.command(

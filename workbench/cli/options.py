@@ -18,12 +18,12 @@ from ..planning.own_question import OwnQuestion
 from ..planning.request import whole_numbers
 from ..planning.usage import UsageError
 from ..worker.code import COMMAND, FUNCTION, KINDS, TORCH
-from .completion import Completed
+from .help import Sectioned, SectionedGroup
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Command(Completed):
+class Command(Sectioned):
     """A command whose values say something: an unset variable of the shell is no choice of all,
     and NaN passes every comparison with a limit."""
 
@@ -47,7 +47,7 @@ class ReaderGone(Exception):  # noqa: N818 - not an error of ours
     """The reader of stdout has closed its pipe; click would exit with 1 at a BrokenPipeError."""
 
 
-class Group(Command, click.Group):
+class Group(Command, SectionedGroup):
     """The same for the options before the name of a command."""
 
     command_class = Command
@@ -207,6 +207,7 @@ SHARED = [
         metavar="FILE",
         help="Write the JSON document (with --jsonl: the events) to FILE.",
     ),
+    click.option("-v", "--verbose", is_flag=True, help="Write the log of the run to stderr."),
     click.option(
         "--control",
         is_flag=True,
@@ -318,6 +319,7 @@ OF_OWN_CODE = [
 ]
 
 
+model_options = _all_of(OF_A_MODEL[1:])  # of a command that takes the file as its argument
 own_options = _all_of([*OF_A_MODEL, *OF_OWN_CODE])
 
 # Options by the names of the fields that they fill, and what each belongs to.

@@ -15,6 +15,8 @@ from workbench.export.formats import FORMATS
 from workbench.files.write import Target
 from workbench.planning.usage import UsageError, target
 from workbench.pool.control import Control
+from workbench.records.events import CaseFinished
+from workbench.records.reason import Reason
 from workbench.report import journal
 from workbench.report.report import Report
 
@@ -53,8 +55,21 @@ def test_neither_a_full_disk_nor_a_full_log_ends_a_run(full: Target, monkeypatch
     writer = EventWriter(FORMATS["jsonl"].each, full, Control())
     with Path("/dev/full").open("w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
-        log = log_writer(REPORT)
+        log = log_writer(REPORT, verbose=True)
         for event in RUN[:2]:
             writer(event)
             log(event)
     assert "No space left" in str(writer.error)
+
+
+def test_stderr_gets_failures_and_with_verbose_the_whole_log(capsys) -> None:
+    case, scenario = next((case, each.scenario) for case, each in REPORT.candidates.items())
+    failure = CaseFinished(
+        at_s=1.0, case=case, scenario=scenario, status="failed", reason=Reason("no_memory", "full")
+    )
+    for verbose in (True, False):
+        log = log_writer(REPORT, verbose=verbose)
+        for event in (RUN[0], failure):
+            log(event)
+    words = [line.split()[2] for line in capsys.readouterr().err.splitlines()]
+    assert words == ["run", "failed", "failed"]

@@ -59,7 +59,8 @@ def _of_run(event: ev.AnyEvent, run: RunView) -> LogLine | None:  # noqa: C901 -
             date = event.ceilings.measured_at[:10]
             return LogLine(at, "ceilings", f"measured {date}", only="screen")
         case ev.WarningRaised():
-            return LogLine(at, "warning", warning_text(event.warning), "warning")
+            tone = "error" if event.warning.code == "no_trace" else "warning"  # it was asked for
+            return LogLine(at, "warning", warning_text(event.warning), tone)
         case ev.RacePlanned():
             text = f"{event.title}: {_candidates(event.cases)}"
             return LogLine(at, "planned", text, "", event.scenario, only="screen")

@@ -1,0 +1,39 @@
+"""The help names every command once, and every option of a command once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from workbench.cli.help import COMMANDS, COMMON, OPTIONS
+from workbench.cli.main import cli
+
+
+def test_every_command_stands_in_one_section() -> None:
+    assert Counter(name for names in COMMANDS.values() for name in names.split()) == Counter(
+        [*cli.commands]
+    )
+
+
+def test_every_name_in_a_section_is_an_option_of_some_command() -> None:
+    known = {each.name for command in cli.commands.values() for each in command.params}
+    assert {name for names in OPTIONS.values() for name in names.split()} <= known
+
+
+def test_the_program_shows_commands_first_and_eight_options() -> None:
+    shown = CliRunner().invoke(cli, ["--help"]).output
+    places = [shown.index(f"\n{title}") for title in (*COMMANDS, "Common options")]
+    assert places == sorted(places)
+    assert sum(line.startswith("  -") for line in shown.splitlines()) == len(COMMON.split()) == 8
+
+
+@pytest.mark.parametrize("name", ["advise", "run", "model", "open", "watch"])
+def test_a_command_shows_each_of_its_options_once(name: str) -> None:
+    shown = CliRunner().invoke(cli, [name, "--help"]).output.splitlines()
+    first = [line.split()[0].rstrip(",") for line in shown if line.startswith("  -")]
+    options = [each for each in cli.commands[name].params if isinstance(each, click.Option)]
+    expected = [each.opts[0] for each in options if not each.hidden]
+    assert Counter(first) == Counter([*expected, "-h"])
