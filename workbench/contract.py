@@ -95,6 +95,8 @@ class Backend:
     threads_fixed_at_import: ClassVar[bool] = False
     # Workers keep the user's environment: threads, precision and GPUs stay as the user set them.
     own_environment: ClassVar[bool] = False
+    # Its cases are planned where it is installed or named by --backend, and not missed elsewhere.
+    optional: ClassVar[bool] = False
     lists_gpus: ClassVar[bool] = False  # `gpus` may find some that the NVIDIA driver does not
 
     def version(self) -> str:

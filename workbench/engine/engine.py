@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from .. import __version__, catalog
 from ..advisor import whatif_devices
@@ -168,9 +169,8 @@ class Engine:
         self._emit(ev.HardwareDetected(at_s=at_s, machine=machine, software=software))
         for warning in [*hardware_warnings(machine, software), *unusable]:
             self._warn(warning)
-        source = row_source(
-            request, self._rows, machine, pool=self._pool, control=self._control, emit=self._emit
-        )
+        parts: Any = {"pool": self._pool, "control": self._control, "emit": self._emit}
+        source = row_source(request, self._rows, machine, software.packages, **parts)
         planned_rows = source.rows()
         self._rows = [row for row in planned_rows if row.cases]
         threaded = [r.scenario for r in self._rows if any(c.threads is not None for c in r.cases)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from ..planning.cases import fill_cases
@@ -41,13 +42,20 @@ class TableRows:
     profiled_steps = PROFILED_STEPS
     reserved_s = 0.0
 
-    def __init__(self, request: Request, rows: list[RowPlan], machine: Machine) -> None:
+    def __init__(
+        self,
+        request: Request,
+        rows: list[RowPlan],
+        machine: Machine,
+        installed: Collection[str] = (),
+    ) -> None:
         self._request = request
         self._rows = rows
         self._machine = machine
+        self._installed = installed
 
     def rows(self) -> list[RowPlan]:
-        fill_cases(self._rows, self._request, self._machine)
+        fill_cases(self._rows, self._request, self._machine, self._installed)
         return self._rows
 
     def conclude(self, row: Row, report: Report, profiling: Profiling) -> None:
@@ -65,12 +73,14 @@ def row_source(
     request: Request,
     rows: list[RowPlan],
     machine: Machine,
+    installed: Collection[str] = (),
     *,
     pool: Pool,
     control: Control,
     emit: Listener,
 ) -> RowSource:
-    """The source for this request; `rows` are planned but have no candidates yet."""
+    """The source for this request; `rows` are planned but have no candidates yet.  Optional
+    backends race if they are `installed`."""
     if request.ceilings:
         return CeilingRows(request, rows, machine)
     if request.model is not None:
@@ -79,4 +89,4 @@ def row_source(
     if request.own is not None:
         (row,) = rows
         return OwnCode(request, row, pool=pool, machine=machine, control=control, emit=emit)
-    return TableRows(request, rows, machine)
+    return TableRows(request, rows, machine, installed)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from .. import catalog
 from ..contract import Case, Host, ParameterValue, Variant, WorkloadError
 from ..records.machine import Machine
 from ..records.reason import Reason
@@ -40,14 +41,17 @@ def gpu_devices(request: Request, machine: Machine) -> list[str]:
     return list(dict.fromkeys([*explicit, *chosen]))
 
 
-def fill_cases(rows: Sequence[RowPlan], request: Request, machine: Machine) -> None:
+def fill_cases(
+    rows: Sequence[RowPlan], request: Request, machine: Machine, installed: Collection[str] = ()
+) -> None:
     """Fill in the candidates of each row; UsageError if the filters leave a row without any, or if
-    a workload that the user named cannot describe them."""
+    a workload that the user named cannot describe them.  Of optional backends those count that are
+    `installed`."""
     gpus = gpu_devices(request, machine)
     with_cpu = not request.devices or "cpu" in request.devices
     for row in rows:
         try:
-            row.cases = cases_on(row, request, machine, gpus, with_cpu=with_cpu)
+            row.cases = cases_on(row, request, machine, gpus, installed, with_cpu=with_cpu)
             if len(row.cases) > MOST_CASES:
                 raise UsageError(
                     f"{row.scenario.id} has {len(row.cases)} candidates, {MOST_CASES} at most: "
@@ -81,11 +85,20 @@ def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:
 
 
 def cases_on(
-    row: RowPlan, request: Request, machine: Machine, gpus: Sequence[str], *, with_cpu: bool
+    row: RowPlan,
+    request: Request,
+    machine: Machine,
+    gpus: Sequence[str],
+    installed: Collection[str] = (),
+    *,
+    with_cpu: bool,
 ) -> list[Case]:
     """The candidates of a row on `machine`: on its CPU if `with_cpu`, and on these of its GPUs."""
     found: list[Case] = []
     for variant in row.workload.variants:
+        is_missed = variant.backend not in (*installed, *request.backends)
+        if is_missed and catalog.backend(variant.backend).optional:
+            continue
         if not _is_wanted(variant, row.scenario, request):
             continue
         template = Case(

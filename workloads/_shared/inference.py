@@ -1,7 +1,7 @@
 """Inference of one network by either backend, from input on the host to answer on the host.
 
-Phases: "build" makes (and quantises) the model.  "compile" opens the ONNX Runtime session, which
-optimises its graph, or calls torch.compile.  "transfer" moves a torch model's weights to a GPU.
+Phases: "build" makes (and quantises) the model.  "compile" opens the session of ONNX Runtime or
+OpenVINO, which optimises its graph, or calls torch.compile.  "transfer" moves a torch model's weights to a GPU.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ VARIANTS = (
     Variant("cpu", "onnxruntime", "fp32"),
     Variant("cpu", "onnxruntime", "int8", "dynamic"),
     Variant("cpu", "onnxruntime", "int8", "static"),
+    Variant("cpu", "openvino", "fp32"),
+    Variant("cpu", "openvino", "bf16"),
+    Variant("cpu", "openvino", "int8", "static"),
     Variant("cpu", "torch", "fp32"),
     Variant("cpu", "torch", "fp32", mode="compile"),
     Variant("gpu", "torch", "fp32"),

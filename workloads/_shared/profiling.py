@@ -73,6 +73,9 @@ def by_onnxruntime(
     shared: bool = False,
 ) -> Profile:
     """Profile `steps` in a new ONNX Runtime session, after one run that does not count."""
+    if case.backend != "onnxruntime":
+        text = f"{case.backend} has no profiler that this could read"
+        raise WorkloadError(text, code="no_profiler")
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         session = open_session(model, case, Path(folder, "profile"), shared=shared)
         for _ in range(1 + steps):

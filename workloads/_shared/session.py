@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions with the provider, threads and options that their case asks for."""
+"""Inference sessions with the library, provider, threads and options that their case asks for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from workbench.contract import Case, WorkloadError, kind_of
 from workbench.worker.session_options import ENTRIES, LEVELS
+
+from .openvino_session import OpenVinoSession
 
 CPU = "CPUExecutionProvider"
 # Execution providers by the words of a case's mode; without such a word the device decides.
@@ -43,6 +45,8 @@ def open_session(
     ONNX Runtime falls back to the CPU with no more than a warning; here the requested provider must
     be the one in use, and run every node unless the model may be `shared` with the CPU.
     """
+    if case.backend == "openvino":
+        return OpenVinoSession(model, case)
     onnxruntime = _onnxruntime()
     provider = provider_of(case)
     options = _options(case.mode, case.threads or 1, profile)

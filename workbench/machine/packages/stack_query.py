@@ -18,6 +18,7 @@ from typing import Any
 # Always reported, even as "not installed"; the others only if they are installed.
 CORE = ("torch", "numpy", "onnxruntime", "onnx", "textual", "nvidia-ml-py")
 FURTHER = (
+    "openvino",
     "onnxruntime-gpu",
     "onnxruntime-directml",
     "onnxruntime-openvino",
