@@ -11,7 +11,7 @@ python = "$$VENV/bin/python"
 # Tools are run by the interpreter, since a script's first line cannot name every path.
 script = $(python) "$$VENV/bin/$(1)"
 
-.PHONY: run test test-workers test-html lint ready ready-to-test clean
+.PHONY: run test test-workers test-backends test-html lint ready ready-to-test clean
 .PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots
 
 run: ready
@@ -25,6 +25,11 @@ test-workers: ready-to-test
 	$(python) -m pytest -n 2 --dist worksteal tests/faults
 	$(python) -m pytest tests/worker
 	$(python) -m benchmarks.faults --short
+
+# The optional backends, installed for these tests.
+test-backends:
+	@sh .ci/setup.sh cpu,dev,openvino
+	$(python) -m pytest tests/backends
 
 test-html: ready-to-test
 	@command -v chromium >/dev/null || { echo "make test-html: there is no chromium: apt install chromium" >&2; exit 1; }

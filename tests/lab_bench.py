@@ -117,6 +117,7 @@ class Bench:
             given,
             resolve(given, {})[0],
             pool=self.child,  # type: ignore[arg-type]
+            backends=given.backends or ("onnxruntime",),
             machine=msgspec.structs.replace(machine, cpu=cpu(cores=4)),
             control=self.clock,  # type: ignore[arg-type]
             emit=self.events.append,

@@ -151,6 +151,24 @@ def show_catalogue(file: str | None, *, as_json: bool) -> None:
     echo_json({"scenarios": list(rows.values()), "workloads": described, "broken": problems})
 
 
+def show_backends(*, as_json: bool) -> None:
+    from ..export.view.table import plain_table
+    from ..machine.packages.stack_query import query
+
+    installed = query()["packages"]
+    rows = []
+    for name in catalog.backends():
+        ways = [n for n in installed if n.partition("-")[0] == name and installed[n]["version"]]
+        version = installed[ways[0]]["version"] if ways else None
+        rows.append({"name": name, "version": version, "install": catalog.backend(name).install})
+    if as_json:
+        echo_json({"backends": rows})
+        return
+    cells = [[str(r["name"]), r["version"] or "not installed", str(r["install"])] for r in rows]
+    for line in plain_table(("Backend", "Version", "Installed by"), cells):
+        click.echo(line.plain.rstrip())
+
+
 def show_run(
     name: str, export_as: str | None, *, samples: bool = True, anonymize: bool = False
 ) -> None:

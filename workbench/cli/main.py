@@ -274,9 +274,13 @@ def ceilings(**options: Any) -> None:
 
 @cli.command("list", epilog=examples("workbench list", "workbench list --json | jq '.workloads'"))
 @click.option("--scenarios", "file", metavar="FILE.toml", help="Include your own scenarios.")
+@click.option("--backends", is_flag=True, help="The libraries that can race, and how to get them.")
 @json_option
-def list_(file: str | None, as_json: bool) -> None:
+def list_(file: str | None, backends: bool, as_json: bool) -> None:
     """Show the scenarios and workloads, and what each teaches."""
+    if backends:
+        commands.show_backends(as_json=as_json)
+        return
     commands.show_catalogue(file, as_json=as_json)
 
 

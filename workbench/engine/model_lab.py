@@ -44,6 +44,7 @@ class ModelLab:
         *,
         pool: Pool,
         machine: Machine,
+        backends: tuple[str, ...],
         control: Control,
         emit: Callable[[ev.AnyEvent], None],
     ) -> None:
@@ -52,6 +53,7 @@ class ModelLab:
         self._request = request
         self._plan = plan  # planned before anything is known about the model
         self._machine = machine
+        self._backends = backends
         self._control = control
         self._emit = emit
         self._child = Child(self._question, request, pool=pool, control=control)
@@ -96,6 +98,7 @@ class ModelLab:
             gpus=gpus,
             on_cpu=not request.devices or "cpu" in request.devices,
             providers=tuple(word for word in providers if word != "cuda"),
+            backends=self._backends,
             precisions=request.precisions,
             thorough=request.thorough,
             step_s=facts.step_s,

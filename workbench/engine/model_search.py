@@ -32,7 +32,7 @@ def case_of(proposal: Proposal, scenario: Scenario) -> Case:
     return Case(
         workload=scenario.workload,
         device=proposal.device,
-        backend="onnxruntime",
+        backend=proposal.backend,
         precision=scenario.precisions[0] if recipe == ORIGINAL else recipe.precision,
         quantization=recipe.quantization,
         threads=proposal.threads,

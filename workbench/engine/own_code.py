@@ -40,6 +40,7 @@ from ..report.candidate import Candidate
 from ..report.report import Report
 from ..report.row import Row
 from ..worker.code import COMMAND, FUNCTION, TORCH, WORKLOAD, Code
+from ..worker.session_options import ONNX_BACKENDS
 from .own_exports import EXPORTER, Exports
 from .own_search import OwnSearch
 from .own_training import TrainingSearch
@@ -85,6 +86,7 @@ class OwnCode:
         *,
         pool: Pool,
         machine: Machine,
+        backends: tuple[str, ...],
         control: Control,
         emit: Callable[[ev.AnyEvent], None],
     ) -> None:
@@ -94,6 +96,7 @@ class OwnCode:
         self._plan = plan
         self._pool = pool
         self._machine = machine
+        self._backends = backends
         self._control = control
         self._emit = emit
         folder = pool.scratch / WORKLOAD
@@ -194,6 +197,7 @@ class OwnCode:
             pool=self._pool,
             control=self._control,
             emit=self._emit,
+            backends=self._backends,
             convolves=facts.convolves,
             load_s=self._load_s,
         )
@@ -293,7 +297,7 @@ class OwnCode:
             return None
         assert self._facts is not None  # noqa: S101 - something was picked
         found = lines(self._facts, case, self._question)
-        key = EXPORTER if case.backend == "onnxruntime" else self._key(self._code.home)
+        key = EXPORTER if case.backend in ONNX_BACKENDS else self._key(self._code.home)
         files = self._exports.files(case) if self._exports else {}
         try:
             self._pool.start(key, START_S)

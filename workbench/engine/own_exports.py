@@ -6,7 +6,7 @@ Exporting runs in a worker of its own, which may hang or crash without taking wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from ..records import events as ev
 from ..records.machine import Cpu
 from ..worker.code import WORKLOAD, Code
 from ..worker.recipe import ORIGINAL
+from ..worker.session_options import BFLOAT, ONNX_BACKENDS, OPENVINO
 from .model_builder import VariantBuilder
 from .model_child import Child
 from .model_search import case_of
@@ -47,6 +48,7 @@ class Exports:
     pool: Pool
     control: Control
     emit: Callable[[ev.AnyEvent], None]
+    backends: tuple[str, ...] = ("onnxruntime",)  # libraries that run the exported model
     convolves: bool = False
     load_s: float = 0.0  # that a worker takes to import, build and call the code
     left_out: dict[str, str] = field(default_factory=dict)
@@ -76,14 +78,14 @@ class Exports:
 
     def runs(self, case: Case, scenario: Scenario) -> bool:
         """Whether `case` can run at the batch of `scenario`."""
-        if case.backend != "onnxruntime" or case.batch == scenario.batch:
+        if case.backend not in ONNX_BACKENDS or case.batch == scenario.batch:
             return True
         return self.exported is not None and self.exported.dynamic
 
     def files(self, case: Case) -> Mapping[str, str]:
         """The files and options that a worker needs for `case`."""
         found = {"code": self.code.as_text()}
-        if case.backend != "onnxruntime" or self.exported is None:
+        if case.backend not in ONNX_BACKENDS or self.exported is None:
             return found
         builder = self._builder if case.quantization is not None else None
         model = builder.file(case) if builder else self.exported.model
@@ -114,7 +116,9 @@ class Exports:
         if self._lab is None:
             return []
         threads, mode = leader.threads, leader.mode
-        proposal = self._proposals.get(leader.id) or Proposal(ORIGINAL, "cpu", threads, mode)
+        proposal = self._proposals.get(leader.id) or Proposal(
+            ORIGINAL, "cpu", threads, mode, leader.backend
+        )
         found = list(neighbours(proposal, self._lab))
         return self._built(found, scenario, self.control.now() + seconds)
 
@@ -123,7 +127,10 @@ class Exports:
         cases = []
         for proposal in found:
             if self._builder is not None and self._builder.build(proposal.recipe, until_s):
-                cases.append(case := case_of(proposal, scenario))
+                case = case_of(proposal, scenario)
+                if case.backend == OPENVINO and case.mode == BFLOAT:  # the error limit is BF16's
+                    case = replace(case, precision=BFLOAT, mode=None)
+                cases.append(case)
                 self._proposals[case.id] = proposal
         return cases
 
@@ -145,6 +152,7 @@ class Exports:
             products=products,
             cpu=self.cpu,
             threads=threads,
+            backends=self.backends,
             precisions=("int8",),
             thorough=self.request.thorough,
             step_s=facts.step_s,

@@ -17,6 +17,7 @@ from ..contract import Case
 from ..planning.scenario import Scenario
 from ..report.candidate import Candidate
 from ..stats import ratios
+from ..worker.session_options import ONNX_BACKENDS
 from .own_exports import Exports
 
 LEAST_SHARE = 0.08  # time that must be left for another candidate, of the budget
@@ -99,8 +100,7 @@ class OwnSearch:
         return self._new(ways.quick_changes(self._space)) or None
 
     def _export(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
-        unwanted = "onnxruntime" not in (self._request.backends or ("onnxruntime",))
-        if unwanted or self._exports.exported is not None:
+        if not self._exports.backends or self._exports.exported is not None:
             return None
         facts, why = self._space.facts, ""
         if facts.stateful or facts.mutated:
@@ -114,20 +114,17 @@ class OwnSearch:
             return None
         if not self._exports.export(left_s / 2):
             return None
-        threads = (self._space.threads[0], self._space.threads[-1])
-        return (
-            self._new(
-                Proposal(precision="fp32", threads=n, backend="onnxruntime")
-                for n in dict.fromkeys(threads)
-            )
-            or None
-        )
+        most, least = self._space.threads[0], self._space.threads[-1]
+        ways = dict.fromkeys([*((name, most) for name in self._exports.backends)])
+        ways[self._exports.backends[0], least] = None
+        found = [Proposal(precision="fp32", threads=n, backend=name) for name, n in ways]
+        return self._new(found) or None
 
     def _quantise(self, candidates: Sequence[Candidate], left_s: float) -> list[Case] | None:
         """The next INT8 form; one at a time, since each answer may be the last in time."""
         lag = self._lag(candidates)
         if lag > HOPELESS and not self._request.thorough:
-            text = f"ONNX Runtime in FP32 takes {lag:.1f}x the time of eager torch"
+            text = f"the exported model in FP32 takes {lag:.1f}x the time of eager torch"
             self._exports.leave_out("int8", f"{text}; --thorough tries INT8 anyway")
             return None
         if lag > LAGS and self._compile in self._stages:
@@ -162,7 +159,7 @@ class OwnSearch:
         case = leader.case
         if not case.is_compiled:
             others = [replace(case, threads=count) for count in self._counts(case)]
-            if case.backend == "onnxruntime":
+            if case.backend in ONNX_BACKENDS:
                 others += self._exports.neighbours(case, self.scenario, left_s / 4)
             if new := self._admitted(others):
                 return new
@@ -212,12 +209,12 @@ class OwnSearch:
         return [valid[case] for case in ratios.ranking({i: c.rounds() for i, c in valid.items()})]
 
     def _lag(self, candidates: Sequence[Candidate]) -> float:
-        """The time of ONNX Runtime in FP32 over that of the best eager way; 1 if unknown."""
+        """The time of the exported model in FP32 over that of the best eager way; 1 if unknown."""
         eager = [c for c in self._ranked(candidates) if c.case.backend == "torch"]
         plain = [
             _best_s(c)
             for c in candidates
-            if c.blocks and c.case.backend == "onnxruntime" and c.case.precision == "fp32"
+            if c.blocks and c.case.backend in ONNX_BACKENDS and c.case.precision == "fp32"
         ]
         return min(plain) / _best_s(eager[0]) if eager and plain else 1.0
 

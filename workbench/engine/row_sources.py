@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..planning.cases import fill_cases
 from ..planning.plan import RowPlan
@@ -13,6 +13,7 @@ from ..pool.pool import Pool
 from ..records.machine import Machine
 from ..report.report import Report
 from ..report.row import Row
+from ..worker.session_options import ONNX_BACKENDS
 from . import ceilings
 from .context import Listener
 from .model_lab import ModelLab
@@ -83,10 +84,11 @@ def row_source(
     backends race if they are `installed`."""
     if request.ceilings:
         return CeilingRows(request, rows, machine)
-    if request.model is not None:
+    if request.model is not None or request.own is not None:
         (row,) = rows
-        return ModelLab(request, row, pool=pool, machine=machine, control=control, emit=emit)
-    if request.own is not None:
-        (row,) = rows
-        return OwnCode(request, row, pool=pool, machine=machine, control=control, emit=emit)
+        wanted = request.backends or ("onnxruntime", *installed)
+        backends = tuple(name for name in ONNX_BACKENDS if name in wanted)
+        parts: Any = {"pool": pool, "machine": machine, "control": control, "emit": emit}
+        kind = OwnCode if request.model is None else ModelLab
+        return kind(request, row, backends=backends, **parts)
     return TableRows(request, rows, machine, installed)

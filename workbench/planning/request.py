@@ -16,6 +16,7 @@ from ..contract import (
 )
 from ..report.cut_run import CutRun
 from ..worker.code import COMMAND, FUNCTION, TORCH
+from ..worker.session_options import ONNX_BACKENDS
 from .model_question import ModelQuestion
 from .number_lists import numbers
 from .own_question import MODES, OwnQuestion
@@ -205,8 +206,8 @@ def _check_question(request: Request, question: ModelQuestion | OwnQuestion) -> 
     is_training = isinstance(question, OwnQuestion) and question.train
     if len(request.batch) > 1 and (is_training or option in (MODEL, f"--{FUNCTION}")):
         raise UsageError(f"{'--train' if is_training else option} takes one --batch")
-    if option == MODEL and set(request.backends) - {"onnxruntime"}:
-        raise UsageError("--backend: an ONNX model runs on onnxruntime")
+    if option == MODEL and set(request.backends) - {*ONNX_BACKENDS}:
+        raise UsageError(f"--backend: an ONNX model runs on {' or '.join(ONNX_BACKENDS)}")
     for word in (word for mode in request.modes for word in mode.split("+")):
         if word not in MODES:
             raise unknown("mode", word, MODES)

@@ -1,4 +1,4 @@
-"""The words of a case's mode that set options of an ONNX Runtime session.
+"""Options of ONNX Runtime and OpenVINO sessions, by the threads, precision and mode of a case.
 
 Workers set them, the advisor proposes them, and the code that a user takes home repeats them.
 Standard library only, since workers may run under a foreign interpreter.
@@ -6,6 +6,10 @@ Standard library only, since workers may run under a foreign interpreter.
 
 from __future__ import annotations
 
+from ..contract import Case
+
+OPENVINO = "openvino"
+ONNX_BACKENDS = ("onnxruntime", OPENVINO)  # those that run ONNX models
 NO_SPIN, BFLOAT = "nospin", "bf16"
 UNOPTIMISED, BASIC, EXTENDED = "none", "basic", "extended"
 
@@ -20,3 +24,19 @@ LEVELS = {
     BASIC: "ORT_ENABLE_BASIC",
     EXTENDED: "ORT_ENABLE_EXTENDED",
 }
+
+
+def openvino_settings(case: Case) -> dict[str, str | int | bool]:
+    """Properties of OpenVINO's CPU plugin: one stream, so that one call has all threads.
+
+    Without a precision hint the plugin computes FP32 models in BF16 where the processor has
+    instructions for that.  Source: OpenVINO's documentation of its CPU device (2026.4).
+    """
+    precision = "bf16" if BFLOAT in (case.precision, case.mode) else "f32"
+    return {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": case.threads or 1,
+        "INFERENCE_PRECISION_HINT": precision,
+        "ENABLE_CPU_PINNING": False,  # other programs may use the same cores
+    }

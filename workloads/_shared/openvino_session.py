@@ -1,7 +1,4 @@
-"""An ONNX model in OpenVINO, behind those calls of an ONNX Runtime session that tasks make.
-
-Source: OpenVINO's documentation of CPU device properties and of `CompiledModel` (2026.4).
-"""
+"""An ONNX model in OpenVINO, behind those calls of an ONNX Runtime session that tasks make."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workbench.contract import Case, WorkloadError
+from workbench.worker.session_options import openvino_settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-HINTS = {"bf16": "bf16", "fp16": "f16"}  # precision of the arithmetic; all else asks for FP32
 TYPES = {"f16": "float16", "f32": "float", "f64": "double", "boolean": "bool"}  # as ONNX names them
 TYPES |= {f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint"))
           for bits in (8, 16, 32, 64)}  # fmt: skip
@@ -27,25 +24,15 @@ class Port(NamedTuple):
 
 
 class OpenVinoSession:
-    """A compiled model with one stream, so that one call has all threads of the case.
-
-    Without a precision hint, the CPU plugin computes FP32 models in BF16 where it has instructions
-    for that.  WorkloadError if OpenVINO cannot run the model.
-    """
+    """A compiled model; WorkloadError if OpenVINO cannot run it."""
 
     def __init__(self, model: bytes | str, case: Case) -> None:
         import openvino
 
         core = openvino.Core()
-        settings = {
-            "PERFORMANCE_HINT": "LATENCY",
-            "NUM_STREAMS": 1,
-            "INFERENCE_NUM_THREADS": case.threads or 1,
-            "INFERENCE_PRECISION_HINT": HINTS.get(case.precision, "f32"),
-            "ENABLE_CPU_PINNING": False,  # the cores may be shared with other programs
-        }
         try:
-            self._compiled = core.compile_model(core.read_model(model), "CPU", settings)
+            graph = core.read_model(model)
+            self._compiled = core.compile_model(graph, "CPU", openvino_settings(case))
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             text = f"OpenVINO {openvino.__version__.partition('-')[0]} refuses the model: {reason}"

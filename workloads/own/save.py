@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.contract import Case, WorkloadError, decode_case
 from workbench.worker.code import COMMAND, Code
+from workbench.worker.session_options import ONNX_BACKENDS
 
 from .function import arguments, wait_for
 from .subject import takes_device
@@ -157,7 +158,7 @@ def _script(
 
         torch.save(_inputs(code, subject, case.batch), folder / INPUTS)
         parts = [TORCH.format(seed=code.seed)]
-        if case.backend == "onnxruntime":
+        if case.backend in ONNX_BACKENDS:
             _copy(Path(onnx_file), folder / MODEL)
             setup = [line.replace(repr(MODEL), f'str(HERE / "{MODEL}")') for line in setup]
         else:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from workbench.contract import Case, Setup, Task, Variant, Work, Workload
 from workbench.worker.code import COMMAND, FUNCTION, TORCH, Code
 from workbench.worker.code import WORKLOAD as NAME
+from workbench.worker.session_options import ONNX_BACKENDS
 
 from . import command, examine, export, function, inference, onnx, save, training
 from .reference import reference
@@ -37,7 +38,7 @@ class Own(Workload):
             items=steps * (case.batch or 1),
             item=item,
             memory_bytes=0.0,
-            transfers="step" if case.backend in ("torch", "onnxruntime") else "",
+            transfers="step" if case.backend in ("torch", *ONNX_BACKENDS) else "",
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:
@@ -48,7 +49,7 @@ class Own(Workload):
         if code.kind == COMMAND:
             command.own_processes()
             return command.CommandTask(code, case)
-        if case.backend == "onnxruntime":
+        if case.backend in ONNX_BACKENDS:
             return onnx.ExportedTask(case, setup, code)
         if code.train:
             return training.Training(case, setup, code, subject(code))

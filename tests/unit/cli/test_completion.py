@@ -58,7 +58,7 @@ def values(line: str) -> list[str]:
         ("workbench advise real", ["realtime"]),
         ("workbench ab real", ["realtime"]),
         ("workbench ab gem", ["gemm"]),
-        ("workbench run matmul --backend o", ["onnxruntime"]),
+        ("workbench run matmul --backend o", ["onnxruntime", "openvino"]),
         ("workbench run matmul --precision fp32,bf", ["fp32,bf16"]),
         ("workbench --precision fp1", ["fp16"]),
         ("workbench ceilings --device c", ["cpu"]),

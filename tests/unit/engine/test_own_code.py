@@ -84,7 +84,7 @@ class Hopeless(SimulatedOwn):
 def test_int8_is_left_out_where_onnx_runtime_is_far_behind() -> None:
     report = Report.of(raced(Hopeless))
     assert report.code is not None
-    assert report.code.left_out["int8"].startswith("ONNX Runtime in FP32 takes ")
+    assert report.code.left_out["int8"].startswith("the exported model in FP32 takes ")
     assert not any(c.case.precision == "int8" for c in report.candidates.values())
     assert any(c.case.is_compiled for c in report.candidates.values())
 

@@ -433,3 +433,14 @@ def test_all_is_every_workload_and_leaves_out_what_this_machine_cannot() -> None
     rows = plan(Request(every=True))
     assert [row.scenario.id for row in rows] == list(catalog.files())
     assert Request(every=True).budget > Request(every=True, quick=True).budget == 180
+
+
+def test_an_optional_backend_races_where_it_is_installed_or_asked_for() -> None:
+    def backends(*installed: str, **asked: Any) -> set[str]:
+        rows = resolve(Request(workloads=("infer_mlp",), **asked), SHIPPED)
+        fill_cases(rows, Request(**asked), machine(), installed)
+        return {case.backend for case in rows[0].cases}
+
+    assert backends() == {"onnxruntime", "torch"}
+    assert backends("openvino") == {"onnxruntime", "openvino", "torch"}
+    assert backends(backends=("openvino",)) == {"openvino"}

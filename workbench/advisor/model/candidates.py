@@ -8,7 +8,7 @@ on ARM); onnxruntime#12854 (ConvInteger has no optimised kernel).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...contract import kind_of
@@ -16,7 +16,7 @@ from ...machine.host.isa import X86, lacking, native
 from ...records.machine import Cpu
 from ...records.model import ModelFacts
 from ...worker.recipe import ORIGINAL, Recipe
-from ...worker.session_options import BASIC, BFLOAT, EXTENDED, NO_SPIN
+from ...worker.session_options import BASIC, BFLOAT, EXTENDED, NO_SPIN, OPENVINO
 
 CONVOLUTIONS = ("Conv", "ConvTranspose")
 PRODUCTS = ("MatMul", "Gemm", "LSTM", "Attention", "EmbedLayerNormalization")
@@ -34,6 +34,7 @@ class Proposal:
     device: str = "cpu"
     threads: int | None = None  # None on a GPU
     mode: str | None = None  # session options or provider, as in a case
+    backend: str = "onnxruntime"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class SearchSpace:
     gpus: tuple[str, ...] = ()
     on_cpu: bool = True
     providers: tuple[str, ...] = ()  # words of a case's mode
+    backends: tuple[str, ...] = ("onnxruntime",)
     precisions: tuple[str, ...] = ()  # requested precisions; empty: all
     thorough: bool = False
     step_s: float = 0.0  # rough seconds of one run of the model as given
@@ -58,27 +60,33 @@ def first(space: SearchSpace) -> tuple[list[Proposal], dict[str, str]]:
     recipes = [ORIGINAL, *_quantised(space, left_out)]
     if not space.thorough:
         recipes = recipes[:1] + [r for r in recipes[1:] if r in _promising(space, left_out)]
+    found = _on_cpu(recipes, space) if space.on_cpu else []
+    for gpu in space.gpus if "onnxruntime" in space.backends else ():
+        found += _on_gpu(gpu, space)
+    if space.precisions:
+        found = [e for e in found if _precision(e.recipe, space) in space.precisions]
+    return list(dict.fromkeys(found)), left_out
+
+
+def _on_cpu(recipes: Sequence[Recipe], space: SearchSpace) -> list[Proposal]:
     most, least = space.threads[0], space.threads[-1]
+    if "onnxruntime" not in space.backends:
+        return [Proposal(recipe, threads=most, backend=OPENVINO) for recipe in recipes]
     found = [Proposal(recipe, threads=most) for recipe in recipes]
-    if not space.on_cpu:
-        recipes, found = [], []
-    if space.on_cpu:
-        on_cpu = [word for word in space.providers if word not in ON_GPU]
-        found += [Proposal(ORIGINAL, threads=most, mode=word) for word in on_cpu]
+    words = [word for word in space.providers if word not in ON_GPU]
+    found += [Proposal(ORIGINAL, threads=most, mode=word) for word in words]
     if space.thorough:
         for recipe in recipes:
             found += [Proposal(recipe, threads=count) for count in space.threads[1:]]
             if most > 1:
                 found.append(Proposal(recipe, threads=most, mode=NO_SPIN))
-        if convolves(space) and recipes:
+        if convolves(space):
             found += [Proposal(ORIGINAL, threads=most, mode=level) for level in (EXTENDED, BASIC)]
-    elif space.on_cpu and least != most:
+    elif least != most:
         found.insert(1, Proposal(ORIGINAL, threads=least))
-    for gpu in space.gpus:
-        found += _on_gpu(gpu, space)
-    if space.precisions:
-        found = [e for e in found if _precision(e.recipe, space) in space.precisions]
-    return list(dict.fromkeys(found)), left_out
+    if OPENVINO in space.backends:
+        found.insert(1, Proposal(ORIGINAL, threads=most, backend=OPENVINO))
+    return found
 
 
 def _on_gpu(gpu: str, space: SearchSpace) -> Iterator[Proposal]:
@@ -100,17 +108,30 @@ def neighbours(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
         # A single thread never waits for another.
         mode = None if count == 1 and leader.mode == NO_SPIN else leader.mode
         yield replace(leader, threads=count, mode=mode)
-    if leader.mode is None and leader.threads > 1:
-        yield replace(leader, mode=NO_SPIN)
-    if leader.mode is None and leader.recipe.method is None and convolves(space):
-        yield replace(leader, mode=EXTENDED)
-    if leader.mode is None and leader.recipe.method is None and _has_bfloat(space.cpu):
-        yield replace(leader, mode=BFLOAT)
+    if leader.mode is None:
+        yield from _other_ways(leader, space)
     if leader.recipe.method == "static" and not leader.recipe.excluded:
         recipe = leader.recipe
         yield replace(leader, recipe=replace(recipe, per_channel=not recipe.per_channel))
         other = "products" if recipe.scope == "all" else "all"
         yield replace(leader, recipe=replace(recipe, scope=other))
+
+
+def _other_ways(leader: Proposal, space: SearchSpace) -> Iterator[Proposal]:
+    """The leader's variant with other options, and in the other library."""
+    is_float = leader.recipe.method is None
+    if leader.backend == OPENVINO:
+        if is_float and native("bf16", space.cpu):
+            yield replace(leader, mode=BFLOAT)
+        return
+    if OPENVINO in space.backends:
+        yield replace(leader, backend=OPENVINO)
+    if leader.threads != 1:
+        yield replace(leader, mode=NO_SPIN)
+    if is_float and convolves(space):
+        yield replace(leader, mode=EXTENDED)
+    if is_float and _has_bfloat(space.cpu):
+        yield replace(leader, mode=BFLOAT)
 
 
 def _precision(recipe: Recipe, space: SearchSpace) -> str:

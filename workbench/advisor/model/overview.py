@@ -20,7 +20,7 @@ from ...stats import ratios
 from ...stats.samples import Ratio, median
 from ...text import units
 from ...text.units import times
-from ...worker.session_options import EXTENDED, NO_SPIN
+from ...worker.session_options import EXTENDED, NO_SPIN, OPENVINO
 from ..comparison import ranked
 
 WORKLOAD = "model"
@@ -59,7 +59,8 @@ def variant_of(case: Case) -> str:
 def how(case: Case) -> str:
     threads = None if case.threads is None else f"t{case.threads}"
     device = None if case.device == "cpu" else case.device
-    return " ".join(filter(None, (device, case.mode, threads)))
+    library = case.backend if case.backend == OPENVINO else None
+    return " ".join(filter(None, (device, library, case.mode, threads)))
 
 
 def short_name(case: Case) -> str:
@@ -233,6 +234,8 @@ def _ways(case: Case) -> str:
         ways.append(f"on {case.device}")
     if case.threads is not None:
         ways.append(f"with {case.threads} thread{'s'[: case.threads != 1]}")
+    if case.backend == OPENVINO:
+        ways.append("in OpenVINO")
     ways += [OPTIONS.get(word, f"by {word}") for word in (case.mode or "").split("+") if word]
     return f" {', '.join(ways)}" if ways else ""
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from ...contract import Case
 from ...records.model import ModelFacts
-from ...worker.session_options import ENTRIES, LEVELS
+from ...worker.session_options import ENTRIES, LEVELS, openvino_settings
+
+CALLS = {"onnxruntime": "session.run(None, feeds)", "openvino": "[*session(feeds).values()]"}
 
 
 def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> str:
@@ -15,12 +17,16 @@ def snippet(facts: ModelFacts, case: Case, file: Path | str, provider: str) -> s
     feeds = ", ".join(
         f"{port.name!r}: np.zeros({tuple(port.run_shape)}, {port.type!r})" for port in facts.inputs
     )
-    lines += [f"feeds = {{{feeds}}}  # your data", "outputs = session.run(None, feeds)"]
+    lines += [f"feeds = {{{feeds}}}  # your data", f"outputs = {CALLS[case.backend]}"]
     return "\n".join(lines)
 
 
 def session_lines(case: Case, file: Path | str, provider: str) -> list[str]:
     """Python that opens `file` as `session`, with the threads and options of `case`."""
+    if case.backend == "openvino":
+        lines = ["import openvino", "", "settings = {"]
+        lines += [f"    {name!r}: {value!r}," for name, value in openvino_settings(case).items()]
+        return [*lines, "}", f"session = openvino.compile_model({str(file)!r}, 'CPU', settings)"]
     words = (case.mode or "").split("+")
     lines = ["import onnxruntime as ort", "", "options = ort.SessionOptions()"]
     if case.threads is not None:

@@ -24,6 +24,7 @@ from ..model.overview import RankedCandidate, error_text, gain_text, in_order, o
 RESIDENT = "resident_s"  # metric of a candidate: seconds of a call whose inputs are on the GPU
 WAITING = "waiting_fraction"  # metric of a training: share of the time that waits for data
 MOST_BREAKS = 2  # graph breaks that are listed
+LIBRARIES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}  # of exported modules
 MODES = {
     "nhwc": "channels_last",
     "compile": "torch.compile",
@@ -134,8 +135,8 @@ def _ways(case: Case, own: str) -> list[str]:
     """What differs from plain code whose precision is `own`: `BF16 autocast`, `2 threads`."""
     precision = case.precision.upper()
     parts = [] if case.precision in (own, "") else [precision + " autocast" * (precision != "TF32")]
-    if case.backend == "onnxruntime":
-        parts = ["ONNX Runtime " + "-".join(filter(None, (precision, case.quantization)))]
+    if library := LIBRARIES.get(case.backend):
+        parts = [f"{library} " + "-".join(filter(None, (precision, case.quantization)))]
     parts += [MODES.get(word, word) for word in (case.mode or "").split("+") if word]
     parts += [f"{name}={value}" for name, value in case.tuning.items()]
     if case.threads is not None:

@@ -9,7 +9,8 @@ from ...contract import Case, kind_of
 from ...planning.own_question import OwnQuestion
 from ...records.code import CodeFacts
 from ...worker.code import COMMAND, FUNCTION, command_words
-from ..model.snippet import session_lines
+from ...worker.session_options import ONNX_BACKENDS
+from ..model.snippet import CALLS, session_lines
 
 MODEL = "model.onnx"  # as --save-best names it
 AUTOCAST = {"bf16": "bfloat16", "fp16": "float16"}
@@ -53,7 +54,7 @@ def lines(facts: CodeFacts, case: Case, question: OwnQuestion) -> Lines:
         return _function(facts, case)
     named = any(not port.name[:1].isdigit() for port in facts.inputs)
     call = "model(*inputs, **named)" if named else "model(*inputs)"
-    if case.backend == "onnxruntime":
+    if case.backend in ONNX_BACKENDS:
         return _session(facts, case)
     setup = ["import torch", "", *_process(facts, case)]
     setup.append(f"model = model.{'train' if question.train else 'eval'}()")
@@ -92,8 +93,11 @@ def _session(facts: CodeFacts, case: Case) -> Lines:
         name, root = (f"input_{path}", "inputs") if first.isdigit() else (path, "named")
         steps = "".join(f"[{part if part.isdigit() else repr(part)}]" for part in (first, *inner))
         setup.append(f"    {name!r}: {root}{steps}.numpy(),")
-    setup += ["}", "feeds = {port.name: given[port.name] for port in session.get_inputs()}"]
-    return Lines(setup, ["output = session.run(None, feeds)"])
+    names = "(port.name for port in session.get_inputs())"
+    if case.backend == "openvino":
+        names = "(port.any_name for port in session.inputs)"
+    setup += ["}", f"feeds = {{name: given[name] for name in {names}}}"]
+    return Lines(setup, [f"output = {CALLS[case.backend]}"])
 
 
 def _process(facts: CodeFacts, case: Case) -> list[str]:

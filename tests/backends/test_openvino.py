@@ -1,0 +1,32 @@
+"""OpenVINO itself in the race: `make test-backends` installs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx_models import conv_net
+
+pytest.importorskip("openvino", reason="make test-backends installs it")
+
+
+@pytest.mark.parametrize("workload", ["infer_cnn", "infer_mlp", "infer_encoder"])
+def test_it_races_every_inference_workload_and_computes_right_answers(cli, workload: str) -> None:
+    done = cli("run", workload, "--backend", "openvino", "--quick", "--budget", "20", "--json")
+    assert done.returncode == 0, done.stderr
+    found = {m["id"].partition("/")[2]: m for m in json.loads(done.stdout)["measurements"]}
+    plain = found["cpu/openvino/fp32/t2"]
+    assert plain["status"] == "ok" and plain["n"] > 0
+    assert plain["accuracy"]["value"] < 1e-5, "FP32 is FP32, also where BF16 is faster"
+    assert all(m["accuracy"]["passed"] for m in found.values() if m["status"] == "ok")
+
+
+def test_it_races_the_variants_of_a_model(cli, tmp_path: Path) -> None:
+    file = tmp_path / "net.onnx"
+    onnx.save(conv_net(), file)
+    done = cli("model", str(file), "--budget", "20", "--json")
+    assert done.returncode == 0, done.stderr
+    measured = json.loads(done.stdout)["measurements"]
+    assert {m["case"]["backend"] for m in measured if m["n"]} == {"onnxruntime", "openvino"}
