@@ -28,7 +28,7 @@ test-workers: ready-to-test
 
 # The optional backends, installed for these tests.
 test-backends:
-	@sh .ci/setup.sh cpu,dev,openvino
+	@sh .ci/setup.sh cpu,dev,openvino,trees
 	$(python) -m pytest tests/backends
 
 test-html: ready-to-test

@@ -90,6 +90,7 @@ class Backend:
 
     name: ClassVar[str]
     install: ClassVar[str]  # how to get the library, where it is missing
+    packages: ClassVar[tuple[str, ...]] = ()  # that contain it, if their names differ from it
     thread_variables: ClassVar[tuple[str, ...]] = ()  # besides those of OpenMP and BLAS libraries
     # The library reads its number of threads once, so each number needs a worker of its own.
     threads_fixed_at_import: ClassVar[bool] = False

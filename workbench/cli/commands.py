@@ -158,9 +158,10 @@ def show_backends(*, as_json: bool) -> None:
     installed = query()["packages"]
     rows = []
     for name in catalog.backends():
-        ways = [n for n in installed if n.partition("-")[0] == name and installed[n]["version"]]
-        version = installed[ways[0]]["version"] if ways else None
-        rows.append({"name": name, "version": version, "install": catalog.backend(name).install})
+        backend = catalog.backend(name)
+        found = (installed.get(package) for package in backend.packages or (name,))
+        version = next((package["version"] for package in found if package), None)
+        rows.append({"name": name, "version": version, "install": backend.install})
     if as_json:
         echo_json({"backends": rows})
         return

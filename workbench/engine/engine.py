@@ -177,7 +177,7 @@ class Engine:
         devices = {case.device for row in self._rows for case in row.cases}
         backends = {case.backend for row in self._rows for case in row.cases}
         missing = missing_backends(software, backends)
-        broken = _broken_workloads(planned_rows) if request.every else []
+        broken = _left_out(planned_rows, every=request.every)
         fewer = [] if request.model or request.own else fewer_threads(threaded, request, machine)
         for row in self._rows:
             self._emit(planned(row, request, self._control.now()))
@@ -328,9 +328,10 @@ class Engine:
             self._emit(ev.TraceWritten(at_s=self._control.now(), trace=written))
 
 
-def _broken_workloads(rows: Sequence[RowPlan]) -> Iterator[Warning]:
-    """A warning for each file that `run --all` leaves out."""
-    broken = {name: (str(error), error.hint) for name, error in catalog.load_all()[1].items()}
+def _left_out(rows: Sequence[RowPlan], *, every: bool) -> Iterator[Warning]:
+    """A warning for each row and file that --all leaves out."""
+    files = catalog.load_all()[1] if every else {}
+    broken = {name: (str(error), error.hint) for name, error in files.items()}
     refused = {row.workload.name: row.refused for row in rows if row.refused and not row.cases}
     broken |= {name: (reason.message, reason.hint) for name, reason in refused.items()}
     for name, (message, hint) in broken.items():

@@ -66,14 +66,27 @@ def fill_cases(
                 hint = f" ({reason.hint})" if reason.hint else ""
                 raise UsageError(f"{reason.message}{hint}") from None
             row.cases, row.refused = [], reason
-        if not row.cases and not request.every:
-            raise _no_candidate(row, gpus)
+        if row.cases or request.every:
+            continue
+        lacking = {v.backend for v in row.workload.variants if is_lacking(v.backend, installed)}
+        if not request.all_scenarios or lacking != {v.backend for v in row.workload.variants}:
+            raise _no_candidate(row, gpus, lacking)
+        row.refused = _not_installed(row, lacking)
     if rows and not any(row.cases for row in rows):
         raise UsageError("no workload has a candidate left with these filters")
 
 
-def _no_candidate(row: RowPlan, gpus: Sequence[str]) -> UsageError:
+def _not_installed(row: RowPlan, lacking: Collection[str]) -> Reason:
+    names = sorted(lacking)
+    text = f"{row.scenario.id} needs {' or '.join(names)}"
+    return Reason("not_installed", text, catalog.backend(names[0]).install)
+
+
+def _no_candidate(row: RowPlan, gpus: Sequence[str], lacking: Collection[str]) -> UsageError:
     name, variants = row.scenario.id, row.workload.variants
+    if lacking == {variant.backend for variant in variants}:
+        reason = _not_installed(row, lacking)
+        return UsageError(f"{reason.message}: {reason.hint}")
     if not gpus and all(variant.device_kind == "gpu" for variant in variants):
         return UsageError(f"{name} needs a GPU, and none here can be used; see workbench detect")
     offered = {
@@ -96,10 +109,9 @@ def cases_on(
     """The candidates of a row on `machine`: on its CPU if `with_cpu`, and on these of its GPUs."""
     found: list[Case] = []
     for variant in row.workload.variants:
-        is_missed = variant.backend not in (*installed, *request.backends)
-        if is_missed and catalog.backend(variant.backend).optional:
-            continue
         if not _is_wanted(variant, row.scenario, request):
+            continue
+        if not request.backends and is_lacking(variant.backend, installed):
             continue
         template = Case(
             workload=row.workload.name,
@@ -122,6 +134,12 @@ def cases_on(
         for tuning in _tunings(row, machine, variant.device_kind):
             found += [replace(case, tuning=tuning) for case in placed]
     return found
+
+
+def is_lacking(name: str, installed: Collection[str]) -> bool:
+    """Whether the backend called `name` is an optional one that is not `installed`."""
+    backend = catalog.backend(name)
+    return backend.optional and not {*(backend.packages or (name,))} & {*installed}
 
 
 def _is_wanted(variant: Variant, scenario: Scenario, request: Request) -> bool:

@@ -444,3 +444,15 @@ def test_an_optional_backend_races_where_it_is_installed_or_asked_for() -> None:
     assert backends() == {"onnxruntime", "torch"}
     assert backends("openvino") == {"onnxruntime", "openvino", "torch"}
     assert backends(backends=("openvino",)) == {"openvino"}
+
+
+def test_without_its_libraries_a_row_names_what_installs_one() -> None:
+    rows = resolve(Request(scenarios=("tabular",)), SHIPPED)
+    with pytest.raises(UsageError, match="tabular needs lightgbm or sklearn or xgboost: `pip"):
+        fill_cases(rows, Request(scenarios=("tabular",)), machine())
+    every = Request(all_scenarios=True)
+    rows = resolve(every, SHIPPED)
+    fill_cases(rows, every, machine())
+    refused = {row.scenario.id: row.refused for row in rows if not row.cases}
+    assert refused["tabular"] is not None and refused["tabular"].code == "not_installed"
+    assert {*refused} == {"tabular"}

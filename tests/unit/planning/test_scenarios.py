@@ -114,7 +114,7 @@ def test_a_row_can_be_planned_with_and_without_a_gpu(row: Scenario) -> None:
     for gpus in ((), ("cuda:0",)):
         request = Request(scenarios=(row.id,))
         (plan,) = resolve(request, SHIPPED)
-        fill_cases([plan], request, machine(*gpus))
+        fill_cases([plan], request, machine(*gpus), installed=("xgboost",))
         assert {case.device for case in plan.cases} == {"cpu", *gpus}
         work = [plan.workload.work(case) for case in plan.cases]
         assert all(w.items > 0 and w.memory_bytes > 0 and (w.flops or 1) > 0 for w in work)

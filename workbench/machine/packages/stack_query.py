@@ -19,6 +19,10 @@ from typing import Any
 CORE = ("torch", "numpy", "onnxruntime", "onnx", "textual", "nvidia-ml-py")
 FURTHER = (
     "openvino",
+    "scikit-learn",
+    "xgboost",
+    "xgboost-cpu",
+    "lightgbm",
     "onnxruntime-gpu",
     "onnxruntime-directml",
     "onnxruntime-openvino",

@@ -1,0 +1,23 @@
+"""The libraries of boosted trees in the race: `make test-backends` installs them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+NAMES = ("sklearn", "xgboost", "lightgbm")
+for name in NAMES:
+    pytest.importorskip(name, reason="make test-backends installs it")
+
+
+def test_they_fit_the_same_table_to_the_same_accuracy(cli) -> None:
+    done = cli("advise", "tabular", "--quick", "--budget", "40", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    found = {m["case"]["backend"]: m for m in document["measurements"]}
+    assert {*found} == {*NAMES}
+    assert all(m["status"] == "ok" and m["n"] for m in found.values())
+    scores = [m["accuracy"]["value"] for m in found.values()]
+    assert max(scores) - min(scores) < 0.02
+    assert document["verdicts"][0]["choice"] == "cpu"

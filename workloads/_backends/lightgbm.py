@@ -1,0 +1,14 @@
+"""LightGBM on the CPU."""
+
+from __future__ import annotations
+
+from workbench.contract import Backend
+
+
+class LightGBM(Backend):
+    name = "lightgbm"
+    install = "`pip install lightgbm`"
+    optional = True
+
+
+BACKEND = LightGBM()

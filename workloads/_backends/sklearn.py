@@ -1,0 +1,16 @@
+"""scikit-learn, whose histogram gradient boosting has the threads of OpenMP."""
+
+from __future__ import annotations
+
+from workbench.contract import Backend
+
+
+class ScikitLearn(Backend):
+    name = "sklearn"
+    install = "`pip install scikit-learn`"
+    packages = ("scikit-learn",)
+    optional = True
+    threads_fixed_at_import = True  # an estimator takes no number of threads
+
+
+BACKEND = ScikitLearn()

@@ -1,0 +1,15 @@
+"""XGBoost, on CPUs and NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from workbench.contract import Backend
+
+
+class XGBoost(Backend):
+    name = "xgboost"
+    install = "`pip install xgboost-cpu`, or xgboost for an NVIDIA GPU"
+    packages = ("xgboost", "xgboost-cpu")
+    optional = True
+
+
+BACKEND = XGBoost()

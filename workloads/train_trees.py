@@ -1,0 +1,147 @@
+"""Gradient boosting on a table: whole fits by scikit-learn, XGBoost and LightGBM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from workbench.contract import (
+    Accuracy,
+    Case,
+    Parameter,
+    Setup,
+    Task,
+    Variant,
+    Work,
+    Workload,
+    kind_of,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Table = tuple[NDArray[np.float32], NDArray[np.int8], NDArray[np.float64]]
+
+USED = 4  # columns that decide the class; the others are noise
+LEAVES, RATE = 31, 0.1  # LightGBM's defaults, for all libraries
+TESTED = 20_000  # rows that no fit sees
+SHARE = 0.75  # of the way from the larger class to the best accuracy there can be
+
+
+class TrainTrees(Workload):
+    """One step fits `trees` trees of 31 leaves, from a float32 array on the host to a model.
+
+    Binning is part of it.  The class of a row is drawn with a known probability, so the best
+    accuracy that any model can have is known as well.
+    """
+
+    name = "train_trees"
+    title = "Gradient boosting on a table"
+    teaches = "Histograms suit caches: a GPU pays off at many rows only, and libraries differ more."
+    parameters = (
+        Parameter("rows", 50_000, "rows of the table", minimum=1_000, maximum=100_000_000),
+        Parameter("columns", 28, "columns of the table", minimum=USED, maximum=10_000),
+        Parameter("trees", 50, "trees of a model", minimum=10, maximum=10_000),
+    )
+    quick: ClassVar = {"rows": 10_000}
+    variants = (
+        Variant("cpu", "sklearn", "fp32"),
+        Variant("cpu", "xgboost", "fp32"),
+        Variant("cpu", "lightgbm", "fp32"),
+        Variant("gpu", "xgboost", "fp32"),
+    )
+
+    def work(self, case: Case) -> Work:
+        rows, columns = int(case.params["rows"]), int(case.params["columns"])
+        cells = rows * columns
+        return Work(
+            flops=None,  # sorting into bins and adding to histograms
+            bytes_moved=None,
+            items=rows,
+            item="rows",
+            memory_bytes=cells * (4.0 + 8.0 + 1.0) + 100.0 * rows,  # scikit-learn copies to float64
+            transfers="step",
+        )
+
+    def prepare(self, case: Case, setup: Setup) -> Task:
+        return Fit(case, setup)
+
+
+class Fit(Task):
+    waits = True
+
+    def __init__(self, case: Case, setup: Setup) -> None:
+        self.case, self.seed = case, setup.seed
+        with setup.phase("build"):
+            self.data, self.labels, _ = table(case, int(case.params["rows"]), setup.seed)
+        self.model: Any = None
+
+    def step(self) -> None:
+        self.model = classifier(self.case, self.seed)
+        self.model.fit(self.data, self.labels)
+
+    def check(self) -> Accuracy:
+        import numpy as np
+
+        self.step()
+        data, labels, chance = table(self.case, TESTED, self.seed + 1)
+        best, least = float(np.maximum(chance, 1 - chance).mean()), float(labels.mean())
+        least = max(least, 1 - least)
+        found = float((self.model.predict(data) == labels).mean())
+        floor = least + SHARE * (best - least)
+        reference = f"{TESTED} other rows; the best there can be is {best:.3f}"
+        return Accuracy("test_accuracy", found, reference, floor, found >= floor)
+
+
+def table(case: Case, rows: int, seed: int) -> Table:
+    """Data (rows, columns), the classes 0 and 1, and the probability of class 1 of each row."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    data = rng.standard_normal((rows, int(case.params["columns"])), dtype=np.float32)
+    a, b, c, d = data[:, :USED].astype(np.float64).T
+    chance = 1 / (1 + np.exp(-4 * (np.sin(2 * a) + a * b + np.abs(c) - 0.8 + 0.5 * d)))
+    return data, (rng.random(rows) < chance).astype(np.int8), chance
+
+
+def classifier(case: Case, seed: int) -> Any:
+    """An untrained model with the same number, size and rate of trees in every library."""
+    trees, threads = int(case.params["trees"]), case.threads
+    if case.backend == "sklearn":
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(
+            max_iter=trees,
+            max_leaf_nodes=LEAVES,
+            learning_rate=RATE,
+            early_stopping=False,
+            random_state=seed,
+        )
+    if case.backend == "lightgbm":
+        from lightgbm import LGBMClassifier
+
+        return LGBMClassifier(
+            n_estimators=trees,
+            num_leaves=LEAVES,
+            learning_rate=RATE,
+            n_jobs=threads,
+            random_state=seed,
+            verbosity=-1,
+        )
+    from xgboost import XGBClassifier
+
+    return XGBClassifier(
+        n_estimators=trees,
+        max_leaves=LEAVES,
+        max_depth=0,  # leaves alone limit a tree, as in the other libraries
+        grow_policy="lossguide",
+        tree_method="hist",
+        learning_rate=RATE,
+        n_jobs=threads,
+        device="cpu" if kind_of(case.device).on_host else case.device,
+        random_state=seed,
+        verbosity=0,
+    )
+
+
+WORKLOAD = TrainTrees()
