@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from workbench.files.write import replace
 from workbench.planning.request import Request
 from workbench.records.events import AnyEvent, RacePlanned
 from workbench.report.report import Report
+from workbench.report.row import Row
 from workbench.text.sanitize import shown
 
 from .pages.advisor import AdvisorScreen
@@ -121,12 +122,14 @@ class WorkbenchApp(TerminalApp):
         *,
         replay: bool = False,
         report: Report | None = None,
+        preview: Sequence[Row] = (),
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self._start_source = start_source
         self._request = request or Request()  # the run on the screen, or the one that `s` starts
         self._replay = replay
+        self._preview = preview  # of the rows of `request`
         self._recorded = report  # a document's report; its source has no events
         self._monotonic = monotonic
         self._source: EventSource | None = None
@@ -171,6 +174,7 @@ class WorkbenchApp(TerminalApp):
             subject=None if question is None else question.scenario().title,
             monotonic=self._monotonic,
             report=self._recorded or Report(),
+            preview=list(self._preview),
         )
 
     def action_start(self) -> None:
@@ -376,15 +380,17 @@ def run_tui(
     *,
     replay: bool = False,
     report: Report | None = None,
+    preview: Sequence[Row] = (),
     finish: Callable[[Report, int], int] | None = None,
 ) -> int:
     """Show runs until the user quits, and return the exit code.
 
-    `start_source` starts a run: first `request`, later those from the form.  When the TUI has
+    `start_source` starts a run: first `request`, whose rows look like `preview` until the engine
+    has planned them, later those from the form.  When the TUI has
     closed, the summary of the last run goes to stdout, except in a replay.  `finish` gets its
     report and the exit code, and returns the code to use.
     """
-    app = WorkbenchApp(start_source, request, replay=replay, report=report)
+    app = WorkbenchApp(start_source, request, replay=replay, report=report, preview=preview)
     code = app.show()
     report = app.session.report
     if not replay and (summary := summary_text(report, shutil.get_terminal_size().columns)):

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from workbench.export.view.answers import answer_lines
+from workbench.export.view.answers import answer_lines, ending_lines
 from workbench.export.view.spans import Text
 from workbench.export.view.tables import advisor_columns, advisor_line, has_gpu
 from workbench.report.row import Row
@@ -31,23 +31,31 @@ class AdvisorScreen(ViewScreen):
     AUTO_FOCUS = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
         FILTER,
-        Binding("escape", "clear_filter", "Clear filter", show=False),
+        Binding("escape", "follow", show=False, tooltip="follow the row that is raced again"),
     ]
 
     def body(self) -> ComposeResult:
         yield Table(id="scenarios")
         yield FilterBar()
+        yield Drawn(id="ending")
         with Pane(id="answer-pane", can_focus=False):
             yield Drawn(id="answer")
 
     @property
     def row(self) -> Row | None:
-        return self.session.report.rows.get(self.query_one(Table).cursor or "")
+        cursor = self.query_one(Table).cursor
+        return next((row for row in self._rows if row.plan.scenario == cursor), None)
+
+    @property
+    def _rows(self) -> list[Row]:
+        session = self.session
+        known = (session.report.rows[name] for name in session.walk())
+        rows = [row for row in known if row.plan.of is None]
+        return rows or (session.preview if session.going else [])
 
     def draw(self, session: Session) -> None:
         bar = self.query_one(FilterBar)
-        known = [session.report.rows[name] for name in session.walk()]
-        rows = [row for row in known if row.plan.of is None]
+        rows = self._rows
         gpu = has_gpu(rows)
         lines = [
             advisor_line(row, session, gpu=gpu)
@@ -56,9 +64,15 @@ class AdvisorScreen(ViewScreen):
                 row.plan.title, row.plan.scenario, *(c.case.label for c in row.candidates)
             )
         ]
+        keys = [line.key for line in lines]
         empty = "nothing matches the filter" if rows else nothing_yet(session)
         columns = advisor_columns(rows, self.size.width)
-        self.query_one(Table).show(columns, lines, Text.of((empty, "dim")))
+        table = self.query_one(Table)
+        table.show(columns, lines, Text.of((empty, "dim")))
+        table.lead(session.report.current_row if session.going else next(iter(keys), None))
+        ending = self.query_one("#ending", Drawn)
+        ending.display = session.phase == "finished" and not session.has_model
+        ending.show(lambda width, _: joined(ending_lines(session, width)))
         self._draw_answer()
 
     def _draw_answer(self) -> None:
@@ -75,8 +89,12 @@ class AdvisorScreen(ViewScreen):
         self.query_one("#answer-pane").scroll_home(animate=False)
 
     def on_table_selected(self, message: Table.Selected) -> None:
+        if message.key not in self.session.report.rows:
+            return  # it is planned, and not known to the engine yet
         verdict = self.session.report.rows[message.key].verdict
         self.app.push_screen(DetailScreen(message.key, verdict.pick if verdict else None))
 
-    def action_clear_filter(self) -> None:
+    def action_follow(self) -> None:
         self.query_one(FilterBar).action_dismiss()
+        self.query_one(Table).release()
+        self.repaint()

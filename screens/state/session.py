@@ -13,6 +13,7 @@ from workbench.export.view.derived import RunView
 from workbench.export.view.events import LogLine, narrate
 from workbench.records.events import AnyEvent
 from workbench.report.report import Report
+from workbench.report.row import Row
 
 LOG_LINES = 500  # more than any terminal shows; the journal keeps everything
 
@@ -38,6 +39,7 @@ class Session(RunView):
     subject: str | None = None  # name of the user's model or code that the run was asked about
     monotonic: Callable[[], float] = time.monotonic
     report: Report = field(default_factory=Report)
+    preview: list[Row] = field(default_factory=list)  # shown until the engine has planned the rows
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     ended: bool = False  # no more events will come
     cancelling: bool = False

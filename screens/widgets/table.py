@@ -93,6 +93,7 @@ class Table(Widget, can_focus=True):
         super().__init__(id=id)
         self._opens = opens
         self._shown = _Shown()
+        self._led = True  # by `lead`, until the user moves the cursor
 
     def compose(self) -> ComposeResult:
         yield TableLine(None, classes="table-head")
@@ -105,6 +106,15 @@ class Table(Widget, can_focus=True):
         if self.cursor not in keys:
             self.cursor = keys[0] if keys else None
         self._draw()
+
+    def lead(self, key: str | None) -> None:
+        """Move the cursor to this line, unless the user has moved it."""
+        if self._led and key in [line.key for line in self._shown.lines]:
+            self.cursor = key
+
+    def release(self) -> None:
+        """Let `lead` move the cursor again."""
+        self._led = True
 
     def _draw(self) -> None:
         width = self.size.width
@@ -163,7 +173,7 @@ class Table(Widget, can_focus=True):
         return keys.index(self.cursor) if self.cursor in keys else None
 
     def action_move(self, step: int) -> None:
-        index = self._index()
+        index, self._led = self._index(), False
         if index is not None:
             last = len(self._shown.lines) - 1
             self.cursor = self._shown.lines[min(max(0, index + step), last)].key
@@ -178,6 +188,7 @@ class Table(Widget, can_focus=True):
     def on_table_line_clicked(self, message: LineClicked) -> None:
         message.stop()
         if message.index < len(self._shown.lines):
+            self._led = False
             key = self._shown.lines[message.index].key
             if key == self.cursor:
                 self.post_message(self.Selected(key))

@@ -21,6 +21,7 @@ from .options import chosen_format, keeps_samples
 if TYPE_CHECKING:
     from ..files.write import Target
     from ..machine.nvidia.nvml import Links
+    from ..planning.plan import RowPlan
     from ..records.machine import Machine
     from ..report.report import Report
     from ..report.run_files import OpenedRun
@@ -54,7 +55,7 @@ def start(
     request = with_saved_best(request)
     output = None if named is None else target("--output", Path(named), opened=True)
     if export_as is None and in_terminal():
-        sys.exit(show_live(request, output, samples=samples))
+        sys.exit(show_live(request, rows, output, samples=samples))
     from .headless import run_headless
 
     export_as = export_as or PLAIN
@@ -122,13 +123,17 @@ def take_part(request: Request) -> Request:
     return replace(request, devices=("cuda:0",)) if request.devices == ("gpu",) else request
 
 
-def show_live(request: Request, output: Target | None, *, samples: bool) -> int:
+def show_live(
+    request: Request, rows: list[RowPlan], output: Target | None, *, samples: bool
+) -> int:
     """The TUI on an engine of its own, which a stall of the terminal cannot disturb."""
     from screens.app import run_tui  # noqa: TID251 - this module alone opens the outer layer
     from screens.state.event_source import EngineSource  # noqa: TID251
 
+    from ..planning.plan import planned
     from ..process.children import command
     from ..report.journal import is_kept
+    from ..report.row import Row
     from .headless import save
 
     def engine(asked: Request) -> EngineSource:
@@ -142,7 +147,8 @@ def show_live(request: Request, output: Target | None, *, samples: bool) -> int:
             sys.stdout.write(f"kept: workbench open {run}\n")
         return code if output is None else save(output, report, code, samples=samples)
 
-    return run_tui(engine, request, finish=finish)
+    preview = [Row(planned(row, request, 0.0)) for row in rows]
+    return run_tui(engine, request, preview=preview, finish=finish)
 
 
 def show_replay(opened: OpenedRun) -> int:

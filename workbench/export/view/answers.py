@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...advisor import break_even_text, crossover_text, whatif
@@ -21,8 +22,8 @@ from .details import INDENT, metrics_text
 from .facts import Fact, fact, facts_lines, heading, listed, warning_facts
 from .spans import Text, join
 from .table import table_lines
-from .tables import pending_texts, raced_lines, result_columns, run_columns
-from .words import case_text, choice_text, confidence_text, pick_texts
+from .tables import has_gpu, pending_texts, raced_lines, result_columns, run_columns
+from .words import case_text, choice_text, choice_word, confidence_text, pick_texts
 
 PLOT_HEIGHT = 14  # lines of the curves, their axis and title included
 NAMED_OPERATORS = 5  # in one line
@@ -69,6 +70,18 @@ def _fastest(row: Row, run: RunView) -> list[Fact]:
     close = f"too close to {name} to call: {ratio}"
     lead = f"{name} takes {ratio} the time" if against.word == "slower" else close
     return [fact("fastest", f"{run.case_name(against.id)}; {lead}")]
+
+
+def ending_lines(run: RunView, width: int) -> list[Text]:
+    """The end of a run in one line: the choices, and the keys for what comes next."""
+    verdicts = run.report.verdicts
+    counts = Counter(choice_word(verdict.choice) for verdict in verdicts)
+    found = [f"{word} in {count} of {len(verdicts)}" for word, count in counts.most_common()]
+    if verdicts and not has_gpu([*run.report.rows.values()]):
+        found = ["Without a GPU, CPU everywhere"]
+    said = Text.of(("; ".join(found) + ".  " if found else "", "strong"))
+    keys = Text.of(("n: another run or your own code   e: export", "dim"))
+    return [Text.of(said, keys).truncate(width)]
 
 
 def command_lines(command: str) -> list[Text]:

@@ -1,0 +1,66 @@
+"""The Advisor screen from the first frame to the end of a run."""
+
+from __future__ import annotations
+
+import scenes
+from stage import HeldFeed, held, press, replayed, settle, text
+
+from screens.app import WorkbenchApp
+from screens.widgets.table import Table
+from workbench.planning import scenarios
+from workbench.planning.plan import planned, resolve
+from workbench.planning.request import Request
+from workbench.report.row import Row
+
+SIZE = (120, 40)
+MIDWAY = "convolution"  # the row that is raced in `scenes.midway`
+
+
+def cursor(app: WorkbenchApp) -> str | None:
+    return app.screen.query_one(Table).cursor
+
+
+async def test_the_rows_stand_there_before_the_engine_has_planned_them() -> None:
+    request = Request()
+    preview = [Row(planned(row, request, 0.0)) for row in resolve(request, scenarios.load())]
+    app = WorkbenchApp(lambda _: HeldFeed([]), request, preview=preview, monotonic=lambda: 0.0)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        shown = text(pilot)
+        assert all(row.plan.title in shown for row in preview) and len(preview) == 6
+        assert preview[0].plan.question in shown
+        await press(pilot, "enter")  # there are no details yet
+        assert text(pilot) == shown
+        assert not app.session.report.rows
+
+
+async def test_the_cursor_follows_the_race_until_the_user_moves_it() -> None:
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert cursor(app) == MIDWAY
+        await press(pilot, "home")
+        first = cursor(app)
+        assert first == next(iter(app.session.report.rows)) != MIDWAY
+        app.repaint()
+        await settle(pilot)
+        assert cursor(app) == first
+        await press(pilot, "escape")
+        assert cursor(app) == MIDWAY
+
+
+async def test_a_finished_run_says_its_result_and_what_comes_next() -> None:
+    app = replayed(scenes.h200())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "GPU in 3 of 6; CPU in 2 of 6; either in 1 of 6.  n: another run" in text(pilot)
+        assert cursor(app) == next(iter(app.session.report.rows))
+    app = replayed(scenes.cpu_only())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        line = "Without a GPU, CPU everywhere.  n: another run or your own code   e: export"
+        assert line in text(pilot)
+    app, _ = held(scenes.midway())
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        assert "another run" not in text(pilot)
