@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import sys
-import time
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -148,9 +147,7 @@ class Worker:
                 latency=prepared.latency,
                 settle_s=settle_s,
             )
-        ended = time.perf_counter()
-        results = {"loss": prepared.task.loss(), "figures": prepared.task.metrics()}
-        return {**answer, **results, "after_s": time.perf_counter() - ended}
+        return {**answer, "loss": prepared.task.loss(), "figures": prepared.task.metrics()}
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
         """Two steps, to see whether the case fits: an optimiser allocates after the first."""
