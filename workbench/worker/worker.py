@@ -20,6 +20,7 @@ from typing import Any
 from ..catalog.files import backends
 from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Setup, Task, WorkloadError, decode_case, kind_of
+from ..process.cores import bind_near
 from ..text.sanitize import shown
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .cold_start import ColdStart, StartUp
@@ -296,6 +297,7 @@ def serialise(reply: dict[str, Any]) -> bytes:
 def main(arguments: list[str]) -> None:
     """Serve requests from the socket whose descriptor is the first argument until it closes."""
     descriptor, backend, device = arguments
+    bind_near(device)
     serve(Worker(backend, device), int(descriptor))
 
 
