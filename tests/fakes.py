@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -120,7 +121,7 @@ class FakePool:
             "clocks": None,
             "figures": {},
             "gap": False,
-            "after_s": 0.0,
+            **dict.fromkeys(("began_s", "settled_s", "ended_s"), time.monotonic()),
         }
 
 

@@ -230,7 +230,8 @@ class SimulatedPool:
             "clocks": None,
             "figures": {"waiting_fraction": 0.12} if "loaders" in case.params else {},
             "gap": False,
-            "after_s": 0.0,
+            **dict.fromkeys(("began_s", "settled_s"), time.monotonic() - sum(samples)),
+            "ended_s": time.monotonic(),
         }
 
     def probe_small(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -366,15 +366,23 @@ class DeviceTimer(ABC):
     def elapsed_s(self) -> float:
         """Seconds from mark to mark; only after the task's `finish`."""
 
+    def hold(self, seconds: float) -> bool:
+        """Keep the device busy for at least about so many seconds; False if it cannot."""
+        return False
+
 
 class Task(ABC):
     """A prepared case inside a worker: everything is loaded, the next `step` can be timed.
 
     `waits`: a `step` waits for the device (it reads a result back) or for its data, so its time on
     the host is not the time that queueing takes.
+
+    `finishes`: a `step` returns when all its work is done (it reads its result back), so a latency
+    needs no `finish`, and work that is queued before the step would not overlap with it.
     """
 
     waits: bool = False
+    finishes: bool = False
     restores: bool = False  # a sample is one step, since each step needs `restore`
 
     def restore(self) -> None:  # noqa: B027 - most steps leave their inputs alone

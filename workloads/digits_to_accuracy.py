@@ -52,7 +52,7 @@ class DigitsToAccuracy(Workload):
 class TrainingToAccuracy(DigitTraining):
     """One step is one training, until the target is reached."""
 
-    waits = True  # reads the accuracy back after each epoch
+    waits = finishes = True  # reads the accuracy back after each epoch
 
     def __init__(self, case: Case, setup: Setup) -> None:
         super().__init__(case, setup)

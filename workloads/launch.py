@@ -38,7 +38,7 @@ class LaunchTask(TorchTask):
         super().__init__(case)
         self.element = torch.zeros(1, device=self.device)
         self.wait: Callable[[], None] | None = None
-        self.waits = case.params["wait"] == "yes"
+        self.waits = self.finishes = case.params["wait"] == "yes"
         if self.waits:
             self.wait = (
                 torch.cuda.current_stream(self.device).synchronize if self.on_gpu else self.finish

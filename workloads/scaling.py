@@ -123,6 +123,8 @@ def first_device(case: Case) -> str:
 class DataParallel(Task):
     """The ranks of one case.  Like a GPU, they queue steps."""
 
+    waits = True  # a step here is a line to each rank, which is not what a rank takes to queue it
+
     def __init__(self, case: Case, setup: Setup) -> None:
         self.case, self.world = case, world_of(case)
         self.seed = setup.seed

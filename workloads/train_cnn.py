@@ -15,6 +15,7 @@ from ._shared.network import (
 )
 from ._shared.torch_task import module
 from ._shared.training import IGNORED, VARIANTS, TrainingTask, compare, exact_gradient, loader
+from ._shared.waiting import mark, waiting_fraction
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,6 +97,7 @@ class ConvNetTraining(TrainingTask):
         import torch
 
         super().__init__(case)
+        self.marks: list[list[Any]] = []  # one list for each step since `activate`
         batch, image = case.batch or 1, int(case.params["image"])
         with setup.phase("build"):
             self.layers = untrained_convnet(setup.seed)
@@ -110,8 +112,23 @@ class ConvNetTraining(TrainingTask):
             )
             self.batches: Any = iter(self.loader)  # forks before the first batch
 
+    def activate(self) -> None:
+        super().activate()
+        self.marks.clear()
+
     def batch(self) -> Any:
         return next(self.batches)
+
+    def step(self) -> None:
+        marks = [mark(self.device)]
+        batch = self.batch()
+        marks.append(mark(self.device))
+        self.update(batch)
+        self.marks.append([*marks, mark(self.device)])
+
+    def metrics(self) -> dict[str, float]:
+        """`waiting_fraction`: the share of the time in which the device waits for a batch."""
+        return waiting_fraction(self.device, self.marks)
 
     def check(self) -> Accuracy:
         """Compare loss and gradient of a few pictures at the initial weights with float64.

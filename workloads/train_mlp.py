@@ -53,7 +53,7 @@ class TrainMlp(Workload):
 class MlpRun(TorchTask):
     """One step is one training run."""
 
-    waits = True  # reads the final loss back
+    waits = finishes = True  # reads the final loss back
 
     def __init__(self, case: Case, setup: Setup) -> None:
         import torch

@@ -130,6 +130,7 @@ class TransferTask(TorchTask):
         self.streams: list[Any] = []
         if self.on_gpu and len(self.copies) + len(self.factors) > 1:
             self.streams = [torch.cuda.Stream(self.device) for _ in self.copies]
+        self.finishes = self.waits and not self.streams
 
     def _placed(self, hosted: Any, place: str) -> Any:
         """`hosted` itself or a copy of it, in the memory called `place`."""

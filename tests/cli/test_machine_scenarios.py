@@ -70,7 +70,8 @@ def test_detect_and_the_hardware_screen_tell_each_condition(
     assert expected.split()[0] in shown(found["machine"])
     for gpu in found["machine"]["gpus"]:
         absent = {field for field, value in gpu.items() if value is None}
-        assert absent <= {*gpu["unavailable"], "device", "uuid", "name", "pci_bus_id"} | (
+        known = {"device", "uuid", "name", "pci_bus_id", "worker_cores"}
+        assert absent <= {*gpu["unavailable"], *known} | (
             set(gpu) if "*" in gpu["unavailable"] else set()
         )
 
@@ -117,3 +118,14 @@ def test_a_card_that_is_lost_while_it_is_watched(cli, stub: StubDriver) -> None:
     powers = [gpu.power_w for look in looks for gpu in look.gpus]
     assert 76.5 in powers and powers[-1] is None
     assert "fallen off the bus" in looks[-1].gpus[0].unavailable["power_w"]
+
+
+def test_an_instance_of_a_card_has_no_power_of_its_own(cli, stub: StubDriver) -> None:
+    path = stub.environ("nvml", "cuda")["LD_LIBRARY_PATH"]
+    instance = {"LD_LIBRARY_PATH": path, "CUDA_STUB": "cuDeviceGetUuid_v2=mig"}
+    for settings, expected in ((instance, None), ({"LD_LIBRARY_PATH": path}, 76.5)):
+        done = cli("watch", "--json", "--count", "2", "--every", "0.5", **settings)
+        looks = [msgspec.json.decode(line, type=Snapshot) for line in done.stdout.splitlines()]
+        [card] = looks[-1].gpus
+        assert (card.power_w, card.energy_j is None) == (expected, expected is None)
+        assert ("whole GPU" in card.unavailable.get("energy_j", "")) == (expected is None)

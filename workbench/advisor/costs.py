@@ -24,7 +24,7 @@ BY_PRICE = "cheapest"
 RUNS = "time_to_result"
 ENERGY_HINTS = {
     "cpu": "RAPL needs root and is missing in most virtual machines",
-    "gpu": "NVML reads them on most NVIDIA cards",
+    "gpu": "NVML reads them on most NVIDIA cards, but not for one MIG instance",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection
 
 from ..contract import kind_of
@@ -72,9 +73,10 @@ class BlockRunner:
         context, case = self._context, prepared.case
         prepared.step_s = stats.median(result.samples_s)
         prepared.lead_in_s = sum(result.lead_in_s) * prepared.iterations
-        ended_s = context.control.now() - result.after_s
-        took_s = sum(result.samples_s) * prepared.iterations
-        context.telemetry.measured(case.id, case.device, ended_s - took_s, ended_s)
+        start_s = time.monotonic() - context.control.now()  # when the run's clock was at zero
+        timed, turn_s = (result.settled_s, result.ended_s), result.ended_s - result.began_s
+        within = (at_s - start_s for at_s in timed)
+        context.telemetry.measured(case.id, case.device, *within, turn_s=turn_s)
         speed = context.speeds.get(case.device, 1.0)
         context.emit(
             ev.BlockMeasured(

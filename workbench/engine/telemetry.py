@@ -11,6 +11,7 @@ import msgspec
 import psutil
 
 from ..machine.host.readings import HostReader
+from ..machine.nvidia.gpus import of_instances
 from ..machine.nvidia.sampler import GpuSampler
 from ..records import events as ev
 from ..records.document import Telemetry
@@ -69,6 +70,7 @@ class _Watched:
 
     readings: list[_Reading] = field(default_factory=list)
     blocks: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # begin, end
+    turns: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # with lead-in
     known: set[int] = field(default_factory=set)  # processes already reported
     card: Gpu | None = None  # the GPU as detected before the run
 
@@ -134,7 +136,7 @@ class MachineTelemetry:
         self._read_gpus()
         for watched in self._watched.values():
             watched.readings = watched.readings[-1:]
-            watched.blocks = {}
+            watched.blocks, watched.turns = {}, {}
 
     def _read_host(self, at_s: float) -> None:
         if self._host is not None and at_s - self._host_at_s >= HOST_EVERY_S:
@@ -149,18 +151,26 @@ class MachineTelemetry:
             return
         for sample in self._sampler.drain():
             at_s = max(0.0, round(self._now() - (time.monotonic() - sample.monotonic_s), 4))
-            readings = {reading.index: reading for reading in sample.gpus}
+            gpus = of_instances(sample.gpus, [w.card for w in self._watched.values() if w.card])
+            readings = {reading.index: reading for reading in gpus}
             for device, index in self._indices.items():
                 if index in readings:
                     reading = _Reading.of_gpu(at_s, readings[index])
                     self._watched[device].readings.append(reading)
-            self._emit(ev.MachineRead(at_s=at_s, gpus=sample.gpus, gap=sample.reason))
+            self._emit(ev.MachineRead(at_s=at_s, gpus=gpus, gap=sample.reason))
 
-    def measured(self, case_id: str, device: str, began_s: float, ended_s: float) -> None:
-        """Note that a block of this case ran on `device` and has just ended."""
+    def measured(
+        self, case_id: str, device: str, began_s: float, ended_s: float, *, turn_s: float = 0.0
+    ) -> None:
+        """Note that a block of this case ran on `device` and has just ended.
+
+        Its whole turn took `turn_s`: a lead-in is the same work, but at clocks that still rise.
+        """
         watched = self._watched.get(device)
         if watched is not None:
             watched.blocks.setdefault(case_id, []).append((began_s, ended_s))
+            whole = min(began_s, ended_s - turn_s), ended_s
+            watched.turns.setdefault(case_id, []).append(whole)
         self._read_host(ended_s)  # between two turns, so the reading still belongs to this one
         self._read_gpus()
 
@@ -171,8 +181,8 @@ class MachineTelemetry:
         within = list(watched.within(blocks)) if watched and blocks else []
         if not watched or not blocks or not within:
             return None
-        begin, end = blocks[0][0], blocks[-1][1]
-        powers = [r.power_w for r in within if r.power_w and _is_own(r, blocks)]
+        begin, end, turns = blocks[0][0], blocks[-1][1], watched.turns[case_id]
+        powers = [r.power_w for r in within if r.power_w and _is_own(r, turns)]
         heats = [r.temperature_c for r in within if r.temperature_c is not None]
         clocks = [r.clock_mhz for r in within if r.clock_mhz is not None]
         before = [r for r in watched.readings if r.at_s <= begin]
@@ -185,7 +195,7 @@ class MachineTelemetry:
             power_w=sum(powers) / len(powers) if powers else None,
             temperature_c=max(heats, default=None),
             slowed=_slowed(watched),
-            counted_power_w=_counted_power(watched.readings, blocks),
+            counted_power_w=_counted_power(watched.readings, turns),
         )
 
     def warnings(self, subject: str, own: Collection[int]) -> list[Warning]:
@@ -197,35 +207,35 @@ class MachineTelemetry:
         return [msgspec.structs.replace(warning, subject=subject) for warning in warnings]
 
 
-def _counted_power(readings: list[_Reading], blocks: list[tuple[float, float]]) -> float | None:
-    """Mean power between readings that enclose little else than these blocks."""
+def _counted_power(readings: list[_Reading], turns: list[tuple[float, float]]) -> float | None:
+    """Mean power between readings that enclose little else than these turns."""
     energy_j = time_s = 0.0
     for one, two in pairwise(r for r in readings if r.energy_j is not None):
         between = two.at_s - one.at_s
-        if between > 0 and _own_s(blocks, one.at_s, two.at_s) >= OWN_SHARE * between:
+        if between > 0 and _own_s(turns, one.at_s, two.at_s) >= OWN_SHARE * between:
             energy_j += (two.energy_j or 0.0) - (one.energy_j or 0.0)
             time_s += between
     return energy_j / time_s if time_s else None
 
 
-def _own_s(blocks: list[tuple[float, float]], start_s: float, end_s: float) -> float:
-    """Seconds of this interval that fall into the blocks."""
-    return sum(max(0.0, min(end_s, end) - max(start_s, begin)) for begin, end in blocks)
+def _own_s(turns: list[tuple[float, float]], start_s: float, end_s: float) -> float:
+    """Seconds of this interval that fall into the turns."""
+    return sum(max(0.0, min(end_s, end) - max(start_s, begin)) for begin, end in turns)
 
 
-def _is_own(reading: _Reading, blocks: list[tuple[float, float]]) -> bool:
-    """Whether the mean power of a reading belongs to these blocks.
+def _is_own(reading: _Reading, turns: list[tuple[float, float]]) -> bool:
+    """Whether the mean power of a reading belongs to these turns.
 
     A card that works 0.2 s at 600 W and idles 0.8 s at 100 W reads 200 W as a mean over 1 s.
     """
     since_s = reading.at_s - reading.power_over_s
-    return _own_s(blocks, since_s, reading.at_s) >= OWN_SHARE * reading.power_over_s
+    return _own_s(turns, since_s, reading.at_s) >= OWN_SHARE * reading.power_over_s
 
 
 def _slowed(watched: _Watched) -> dict[str, float]:
     """Share of the race's time on this GPU lost to each cause, from the driver's own counters."""
     counted = [r.slowed_s for r in watched.readings if r.slowed_s]
-    busy_s = sum(end - begin for blocks in watched.blocks.values() for begin, end in blocks)
+    busy_s = sum(end - begin for turns in watched.turns.values() for begin, end in turns)
     if len(counted) < 2 or not busy_s:
         return {}
     first, last = counted[0], counted[-1]

@@ -15,6 +15,7 @@ from .host.memory import read_memory
 from .host.system import read_os
 from .nvidia.cuda_driver import VISIBLE_DEVICES
 from .nvidia.gpus import join, no_gpu, without_driver
+from .nvidia.placement import placed
 from .nvidia.probe_client import DEADLINE_S, GpuProbes
 from .packages.software import StackQuery
 from .warnings import hardware_warnings, missing_backends
@@ -42,7 +43,7 @@ def detect(
         os=os_info,
         cpu=cpu,
         memory=memory,
-        gpus=join(gpus, nvml, cuda, os.environ.get(VISIBLE_DEVICES)),
+        gpus=placed(join(gpus, nvml, cuda, os.environ.get(VISIBLE_DEVICES)), root),
         nvml=without_driver(nvml, root),
         cuda=cuda.driver,
     )

@@ -11,6 +11,7 @@ import msgspec
 from ..records.machine import GpuReading, HostReading, Machine
 from ..records.reason import Reason
 from .host.readings import HostReader
+from .nvidia.gpus import of_instances
 from .nvidia.sampler import GpuSampler
 
 FIRST_S = 0.2  # before the first snapshot: utilization needs two readings
@@ -46,7 +47,7 @@ def snapshots(
             gap = None
             for sample in sampler.drain() if sampler else ():
                 gap = sample.reason
-                readings |= {reading.index: reading for reading in sample.gpus}
+                readings |= {r.index: r for r in of_instances(sample.gpus, machine.gpus)}
                 if gap is not None:
                     readings = {}  # an old reading must not pass for a new one
             stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -84,7 +84,9 @@ class Block(msgspec.Struct):
     clocks: Clocks | None
     figures: Annotated[dict[str, float], msgspec.Meta(max_length=100)]
     gap: bool
-    after_s: Seconds
+    began_s: Seconds  # the turn, by the monotonic clock
+    settled_s: Seconds  # its first sample that counts
+    ended_s: Seconds
 
     def __post_init__(self) -> None:
         self.figures = {shown(name, 60): value for name, value in self.figures.items()}

@@ -25,6 +25,7 @@ from ..machine.packages.software import PRECISION_VARIABLES
 from ..planning.request import Request
 from ..process import children
 from ..process.children import command
+from ..process.cores import GPU_CORES, cpulist
 from ..process.line_process import LineProcess
 from ..records.ab import Side
 from ..records.machine import Machine
@@ -106,6 +107,7 @@ class WorkerSettings:
     memory_bytes: int  # most private memory of a worker on the CPU
     hide_gpus: bool  # from workers on the CPU
     sides: dict[str, Side] = field(default_factory=dict)  # of `ab`, by `WorkerKey.alone`
+    gpu_cores: dict[str, str] = field(default_factory=dict)  # by device: a list of those near it
 
     @classmethod
     def of(cls, request: Request, machine: Machine, run_id: str) -> WorkerSettings:
@@ -115,6 +117,7 @@ class WorkerSettings:
             threads=max(request.threads, default=machine.cpu.effective_cores),
             memory_bytes=machine.memory.available_bytes,
             hide_gpus=any(not gpu.simulated for gpu in machine.gpus),
+            gpu_cores={g.device or "": g.worker_cores for g in machine.gpus if g.worker_cores},
         )
 
 
@@ -214,7 +217,10 @@ def _environment(
     for name in PRECISION_VARIABLES:
         environment.pop(name, None)
     variables = (*THREAD_VARIABLES, *backend.thread_variables)
-    environment.update(dict.fromkeys(variables, str(key.threads or settings.threads)))
+    near = cpulist(settings.gpu_cores.get(device, ""))
+    threads = key.threads or min(settings.threads, len(near) or settings.threads)
+    environment.update(dict.fromkeys(variables, str(threads)))
+    environment[GPU_CORES] = json.dumps(settings.gpu_cores if near else {})
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled_folder()))
     if device == "cpu" and settings.hide_gpus:
         # Both torch.compile and Adam open CUDA where they see it (pytorch#150622).

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from contextlib import suppress
+
+GPU_CORES = "WORKBENCH_GPU_CORES"  # of a worker on a GPU: JSON, device to a list of cores near it
 
 
 def affinity_mask() -> set[int] | None:
@@ -18,3 +22,20 @@ def affinity_mask() -> set[int] | None:
 def allowed_cores() -> list[int]:
     """The numbers of the logical cores this process may run on."""
     return sorted(affinity_mask() or range(os.cpu_count() or 1))
+
+
+def cpulist(text: str) -> frozenset[int]:
+    """The CPUs of a list such as `0-3,8` (kernel docs, cputopology.rst)."""
+    cpus: set[int] = set()
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return frozenset(cpus)
+
+
+def bind_near(device: str) -> None:
+    """Keep this process, and the memory that it writes first, near a GPU."""
+    near = cpulist(json.loads(os.environ.get(GPU_CORES) or "{}").get(device, ""))
+    if near:
+        with suppress(OSError):  # the cores were taken away meanwhile
+            os.sched_setaffinity(0, near)

@@ -162,6 +162,8 @@ class Gpu(msgspec.Struct, frozen=True):
     processes: list[GpuProcess] | None = None
     visible: bool = True  # False if hidden by CUDA_VISIBLE_DEVICES
     simulated: bool = False  # True only for the test device `fake:N`
+    # Cores of its NUMA node, "0-15,32-47", to which its workers are bound; None: they are not.
+    worker_cores: str | None = None
     unavailable: dict[str, str] = {}
 
 

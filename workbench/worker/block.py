@@ -3,7 +3,8 @@
 A sample is the time of `iterations` steps with all queued work finished, divided by `iterations`.
 The host's monotonic clock measures it, and also the device's own clock where there is one.  For
 throughput the device's clock counts, which hides the launch of the first step and the wait for the
-last.  For latency the host's clock counts, as a caller sees it.  Standard library only.
+last.  For latency the host's clock alone runs, and stops when the result is there, as a caller
+sees it.  Standard library only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ MIN_SAMPLE_S = 2e-3  # shortest throughput sample: shorter ones only enlarge the
 AGREEMENT = 0.05  # consecutive warm-up windows that differ by less are steady
 LEAD_IN_SAMPLES = 2  # the first after a resume runs 3-6 % slow, the second about 1 %
 LEAD_IN_CAP_S = 0.1  # a longer step needs no lead-in: the slow start is a small part of it
+LOOKS = 5  # latest samples of a lead-in: each begins with an empty queue, and shows how it fills
+# The driver's queue holds about 1000 launches, and a full one blocks the host.  It was never full
+# if it took less time than 800 launches, or if the device ended right after the last of them.
+SURELY_QUEUED_S = 800 * 2.5e-6
+ALL_BUT_DONE_S = 1e-3
+HIDDEN = 0.5  # share of the device's time up to which queueing can be hidden by a short hold
 MAX_SAMPLES = 1000  # most samples of one block
 PROBE_STEPS, PROBE_MOST_S = 10, 0.5
 GAP_S = 0.05  # the machine slept if boot time gets this far ahead of monotonic time
@@ -53,44 +60,47 @@ def call_overhead_s(calls: int = 20_000) -> float:
 class Sample:
     """Seconds per step."""
 
-    host_s: float
+    host_s: float  # behind a filled queue it includes the rest of what filled it
     device_s: float | None = None  # None without a device timer
-    issue_s: float | None = None  # time to queue a step; None without a timer, or if steps wait
+    issue_s: float | None = None  # time to queue a step; None where the sample does not show it
 
 
 def time_sample(
-    task: Task, iterations: int, timer: DeviceTimer | None = None, *, filled: bool = False
+    task: Task, iterations: int, timer: DeviceTimer | None = None, *, fill_s: float | None = None
 ) -> Sample:
     """Time `iterations` steps until all their work is finished; `restore` follows, untimed.
 
-    `filled` runs one more step before the device's first mark.  An idle device would reach that
-    mark at once, and the time in which the host queues the first step would count.
+    `fill_s` keeps the device busy until its first mark, for so many seconds or (0) for one more
+    step.  An idle device would reach that mark at once, and the time in which the host queues the
+    first step would count.
     """
     if timer is None:
         began = time.perf_counter()
         for _ in range(iterations):
             task.step()
-        task.finish()
+        if not task.finishes:
+            task.finish()
         ended = time.perf_counter()
         task.restore()
         return Sample(_rounded((ended - began) / iterations))
-    began = time.perf_counter()
-    if filled:
+    if fill_s is not None and not (fill_s and timer.hold(fill_s)):
         task.step()
     timer.start()
+    began = time.perf_counter()
     for _ in range(iterations):
         task.step()
-    timer.stop()
     issued = time.perf_counter()
+    timer.stop()
     task.finish()
     ended = time.perf_counter()
-    by_host = iterations + filled
     by_device_s = timer.elapsed_s()
     task.restore()
+    fitted = issued - began <= SURELY_QUEUED_S or ended - issued <= ALL_BUT_DONE_S
+    shows_issue = fitted and fill_s is None and not task.waits
     return Sample(
-        _rounded((ended - began) / by_host),
+        _rounded((ended - began) / iterations),
         _rounded(by_device_s / iterations),
-        None if task.waits else _rounded((issued - began) / by_host),
+        _rounded((issued - began) / iterations) if shows_issue else None,
     )
 
 
@@ -138,6 +148,10 @@ def warm_up(task: Task, *, latency: bool, seconds: float) -> WarmedUp:
     if not latency and not task.restores:
         least = max(MIN_SAMPLE_S, timer_overhead_s() / TIMER_SHARE)
         iterations = max(1, round(least / max(current, 1e-9)))
+        if iterations > 1 and task.device_timer() is not None:
+            # Alone, a step of a few microseconds mostly waited for the device to say that it ended.
+            grouped_s = time_sample(task, iterations).host_s
+            iterations = max(1, round(least / max(grouped_s, 1e-9)))
     spent = time.perf_counter() - began
     return WarmedUp(n, spent, first, current, steady, iterations)
 
@@ -166,7 +180,6 @@ def lead_in(
     step_s: float,
     settle_s: float,
     timer: DeviceTimer | None = None,
-    filled: bool = False,
 ) -> list[Sample]:
     """Samples that do not count: at least two, then up to `settle_s` until two in a row agree.
 
@@ -178,7 +191,7 @@ def lead_in(
         return samples
     began = time.perf_counter()
     while True:
-        samples.append(time_sample(task, iterations, timer, filled=filled))
+        samples.append(time_sample(task, iterations, timer))
         spent = time.perf_counter() - began
         if len(samples) < LEAD_IN_SAMPLES or spent < settle_s / 5:
             continue
@@ -201,26 +214,26 @@ def run_block(
 
     Returns `samples_s` and `lead_in_s` (seconds per step by the clock that counts), `clocks`
     (median times by the host's clock, by the device's, and of queueing alone; None without a device
-    timer), and `gap` (True if the machine slept meanwhile).
+    timer), `gap` (True if the machine slept meanwhile), and when the turn began, when its samples
+    did, and when they ended, by the monotonic clock that all processes share.
     """
     task.restore()  # a profile took steps
     task.activate()
+    began_s = time.monotonic()
     timer = task.device_timer()
     by_device = timer is not None and not latency
-    filled = by_device and not task.restores and step_s < LEAD_IN_CAP_S
-    untimed = lead_in(
-        task,
-        iterations=iterations,
-        step_s=step_s,
-        settle_s=settle_s,
-        timer=timer,
-        filled=filled,
-    )
+    untimed = lead_in(task, iterations=iterations, step_s=step_s, settle_s=settle_s, timer=timer)
+    looks = untimed[-LOOKS:]
+    fills = by_device and not (task.restores or task.finishes) and step_s < LEAD_IN_CAP_S
+    fill_s = _fill_s(looks, iterations) if fills else None
+    # The marks of a device cost time that a user does not wait for, unless a step is long.
+    within = None if latency and looks else timer
     slept_before = _sleep_clock()
     samples: list[Sample] = []
+    settled_s = time.monotonic()
     began = time.perf_counter()
     while True:
-        samples.append(time_sample(task, iterations, timer, filled=filled))
+        samples.append(time_sample(task, iterations, within, fill_s=fill_s))
         spent = time.perf_counter() - began
         if len(samples) >= MAX_SAMPLES:
             break
@@ -230,23 +243,46 @@ def run_block(
     return {
         "samples_s": [_counted(sample, by_device) for sample in samples],
         "lead_in_s": [_counted(sample, by_device) for sample in untimed],
-        "clocks": None if timer is None else _clocks(samples, by_device),
+        "clocks": None if timer is None else _clocks(samples, looks or samples, by_device),
         "gap": _sleep_clock() - slept_before > GAP_S,
+        "began_s": began_s,
+        "settled_s": settled_s,
+        "ended_s": time.monotonic(),
     }
+
+
+def _fill_s(looks: Sequence[Sample], iterations: int) -> float:
+    """Seconds to keep the device busy before a sample; 0: for a whole step.
+
+    Where launches limit the rate, only a whole step shows the pace of a loop: a hold would hide
+    them.
+    """
+    issue_s = _issue_s(looks)
+    if issue_s is None or iterations > 1 or issue_s > SURELY_QUEUED_S:
+        return 0.0
+    device_s = median(look.device_s or 0.0 for look in looks)
+    return issue_s if issue_s <= HIDDEN * device_s else 0.0
 
 
 def _counted(sample: Sample, by_device: bool) -> float:
     return sample.device_s if by_device and sample.device_s is not None else sample.host_s
 
 
-def _clocks(samples: Sequence[Sample], by_device: bool) -> dict[str, Any]:
-    issued = [sample.issue_s for sample in samples if sample.issue_s is not None]
+def _clocks(samples: Sequence[Sample], looks: Sequence[Sample], by_device: bool) -> dict[str, Any]:
+    """`looks` began with an empty queue, and had a device timer where `samples` have none."""
+    of_host, of_device = (looks, samples) if by_device else (samples, looks)
     return {
         "counted": "device" if by_device else "host",
-        "host_s": median(sample.host_s for sample in samples),
-        "device_s": median(sample.device_s or 0.0 for sample in samples),
-        "issue_s": median(issued) if issued else None,
+        "host_s": median(sample.host_s for sample in of_host),
+        "device_s": median(sample.device_s or 0.0 for sample in of_device),
+        "issue_s": _issue_s(looks),
     }
+
+
+def _issue_s(looks: Sequence[Sample]) -> float | None:
+    """Seconds to queue a step; None unless most looks show it."""
+    shown = [look.issue_s for look in looks if look.issue_s is not None]
+    return median(shown) if 2 * len(shown) > len(looks) else None
 
 
 def _sleep_clock() -> float:

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import sys
-import time
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
@@ -21,6 +20,7 @@ from typing import Any
 from ..catalog.files import backends
 from ..catalog.importing import import_backend, import_workload
 from ..contract import Backend, Setup, Task, WorkloadError, decode_case, kind_of
+from ..process.cores import bind_near
 from ..text.sanitize import shown
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .cold_start import ColdStart, StartUp
@@ -148,9 +148,7 @@ class Worker:
                 latency=prepared.latency,
                 settle_s=settle_s,
             )
-        ended = time.perf_counter()
-        results = {"loss": prepared.task.loss(), "figures": prepared.task.metrics()}
-        return {**answer, **results, "after_s": time.perf_counter() - ended}
+        return {**answer, "loss": prepared.task.loss(), "figures": prepared.task.metrics()}
 
     def attempt(self, case: dict[str, Any], seed: int) -> dict[str, Any]:
         """Two steps, to see whether the case fits: an optimiser allocates after the first."""
@@ -299,6 +297,7 @@ def serialise(reply: dict[str, Any]) -> bytes:
 def main(arguments: list[str]) -> None:
     """Serve requests from the socket whose descriptor is the first argument until it closes."""
     descriptor, backend, device = arguments
+    bind_near(device)
     serve(Worker(backend, device), int(descriptor))
 
 

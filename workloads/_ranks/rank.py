@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from workbench.contract import Setup, decode_case, kind_of
-from workbench.process.cores import allowed_cores
+from workbench.process.cores import allowed_cores, bind_near
 from workbench.worker.ranks import DESERTED
 from workbench.worker.worker import describe
 
@@ -106,6 +106,7 @@ def main(arguments: list[str]) -> None:
     through torch's store, and passes its connection on to the process that waits on FD.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the engine handles Ctrl-C
+    bind_near(f"cuda:{os.environ.get('LOCAL_RANK')}")  # rank 0's worker may be near another GPU
     os.environ["TORCH_NCCL_ENABLE_MONITORING"] = "0"  # it would take a frozen rank for a hung one
     from torch.distributed.rendezvous import rendezvous
 

@@ -120,7 +120,7 @@ class OnnxInference(InferenceTask):
 class TorchInference(TorchTask, InferenceTask):
     """By torch, without gradients."""
 
-    waits = True  # reads its answer back
+    waits = finishes = True  # reads its answer back
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from workbench.process.cores import affinity_mask
+from workbench.process.cores import affinity_mask, cpulist
 
 NODES = Path("sys/devices/system/node")
 
@@ -41,15 +41,6 @@ def nodes(root: Path = Path("/")) -> list[Node]:
             ways = dict(zip(sorted(folders), distances, strict=False))  # online nodes only
             found.append(Node(number, cpus, ways))
     return found
-
-
-def cpulist(text: str) -> frozenset[int]:
-    """The CPUs of a list such as `0-3,8` (kernel docs, cputopology.rst)."""
-    cpus: set[int] = set()
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return frozenset(cpus)
 
 
 def usable(found: Sequence[Node]) -> list[Node]:

@@ -24,6 +24,7 @@ from .network import (
 
 TORCH_ALIGNMENT_BYTES = 64  # c10/core/alignment.h, gAlignment
 MOST_COMPILED = 64  # compiled cases of one worker
+HIGHEST_CLOCK_HZ = 3e9  # of any GPU: at a lower clock as many cycles take longer
 # Messages of torch._inductor without g++, Triton or gcc (torch/_inductor/exc.py, cpp_builder.py).
 NO_COMPILER_MARKS = (
     "No working C++ compiler",
@@ -144,6 +145,12 @@ class CudaTimer(DeviceTimer):
 
     def elapsed_s(self) -> float:
         return float(self.marks[0].elapsed_time(self.marks[1])) * 1e-3
+
+    def hold(self, seconds: float) -> bool:
+        import torch
+
+        torch.cuda._sleep(int(seconds * HIGHEST_CLOCK_HZ))  # in the current stream
+        return True
 
 
 def synchronize(device: Any) -> None:

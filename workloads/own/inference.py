@@ -32,7 +32,7 @@ _shared: dict[tuple[Code, str, bool], Any] = {}
 class ModuleTask(TorchTask):
     """One call of the module on one batch."""
 
-    waits = True  # its outputs are read back
+    waits = finishes = True  # its outputs are read back
 
     def __init__(self, case: Case, setup: Setup, code: Code) -> None:
         super().__init__(case)

@@ -5,15 +5,26 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
+from builders import context, machine
+from fakes import CPU_A, ManualClock
 
+from workbench.engine import telemetry as module
+from workbench.engine.blocks import BlockRunner
+from workbench.engine.preparation import PreparedCase
 from workbench.engine.telemetry import MachineTelemetry
 from workbench.machine.nvidia.nvml import GpuSample
+from workbench.pool.answers import Block
+from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
-from workbench.records.machine import Gpu, GpuProcess, GpuReading, HostReading, Pcie
+from workbench.records.machine import Gpu, GpuProcess, GpuReading, HostReading, Nvml, Pcie
 from workbench.records.reason import Reason
+from workbench.report.report import Report
 
 CASE = "w/cuda:0/torch/fp32"
 
@@ -187,6 +198,63 @@ def test_energy_is_a_cases_own_only_where_nothing_else_ran_between_two_looks(
     found, other = (telemetry.of_case(case, "cuda:0") for case in (CASE, "another"))
     assert found is not None and found.counted_power_w == pytest.approx((300 + 290) / 1.0, rel=1e-3)
     assert other is None or other.counted_power_w is None
+
+
+def test_the_lead_in_of_a_turn_is_the_same_work(
+    telemetry: MachineTelemetry, script: Script
+) -> None:
+    """Turns of 0.05 s of lead-in and 0.2 s of samples, one after the other, as of one candidate."""
+    telemetry.begin()
+    for number in range(5):
+        script.read(10.0 + number / 2, energy_j=350.0 * number, sm_clock_mhz=1980.0)
+    script.read(10.51, sm_clock_mhz=345.0)  # while a lead-in raises the clock
+    for number in range(8):
+        ended_s = 10.25 * (1 + number / 41)  # every 0.25 s
+        telemetry.measured(CASE, "cuda:0", ended_s - 0.195, ended_s, turn_s=0.245)
+    found = telemetry.of_case(CASE, "cuda:0")
+    assert found is not None and found.counted_power_w == pytest.approx(700.0, rel=1e-3)
+    assert found.clock_mhz == 1980.0
+
+
+def test_a_turn_is_placed_by_its_workers_clock(emitted: list[ev.AnyEvent]) -> None:
+    """However long the engine takes to hear of it."""
+    noted: list[tuple[float, float, float]] = []
+
+    class Noting:
+        def measured(self, _case: str, _device: str, *when: float, turn_s: float) -> None:
+            noted.append((*when, turn_s))
+
+    clock = ManualClock()
+    clock.at_s, now = 50.0, time.monotonic()
+    made = replace(context(None, clock, Report(), emitted.append), telemetry=Noting())  # type: ignore[arg-type]
+    plan = SimpleNamespace(scenario=SimpleNamespace(id="row"))
+    runner = BlockRunner(plan, made, None, None)  # type: ignore[arg-type]
+    heard = Block([1e-3], [], None, None, {}, False, now - 4.0, now - 3.5, now - 3.0)
+    prepared = PreparedCase(CPU_A, WorkerKey("cpu", "torch"), 0, 1e-3, 1)
+    runner._report(prepared, 0, [1e-3], heard)
+    assert noted == [pytest.approx((46.5, 47.0, 1.0), abs=0.5)]
+
+
+def test_power_and_energy_of_a_whole_gpu_are_not_those_of_its_instance(
+    script: Script, emitted: list[ev.AnyEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GpuSampler", lambda _indices: script)
+    found = machine("cuda:0")
+    for uuid, expected in ((f"MIG-{'1' * 32}", None), ("GPU-0", 700.0)):
+        [card] = [msgspec.structs.replace(g, index=0, uuid=uuid) for g in found.gpus]
+        divided = msgspec.structs.replace(found, gpus=[card], nvml=Nvml(True))
+        watching = MachineTelemetry.of(divided, ["cuda:0"], now=script._clock, emit=emitted.append)
+        watching.begin()
+        for number in range(3):
+            reading = {"energy_j": 350.0 * number, "power_w": 700.0, "power_over_s": 0.0}
+            script.read(10.0 + number / 2, sm_clock_mhz=1980.0, **reading)
+        watching.measured(CASE, "cuda:0", 9.0, 12.0)
+        seen = watching.of_case(CASE, "cuda:0")
+        assert seen is not None and seen.clock_mhz == 1980.0
+        assert (seen.power_w, seen.counted_power_w) == (expected, expected)
+        [last] = [e.gpus[0] for e in emitted if isinstance(e, ev.MachineRead) and e.gpus][-1:]
+        assert (last.power_w, last.energy_j) == (expected, expected and 700.0)
+        assert ("whole GPU" in last.unavailable.get("energy_j", "")) == (expected is None)
 
 
 def test_a_mean_power_is_a_cases_own_only_where_the_case_ran_all_that_time(

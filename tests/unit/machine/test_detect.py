@@ -98,6 +98,7 @@ def test_a_mig_instance_is_joined_with_the_gpu_it_is_part_of(stub: StubDriver) -
     assert (gpu["index"], gpu["device"]) == (0, "cuda:0")
     assert gpu["uuid"].startswith("MIG-aa")
     assert (gpu["memory_total_bytes"], gpu["memory_used_bytes"]) == (18874368000, None)
+    assert gpu["power_w"] is None and "whole GPU" in gpu["unavailable"]["power_w"]
 
 
 def test_a_gpu_that_shares_the_systems_memory(stub: StubDriver) -> None:

@@ -137,7 +137,8 @@ def test_a_mig_instance_shows_its_own_size() -> None:
     [gpu] = join([row(0)], NVML, answer(instance), None)
     assert (gpu.device, gpu.uuid) == ("cuda:0", f"MIG-{uuid(77)}")
     assert (gpu.name, gpu.memory_total_bytes) == ("H200 MIG 1g.18gb", 18)
-    assert gpu.memory_used_bytes is None and "whole GPU" in gpu.unavailable["memory_used_bytes"]
+    assert (gpu.memory_used_bytes, gpu.power_w) == (None, None)
+    assert all("whole GPU" in gpu.unavailable[f] for f in ("memory_used_bytes", "power_w"))
 
 
 def pci(root: Path, **devices: tuple[str, str]) -> Path:

@@ -213,7 +213,8 @@ def test_a_number_that_no_journal_may_hold_is_the_end_of_its_worker_only(
 ) -> None:
     made = pool(Control())
     block_of = {"samples_s": [1e-3], "lead_in_s": [], "clocks": None, "figures": {}, "gap": False}
-    Process.answers = [json.dumps({"ok": {**block_of, "after_s": 0.0, "loss": 1e35}}).encode()]
+    block_of |= {"began_s": 0.0, "settled_s": 0.0, "ended_s": 0.0, "loss": 1e35}
+    Process.answers = [json.dumps({"ok": block_of}).encode()]
     with pytest.raises(WorkerFailed, match=r"loss cannot be 1e\+35"):
         made.ask(KEY, 1.0, Block, **block(PLAIN))
     assert not made.is_alive(KEY)

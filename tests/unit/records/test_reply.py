@@ -57,7 +57,7 @@ def test_a_failure_is_one_short_printable_line() -> None:
     [
         (SmallProbe, {"case_s": 1.0, "other_s": 0.0}),  # their ratio is asked for
         (Block, {"samples_s": [], "lead_in_s": [], "loss": None, "clocks": None, "figures": {},
-                 "gap": False, "after_s": 0.0}),
+                 "gap": False, "began_s": 0.0, "settled_s": 0.0, "ended_s": 0.0}),
         (Prepared, {"setup": {"build_s": "long"}}),
     ],
 )  # fmt: skip
@@ -70,7 +70,8 @@ def test_numbers_that_nothing_can_be_made_of_are_unreadable(
 
 def test_names_in_a_block_are_printable() -> None:
     fields = {"samples_s": [1.0], "lead_in_s": [], "loss": None, "clocks": None, "gap": False,
-              "figures": {"\x1b[31m\nred": 1.0}, "after_s": 0.0}  # fmt: skip
+              "figures": {"\x1b[31m\nred": 1.0},
+              "began_s": 0.0, "settled_s": 0.0, "ended_s": 0.0}  # fmt: skip
     block = read(json.dumps({"ok": fields}).encode(), Block)
     assert isinstance(block, Block) and all(name.isprintable() for name in block.figures)
 

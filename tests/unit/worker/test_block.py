@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, repeat
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,9 @@ class Clock:
         return self.now
 
     def clock_gettime(self, _which: int) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
         return self.now
 
     CLOCK_BOOTTIME = CLOCK_MONOTONIC = 0
@@ -62,74 +66,213 @@ def test_a_sample_is_the_mean_step_with_all_work_finished(clock: Clock) -> None:
     assert (task.steps, task.finished) == (5, 1)
 
 
-class Queued(Steps):
-    """Steps that a device carries out later: the host only queues them, at 1 ms each."""
+WAKE_S = 5e-6  # from the end of the work to the host's next instruction
+MARK_S = 2e-6  # for the host to queue a mark
 
-    def __init__(self, clock: Clock, length: float) -> None:
+
+class Queued(Steps):
+    """Steps of `launches` equal launches that a device carries out later.
+
+    The host needs 4 us to queue one, and blocks while 1000 of them wait.
+    """
+
+    launch_s = 4e-6
+    depth = 1000
+
+    def __init__(self, clock: Clock, length: float, launches: int = 25) -> None:
         super().__init__(clock, length)
-        self.pending = 0
-        self.marks: list[int] = []
+        self.launches, self.kernel_s = launches, length / launches
+        self.ends: list[float] = []  # when each launch that may still wait will be done
+        self.held: list[float] = []
+        self.timers: list[Marks] = []
+
+    @property
+    def free_s(self) -> float:
+        """When the device has nothing more to do."""
+        return max(self.ends[-1] if self.ends else 0.0, self.clock.now)
 
     def step(self) -> None:
         self.steps += 1
-        self.pending += 1
-        self.clock.now += 0.001
+        for _ in range(self.launches):
+            self.queue(self.kernel_s)
+
+    def queue(self, seconds: float) -> None:
+        if len(self.ends) >= self.depth:
+            self.clock.now = max(self.clock.now, self.ends[-self.depth])
+        self.clock.now += self.launch_s
+        self.ends = [*self.ends[1 - self.depth :], self.free_s + seconds]
 
     def finish(self) -> None:
         self.finished += 1
-        self.clock.now += 0.5 + self.pending * next(self.lengths)  # half a second to wake up
-        self.pending = 0
+        self.clock.now = self.free_s + WAKE_S
 
     def device_timer(self) -> DeviceTimer:
-        return Marks(self)
+        self.timers.append(Marks(self))
+        return self.timers[-1]
 
 
 class Marks(DeviceTimer):
+    """Marks that the device reaches in its turn, and holds that keep it busy."""
+
+    holds = True
+
     def __init__(self, task: Queued) -> None:
         self.task = task
+        self.started = 0
 
     def start(self) -> None:
-        self.begun = self.task.steps
+        self.started += 1
+        self.task.clock.now += MARK_S
+        self.begun = self.task.free_s
 
     def stop(self) -> None:
-        self.ended = self.task.steps
+        self.task.clock.now += MARK_S
+        self.ended = self.task.free_s
 
     def elapsed_s(self) -> float:
-        assert self.task.pending == 0, "read before the work was finished"
-        return (self.ended - self.begun) * next(self.task.lengths)
+        assert self.task.free_s <= self.task.clock.now, "read before the work was finished"
+        return self.ended - self.begun
+
+    def hold(self, seconds: float) -> bool:
+        if self.holds:
+            self.task.held.append(seconds)
+            self.task.queue(1.5 * seconds)
+        return self.holds
 
 
-@pytest.mark.parametrize(("latency", "counted"), [(False, 0.01), (True, 0.061)])
-def test_a_device_is_timed_by_its_own_clock_for_throughput_by_the_hosts_for_latency(
-    clock: Clock, latency: bool, counted: float
-) -> None:
-    task = Queued(clock, 0.01)
-    found = block.run_block(
-        task, iterations=10, step_s=0.01, seconds=2.0, min_samples=1, latency=latency
-    )
-    assert found["samples_s"] == pytest.approx([counted] * len(found["samples_s"]), rel=1e-3)
+def block_of(task: Task, step_s: float, **changes: Any) -> dict[str, Any]:
+    wanted = {"iterations": 1, "step_s": step_s, "seconds": 0.2, "min_samples": 1, **changes}
+    return block.run_block(task, **wanted)
+
+
+def test_a_device_is_timed_by_its_own_clock_for_throughput(clock: Clock) -> None:
+    found = block_of(Queued(clock, 0.3e-3), 0.3e-3, iterations=7)
+    assert found["samples_s"] == pytest.approx([0.3e-3] * len(found["samples_s"]), rel=1e-3)
     assert found["clocks"] == {
-        "counted": "host" if latency else "device",
-        # For throughput one step more fills the queue before the device's first mark.
-        "host_s": pytest.approx(0.061 if latency else 0.621 / 11, rel=1e-3),
-        "device_s": pytest.approx(0.01, rel=1e-3),
-        "issue_s": pytest.approx(0.001, rel=1e-3),
+        "counted": "device",
+        "host_s": pytest.approx(0.3e-3, rel=0.02),
+        "device_s": pytest.approx(0.3e-3, rel=1e-3),
+        "issue_s": pytest.approx(0.1e-3, rel=1e-3),
     }
 
 
-def test_steps_that_wait_have_no_queueing_time(clock: Clock) -> None:
-    class Waiting(Queued):
-        waits = True
+class Answered(Queued):
+    """Steps that wait for their result."""
 
-        def step(self) -> None:
-            super().step()
-            self.finish()
+    waits = finishes = True
 
-    found = block.run_block(
-        Waiting(clock, 0.01), iterations=2, step_s=0.6, seconds=2.0, min_samples=1, latency=False
-    )
-    assert found["clocks"]["issue_s"] is None
-    assert found["clocks"]["host_s"] > 0.5
+    def step(self) -> None:
+        super().step()
+        self.clock.now = self.free_s + WAKE_S
+
+
+@pytest.mark.parametrize("kind", [Queued, Answered])
+def test_a_latency_ends_with_its_result_and_holds_no_mark_of_the_timer(
+    clock: Clock, kind: type[Queued]
+) -> None:
+    task = kind(clock, 0.05e-3)
+    found = block_of(task, 0.05e-3, latency=True)
+    # Queueing goes on while the device works on what is queued: its last kernel is left then.
+    alone_s = 25 * task.launch_s + 0.05e-3 / 25 + WAKE_S
+    assert found["samples_s"] == pytest.approx([alone_s] * len(found["samples_s"]), rel=2e-3)
+    [timer] = task.timers
+    assert timer.started == len(found["lead_in_s"]), "marks belong into the lead-in alone"
+    clocks = found["clocks"]
+    assert (clocks["counted"], clocks["host_s"]) == ("host", pytest.approx(alone_s, rel=2e-3))
+    assert clocks["device_s"] == pytest.approx(alone_s, rel=0.1)
+    assert (clocks["issue_s"] is None) == task.waits
+    if task.finishes:
+        assert task.finished == timer.started
+
+
+def test_the_same_latency_counts_on_a_cpu(clock: Clock) -> None:
+    class Hosted(Steps):
+        finishes = True
+
+    task = Hosted(clock, 0.01)
+    assert block_of(task, 0.01, latency=True)["samples_s"] == pytest.approx([0.01] * 20, rel=1e-4)
+    assert task.finished == 0
+
+
+def test_a_long_latency_may_hold_the_marks(clock: Clock) -> None:
+    found = block_of(Answered(clock, 0.5), 0.5, latency=True, seconds=1.0)
+    assert found["lead_in_s"] == []
+    assert found["clocks"]["device_s"] == pytest.approx(found["clocks"]["host_s"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("launches", "kernel_s", "shown"),
+    [
+        (300, 20e-6, True),  # the device needs five times as long as the host
+        (2500, 20e-6, False),  # so it does here, but the queue is full and the host waits for it
+        (300, 2e-6, True),  # launches limit these two
+        (2500, 2e-6, True),
+    ],
+)
+def test_queueing_is_timed_where_the_queue_cannot_have_been_full(
+    clock: Clock, launches: int, kernel_s: float, shown: bool
+) -> None:
+    step_s = launches * max(kernel_s, Queued.launch_s)
+    clocks = block_of(Queued(clock, launches * kernel_s, launches), step_s)["clocks"]
+    assert clocks["device_s"] == pytest.approx(step_s, rel=0.01)
+    if not shown:
+        assert clocks["issue_s"] is None
+    else:
+        assert clocks["issue_s"] == pytest.approx(launches * Queued.launch_s, rel=0.01)
+
+
+def test_a_short_hold_takes_the_place_of_a_whole_step(clock: Clock) -> None:
+    task = Queued(clock, 0.03)
+    found = block_of(task, 0.03, seconds=0.3)
+    assert found["samples_s"] == pytest.approx([0.03] * 10, rel=1e-3)
+    assert task.held == pytest.approx([1e-4] * 10, rel=1e-3), "the time to queue a step"
+    assert task.steps == len(found["lead_in_s"]) + 10
+
+
+@pytest.mark.parametrize(
+    ("length", "launches", "holds", "why"),
+    [
+        (0.03, 25, False, "the timer cannot hold the device"),
+        (0.4e-3, 300, True, "launches limit it"),
+        (0.03, 1500, True, "the queue is too short to say how long queueing takes"),
+    ],
+)
+def test_otherwise_a_whole_step_fills_the_queue(
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    length: float,
+    launches: int,
+    holds: bool,
+    why: str,
+) -> None:
+    monkeypatch.setattr(Marks, "holds", holds)
+    task, step_s = Queued(clock, length, launches), max(length, 4e-6 * launches)
+    found = block_of(task, step_s)
+    assert task.held == [], why
+    assert task.steps == len(found["lead_in_s"]) + 2 * len(found["samples_s"])
+    assert found["samples_s"] == pytest.approx([step_s] * len(found["samples_s"]), rel=0.01)
+
+
+def test_nothing_fills_the_queue_before_steps_that_wait(clock: Clock) -> None:
+    task = Answered(clock, 0.03)
+    found = block_of(task, 0.03)
+    assert task.steps == len(found["lead_in_s"]) + len(found["samples_s"])
+    assert task.held == []
+
+
+def test_a_turn_lasts_from_its_first_lead_in_to_its_last_sample(clock: Clock) -> None:
+    clock.now = 1000.0
+    task = Queued(clock, 0.03)
+    found = block_of(task, 0.03, settle_s=0.25)
+    assert found["began_s"] == 1000.0
+    assert found["settled_s"] == pytest.approx(1000.06, abs=1e-3)
+    assert found["ended_s"] == clock.now == pytest.approx(1000.27, abs=2e-3)
+
+
+def test_tiny_steps_on_a_device_are_grouped_by_their_time_in_a_group(clock: Clock) -> None:
+    warmed = block.warm_up(Queued(clock, 2e-6, 1), latency=False, seconds=0.1)
+    assert warmed.step_s == pytest.approx(11e-6, rel=0.01)  # launch, work and waking up
+    assert warmed.iterations == pytest.approx(block.MIN_SAMPLE_S / Queued.launch_s, rel=0.02)
 
 
 def test_the_timing_loop_knows_its_own_cost() -> None:

@@ -134,6 +134,7 @@ def test_every_cpu_variant_is_right_and_steps(name: str, variant: Variant) -> No
     assert multiprocessing.active_children() == []
 
 
+READ_BACK = {"infer_mlp", "infer_cnn", "infer_encoder", "train_mlp", "digits_to_accuracy"}
 READS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__")
 
 
@@ -175,6 +176,9 @@ def test_the_simulated_gpu_runs_every_gpu_variant(
         # Copies of `transfer` wait by their arguments (see there), and XGBoost is not torch.
         if variant.backend == "torch" and name != "transfer":
             assert task.waits == bool(awaited), awaited
+            # A batch or a sign that was waited for leaves work in the queue.
+            assert task.finishes == (name in READ_BACK), awaited
+            assert not task.finishes or awaited
         task.finish()
     finally:
         task.close()

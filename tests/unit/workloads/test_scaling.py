@@ -16,10 +16,11 @@ from support import go_on, stop
 
 from workbench import catalog
 from workbench.contract import Case, Host, Setup, WorkloadError
+from workbench.worker.block import time_sample
 from workloads._ranks import session
 from workloads._ranks.replica import Replica, judge, sizes_of
 from workloads._shared.network import mlp
-from workloads.scaling import DataParallel
+from workloads.scaling import DataParallel, RanksTimer
 
 SCALING = catalog.load("scaling")
 
@@ -74,6 +75,13 @@ def pair() -> Iterator[tuple[DataParallel, DataParallel]]:
     made[1].close()
     assert children() == []
     assert session._sessions == []
+
+
+def test_the_time_to_send_the_ranks_a_line_is_not_that_of_queueing_a_step(pair) -> None:
+    task = pair[0]
+    sample = time_sample(task, 2, RanksTimer(task))
+    assert sample.host_s > 0 and sample.issue_s is None
+    task.ask("restore")
 
 
 def test_every_world_trains_like_one_process(pair) -> None:

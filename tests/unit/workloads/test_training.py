@@ -331,3 +331,17 @@ def test_a_training_that_never_reaches_its_target_ends(monkeypatch: pytest.Monke
     with pytest.raises(WorkloadError, match=r"in 1 epochs, not 0\.98") as caught:
         prepared(case_of("digits_to_accuracy", target=0.98)).check()
     assert caught.value.code == "not_reached"
+
+
+def test_a_training_from_a_stream_says_how_long_it_waits_for_data() -> None:
+    task = prepared(case_of("train_cnn"))
+    try:
+        assert task.metrics() == {}
+        task.step()
+        assert 0 < task.metrics()["waiting_fraction"] < 1
+        task.marks = [[0.0, 1.0, 3.0], [5.0, 7.0, 10.0]]
+        assert task.metrics() == {"waiting_fraction": 3 / 8}
+        task.activate()
+        assert task.metrics() == {}, "steps of the warm-up do not count"
+    finally:
+        task.close()

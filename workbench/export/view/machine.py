@@ -211,6 +211,8 @@ def gpu(found: Gpu) -> list[Fact]:
         Fact("modes", _modes(found)),
         Fact("NVLink", reading(None if found.nvlinks is None else f"{found.nvlinks} links active")),
     ]
+    if found.worker_cores is not None:
+        facts.append(fact("workers", f"bound to cores {found.worker_cores}, its NUMA node's"))
     return facts + missing(reasons)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...records.machine import CoreLimit
-from .sysfs import machine_path, parse_int, read_int, read_text
+from .sysfs import machine_path, parse_cpulist, parse_int, read_int, read_text
 
 UNIFIED = ""  # the name of the v2 hierarchy in /proc/self/cgroup: "0::/path"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -125,6 +125,15 @@ def cpu_quota(root: Path) -> CoreLimit | None:
         if cores is not None:
             limits.append(CoreLimit(name="cgroup", cores=cores, source=machine_path(file, root)))
     return min(limits, key=lambda limit: limit.cores, default=None)
+
+
+def cpuset(root: Path) -> set[int] | None:
+    """The logical CPUs that the nearest control group leaves to this process."""
+    for group in groups(root, "cpuset"):
+        name = "cpuset.cpus.effective" if group.version == 2 else "cpuset.effective_cpus"
+        if cpus := parse_cpulist(read_text(group.folder / name)):
+            return cpus
+    return None
 
 
 @dataclass(frozen=True)

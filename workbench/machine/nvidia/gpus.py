@@ -6,12 +6,13 @@ bus, CUDA in its own order and after CUDA_VISIBLE_DEVICES.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ...records.machine import Gpu, Machine, Nvml
+from ...records.machine import Gpu, GpuReading, Machine, Nvml
 from ...records.reason import Reason
 from ..host.sysfs import read_text
 from .cuda_driver import VISIBLE_DEVICES, CudaAnswer, CudaDevice
@@ -99,9 +100,22 @@ def _merge(gpu: Gpu, device: CudaDevice) -> Gpu:
         # The process sees one MIG instance: its size counts, not the whole GPU's.
         changes |= {f: v for f, v in known.items() if v is not None}
         changes["uuid"] = f"MIG-{device.uuid}"
-        changes["memory_used_bytes"] = None
-        reasons["memory_used_bytes"] = _WHOLE_GPU_ONLY
+        for name in ("memory_used_bytes", "power_w"):
+            changes[name], reasons[name] = None, _WHOLE_GPU_ONLY
     return msgspec.structs.replace(gpu, **changes, unavailable=reasons)
+
+
+def of_instances(readings: Iterable[GpuReading], gpus: Iterable[Gpu]) -> list[GpuReading]:
+    """NVML's readings, without those of a whole GPU where CUDA sees one MIG instance of it."""
+    divided = {gpu.index for gpu in gpus if (gpu.uuid or "").startswith("MIG-")}
+    reasons = dict.fromkeys(("memory_used_bytes", "power_w", "energy_j"), _WHOLE_GPU_ONLY)
+    nothing: dict[str, Any] = dict.fromkeys(reasons)
+    return [
+        msgspec.structs.replace(each, **nothing, unavailable={**each.unavailable, **reasons})
+        if each.index in divided
+        else each
+        for each in readings
+    ]
 
 
 def _without_cuda(gpu: Gpu, cuda: CudaAnswer, visible_devices: str | None) -> Gpu:
