@@ -12,7 +12,7 @@ python = "$$VENV/bin/python"
 script = $(python) "$$VENV/bin/$(1)"
 
 .PHONY: run test test-workers test-backends test-html lint ready ready-to-test clean
-.PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots
+.PHONY: benchmark workloads advisor regret own tables fuzz fresh faults soak campaign snapshots first-hour
 
 run: ready
 	@$(call script,workbench) $(ARGS)
@@ -74,6 +74,10 @@ faults: ready-to-test
 
 soak: ready-to-test
 	$(python) -m benchmarks.soak $(ARGS)
+
+# On a machine with a GPU: docs/cuda.md.  ARGS="--part 1 --into FOLDER" runs one part.
+first-hour: ready-to-test
+	$(python) -m benchmarks.first_hour $(or $(ARGS),--part all --into first-hour)
 
 campaign: ready-to-test
 	$(python) -m pytest -m campaign

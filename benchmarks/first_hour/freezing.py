@@ -1,0 +1,81 @@
+"""What SIGSTOP does to a process that uses a GPU: `python -m benchmarks.first_hour.freezing`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from statistics import median
+from typing import Any
+
+from .truth import product, say, smi, wall
+
+PAUSES_S = (0.05, 0.2, 1.0, 5.0, 20.0)
+SERVER = [sys.executable, "-m", "benchmarks.first_hour.freezing", "serve"]
+SETTLED = 1.05  # steps within 5 % of the final ones
+
+
+def frozen() -> None:
+    """The steps of a process after SIGSTOP, and the work that it had queued."""
+    child = subprocess.Popen(SERVER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def tell(line: str) -> None:
+        child.stdin.write(line + "\n")
+        child.stdin.flush()
+
+    def ask(line: str) -> Any:
+        tell(line)
+        return json.loads(child.stdout.readline())
+
+    ask("steps 300")
+    for pause_s in PAUSES_S:
+        os.kill(child.pid, signal.SIGSTOP)
+        time.sleep(pause_s)
+        clock = smi("clocks.sm")
+        os.kill(child.pid, signal.SIGCONT)
+        steps = ask("steps 400")
+        limit = SETTLED * median(steps[-50:])
+        settled = next((i for i in range(395) if max(steps[i : i + 5]) < limit), 400)
+        facts = {"first_ms": steps[:4], "steps": settled, "ms": sum(steps[:settled])}
+        say("resumed", frozen_s=pause_s, clock_before=clock, **facts)
+    tell("queue 400")
+    time.sleep(0.3)
+    os.kill(child.pid, signal.SIGSTOP)
+    busy = []
+    for _ in range(8):
+        busy.append(smi("utilization.gpu,power.draw.instant"))
+        time.sleep(0.5)
+    os.kill(child.pid, signal.SIGCONT)
+    say("frozen with work queued", each_half_second=busy, **json.loads(child.stdout.readline()))
+    child.stdin.close()
+    child.wait()
+
+
+def serve() -> None:
+    """Answers `frozen`: `steps N` times N short products, `queue N` queues N long ones at once."""
+    import torch
+
+    for line in sys.stdin:
+        word, number = line.split()
+        if word == "steps":
+            step = product(4096, "bf16")
+            times = wall(lambda step=step: (step(), torch.cuda.synchronize()), int(number))
+            print(json.dumps([1e3 * each for each in times]), flush=True)
+            continue
+        step = product(12288, "bf16")  # few and long: a full queue would block the host
+        step()
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(int(number)):
+            step()
+        issued_s = time.perf_counter() - began
+        torch.cuda.synchronize()
+        facts = {"issued_s": issued_s, "done_s": time.perf_counter() - began}
+        print(json.dumps(facts), flush=True)
+
+
+if __name__ == "__main__":
+    serve() if sys.argv[1:] == ["serve"] else frozen()

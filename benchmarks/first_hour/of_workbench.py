@@ -1,0 +1,289 @@
+"""Findings on what workbench makes of a card, read from its documents."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+
+from .evidence import Evidence, NotTried, number
+from .findings import HOPPER, SHEET, Findings, Range, Word, datasheet, hopper, on
+from .of_card import PINNED, RATES, product
+
+FALSE_WARNINGS = ("not_frozen", "busy_machine", "busy_gpu", "pcie_slow", "clock_moved")
+ROWS = {
+    "training": "gpu",
+    "realtime": "gpu",
+    "floating_point": "gpu",
+    "prototyping": "cpu",
+    "convolution": "gpu",
+    "branching": "cpu",
+}
+EAGER = {"backend": "torch", "precision": "fp32", "mode": None}
+MOSTLY = Range(0.6, 1)
+COMPILED = {"compile", "reduce-overhead", "max-autotune"}  # words of a mode
+
+finding = Findings()
+
+# --------------------------------------------------------------------- breaks
+
+
+@finding("B1", "ONNX Runtime's candidates on the GPU", Range(1, inf))
+def onnxruntime_runs(seen: Evidence) -> float:
+    package = seen.document("detect")["software"]["packages"].get("onnxruntime") or {}
+    if "CPU" in (package.get("detail") or "CPU"):
+        raise NotTried("onnxruntime is missing here or a CPU build")
+    return len(list(seen.cases(["all", "table"], backend="onnxruntime", status="ok")))
+
+
+finding.untried("B2", "a GPU that torch cannot use", "needs a card that torch cannot use")
+
+
+@finding("B3", "compilations that were killed", Range(0, 0))
+def killed_compiles(seen: Evidence) -> float:
+    codes = [
+        (each["reason"] or {}).get("code")
+        for each in seen.cases("train_gpt")
+        if COMPILED.intersection((each["case"]["mode"] or "").split("+"))
+    ]
+    if not codes:
+        raise NotTried("train_gpt: no compiled candidate on the GPU")
+    return sum(code in ("timeout", "worker_died") for code in codes)
+
+
+@finding("B4", "end after the budget", Range(-inf, 2, "s"))
+def late_s(seen: Evidence) -> float:
+    runs = [seen.document(step)["run"] for step in ("table", "table again")]
+    return max(number(run["duration_s"]) - number(run["budget_s"]) for run in runs)
+
+
+finding.untried("B4 lost", "a GPU that falls off the bus", "no card is harmed for a test")
+
+
+@finding("B5", "prototyping under exclusive mode", Range(1, inf))
+def exclusive(seen: Evidence) -> float:
+    if not str(seen.fact("env", "smi")["modes"]).startswith("Exclusive"):
+        raise NotTried("the compute mode is shared, and no card's mode is changed for a test")
+    return len(list(seen.cases("table", scenario="prototyping", status="ok")))
+
+
+@finding("B6", "torch's readers that raise after TF32 was switched", Range(0, 0))
+def raising_readers(seen: Evidence) -> float:
+    return sum(len(each["raised"]) for each in seen.facts("switches", "switches"))
+
+
+# -------------------------------------------------------------- wrong numbers
+
+
+@finding("W1", "workbench's latency over the bare one", Range(-15, 5, "us"))
+def over_bare_us(seen: Evidence) -> float:
+    bare = seen.fact("net", "net", way="eager", kind="float32")
+    found = seen.measured("thorough", scenario="realtime", **EAGER)
+    return 1e6 * number(found["median_s"]) - number(bare["p50_us"])
+
+
+@finding("W2", "issue time over device time of a training", Range(0, 0.8))
+def issue_share(seen: Evidence) -> float:
+    clocks = seen.measured("train_gpt", **EAGER)["clocks"] or {}
+    if clocks.get("issue_s") is None:
+        raise NotTried("train_gpt: its launches were not timed apart")
+    return number(clocks["issue_s"]) / number(clocks["device_s"])
+
+
+@finding("W3", "cases whose energy was counted", Range(1, inf))
+def counted(seen: Evidence) -> float:
+    states = [each["telemetry"] or {} for each in seen.cases("thorough", status="ok")]
+    return sum(state.get("counted_power_w") is not None for state in states)
+
+
+@finding("W4", "error of ONNX Runtime's fp32", Range(0, 1e-4))
+def onnxruntime_error(seen: Evidence) -> float:
+    named = {"backend": "onnxruntime", "precision": "fp32", "status": "ok"}
+    errors = [number(each["accuracy"]["value"]) for each in seen.cases(["all", "table"], **named)]
+    if not errors:
+        raise NotTried("ONNX Runtime measured nothing in fp32 on the GPU")
+    return max(errors)
+
+
+@finding("W5", "thin product over the memory's bandwidth", Range(0.3, 1), source=SHEET)
+def thin_share(seen: Evidence) -> float:
+    peak = datasheet(seen.card).get("memory_bytes_per_s")
+    if peak is None:
+        raise NotTried("no datasheet figure for this card")
+    found = seen.measured("gemm", m=1, precision="bf16", mode=None)
+    return number(found["work"]["bytes_moved"]) / number(found["median_s"]) / peak
+
+
+@finding("W6", "bf16 ceiling over the burst outside workbench", Range(0.97, 1.03))
+def ceiling_of_truth(seen: Evidence) -> float:
+    peak = number(seen.ceiling()["peak_ops_per_s"].get("bf16"))
+    return peak / 1e12 / product("bf16", "burst", seen)
+
+
+@finding("W6 sustained", "bf16 sustained over that outside workbench", Range(0.95, 1.05))
+def sustained_of_truth(seen: Evidence) -> float:
+    rate = number(seen.ceiling()["sustained_ops_per_s"].get("bf16"))
+    return rate / 1e12 / product("bf16", "sustained", seen)
+
+
+@finding("W7", "workers bound to the GPU's NUMA node", Word("bound"))
+def binding(seen: Evidence) -> str:
+    machine = seen.document("table")["machine"]
+    if (machine["cpu"].get("numa_nodes") or 1) == 1:
+        raise NotTried("the machine has one NUMA node")
+    return "bound" if machine["gpus"][0].get("worker_cores") else "not bound"
+
+
+@finding("W8", "train_cnn's share of waiting for data", Range(0, 1))
+def waiting_told(seen: Evidence) -> float:
+    found = seen.measured("train_cnn", loaders=1, mode=None)
+    return number(found["figures"].get("waiting_fraction"))
+
+
+# ------------------------------------------------------------------ misleading
+
+
+def choice(row: str, seen: Evidence) -> str:
+    return str(seen.verdict("table", row)["choice"])
+
+
+for row, device in ROWS.items():
+    name = "M1" if row == "realtime" else f"row {row}"
+    finding(name, f"choice of the row {row}", on(HOPPER, Word(device)))(partial(choice, row))
+
+
+@finding("M2", "train_cnn's step with 1 loader over 4", Range(1.3, inf))
+def loaders_gain(seen: Evidence) -> float:
+    one, four = (seen.measured("train_cnn", loaders=n, mode=None)["median_s"] for n in (1, 4))
+    return number(one) / number(four)
+
+
+@finding("M3", "peaks that a second run did not keep", Word("none"))
+def kept_ceilings(seen: Evidence) -> str:
+    first, second = (seen.ceiling(step)["peak_ops_per_s"] for step in ("table", "table again"))
+    if not first:
+        return "none"
+    # A kept rate may be raised by a faster result; one that was measured again may be lower.
+    return listed({name for name, rate in first.items() if second.get(name, 0.0) < number(rate)})
+
+
+@finding("M3 peaks", "precisions without a peak", Word("none"))
+def missing_peaks(seen: Evidence) -> str:
+    return listed(set(RATES) - set(seen.ceiling()["peak_ops_per_s"]))
+
+
+finding.untried("M4", "claims of the README", "words, not a figure")
+
+
+@finding("M5", "peaks without a datasheet figure", Word("none"), source=SHEET)
+def unbounded(seen: Evidence) -> str:
+    known = datasheet(seen.card).get("peak_ops_per_s", {})
+    return listed(set(seen.ceiling()["peak_ops_per_s"]) - set(known))
+
+
+@finding("M6", "false warnings on a quiet machine", Word("none"))
+def false_warnings(seen: Evidence) -> str:
+    documents = map(seen.document, ("table", "table again", "thorough"))
+    codes = {warning["code"] for each in documents for warning in each["warnings"]}
+    return listed(codes.intersection(FALSE_WARNINGS))
+
+
+def measured_share(step: str, seen: Evidence) -> float:
+    """The time in blocks as a share of the run without the starts of its workers."""
+    document = seen.document(step)
+    starts = {each["setup"]["import_s"] for each in document["measurements"]} - {None}
+    run = document["run"]
+    left_s = number(run["duration_s"]) - sum(map(number, starts))
+    return number(run["overhead"]["measured_s"]) / left_s
+
+
+finding("M7", "share of --quick spent on measuring", MOSTLY)(partial(measured_share, "quick"))
+finding("M7 default", "share of the default run", MOSTLY)(partial(measured_share, "table"))
+
+# ------------------------------------------------------------------------ slow
+
+
+finding.untried("S1", "operands that are drawn again", "a test shows it; its time is in M7")
+finding.untried("S2", "doubled fill steps", "a test shows it")
+
+
+@finding("S3", "first step of the real-time row", Range(0, 0.3, "s"))
+def first_step_s(seen: Evidence) -> float:
+    return number(seen.measured("table", scenario="realtime", **EAGER)["warmup"]["first_s"])
+
+
+finding.untried("S4", "refusals before drawing", "needs a card that lacks precisions")
+
+
+@finding("S5", "end of the search for the largest batch", Word("memory"))
+def largest(seen: Evidence) -> str:
+    return listed(
+        {str(each["ended_by"]) for each in seen.document("largest batch")["largest_batches"]}
+    )
+
+
+finding.untried("S6", "memory after a failed preparation", "a test shows it")
+finding.untried("S7", "Inductor's processes after compiling", "a test shows it")
+
+# ---------------------------------------------------------------- predictions
+
+
+@finding("runs agree", "difference of two runs' ratios", Range(0, 0.1))
+def disagreement(seen: Evidence) -> float:
+    worst = 0.0
+    for row in set(ROWS) - {"realtime", "prototyping"}:
+        one, two = (seen.verdict(step, row)["device_ratio"] for step in ("table", "table again"))
+        worst = max(worst, abs(number(one) / number(two) - 1))
+    return worst
+
+
+def of_ceiling_us(key: str, seen: Evidence) -> float:
+    return 1e6 * number(seen.ceiling()[key])
+
+
+finding("ceiling launch", "a launch", hopper(3, 6, "us"))(partial(of_ceiling_us, "launch_s"))
+finding("ceiling step", "a launch and the wait for it", hopper(8, 15, "us"))(
+    partial(of_ceiling_us, "step_latency_s")
+)
+
+
+def transfer_gb_s(direction: str, seen: Evidence) -> float:
+    found = seen.measured("transfer", direction=direction, mode="pinned")
+    return number(found["work"]["bytes_moved"]) / number(found["median_s"]) / 1e9
+
+
+finding("transfer to device", "workbench's pinned copy to the GPU", PINNED)(
+    partial(transfer_gb_s, "to_device")
+)
+finding("transfer both", "both directions at once", hopper(80, 110, "GB/s"))(
+    partial(transfer_gb_s, "both")
+)
+
+
+@finding("scaling", "groups of one that ran", Range(1, inf))
+def groups(seen: Evidence) -> float:
+    return len(list(seen.cases("scaling", status="ok")))
+
+
+@finding("trace", "the trace of a tf32 candidate", Word("written"))
+def traced(seen: Evidence) -> str:
+    found = seen.measured("trace", precision="tf32", mode=None)
+    if found["unprofiled"] is not None:
+        return str(found["unprofiled"]["message"])
+    return "written" if seen.step("trace").get("trace_bytes") else "empty"
+
+
+@finding("all", "workloads that fail on the GPU", Word("none"))
+def failing(seen: Evidence) -> str:
+    return listed({each["id"] for each in seen.cases("all", status="failed")})
+
+
+@finding("limits", "steps killed at their limit", Word("none"), source="parts.py")
+def killed(seen: Evidence) -> str:
+    if seen.card is None:
+        seen.step("env")  # raises the reason
+    steps = [part.get("steps", {}) for part in seen.parts.values()]
+    return listed({name for each in steps for name, step in each.items() if step["timed_out"]})
+
+
+def listed(words: set[str]) -> str:
+    return ", ".join(sorted(words)) or "none"

@@ -1,0 +1,126 @@
+"""The steps of the first hour, in parts that each fit into ten minutes of a rented machine."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+
+PART_S = 560.0  # a part begins no step after it: machines are often rented ten minutes at a time
+TESTS = ["products", "machine", "transfer", "scaling"]
+REHEARSAL = ["--budget", "6"]  # of a run on a simulated card
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command, the most seconds that it may take, and what becomes of its output.
+
+    "lines" of JSON, one "document", or the end of a "text" go into the file of the part.
+    "recording" leaves the document in a file of its own, as it was written.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    limit_s: float
+    output: str = "document"
+    simulates: bool = False  # whether a simulated card can run it, too
+
+    def command(self, scratch: str, device: str | None = None) -> list[str]:
+        """The command line; `device` is the simulated card of a rehearsal."""
+        words = [f"{scratch}/trace.json" if word == "TRACE" else word for word in self.words]
+        if device is not None and self.simulates:
+            named = [] if "gpu" in words else ["--device", "cpu", "--device", device]
+            words = [device if word == "gpu" else word for word in words] + named + REHEARSAL
+        return [sys.executable, "-m", *words]
+
+
+def truth(section: str, limit_s: float) -> Step:
+    return Step(section, ("benchmarks.first_hour.truth", section), limit_s, "lines")
+
+
+def workbench(name: str, words: str, limit_s: float, output: str = "document") -> Step:
+    simulates = not words.startswith(("detect", "doctor", "ceilings"))
+    return Step(name, ("workbench", *shlex.split(words), "--json"), limit_s, output, simulates)
+
+
+PROBE = truth("probe", 90)
+PARTS: dict[int, tuple[Step, ...]] = {
+    1: (
+        truth("env", 60),
+        truth("startup", 120),
+        truth("overhead", 60),
+        truth("products", 180),
+        truth("memory", 60),
+        truth("faults", 60),
+        truth("switches", 60),
+        workbench("detect", "detect", 60),
+        workbench("doctor", "doctor", 90),
+        Step(
+            "tests",
+            (
+                *[
+                    "pytest",
+                    "-q",
+                    "-p",
+                    "no:cacheprovider",
+                    "-o",
+                    "addopts=",
+                    "--import-mode=importlib",
+                    "-m",
+                    "cuda",
+                ],
+                *(f"tests/unit/workloads/test_{name}.py" for name in TESTS),
+            ),
+            200,
+            "text",
+        ),
+    ),
+    2: (
+        workbench("quick", "--quick --no-samples", 60),
+        workbench("table", "", 110, "recording"),
+        workbench("table again", "--no-samples", 110),
+        workbench("ceilings", "ceilings --again --budget 150", 180, "recording"),
+        Step("frozen", ("benchmarks.first_hour.freezing",), 90, "lines"),
+    ),
+    3: (
+        workbench("thorough", "--thorough", 400, "recording"),
+        Step("net", ("benchmarks.first_hour.serving",), 150, "lines"),
+    ),
+    4: (
+        workbench("train_gpt", "run train_gpt --device gpu --budget 150 --no-samples", 180),
+        workbench(
+            "transfer",
+            "run transfer --set direction=to_device,to_host,both --device gpu --budget 30"
+            " --no-samples",
+            60,
+        ),
+        workbench(
+            "gemm",
+            "run gemm --set m=1,16,64 --precision bf16 --device gpu --budget 25 --no-samples",
+            50,
+        ),
+        workbench(
+            "train_cnn",
+            "run train_cnn --set loaders=1,4,8 --precision bf16 --device gpu --budget 45"
+            " --no-samples",
+            70,
+        ),
+        workbench("data_loading", "run data_loading --device gpu --budget 50 --no-samples", 75),
+        workbench("scaling", "run scaling --device gpu --budget 25 --no-samples", 50),
+        workbench(
+            "trace",
+            "run conv_layers --precision tf32,bf16 --device gpu --trace TRACE --budget 40"
+            " --no-samples",
+            70,
+        ),
+    ),
+    5: (
+        workbench("all", "run --all --quick --device gpu --budget 240 --no-samples", 280),
+        workbench(
+            "largest batch",
+            "run train_resnet --largest-batch --device gpu --budget 60 --no-samples",
+            90,
+        ),
+        workbench("realtime", "advise realtime --no-samples", 90),
+    ),
+}

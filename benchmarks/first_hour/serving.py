@@ -1,0 +1,72 @@
+"""The network of the real-time row, served in the ways that a practitioner would try:
+`python -m benchmarks.first_hour.serving`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import truth
+from .truth import Step, first_line, quantiles, say, wall
+
+WARM_STEPS = 50
+
+
+def net() -> None:
+    """The network of the real-time row, served in the ways that a practitioner would try."""
+    import torch
+
+    from workloads._shared.network import trained_convnet
+    from workloads._shared.torch_task import module
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    hosted = torch.randn(1, 3, 64, 64).pin_memory()
+    with torch.inference_mode():
+        for kind in (torch.float32, torch.float16):
+            model = module(trained_convnet()).to("cuda", kind).eval()
+
+            def serve(run: Callable[[Any], Any], kind: Any = kind) -> Step:
+                return lambda: run(hosted.to("cuda", non_blocking=True).to(kind)).float().cpu()
+
+            ways: dict[str, Callable[[], Step]] = {
+                "eager": lambda m=model: serve(m),
+                "graph": lambda m=model, k=kind: captured(m, k, hosted),
+                "compile": lambda m=model: serve(torch.compile(m, dynamic=False)),
+                "reduce-overhead": lambda m=model: serve(
+                    torch.compile(m, mode="reduce-overhead", dynamic=False)
+                ),
+            }
+            for way, make in ways.items():
+                named = {"way": way, "kind": str(kind).removeprefix("torch.")}
+                try:
+                    began = time.perf_counter()
+                    step = make()
+                    wall(step, WARM_STEPS)
+                    prepared_s = time.perf_counter() - began
+                    say("net", **named, prepared_s=prepared_s, **quantiles(wall(step, truth.STEPS)))
+                except Exception as error:
+                    say("net", **named, error=first_line(error))
+
+
+def captured(model: Any, kind: Any, hosted: Any) -> Step:
+    """The whole answer, copies included, as one CUDA graph."""
+    import torch
+
+    given, answer = torch.zeros(hosted.shape, device="cuda"), torch.zeros(1, 10).pin_memory()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            model(given.to(kind)).float()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        given.copy_(hosted, non_blocking=True)
+        answer.copy_(model(given.to(kind)).float(), non_blocking=True)
+    stream = torch.cuda.current_stream()
+    return lambda: (graph.replay(), stream.synchronize())
+
+
+if __name__ == "__main__":
+    net()
