@@ -30,7 +30,8 @@ class Runs:
     def __call__(self, phases: str, how: str, **settings: str) -> tuple[int, list[dict[str, Any]]]:
         """The exit code, and the measurements on the GPU; those on the CPU are complete."""
         done = self.cli(
-            *("run", "fragile", *budget(4), "--json", "--set", f"how={how}"),
+            *("run", "fragile", *budget(2 + len(phases.split(","))), "--json"),
+            *("--set", f"how={how}"),
             *("--set", f"phase={phases}"),
             WORKBENCH_WORKLOADS=FLAKY,
             LD_LIBRARY_PATH=self.driver,
@@ -42,7 +43,7 @@ class Runs:
         document = json.loads(done.stdout)
         assert document["run"]["status"] == "done"
         on_cpu = [m for m in document["measurements"] if m["case"]["device"] == "cpu"]
-        assert {(m["status"], m["n"] >= 5) for m in on_cpu} == {("ok", True)}
+        assert {(m["status"], m["n"] > 0) for m in on_cpu} == {("ok", True)}
         return done.returncode, [m for m in document["measurements"] if m not in on_cpu]
 
     @property
@@ -86,11 +87,11 @@ def test_memory_that_runs_out_costs_one_candidate_and_no_worker(run: Runs) -> No
 
 
 def test_a_sticky_error_costs_its_worker_and_no_other_candidate(run: Runs) -> None:
-    code, found = run("check,measure", "sticky")
-    assert (code, run.starts) == (1, 3)
-    for reason in failed(found):
-        assert reason["message"].endswith("device-side assert triggered")
-        assert "suspect the GPU" in reason["hint"]
+    code, found = run("measure", "sticky")
+    assert (code, run.starts) == (1, 2)
+    (reason,) = failed(found)
+    assert reason["message"].endswith("device-side assert triggered")
+    assert "suspect the GPU" in reason["hint"]
 
 
 def test_a_gpu_that_vanishes_is_looked_for_once_more(run: Runs) -> None:
