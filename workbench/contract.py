@@ -20,6 +20,9 @@ from typing import Any, ClassVar
 PRECISION_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 PRECISIONS = tuple(PRECISION_BYTES)
 REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
+# The first CUDA compute capability with each precision (Ampere; Ada and Hopper) and with a compiler
+# for it (Triton).
+LEAST_CAPABILITY = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9), "compile": (7, 0)}
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
 DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
@@ -262,6 +265,9 @@ class Work:
     memory_bytes: float  # estimated peak; a case whose peak does not fit is not prepared
     transfers: str = ""  # when operands cross to a GPU: "step" (each), "setup" (once), "": mixed
     ranks: int = 1  # processes that share the step, each on a GPU of its own or on its threads
+    # For a GPU: main memory that preparing and checking needs.  (msgspec would leave out of a
+    # document the plain default of a field that the file lacks.)
+    host_bytes: float = field(default_factory=float)
 
 
 @dataclass(frozen=True)

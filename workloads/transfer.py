@@ -79,6 +79,7 @@ class Transfer(Workload):
             items=copied,
             item="bytes",
             memory_bytes=size * on_device + 3 * n * n * FLOAT_BYTES,
+            host_bytes=2 * copied,
         )
 
     def prepare(self, case: Case, setup: Setup) -> Task:

@@ -6,6 +6,7 @@
  * NVML_STUB_ECC    uncorrected memory errors (0)
  * NVML_STUB_NVLINKS   how many links there are, the last of them down (18)
  * NVML_STUB_INSTANT_MW   power of this moment; 0: the driver does not know that field (0)
+ * NVML_STUB_COMPUTE_MODE   as nvmlComputeMode_t: 2 prohibited, 3 exclusive process (0)
  * NVML_STUB_MAJOR  the compute capability, .0 (9)
  * OLD_DRIVER       defined by the compiler: only what a driver of 2019 had
  */
@@ -106,6 +107,7 @@ UNSIGNED(nvmlDeviceGetPowerManagementLimit, 690000)
 UNSIGNED(nvmlDeviceGetPowerManagementDefaultLimit, 700000)
 UNSIGNED(nvmlDeviceGetPersistenceMode, 1)
 UNSIGNED(nvmlDeviceGetFanSpeed, 30)
+UNSIGNED(nvmlDeviceGetComputeMode, (unsigned)atoi(stub_setting("NVML_STUB_COMPUTE_MODE", "0")))
 
 #define PAIR(function, first, second)                                \
     int function(device handle, unsigned *current, unsigned *next) { \

@@ -14,6 +14,7 @@ from ..machine.datasheets import shortfalls
 from ..machine.nvidia.driver_errors import ABSENT
 from ..machine.nvidia.nvml import Links
 from ..machine.packages.trials import Trial
+from ..machine.warnings import of_others
 from ..records.document import Ceilings
 from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
@@ -29,6 +30,8 @@ _FATAL = frozenset(
     {
         "torch_without_cuda",
         "driver_too_old",
+        "gpu_prohibited",
+        "gpu_too_old",
         "nvml_without_cuda",
         "gpu_unreadable",
         "gpu_without_driver",
@@ -36,6 +39,7 @@ _FATAL = frozenset(
         "version_mismatch",
     }
 )
+_NOT_BY_TORCH = ("torch_without_cuda", "driver_too_old", "gpu_too_old")
 _SLOWING = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
@@ -89,7 +93,7 @@ def examine(
         *_host(machine, software, warnings),
         *_packages(machine, software, trials, warnings),
         *_driver(machine, warnings),
-        *(check for gpu in machine.gpus if not gpu.simulated for check in _gpu(gpu, warnings)),
+        *(c for gpu in machine.gpus if not gpu.simulated for c in _gpu(gpu, machine, warnings)),
         *_reached(ceilings),
     ]
     return Examination(stack(machine, software, trials), checks)
@@ -173,7 +177,7 @@ def _works(name: str, software: Software, trial: Trial | None) -> Check:
 
 def _torch_gpu(trial: Trial | None, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = "torch on the GPU"
-    if known := _from(warnings, "torch_without_cuda", "driver_too_old", name=name):
+    if known := _from(warnings, *_NOT_BY_TORCH, name=name):
         yield from known
         return
     devices = {d: why for d, why in (trial.devices if trial else {}).items() if d != "cpu"}
@@ -222,12 +226,21 @@ def _api(machine: Machine) -> str:
     return machine.cuda.api_version or "unknown"
 
 
-def _gpu(gpu: Gpu, warnings: Sequence[Warning]) -> Iterator[Check]:
+def _gpu(gpu: Gpu, machine: Machine, warnings: Sequence[Warning]) -> Iterator[Check]:
     name = gpu.device or f"gpu {gpu.index}"
     subject = gpu.uuid or gpu.pci_bus_id or f"gpu {gpu.index}"
-    codes = ("gpu_hidden", "gpu_unreadable", "busy_gpu")
+    if of_others(gpu, machine):
+        yield Check(name, OK, f"not yours: {gpu.unavailable['name']}")
+        return
+    codes = ("gpu_hidden", "gpu_prohibited", "gpu_unreadable", "busy_gpu")
     found = [*_from(warnings, *codes, name=name, subject=subject), *_health(gpu, name)]
-    yield from found or [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found")]
+    fixed = gpu.is_virtual or machine.os.container is not None
+    if gpu.persistence is False and not fixed:
+        message = "persistence mode is off: the first use after a pause takes seconds"
+        remedy = "sudo nvidia-smi -pm 1, or run nvidia-persistenced"
+        found.append(Check(name, WARN, message, remedy))
+    untold = "; in a virtual machine its PCIe link cannot be judged" if gpu.is_virtual else ""
+    yield from found or [Check(name, OK, f"{gpu.name or 'GPU'}, no problems found{untold}")]
 
 
 def _health(gpu: Gpu, name: str) -> Iterator[Check]:
@@ -247,9 +260,12 @@ def _health(gpu: Gpu, name: str) -> Iterator[Check]:
     if gpu.ecc_uncorrected:
         message = f"{gpu.ecc_uncorrected} uncorrected memory errors since the driver was loaded"
         yield Check(name, FAIL, message, "reset or replace the card: `nvidia-smi -q -d ECC`")
-    if gpu.persistence is False:
-        message = "persistence mode is off: the first use after a pause takes seconds"
-        yield Check(name, WARN, message, "sudo nvidia-smi -pm 1, or run nvidia-persistenced")
+    if gpu.compute_mode == "exclusive_process":
+        message = "admits one process at a time, so candidates in another process are skipped"
+        remedy = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT, unless this is intended"
+        yield Check(name, WARN, message, remedy)
+    if gpu.is_virtual:
+        return
     link = gpu.pcie
     if link.width and link.max_width and link.width < link.max_width:
         message = f"PCIe link uses {link.width} of {link.max_width} lanes"

@@ -36,12 +36,15 @@ RELEASE_DEADLINE_S = 5.0
 
 # Reasons of a workload for what it cannot do on this machine, as opposed to a failure.
 CANNOT_HERE = (
+    "driver_too_old",
+    "gpu_busy",
     "missing_package",
     "no_compiler",
     "no_device",
     "not_quantised",
     "provider_fallback",
     "unsupported",
+    "unsupported_device",
     "unsupported_precision",
 )
 BUDGET = Reason("budget", "time ran out before its turn", "raise --budget or run fewer scenarios")
@@ -66,9 +69,11 @@ class PreparedCase:
 
 
 def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
-    """The worker that `case` shares with others, or has to itself where `scenario` asks for it."""
+    """The worker that `case` shares with others, or has to itself where `scenario` asks for it, or
+    because compiling for a GPU may take its worker along."""
     has_own = case.is_compiled or case.tuning.get("workers")
-    apart = has_own and catalog.load(case.workload).isolates
+    compiles_for_gpu = case.is_compiled and case.device_kind == "gpu"
+    apart = compiles_for_gpu or (has_own and catalog.load(case.workload).isolates)
     alone = ""
     if apart or (scenario is not None and scenario.weighs_memory):
         alone = case.id
@@ -140,7 +145,7 @@ class Preparation:
         left_s = self._until_s - self._now()
         if left_s <= need_s:
             return BUDGET
-        if refusal := self._refusal(case, left_s):
+        if refusal := self._occupied(case, key) or self._refusal(case, key, left_s):
             return refusal
         self._context.emit(ev.CasePreparing(at_s=self._now(), case=case.id))
         if slower := self._probe_small(case):
@@ -150,13 +155,25 @@ class Preparation:
             return BUDGET
         return self._ask_worker(case, key, self._warm_up_s(left_s))
 
-    def _refusal(self, case: Case, left_s: float) -> Reason | None:
+    def _occupied(self, case: Case, key: WorkerKey) -> Reason | None:
+        """Why a GPU that admits one process at a time is taken: another one races on it."""
+        machine = self._context.report.machine
+        others = {other.name for held, other in self._held() if held.device == case.device}
+        if machine is None or case.device not in machine.exclusive or others <= {key.name}:
+            return None
+        text = f"{case.device} admits one process at a time, and {min(others)} races on it"
+        remedy = "`sudo nvidia-smi -c DEFAULT`, or race it alone: --backend, --mode, --precision"
+        return Reason("exclusive_gpu", text, remedy)
+
+    def _refusal(self, case: Case, key: WorkerKey, left_s: float) -> Reason | None:
         """Why a case is not even tried: no price, too long to compile, not enough memory."""
         report, objective = self._context.report, self._plan.scenario.objective
         price = report.candidates[case.id].price_per_hour
         refusal = admission.unpriced(case, objective, price)
         if self._plan.source is None:  # which knows how long its own candidates take to compile
-            refusal = refusal or admission.too_long_to_compile(case, left_s)
+            took_s = [s for k, s in self._context.pool.import_s.items() if k.device == key.device]
+            left_s -= 0.0 if self._context.pool.is_alive(key) else max(took_s, default=0.0)
+            refusal = refusal or admission.too_long_to_compile(case, left_s, self._compile_s(case))
         if refusal is not None or report.machine is None:
             return refusal
         return admission.beforehand(
@@ -292,8 +309,16 @@ class Preparation:
         now = self._now()
         if case.is_compiled and self._plan.source is not None:  # which has weighed the time
             return max(PREPARE_DEADLINE_S, self._until_s - now - AFTER_COMPILING_S)
-        fair = PREPARE_SHARES * (self._until_s - now)
-        return max(PREPARE_DEADLINE_S, min(fair, (self._end_s - now) / 2))
+        fair = min(PREPARE_SHARES * (self._until_s - now), (self._end_s - now) / 2)
+        if case.is_compiled:
+            fair = max(fair, min(self._compile_s(case), self._end_s - now))
+        return max(PREPARE_DEADLINE_S, fair)
+
+    def _compile_s(self, case: Case) -> float:
+        """Seconds that compiling a case may take, as others of its workload did in this run."""
+        others = self._context.report.candidates.values()
+        took_s = [c.setup.compile_s or 0.0 for c in others if c.case.workload == case.workload]
+        return max(admission.COMPILE_S, *took_s)
 
     def deadline(self, at_most_s: float) -> float:
         """Seconds that a request may take.

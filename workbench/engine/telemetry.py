@@ -283,6 +283,8 @@ def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
         ("lanes", 1, card.pcie.max_width),
     ):
         best = max((r.link[place] or 0 for r in busy), default=0)
+        if card.is_virtual:
+            continue
         if best and most and best < most:
             message = f"the PCIe link of {device} stayed at {best} of {most} {what} under load"
             remedy = "reseat the card, use another slot, or check the BIOS"
@@ -292,10 +294,12 @@ def _held_low(device: str, watched: _Watched) -> Iterator[Warning]:
 def _intruders(device: str, watched: _Watched, own: Collection[int]) -> Iterator[Warning]:
     """Processes that started on the GPU during the race.
 
-    NVML in a container may report the host's process ids, which make our own workers look foreign.
-    So only an id that exists here counts.
+    NVML in a container may report the host's process ids, which mean nothing here.  So they count
+    only if one of our own workers, which has just used the GPU, is among them.
     """
     seen = {pid for reading in watched.readings for pid in reading.processes}
+    if seen.isdisjoint(own):
+        return
     new = {pid for pid in seen - watched.known - set(own) if psutil.pid_exists(pid)}
     watched.known |= new
     if new:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from ..records.machine import Gpu, Machine, Software
+from ..records.machine import Gpu, Machine, Package, Software
 from ..records.reason import Warning
-from .nvidia.driver_errors import ABSENT, missing_capability
+from .nvidia.driver_errors import ABSENT, NVML_NO_PERMISSION, missing_capability, nvml_text
 from .packages.software import PRECISION_VARIABLES
 
 # Code -> message, remedy, variables; `{}` stands for NAME=VALUE, in the remedy for NAME.
@@ -117,6 +117,25 @@ def _torch_and_gpu(machine: Machine, software: Software) -> Iterator[Warning]:
             remedy,
             subject,
         )
+    elif lacking := [gpu for gpu in gpus if lacks_code_for(torch, gpu)]:
+        yield Warning(
+            "gpu_too_old",
+            f"torch {torch.version} ({torch.detail}) has no code for compute capability"
+            f" {lacking[0].compute_capability}, that of {lacking[0].name or 'the GPU'}",
+            _torch_remedy(machine, gpus, software.executable),
+            _subject(lacking[0]) if len(gpus) == 1 else None,
+        )
+
+
+def lacks_code_for(package: Package, gpu: Gpu) -> bool:
+    """Whether a library was built with a CUDA that no longer compiles for this GPU."""
+    build = _numbers((package.detail or "").removeprefix(_CUDA_BUILD))
+    return build is not None and build >= _CUDA_13 and lacks_capability(gpu, _TURING)
+
+
+def lacks_capability(gpu: Gpu, least: tuple[int, int]) -> bool:
+    """Whether the compute capability of a GPU is known to be below `least`."""
+    return any(capability < least for capability in _capabilities([gpu]))
 
 
 def _torch_remedy(machine: Machine, gpus: list[Gpu], executable: str) -> str:
@@ -179,8 +198,16 @@ def _driver(machine: Machine) -> Iterator[Warning]:
         yield Warning(nvml.reason.code, f"the NVIDIA driver does not answer: {nvml_why}", remedy)
 
 
+def of_others(gpu: Gpu, machine: Machine) -> bool:
+    """Whether the system lets others use this GPU, and this process one that NVML can read."""
+    refused = gpu.unavailable.get("name", "").startswith(nvml_text(NVML_NO_PERMISSION))
+    return refused and any(other.uuid for other in machine.gpus)
+
+
 def _gpus(machine: Machine) -> Iterator[Warning]:
     for gpu in machine.gpus:
+        if of_others(gpu, machine):
+            continue
         why = gpu.unavailable.get("device", "")
         if not gpu.visible:
             yield Warning(
@@ -195,6 +222,13 @@ def _gpus(machine: Machine) -> Iterator[Warning]:
                 "gpu_unreadable",
                 f"GPU {gpu.index} is unreadable: {reason}",
                 "check `nvidia-smi` and `dmesg | grep -iE 'nvrm|xid'`",
+                _subject(gpu),
+            )
+        elif gpu.compute_mode == "prohibited":
+            yield Warning(
+                "gpu_prohibited",
+                f"{gpu.name or 'a GPU'} is in compute mode prohibited, which admits no program",
+                f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`",
                 _subject(gpu),
             )
         elif gpu.processes:

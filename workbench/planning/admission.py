@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..contract import REDUCED, Case, Workload, kind_of
+from ..contract import LEAST_CAPABILITY, REDUCED, Case, Workload, kind_of
 from ..machine import datasheets
 from ..machine.host.isa import bound_ops_per_s, lacking, native
-from ..records.machine import Cpu, Machine, Software
+from ..machine.warnings import lacks_capability, lacks_code_for
+from ..records.machine import Cpu, Gpu, Machine, Package, Software
 from ..records.reason import Reason
 from ..text import units
 
@@ -29,7 +30,12 @@ def beforehand(
     held_bytes: float = 0.0,
 ) -> Reason | None:
     """Why a case is not even tried; `held_bytes` is the memory that others hold on its device."""
-    need, have = workload.work(case).memory_bytes, machine.memory.available_bytes
+    work, have = workload.work(case), machine.memory.available_bytes
+    need = work.memory_bytes
+    if work.host_bytes > have:
+        text = f"preparing it needs about {work.host_bytes / 2**30:.1f} GiB of main memory"
+        text += f", {have / 2**30:.1f} GiB are free"
+        return Reason("no_memory", text, "choose a smaller size or batch")
     if not kind_of(case.device).on_host:
         package = software.packages.get(case.backend) if software else None
         if package is not None and package.detail == "CPU build":
@@ -39,6 +45,8 @@ def beforehand(
                 "install a CUDA build: see the warning at the top, or workbench detect",
             )
         gpu = next(g for g in machine.gpus if g.device == case.device)
+        if refusal := _unusable(gpu, package) or _beyond(case, gpu):
+            return refusal
         if gpu.memory_total_bytes is None:
             return None
         have = int(GPU_SHARE * (gpu.memory_total_bytes - (gpu.memory_used_bytes or 0)))
@@ -52,6 +60,29 @@ def beforehand(
     return None
 
 
+def _unusable(gpu: Gpu, package: Package | None) -> Reason | None:
+    """Why a GPU runs no case of the library in `package` at all."""
+    if gpu.compute_mode == "prohibited":
+        text = f"{gpu.device} is in compute mode prohibited, which admits no program"
+        return Reason("gpu_prohibited", text, f"`sudo nvidia-smi -i {gpu.index} -c DEFAULT`")
+    if package is not None and lacks_code_for(package, gpu):
+        text = f"a build for {package.detail} has no code for {gpu.device}"
+        text += f", whose compute capability is {gpu.compute_capability}"
+        return Reason("unsupported_device", text, "install the build that `workbench doctor` names")
+    return None
+
+
+def _beyond(case: Case, gpu: Gpu) -> Reason | None:
+    """Why this model of GPU cannot compute a case."""
+    for wanted in (case.precision, *["compile"] * case.is_compiled):
+        least = LEAST_CAPABILITY.get(wanted, (0, 0))
+        if lacks_capability(gpu, least):
+            text = f"{case.device} has no {wanted}: its compute capability is"
+            text += f" {gpu.compute_capability}, below {least[0]}.{least[1]}"
+            return Reason("unsupported_precision", text, "choose fp32 or fp16, without compile")
+    return None
+
+
 def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason | None:
     """Why the cost of a case cannot be measured."""
     if objective != "cost" or price_per_hour is not None:
@@ -60,13 +91,13 @@ def unpriced(case: Case, objective: str, price_per_hour: float | None) -> Reason
     return Reason("no_price", f"no price is known for {case.device}: {remedy}", remedy)
 
 
-def too_long_to_compile(case: Case, left_s: float) -> Reason | None:
-    """Why compiling a case does not fit into the `left_s` seconds of its row."""
-    if not case.is_compiled or left_s >= COMPILE_S:
+def too_long_to_compile(case: Case, left_s: float, compile_s: float = COMPILE_S) -> Reason | None:
+    """Why compiling a case, `compile_s` seconds, does not fit into `left_s`, those of its row."""
+    if not case.is_compiled or left_s >= compile_s:
         return None
     return Reason(
         "budget",
-        f"compiling takes up to {COMPILE_S:.0f} s, {left_s:.0f} s are left",
+        f"compiling takes up to {compile_s:.0f} s, {left_s:.0f} s are left",
         "raise --budget",
     )
 

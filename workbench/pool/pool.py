@@ -19,6 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import psutil
 
+from ..contract import kind_of
 from ..process import children
 from ..process.exit_status import ending
 from ..process.line_process import LineTooLong
@@ -44,6 +45,8 @@ HINTS = {
     "worker_died": "run its workload alone to see whether it dies again",
 }
 DEATH_S = 1.0  # from the end of its pipe to that of a worker
+RESTART_SHARES, RESTART_S = 5.0, 10.0  # of the first start on a GPU; at least for any further one
+MADE_ROOM = Reason("exclusive_gpu", "ended for another process: its GPU admits one at a time")
 KILLED_HINT = "killed from outside, most often by the kernel for lack of memory: see dmesg"
 
 
@@ -94,15 +97,28 @@ class Pool:
         keep_headers(self.scratch)
         self._workers: dict[WorkerKey, WorkerProcess] = {}
         self._ending: list[WorkerProcess] = []  # killed or asked to end, not yet waited for
+        self._unusable: dict[tuple[str, ...], Reason] = {}  # by `_use`: GPUs that a backend refused
         self.import_s: dict[WorkerKey, float] = {}  # from the start to an imported backend
         self.generation: dict[WorkerKey, int] = {}  # how often a worker had to be replaced
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
-        """Make sure of a worker with its backend imported; WorkerFailed if there can be none."""
+        """Make sure of a worker with its backend imported; WorkerFailed if there can be none.
+
+        A backend that cannot use a GPU is not started on it again: each start takes seconds.
+        """
         if key in self._workers:
             return
+        if known := self._unusable.get(self._use(key)):
+            raise WorkerFailed(known)
         if deadline_s <= 0:
             raise WorkerFailed(Reason("timeout", "no time was left to start it", HINTS["timeout"]))
+        if key.device in self._settings.exclusive:
+            for other in [other for other in self._workers if other.device == key.device]:
+                self._remove(other, MADE_ROOM, self._workers[other].stop)
+        on_gpu = kind_of(key.device).column == "gpu"
+        took_s = [s for other, s in self.import_s.items() if self._use(other) == self._use(key)]
+        if on_gpu and took_s:
+            deadline_s = min(deadline_s, max(RESTART_S, RESTART_SHARES * max(took_s)))
         began = time.monotonic()
         try:
             worker = WorkerProcess(key, self._settings, self.scratch)
@@ -112,7 +128,13 @@ class Pool:
             raise WorkerFailed(Reason("not_started", text, hint)) from None
         self._workers[key] = worker
         self._guardian.add_group(worker.pid)
-        hello = self.ask(key, deadline_s, Hello, op="hello").result
+        try:
+            hello = self.ask(key, deadline_s, Hello, op="hello").result
+        except WorkerFailed as failure:
+            if on_gpu:
+                self._unusable.setdefault(self._use(key), failure.reason)
+                self.end(key)
+            raise
         self.import_s[key] = time.monotonic() - began
         self._listener.emit(
             ev.WorkerStarted(
@@ -123,6 +145,10 @@ class Pool:
                 versions=hello.versions,
             )
         )
+
+    def _use(self, key: WorkerKey) -> tuple[str, ...]:
+        """Device and backend of a worker, and its side of `ab`, which has a Python of its own."""
+        return key.device, key.backend, key.alone if key.alone in self._settings.sides else ""
 
     def end(self, key: WorkerKey) -> None:
         """End one worker, if it lives: the next case gets a fresh one."""
@@ -158,7 +184,7 @@ class Pool:
         except Unreadable as error:
             text = f"it gave an answer that cannot be read: {error}"
             raise self._lost(key, "worker_died", text, gone=False) from None
-        worker.compiling = False
+        worker.compiling_since = None
         if isinstance(reply, Failure):
             if reply.fatal:
                 self._remove(key, reply.reason, worker.stop)
@@ -241,7 +267,13 @@ class Pool:
         worker = self._workers[key]
         end()
         self._forget(key, reason)
-        self._reap(worker)
+        if self._reap(worker):
+            return
+        text = f"{key.name} (process {worker.pid}) cannot be ended: the driver holds it"
+        hint = "read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
+        if kind_of(key.device).column == "gpu":
+            self._unusable[self._use(key)] = Reason("not_ended", text, hint)
+        self._listener.warn(Warning("not_ended", text, hint, key.name))
 
     def _forget(self, key: WorkerKey, reason: Reason | None) -> None:
         del self._workers[key]
@@ -250,12 +282,15 @@ class Pool:
             ev.WorkerEnded(at_s=self._control.now(), worker=key.name, reason=reason)
         )
 
-    def _reap(self, worker: WorkerProcess) -> None:
-        """Wait for a worker that was killed, and clear up after it."""
-        if worker.reap() is not None:
+    def _reap(self, worker: WorkerProcess) -> bool:
+        """Wait a moment for a worker that was killed, and clear up after it; False if the kernel
+        cannot end it, as while a driver's call hangs."""
+        ended = worker.reap() is not None
+        if ended:
             self._guardian.remove_group(worker.pid)
-        if worker.compiling:
-            drop_compiled()
+        if worker.compiling_since is not None:
+            drop_compiled(worker.compiling_since)
+        return ended
 
     def end_all(self, *, at_once: bool) -> None:
         """Kill all workers if the run was cut short, else ask them to end; waits for none."""

@@ -59,10 +59,10 @@ def knows_compiler() -> bool:
     return any(compiled_folder().glob("precompiled_headers/*.gch"))
 
 
-def drop_compiled() -> None:
-    """Remove what was written last: a compilation that was killed leaves half a library, which
-    breaks later ones."""
-    since = time.time() - HALF_WRITTEN_S
+def drop_compiled(began: float) -> None:
+    """Remove what a compilation that began at `began` and was killed wrote last: half a library
+    breaks later compilations."""
+    since = max(began, time.time() - HALF_WRITTEN_S)
     for path in compiled_folder().rglob("*"):
         with suppress(OSError):
             if path.is_file() and path.stat().st_mtime >= since:
@@ -108,6 +108,7 @@ class WorkerSettings:
     hide_gpus: bool  # from workers on the CPU
     sides: dict[str, Side] = field(default_factory=dict)  # of `ab`, by `WorkerKey.alone`
     gpu_cores: dict[str, str] = field(default_factory=dict)  # by device: a list of those near it
+    exclusive: frozenset[str] = frozenset()  # GPUs that admit one process at a time
 
     @classmethod
     def of(cls, request: Request, machine: Machine, run_id: str) -> WorkerSettings:
@@ -118,6 +119,7 @@ class WorkerSettings:
             memory_bytes=machine.memory.available_bytes,
             hide_gpus=any(not gpu.simulated for gpu in machine.gpus),
             gpu_cores={g.device or "": g.worker_cores for g in machine.gpus if g.worker_cores},
+            exclusive=machine.exclusive,
         )
 
 
@@ -126,7 +128,7 @@ class WorkerProcess(LineProcess):
 
     def __init__(self, key: WorkerKey, settings: WorkerSettings, scratch: Path) -> None:
         self.key = key
-        self.compiling = False  # whether torch may be compiling now
+        self.compiling_since: float | None = None  # time at which torch may have begun to compile
         self._not_run: set[str] = set()  # ids of compiled cases that had no turn yet
         device = "cpu" if kind_of(key.device).on_host else key.device
         module = catalog.LAB_MODULE if key.backend == catalog.LAB else "workbench.worker.worker"
@@ -151,15 +153,16 @@ class WorkerProcess(LineProcess):
 
     def request(self, request: dict[str, Any]) -> None:
         """Send a request.  torch may compile while it prepares a compiled case, and again at that
-        case's first turn; `compiling` is set meanwhile."""
+        case's first turn; `compiling_since` is set meanwhile."""
         case = request.get("case")
         if isinstance(case, Case):
-            self.compiling = case.is_compiled
-            if self.compiling:
+            compiles = case.is_compiled
+            if compiles:
                 self._not_run.add(case.id)
         else:
-            self.compiling = case in self._not_run
+            compiles = case in self._not_run
             self._not_run.discard(str(case))
+        self.compiling_since = time.time() if compiles else None
         self.send(json.dumps(msgspec.to_builtins(request)).encode())  # paths keep all their bytes
 
     def answer(self) -> bytes | None:

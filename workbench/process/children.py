@@ -144,8 +144,14 @@ def reap(process: subprocess.Popen[bytes], within_s: float) -> int | None:
 
 def offspring(pid: int) -> list[int]:
     """The children of a process (Linux)."""
-    # psutil would read the parent of every process of the machine; this reads only one.
+    # This reads one process, unless the kernel lacks CONFIG_PROC_CHILDREN.
     found: list[int] = []
+    if not Path("/proc/thread-self/children").exists():
+        for listed in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError, IndexError):
+                if listed.read_text(errors="replace").rpartition(")")[2].split()[1] == str(pid):
+                    found.append(int(listed.parent.name))
+        return found
     for listed in Path("/proc").glob(f"{pid}/task/*/children"):
         with suppress(OSError):
             found += map(int, listed.read_text().split())

@@ -159,12 +159,18 @@ class Gpu(msgspec.Struct, frozen=True):
     ecc_uncorrected: int | None = None  # memory errors since the driver was loaded
     nvlinks: int | None = None  # number of active links
     virtualization: str | None = None  # "none", "passthrough", "vgpu", ...
+    compute_mode: str | None = None  # "default", "exclusive_process", "prohibited"
     processes: list[GpuProcess] | None = None
     visible: bool = True  # False if hidden by CUDA_VISIBLE_DEVICES
     simulated: bool = False  # True only for the test device `fake:N`
     # Cores of its NUMA node, "0-15,32-47", to which its workers are bound; None: they are not.
     worker_cores: str | None = None
     unavailable: dict[str, str] = {}
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether a virtual machine has it, whose own bus hides the real link."""
+        return self.virtualization in ("passthrough", "vgpu")
 
 
 class Nvml(msgspec.Struct, frozen=True):
@@ -204,6 +210,12 @@ class Machine(msgspec.Struct, frozen=True):
     gpus: list[Gpu]
     nvml: Nvml
     cuda: CudaDriver
+
+    @property
+    def exclusive(self) -> frozenset[str]:
+        """The GPUs that admit one process at a time."""
+        exclusive = (gpu for gpu in self.gpus if gpu.compute_mode == "exclusive_process")
+        return frozenset(gpu.device for gpu in exclusive if gpu.device is not None)
 
 
 class Package(msgspec.Struct, frozen=True):

@@ -19,8 +19,34 @@ MEMORY_MARKS = (
     "CUDNN_STATUS_ALLOC_FAILED",
 )
 # The process cannot use its GPU any more.
-FATAL_MARKS = ("CUDA error", "device-side assert", "illegal memory access")
+FATAL_MARKS = (
+    "CUDA error",
+    "CUDA driver error",
+    "CUDA failure",
+    "CUDNN_STATUS_EXECUTION_FAILED",
+    "CUBLAS",
+    "device-side assert",
+    "illegal memory access",
+)
 MEMORY_HINT = "choose a smaller batch or size, or free memory"
+FULL_HINT = "other processes fill the GPU: find them with `nvidia-smi`"
+FATAL_HINT = "run it again; if it fails again, suspect the GPU or its driver"
+_BUILD_HINT = "install the build that `workbench doctor` names"
+_LOST_HINT = "the GPU may have left the bus: read `dmesg | grep -iE 'nvrm|xid'`, then reboot"
+# Words of CUDA (cudaGetErrorString) and torch, the code of the reason, and the remedy; the first
+# that a message contains counts.
+GPU_CAUSES = (
+    ("not compiled with CUDA", "no_device", "install a CUDA build, or use --device cpu"),
+    ("no kernel image", "unsupported_device", _BUILD_HINT),
+    ("driver on your system is too old", "driver_too_old", _BUILD_HINT),
+    ("insufficient for CUDA runtime", "driver_too_old", _BUILD_HINT),
+    ("busy or unavailable", "gpu_busy", "end its processes, or `sudo nvidia-smi -c DEFAULT`"),
+    ("ECC error", "gpu_faulty", "reset or replace the card: `nvidia-smi -q -d ECC`"),
+    ("not yet initialized", "gpu_not_ready", "`sudo systemctl start nvidia-fabricmanager`"),
+    ("No CUDA GPUs are available", "gpu_lost", _LOST_HINT),
+    ("no CUDA-capable device", "gpu_lost", _LOST_HINT),
+    ("unknown error", "gpu_lost", _LOST_HINT),
+)
 
 
 def first_line(error: BaseException) -> str:
@@ -35,6 +61,15 @@ def is_out_of_memory(error: BaseException) -> bool:
         or "OutOfMemory" in type(error).__name__
         or any(mark in str(error) for mark in MEMORY_MARKS)
     )
+
+
+def gpu_cause(error: BaseException) -> tuple[str, str] | None:
+    """Code and remedy of an error that comes from the GPU or its driver; None for any other."""
+    text = str(error)
+    for words, code, hint in GPU_CAUSES if "CUDA" in text or "NVIDIA" in text else ():
+        if words in text:
+            return code, hint
+    return ("failed", FATAL_HINT) if is_fatal(error) else None
 
 
 def is_fatal(error: BaseException) -> bool:

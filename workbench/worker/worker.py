@@ -24,7 +24,15 @@ from ..process.cores import bind_near
 from ..text.sanitize import shown
 from .block import WarmedUp, best_step_s, call_overhead_s, run_block, time_sample, warm_up
 from .cold_start import ColdStart, StartUp
-from .failures import LONGEST, MEMORY_HINT, first_line, is_fatal, is_out_of_memory
+from .failures import (
+    FULL_HINT,
+    LONGEST,
+    MEMORY_HINT,
+    first_line,
+    gpu_cause,
+    is_fatal,
+    is_out_of_memory,
+)
 from .quiet import wait_until_quiet
 
 SMALL_PROBE_S = 0.02  # a step of a small probe takes a millisecond unless it is emulated
@@ -60,7 +68,12 @@ class Worker:
         """Import the backend, start the device, and report versions."""
         versions = {"python": sys.version.split()[0], self.backend: self._library.version()}
         if self._on_gpu:
-            self._library.start(self.device)
+            try:
+                self._library.start(self.device)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise WorkloadError(first_line(error), code="no_memory", hint=FULL_HINT) from error
         return {"versions": versions}
 
     def accelerators(self) -> dict[str, Any]:
@@ -114,7 +127,8 @@ class Worker:
                 phases, warmed.first_s = alone.phases, alone.first_step_s
             transfer_out = task.transfer_out_s()
         except BaseException:
-            task.close()
+            with suppress(Exception):  # after an error of CUDA, closing fails too
+                task.close()
             raise
         self.prepared[wanted.id] = Prepared(task, warmed, latency)
         self._latest = wanted.id
@@ -195,6 +209,12 @@ class Worker:
             self._library.release(self.device)
         return {}
 
+    def tidy(self) -> None:
+        """After a failure: give back GPU memory, which another worker may need."""
+        gc.collect()
+        if self._on_gpu:
+            self._library.release(self.device)
+
     def close(self) -> None:
         """Close what would outlive this process; the rest ends with it."""
         for prepared in self.prepared.values():
@@ -256,13 +276,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         return {"code": "missing_package", "message": text, "hint": hint, "fatal": False}
     if is_out_of_memory(error):
         return {"code": "no_memory", "message": message, "hint": MEMORY_HINT, "fatal": False}
-    fatal = is_fatal(error)
-    return {
-        "code": "failed",
-        "message": message,
-        "hint": "run it again; if it fails again, suspect the GPU or its driver" if fatal else None,
-        "fatal": fatal,
-    }
+    code, hint = gpu_cause(error) or ("failed", None)
+    return {"code": code, "message": message, "hint": hint, "fatal": is_fatal(error)}
 
 
 def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
@@ -275,7 +290,11 @@ def answer(worker: Any, request: dict[str, Any]) -> dict[str, Any]:
 
         with suppress(OSError):  # the disk is full
             traceback.print_exc()  # into the log, whose tail the engine quotes
-        return {"error": describe(error)}
+        described = describe(error)
+    if not described["fatal"]:  # the exception is gone, and with it the frames that held tensors
+        with suppress(Exception):
+            worker.tidy()
+    return {"error": described}
 
 
 def serialise(reply: dict[str, Any]) -> bytes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from workbench.contract import Backend
+from workbench.contract import Backend, WorkloadError
 
 
 class Torch(Backend):
@@ -37,12 +37,27 @@ class Torch(Backend):
         return found
 
     def start(self, device: str) -> None:
-        """Open CUDA and load cuBLAS."""
+        """Open CUDA, and load cuBLAS and cuDNN."""
         import torch
 
+        torch.cuda.init()  # it says why CUDA cannot be used
         torch.cuda.set_device(device)  # or code that uses the current device would open GPU 0
-        few = torch.ones(8, 8, device=device)
-        few @ few
+        try:
+            few = torch.ones(8, 8, device=device)
+            few @ few
+        except RuntimeError as error:
+            if "no kernel image" not in str(error):
+                raise
+            found = ".".join(map(str, torch.cuda.get_device_capability(device)))
+            raise WorkloadError(
+                f"torch {torch.__version__} has no code for {device}: its compute capability is"
+                f" {found}, the build has {', '.join(torch.cuda.get_arch_list())}",
+                code="unsupported_device",
+                hint="install the build that `workbench doctor` names",
+            ) from error
+        with suppress(RuntimeError):  # without cuDNN the rest still works
+            picture, kernel = torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3)
+            torch.nn.functional.conv2d(picture.to(device), kernel.to(device))
         torch.cuda.synchronize(device)
 
     def reset_memory_peak(self, device: str) -> None:

@@ -85,7 +85,11 @@ class MatrixProduct(Workload):
             largest = 8 * max(m * k, k * n, m * n)
             host = drawn + probe + (largest if batch > 1 else min(largest, BLOCK_BYTES))
         flops = 2.0 * batch * m * n * k
-        return Work(flops, held, batch, "products", held + host, transfers="setup")
+        work = Work(flops, held, batch, "products", held + host, transfers="setup")
+        if case.device_kind == "cpu":
+            return work
+        drawn = inputs * (size + max(size, 4)) + outputs * PRODUCT_BYTES[case.precision]
+        return replace(work, host_bytes=float(drawn))
 
     def prepare(self, case: Case, setup: Setup) -> Task:
         a, b, probe = self.draw(case, setup)

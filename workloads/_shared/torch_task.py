@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from workbench import contract
 from workbench.contract import Case, DeviceTimer, Profile, Setup, Task, WorkloadError, kind_of
 
 from . import profiling
@@ -33,8 +35,6 @@ NO_COMPILER_MARKS = (
     "is not a working C++ compiler",
     "cuda_utils.c",  # Triton's own module, which needs Python's headers
 )
-# The first compute capability with each precision: Ampere, then Ada and Hopper.
-CAPABILITIES = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}
 
 
 def device_of(case: Case) -> Any:
@@ -50,15 +50,10 @@ def device_of(case: Case) -> Any:
             code="no_device",
             hint="a CPU build of torch finds no GPU: install a CUDA build, or use --device cpu",
         )
-    major, minor = torch.cuda.get_device_capability(device)
-    needed = CAPABILITIES.get(case.precision, (0, 0))
-    if (major, minor) < needed:
-        raise WorkloadError(
-            f"{case.device} has no {case.precision}: its compute capability is {major}.{minor}",
-            code="unsupported_precision",
-            hint=f"{case.precision} needs compute capability {needed[0]}.{needed[1]};"
-            " choose fp32 or fp16",
-        )
+    least = contract.LEAST_CAPABILITY.get(case.precision, (0, 0))
+    if torch.cuda.get_device_capability(device) < least:
+        text = f"{case.device} has no {case.precision}"
+        raise WorkloadError(text, code="unsupported_precision", hint="choose fp32 or fp16")
     return device
 
 
@@ -80,18 +75,18 @@ def dtype_of(case: Case) -> Any:
 def set_tf32(enabled: bool) -> None:
     """Let FP32 products and convolutions on CUDA use TF32, or make them true FP32.
 
-    torch 2.9 replaced `allow_tf32` with `fp32_precision` and raises an error where the two
-    disagree, so this sets only one of them.  Convolutions on CUDA use TF32 by default.
+    torch 2.9 replaced `allow_tf32` with `fp32_precision`.  The old setters set both; after the new
+    ones, torch's own readers of the old ones raise an error, and Inductor still is such a reader
+    (pytorch#166387).  Convolutions on CUDA use TF32 by default.
     """
     import torch
 
-    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
-        mode = "tf32" if enabled else "ieee"
-        torch.backends.cuda.matmul.fp32_precision = mode
-        torch.backends.cudnn.conv.fp32_precision = mode
-    else:
-        torch.backends.cuda.matmul.allow_tf32 = enabled
-        torch.backends.cudnn.allow_tf32 = enabled
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    try:
+        matmul.allow_tf32 = enabled
+        cudnn.allow_tf32 = enabled
+    except AttributeError:
+        matmul.fp32_precision = cudnn.conv.fp32_precision = "tf32" if enabled else "ieee"
 
 
 class TorchTask(Task):
@@ -111,6 +106,8 @@ class TorchTask(Task):
             torch.set_num_threads(self.case.threads)
         if self.on_gpu:
             set_tf32(self.case.precision == "tf32")
+        if self.case.is_compiled:
+            end_compile_processes()
 
     def finish(self) -> None:
         synchronize(self.device)
@@ -219,6 +216,14 @@ def compiled(
                 hint="install g++ (and, for a GPU, triton and the Python headers)",
             ) from error
     return made
+
+
+def end_compile_processes() -> None:
+    """End the processes that torch keeps for later compilations: each freeze would visit them."""
+    inductor = sys.modules.get("torch._inductor.async_compile")
+    end = getattr(inductor, "shutdown_compile_workers", None)
+    if end is not None:
+        end()
 
 
 def time_to_host(case: Case, result: Any) -> float | None:

@@ -13,6 +13,7 @@ from builders import machine as build_machine
 from workbench.advisor import doctor
 from workbench.advisor.doctor import Check, Examination, examine
 from workbench.export.doctor import doctor_text
+from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.machine.nvidia.nvml import Links
 from workbench.machine.packages.trials import Trial
 from workbench.records.machine import (
@@ -22,6 +23,7 @@ from workbench.records.machine import (
     Machine,
     Memory,
     Nvml,
+    Os,
     Package,
     Pcie,
     Software,
@@ -151,6 +153,7 @@ def test_a_provider_that_is_compiled_in_but_falls_back_fails() -> None:
         ({"clock_event_reasons": ["hw_thermal_slowdown"]}, "warn", "hw thermal slowdown"),
         ({"ecc_uncorrected": 3}, "fail", "3 uncorrected"),
         ({"persistence": False}, "warn", "persistence"),
+        ({"compute_mode": "exclusive_process"}, "warn", "one process at a time"),
         ({"pcie": Pcie(4, 8, 4, 16, 4)}, "warn", "8 of 16 lanes"),
         ({"pcie": Pcie(4, 16, 4, 16, 5)}, "warn", "PCIe 4.0, card supports 5.0"),
         ({"processes": [GpuProcess(1, None)]}, "warn", "another process"),
@@ -234,3 +237,47 @@ def test_the_links_are_a_table() -> None:
     assert re.search(r"^  GPU 0 +NVLink$", text, re.MULTILINE)
     unknown = Links([], Reason("library_missing", "no NVML"))
     assert "not known: no NVML" in doctor_text(found.with_all_gpus(two_gpus(1.0), unknown))
+
+
+@pytest.mark.parametrize(
+    ("changes", "container"),
+    [
+        ({"persistence": False, "virtualization": "passthrough"}, None),
+        ({"persistence": False}, "docker"),
+        ({"pcie": Pcie(1, 4, 1, 16, 5), "virtualization": "vgpu"}, None),
+    ],
+)
+def test_what_a_guest_cannot_know_or_change_is_no_complaint(
+    changes: dict[str, Any], container: str | None
+) -> None:
+    card = msgspec.structs.replace(HEALTHY, **changes)
+    guest = with_gpu(card, os=Os("Linux", "6.1", None, container))
+    found = examine(guest, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert bad(found) == {}
+    (said,) = (check.message for check in found.checks if check.name == "cuda:0")
+    assert ("PCIe link cannot be judged" in said) == ("virtualization" in changes)
+
+
+def test_a_gpu_of_other_jobs_is_not_yours_and_no_failure() -> None:
+    why = {"name": f"{nvml_text(4)}; ask for access"}
+    others = Gpu(1, None, None, None, None, unavailable=why)
+    machine = msgspec.structs.replace(with_gpu(), gpus=[HEALTHY, others])
+    found = examine(machine, software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert not found.failed and bad(found) == {}
+    (check,) = (check for check in found.checks if check.name == "gpu 1")
+    assert check.message.startswith("not yours: no permission (NVML 4)")
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "remedy"),
+    [
+        ({"compute_capability": "7.0"}, "torch on the GPU", "whl/cu126"),
+        ({"compute_mode": "prohibited"}, "cuda:0", "-c DEFAULT"),
+    ],
+)
+def test_a_card_that_torch_cannot_use_fails(
+    changes: dict[str, Any], name: str, remedy: str
+) -> None:
+    card = msgspec.structs.replace(HEALTHY, **changes)
+    found = examine(with_gpu(card), software("CUDA 13.0", "CUDA 13.0"), ON_GPU)
+    assert found.failed and remedy in (bad(found)[name].remedy or "")

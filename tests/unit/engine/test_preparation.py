@@ -7,6 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from builders import case, context, events, machine, scenario
 from fakes import CPU_A, CPU_B, FakePool, IdleWorkload, ManualClock
@@ -16,9 +17,10 @@ from workbench.engine import ceilings
 from workbench.engine.preparation import BUDGET, Preparation, worker_key
 from workbench.planning.plan import RowPlan, planned
 from workbench.planning.request import Request
-from workbench.pool.pool import WorkerFailed
+from workbench.pool.pool import Answer, WorkerFailed
 from workbench.pool.worker_process import WorkerKey
 from workbench.records import events as ev
+from workbench.records.document import SetupTimes
 from workbench.records.machine import Package, Software
 from workbench.records.reason import Reason
 from workbench.report.report import Report
@@ -37,6 +39,7 @@ class StartingPool(FakePool):
         super().__init__(*arguments)
         self.deadlines: dict[WorkerKey, float] = {}
         self.ended: list[WorkerKey] = []
+        self.asked_s: list[float] = []  # the deadline of each request
 
     def start(self, key: WorkerKey, deadline_s: float) -> None:
         if key in self.deadlines:
@@ -46,6 +49,10 @@ class StartingPool(FakePool):
         if self.starting_s > deadline_s:
             raise WorkerFailed(Reason("timeout", "no answer"))
         super().start(key, deadline_s)
+
+    def ask(self, key: WorkerKey, deadline_s: float, kind: Any, **request: Any) -> Answer[Any]:
+        self.asked_s.append(deadline_s)
+        return super().ask(key, deadline_s, kind, **request)
 
     def end(self, key: WorkerKey) -> None:
         self.ended.append(key)
@@ -204,3 +211,77 @@ def test_one_time_loading_counts_for_every_case_of_a_row_about_start_up(
     assert one["warmup"]["first_s"] == 0.9
     assert other["setup"] == {"build_s": pytest.approx(1.6)}
     assert other["warmup"]["first_s"] == pytest.approx(0.9, abs=0.01)
+
+
+# ---------------------------------------------------------------- compiling
+
+COMPILED = replace(CPU_A, workload="train_mlp", mode="compile")
+
+
+def asked_s(row: Row, of: Case) -> float:
+    """The deadline of a case's preparation."""
+    deadlines = [s for (_, request), s in zip(row.pool.asked, row.pool.asked_s, strict=True)
+                 if request["op"] == "prepare" and request["case"] == of]  # fmt: skip
+    (deadline_s,) = deadlines
+    return deadline_s
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected_s"),
+    [(None, 16.0), ("compile", 30.0)],  # half of what is left; the time of a compilation
+)
+def test_a_compilation_has_its_time(mode: str | None, expected_s: float) -> None:
+    of = replace(COMPILED, mode=mode)
+    row = Row(of, end_s=32.0)
+    assert row.prepare(of) == [True]
+    assert asked_s(row, of) == expected_s
+
+
+def test_a_compilation_has_the_time_that_one_of_its_workload_took() -> None:
+    other = replace(COMPILED, params={"of": "other"})
+    row = Row(COMPILED, other, end_s=50.0)
+    row.report.candidates[other.id].setup = SetupTimes(compile_s=41.0)
+    assert row.prepare(COMPILED) == [True]
+    assert asked_s(row, COMPILED) == 41.0
+
+
+@pytest.mark.parametrize(("left_s", "started"), [(29.0, False), (34.0, False), (36.0, True)])
+def test_a_compilation_is_refused_where_its_time_is_not_left(left_s: float, started: bool) -> None:
+    row = Row(COMPILED, end_s=left_s)
+    row.pool.import_s[WorkerKey("cpu", "torch", 2)] = 5.0  # its worker has to start first
+    assert row.prepare(COMPILED) == [started]
+    reason = row.report.candidates[COMPILED.id].reason
+    assert (reason is None) == started
+    if reason is not None:
+        assert (reason.code, "compiling takes" in reason.message) == ("budget", True)
+
+
+def test_what_compiles_for_a_gpu_has_a_worker_of_its_own() -> None:
+    gpu = case("cuda:0-a")
+    compiled = replace(gpu, mode="compile")
+    assert worker_key(compiled).alone == compiled.id
+    assert worker_key(gpu).alone == "" == worker_key(COMPILED).alone
+
+
+# ------------------------------------------------- a GPU for one process at a time
+
+
+@pytest.mark.parametrize("mode", ["default", "exclusive_process"])
+def test_a_second_process_on_an_exclusive_gpu_is_refused(mode: str) -> None:
+    gpu = case("cuda:0-a")
+    compiled = replace(gpu, mode="compile")
+    row = Row(gpu, compiled, CPU_A)
+    here = machine("cuda:0")
+    cards = [msgspec.structs.replace(here.gpus[0], compute_mode=mode)]
+    software = Software("3.11", "python", {}, {})
+    row.report.apply(
+        ev.HardwareDetected(
+            at_s=0, machine=msgspec.structs.replace(here, gpus=cards), software=software
+        )
+    )
+    shared = mode == "default"
+    assert row.prepare(gpu, compiled, CPU_A) == [True, shared, True]
+    reason = row.report.candidates[compiled.id].reason
+    if not shared:
+        assert reason is not None and reason.code == "exclusive_gpu"
+        assert "one process at a time" in reason.message and "-c DEFAULT" in reason.hint

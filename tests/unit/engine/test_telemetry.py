@@ -324,3 +324,27 @@ def test_a_gap_is_an_event_with_its_reason(
     [event] = emitted
     assert isinstance(event, ev.MachineRead)
     assert event.gap == Reason("nvml_crashed", "it died") and event.gpus == []
+
+
+def test_process_ids_of_another_namespace_are_no_intruders(
+    telemetry: MachineTelemetry, script: Script
+) -> None:
+    """The host's numbers, in a container: one of them exists here by coincidence."""
+    telemetry.begin()
+    script.read(11.0, processes=[GpuProcess(pid, None) for pid in (os.getppid(), 2**22 + 1)])
+    telemetry.measured(CASE, "cuda:0", 10.0, 12.0)
+    assert codes(telemetry) == []
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("passthrough", []), ("none", ["pcie_slow"])])
+def test_the_link_of_a_virtual_machine_is_not_judged(
+    telemetry: MachineTelemetry, script: Script, mode: str, expected: list[str]
+) -> None:
+    telemetry._watched["cuda:0"].card = Gpu(
+        *(0, "cuda:0", None, None, "Test"), pcie=Pcie(1, 16, 5, 16, 5), virtualization=mode
+    )
+    telemetry.begin()
+    for position in range(4):
+        script.read(10.0 + position, pcie_generation=1, pcie_width=16)
+    telemetry.measured(CASE, "cuda:0", 9.0, 20.0)
+    assert codes(telemetry) == expected

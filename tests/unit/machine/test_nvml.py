@@ -55,8 +55,17 @@ def test_a_healthy_gpu_is_read_completely(stub: StubDriver) -> None:
     assert (gpu.sm_clock_mhz, gpu.max_sm_clock_mhz) == (345.0, 1980.0)
     assert gpu.clock_event_reasons == ["gpu_idle", "sw_power_cap", "bit_0x800"]
     assert (gpu.ecc, gpu.mig, gpu.persistence) == (True, False, True)
+    assert gpu.compute_mode == "default"
     assert gpu.processes is not None
     assert [(p.pid, p.used_memory_bytes) for p in gpu.processes] == [(4711, 2048), (4712, None)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("1", "exclusive_process"), ("2", "prohibited"), ("7", "mode_7")]
+)
+def test_who_may_use_a_gpu(stub: StubDriver, mode: str, expected: str) -> None:
+    _, [gpu] = ask_nvml(stub, NVML_STUB_COMPUTE_MODE=mode)
+    assert gpu.compute_mode == expected
 
 
 def test_more_nvlinks_than_todays_header_knows(stub: StubDriver) -> None:

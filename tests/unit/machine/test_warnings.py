@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from workbench.machine import hardware_warnings, missing_backends
+from workbench.machine.nvidia.driver_errors import nvml_text
 from workbench.records.machine import (
     CoreLimit,
     Cpu,
@@ -210,3 +211,27 @@ def test_a_backend_that_is_not_installed_is_one_warning_with_the_command() -> No
 def test_a_foreign_interpreter_that_is_silent() -> None:
     stack = msgspec.structs.replace(software(), unavailable={"python": "~/p ended"})
     assert "~/p ended" in only(hardware_warnings(machine(), stack), "python_silent").message
+
+
+def test_a_card_that_the_build_has_no_code_for() -> None:
+    volta = msgspec.structs.replace(GPU, name="Tesla V100", compute_capability="7.0")
+    warning = only(hardware_warnings(machine(volta), torch("CUDA 13.0")), "gpu_too_old")
+    assert "capability 7.0, that of Tesla V100" in warning.message
+    assert "whl/cu126" in warning.remedy and warning.subject == "GPU-1"
+    assert hardware_warnings(machine(volta), torch("CUDA 12.6")) == []
+    both = hardware_warnings(machine(GPU, volta), torch("CUDA 13.0"))
+    assert only(both, "gpu_too_old").subject is None
+
+
+def test_a_card_in_prohibited_mode() -> None:
+    closed = msgspec.structs.replace(GPU, compute_mode="prohibited")
+    found = hardware_warnings(machine(closed), torch("CUDA 13.0"))
+    assert "nvidia-smi -i 0 -c DEFAULT" in only(found, "gpu_prohibited").remedy
+
+
+def test_a_gpu_that_the_system_gives_to_others_is_no_complaint() -> None:
+    why = {"name": f"{nvml_text(4)}; ask for access to /dev/nvidia*"}
+    others = Gpu(1, None, None, None, None, unavailable=why)
+    assert hardware_warnings(machine(GPU, others), torch("CUDA 13.0")) == []
+    alone = hardware_warnings(machine(others), torch("CUDA 13.0"))
+    assert "gpu_unreadable" in [warning.code for warning in alone]

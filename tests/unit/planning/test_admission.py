@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from builders import case, machine
+from fakes import IdleWorkload
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import catalog
-from workbench.contract import PRECISIONS, Case
+from workbench.contract import PRECISIONS, Case, Work, Workload
 from workbench.machine.host.isa import bound_ops_per_s, lacking
 from workbench.planning import admission
-from workbench.records.machine import Cpu, Isa, Machine
+from workbench.records.machine import Cpu, Isa, Machine, Package, Software
+from workbench.records.reason import Reason
 
 EVERY = dict.fromkeys(Isa.__struct_fields__, False)
 
@@ -129,3 +133,89 @@ def test_small_probes_are_for_reduced_precisions_on_a_cpu() -> None:
     assert admission.small_probe_of(on_gpu, matmul, None) is None
     native = msgspec.structs.replace(machine().cpu, isa=Isa(avx512_fp16=True))
     assert admission.small_probe_of(large, matmul, native) is None
+
+
+# --------------------------------------------------------------- before a start
+
+
+class Weighty(IdleWorkload):
+    """A workload whose preparation needs 40 GB of main memory."""
+
+    def work(self, case: Case) -> Work:
+        return Work(None, None, 1.0, "steps", 8.0, host_bytes=40e9)
+
+
+def refusal(
+    of: Case, *, workload: Workload | None = None, build: str = "CUDA 12.6", **card: str | None
+) -> Reason | None:
+    here = machine("cuda:0")
+    gpu = msgspec.structs.replace(here.gpus[0], **card)
+    software = Software("3.11", "python", {"torch": Package("2.13", build)}, {})
+    here = msgspec.structs.replace(here, gpus=[gpu])
+    return admission.beforehand(of, workload or IdleWorkload(), here, software)
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision", "mode", "lacks"),
+    [
+        ("7.5", "bf16", None, "bf16"),
+        ("7.5", "tf32", None, "tf32"),
+        ("8.0", "fp8", None, "fp8"),
+        ("8.9", "fp8", None, None),
+        ("12.0", "fp8", "compile", None),
+        ("6.1", "fp32", "nhwc+compile", "compile"),
+        ("7.0", "fp16", "compile", None),
+        (None, "fp8", None, None),
+    ],
+)
+def test_a_precision_that_a_card_lacks_is_refused_before_anything_is_drawn(
+    capability: str | None, precision: str, mode: str | None, lacks: str | None
+) -> None:
+    wanted = replace(case("cuda:0-a", precision), mode=mode)
+    found = refusal(wanted, compute_capability=capability)
+    assert (found is None) == (lacks is None)
+    if found is not None:
+        assert found.code == "unsupported_precision"
+        assert f"has no {lacks}: its compute capability is {capability}" in found.message
+
+
+@pytest.mark.parametrize(
+    ("build", "capability", "code"),
+    [
+        ("CUDA 13.0", "7.0", "unsupported_device"),
+        ("CUDA 13.0", "7.5", None),
+        ("CUDA 12.6", "6.1", None),
+        ("ROCm 7.0", "7.0", None),
+        ("CUDA 13.0", None, None),
+    ],
+)
+def test_a_card_that_cuda_13_has_dropped_is_refused_without_a_start(
+    build: str, capability: str | None, code: str | None
+) -> None:
+    found = refusal(case("cuda:0-a"), build=build, compute_capability=capability)
+    assert (found and found.code) == code
+
+
+def test_a_card_that_admits_no_program_is_refused_without_a_start() -> None:
+    found = refusal(case("cuda:0-a"), compute_mode="prohibited")
+    assert found is not None and found.code == "gpu_prohibited" and "-c DEFAULT" in found.hint
+    assert refusal(case("cuda:0-a"), compute_mode="exclusive_process") is None
+
+
+def test_main_memory_that_preparing_for_a_gpu_needs_is_refused_too() -> None:
+    found = refusal(case("cuda:0-a"), workload=Weighty())
+    assert found is not None and found.code == "no_memory"
+    assert "37.3 GiB of main memory, 8.0 GiB are free" in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("matmul", {"n": 65536}), ("gemm", {"m": 65536, "n": 65536, "k": 65536})],
+)
+def test_operands_that_the_host_cannot_hold_are_refused(name: str, params: dict[str, int]) -> None:
+    product = catalog.load(name)
+    wanted = Case(name, "cuda:0", "torch", "fp32", params=product.values(params))
+    found = refusal(wanted, workload=product, memory_total_bytes=141 * 10**9)
+    assert found is not None and "main memory" in found.message
+    small = replace(wanted, params=product.values({}))
+    assert refusal(small, workload=product, memory_total_bytes=141 * 10**9) is None

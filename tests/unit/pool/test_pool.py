@@ -17,6 +17,7 @@ from workbench.pool.control import Cancelled
 from workbench.pool.pool import Pool, WorkerFailed
 from workbench.pool.worker_process import WorkerKey, WorkerProcess, WorkerSettings
 from workbench.process.line_process import LineTooLong
+from workbench.records.ab import Side
 
 PLAIN = case("cpu-a")
 COMPILED = replace(PLAIN, mode="compile")
@@ -30,7 +31,7 @@ class Process(WorkerProcess):
     answers: ClassVar[list[bytes]] = []
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        self.compiling, self._not_run = False, set()
+        self.compiling_since, self._not_run = None, set()
         self.process = self
 
     def nothing(self, *_: Any) -> int:
@@ -89,7 +90,7 @@ class Listener:
 @pytest.fixture
 def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
-    monkeypatch.setattr(workers, "drop_compiled", lambda: found.append(True))
+    monkeypatch.setattr(workers, "drop_compiled", lambda _: found.append(True))
     monkeypatch.setattr(workers, "WorkerProcess", Process)
     monkeypatch.setattr(workers, "Guardian", Guardian)
     monkeypatch.setattr(workers.tempfile, "mkdtemp", lambda **_: "/nowhere")
@@ -218,3 +219,103 @@ def test_a_number_that_no_journal_may_hold_is_the_end_of_its_worker_only(
     with pytest.raises(WorkerFailed, match=r"loss cannot be 1e\+35"):
         made.ask(KEY, 1.0, Block, **block(PLAIN))
     assert not made.is_alive(KEY)
+
+
+# ------------------------------------------------------------- unusable GPUs
+
+GPU = WorkerKey("cuda:0", "torch")
+REFUSAL = json.dumps(
+    {"error": {"code": "no_device", "message": "no GPU", "hint": "buy one", "fatal": False}}
+).encode()
+HELLO = b'{"ok": {"versions": {}}}'
+
+
+def refused(made: Pool, key: WorkerKey, *answers: bytes) -> str:
+    """The code of the reason why a worker does not start."""
+    Process.answers = list(answers)
+    with pytest.raises(WorkerFailed) as caught:
+        made.start(key, 60.0)
+    assert not made.is_alive(key)
+    return caught.value.reason.code
+
+
+def test_a_backend_that_cannot_use_a_gpu_is_not_started_on_it_again(dropped: list[bool]) -> None:
+    made = pool(Control())
+    assert refused(made, GPU, REFUSAL) == "no_device"
+    assert refused(made, GPU, HELLO) == "no_device"
+    assert refused(made, replace(GPU, alone="row"), HELLO) == "no_device"
+    assert Process.answers == [HELLO]  # it was never asked
+    made.start(replace(GPU, backend="onnxruntime"), 60.0)
+    Process.answers = [HELLO]
+    made.start(replace(GPU, device="cuda:1"), 60.0)
+
+
+def test_a_gpu_that_does_not_answer_is_not_asked_again(dropped: list[bool]) -> None:
+    made = pool(Control())
+    assert refused(made, GPU) == "timeout"
+    assert refused(made, GPU, HELLO) == "timeout"
+
+
+def test_each_side_of_a_comparison_has_a_python_that_may_find_the_gpu(
+    dropped: list[bool],
+) -> None:
+    made = pool(Control())
+    sides = {"a": Side("", ""), "b": Side("", "")}
+    made._settings = replace(made._settings, sides=sides)
+    assert refused(made, replace(GPU, alone="a"), REFUSAL) == "no_device"
+    Process.answers = [HELLO]
+    made.start(replace(GPU, alone="b"), 60.0)
+
+
+def test_a_library_that_a_cpu_worker_lacks_is_asked_for_each_time(dropped: list[bool]) -> None:
+    made = pool(Control())
+    key = WorkerKey("cpu", "numpy")
+    Process.answers = [REFUSAL]
+    with pytest.raises(WorkerFailed):
+        made.start(key, 60.0)
+    assert made.is_alive(key)
+
+
+def test_a_second_start_on_a_gpu_has_no_more_time_than_it_can_need(
+    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(Control, "wait", lambda _, __, left_s: waits.append(left_s) or "deadline")
+    control = Control()
+    settings = WorkerSettings("test", "python", 1, 0, hide_gpus=False)
+    made = Pool(settings, control=control, listener=Listener())  # type: ignore[arg-type]
+    made.import_s = {GPU: 6.0, WorkerKey("cpu", "torch"): 6.0}
+    for key in (replace(GPU, alone="row"), WorkerKey("cpu", "torch", 2)):
+        with pytest.raises(WorkerFailed):
+            made.start(key, 120.0)
+    assert waits == pytest.approx([30.0, 120.0], abs=1.0)
+
+
+def test_a_gpu_that_admits_one_process_loses_its_worker_to_the_next(dropped: list[bool]) -> None:
+    made = pool(Control())
+    made._settings = replace(made._settings, exclusive=frozenset({"cuda:0"}))
+    other = WorkerKey("cuda:1", "torch")
+    for key in (GPU, other, replace(GPU, alone="row")):
+        Process.answers = [HELLO]
+        made.start(key, 60.0)
+    assert not made.is_alive(GPU)
+    assert made.is_alive(replace(GPU, alone="row")) and made.is_alive(other)
+    assert made.is_alive(KEY)
+    assert made.generation == {GPU: 1}  # its cases are prepared again
+
+
+def test_a_worker_that_the_kernel_cannot_end_is_reported_and_left_behind(
+    dropped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = pool(Control())
+    Process.answers = [HELLO]
+    made.start(GPU, 60.0)
+    monkeypatch.setattr(Process, "reap", lambda _: None)
+    Process.answers = []
+    with pytest.raises(WorkerFailed, match="no answer within"):
+        made.ask(GPU, 1.0, dict, **block(PLAIN))
+    listener = made._listener
+    assert isinstance(listener, Listener) and listener.happened[-1] == "not_ended"
+    assert refused(made, GPU, HELLO) == "not_ended"
+    made.end_all(at_once=True)
+    made.close()  # waits for none of them without a bound

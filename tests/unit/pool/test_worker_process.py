@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
+from builders import machine
 
+from workbench.planning.request import Request
 from workbench.pool import worker_process
 from workbench.pool.worker_process import WorkerKey, WorkerSettings
 
@@ -49,11 +53,13 @@ def test_a_compilation_that_was_killed_costs_only_what_it_was_writing(
     whole, half = headers / "a.h.gch", headers / "b.h.gch"
     half.touch()
     assert worker_process.knows_compiler()
-    worker_process.drop_compiled()
+    worker_process.drop_compiled(time.time() + 60)  # the compilation began after it was written
+    assert half.exists()
+    worker_process.drop_compiled(time.time() - 60)
     assert not half.exists() and not worker_process.knows_compiler()
     whole.touch()
     os.utime(whole, (1_000, 1_000))
-    worker_process.drop_compiled()
+    worker_process.drop_compiled(0.0)
     assert worker_process.knows_compiler()
 
 
@@ -66,3 +72,13 @@ def test_torch_finds_the_headers_of_earlier_runs(
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     assert Path(default_cache_dir()).samefile(worker_process.compiled_folder())
+
+
+def test_gpus_that_admit_one_process_are_known_from_the_machine() -> None:
+    here = machine("cuda:0", "cuda:1")
+    modes = ("exclusive_process", "default")
+    gpus = [
+        msgspec.structs.replace(g, compute_mode=m) for g, m in zip(here.gpus, modes, strict=True)
+    ]
+    found = WorkerSettings.of(Request(), msgspec.structs.replace(here, gpus=gpus), "run")
+    assert found.exclusive == {"cuda:0"}

@@ -190,3 +190,23 @@ finally:
 def test_children_can_be_waited_for_although_our_parent_ignores_theirs() -> None:
     done = subprocess.run([sys.executable, "-c", IGNORED], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "True"
+
+
+def test_children_are_found_where_the_kernel_does_not_list_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without CONFIG_PROC_CHILDREN, as in small virtual machines."""
+    child = children.start(["/bin/sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline()
+    listed = children.family(child.pid)
+    real = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: path.name != "children" and real(path))
+    monkeypatch.setattr(Path, "glob", lambda at, pattern: without_lists(at, pattern))
+    assert children.family(child.pid) == listed and len(listed) == 2
+    children.kill(child)
+    children.reap(child, 30)
+
+
+def without_lists(folder: Path, pattern: str) -> list[Path]:
+    """The files of a kernel that has no lists of children."""
+    return [] if "children" in pattern else [each / "stat" for each in folder.iterdir()]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,3 +126,62 @@ def test_torch_serves_a_worker_on_a_real_gpu() -> None:
     assert prepared["memory_peak_bytes"] >= 3 * 4 * 256**2
     assert worker.block(case.id, 0.05, 1, 0.0)["samples_s"]
     assert worker.release([case.id]) == {}
+
+
+class StubTorch:
+    """A torch whose GPU of compute capability 7.0 fails at one of its calls."""
+
+    __version__ = "2.13.0"
+
+    def __init__(self, fails_at: str = "", words: str = "") -> None:
+        self.fails_at, self.words = fails_at, words
+        self.calls: list[str] = []
+        self.cuda = self.nn = self.functional = self
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_: Any, **__: Any) -> Any:
+            self.calls.append(name)
+            if name == self.fails_at:
+                raise RuntimeError(self.words)
+            return self
+
+        return call
+
+    def __matmul__(self, _: Any) -> StubTorch:
+        return self
+
+    def get_device_capability(self, _: str) -> tuple[int, int]:
+        return 7, 0
+
+    def get_arch_list(self) -> list[str]:
+        return ["sm_75", "sm_90"]
+
+
+def start(torch: StubTorch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    catalog.load_backend("torch").start("cuda:0")
+
+
+def test_starting_torch_loads_cudnn_too_and_does_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for torch in (StubTorch(), StubTorch("conv2d", "libcudnn.so.9: cannot open")):
+        start(torch, monkeypatch)
+        assert torch.calls[0] == "init" and torch.calls[-2:] == ["conv2d", "synchronize"]
+
+
+def test_a_build_without_code_for_the_gpu_names_what_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = StubTorch("ones", "CUDA error: no kernel image is available for execution")
+    with pytest.raises(
+        WorkloadError, match=r"capability is 7\.0, the build has sm_75, sm_90"
+    ) as why:
+        start(torch, monkeypatch)
+    assert why.value.code == "unsupported_device" and "workbench doctor" in (why.value.hint or "")
+
+
+def test_any_other_error_of_the_start_keeps_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for call in ("init", "ones", "synchronize"):
+        with pytest.raises(RuntimeError, match="CUDA error: unknown"):
+            start(StubTorch(call, "CUDA error: unknown error"), monkeypatch)

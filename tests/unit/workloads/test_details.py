@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support import go_on, stop
 
 from workbench import assets
-from workbench.contract import Case, Setup, Task, WorkloadError
+from workbench.contract import Accuracy, Case, Setup, Task, WorkloadError
 from workloads._shared import digits, network, onnx_model, quantisation
 from workloads._shared.forest import grow
 from workloads.conv_layers import WORKLOAD as CONV_LAYERS
@@ -279,22 +282,64 @@ def test_an_asset_of_an_installed_wheel_comes_first(
 # ------------------------------------------------------------- precision
 
 
-def test_tf32_is_set_through_one_interface_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On torch 2.9 and above; before it, `allow_tf32` alone exists."""
+def test_torchs_own_readers_work_after_tf32_was_switched() -> None:
     import torch
 
     from workloads._shared.torch_task import set_tf32
 
-    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
-        pytest.skip("an older torch")
-    before = torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32
     try:
-        for enabled, mode in ((True, "tf32"), (False, "ieee")):
+        for enabled in (False, True, False, False, True, True):
             set_tf32(enabled)
-            assert torch.backends.cuda.matmul.fp32_precision == mode
-            assert torch.backends.cudnn.conv.fp32_precision == mode
+            assert torch.get_float32_matmul_precision() == ("high" if enabled else "highest")
+            assert matmul.allow_tf32 == cudnn.allow_tf32 == enabled
+            with cudnn.flags(enabled=True, allow_tf32=not enabled):
+                assert cudnn.allow_tf32 != enabled
+            if hasattr(matmul, "fp32_precision"):  # since torch 2.9
+                assert (matmul.fp32_precision == "tf32") == enabled
+                assert (cudnn.conv.fp32_precision == "tf32") == enabled
     finally:
-        torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision = before
+        matmul.allow_tf32, cudnn.allow_tf32 = before
+
+
+def test_tf32_is_switched_by_the_new_names_where_the_old_ones_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import torch
+
+    from workloads._shared.torch_task import set_tf32
+
+    class Modern:
+        __slots__ = ("fp32_precision",)
+
+    matmul, conv = Modern(), Modern()
+    monkeypatch.setattr(torch.backends.cuda, "matmul", matmul)
+    monkeypatch.setattr(torch.backends, "cudnn", SimpleNamespace(conv=conv))
+    for enabled, mode in ((True, "tf32"), (False, "ieee")):
+        set_tf32(enabled)
+        assert matmul.fp32_precision == conv.fp32_precision == mode
+
+
+def test_a_compiled_case_ends_torchs_processes_for_compiling_before_each_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from workloads._shared.torch_task import TorchTask
+
+    class Still(TorchTask):
+        def step(self) -> None: ...
+
+        def check(self) -> Accuracy:
+            raise NotImplementedError
+
+    ended: list[bool] = []
+    inductor = SimpleNamespace(shutdown_compile_workers=lambda: ended.append(True))
+    monkeypatch.setitem(sys.modules, "torch._inductor.async_compile", inductor)
+    plain = Case("work", "cpu", "torch", "fp32")
+    Still(plain).activate()
+    assert ended == []
+    Still(replace(plain, mode="compile")).activate()
+    assert ended == [True]
 
 
 def test_lower_precisions_differ_from_fp32_on_the_cpu_but_not_on_the_simulated_gpu() -> None:

@@ -23,6 +23,8 @@ _UNCORRECTED = 1  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED
 _SINCE_DRIVER_LOAD = 0  # NVML_VOLATILE_ECC
 # nvml.h nvmlGpuVirtualizationMode_t
 _VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+# nvml.h nvmlComputeMode_t; no driver since CUDA 8 sets 1, "exclusive thread"
+_COMPUTE_MODE = {0: "default", 1: "exclusive_process", 2: "prohibited", 3: "exclusive_process"}
 # Above any GPU's number (NVML_NVLINK_MAX_LINKS was 6, then 18, now 36): the driver ends the list.
 _MOST_NVLINKS = 256
 _NOT_AVAILABLE = 0xFFFFFFFF  # NVML_VALUE_NOT_AVAILABLE as an unsigned int
@@ -130,6 +132,11 @@ class NvmlFields:
                 "virtualization",
                 "nvmlDeviceGetVirtualizationMode",
                 convert=lambda mode: _VIRTUALIZATION.get(mode, f"mode_{mode}"),
+            ),
+            compute_mode=self.take(
+                "compute_mode",
+                "nvmlDeviceGetComputeMode",
+                convert=lambda mode: _COMPUTE_MODE.get(mode, f"mode_{mode}"),
             ),
             processes=self._processes(),
             **self._changing(),

@@ -1,0 +1,131 @@
+"""Failures of backends in words, and what is given back after them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workbench.contract import Accuracy, Task
+from workbench.worker import worker
+from workbench.worker.worker import Worker, answer, describe
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "fatal", "remedy"),
+    [
+        ("CUDA error: device-side assert triggered", "failed", True, "suspect the GPU"),
+        ("CUDA driver error: invalid argument", "failed", True, "suspect the GPU"),
+        ("CUDA failure 719: unspecified launch failure", "failed", True, "suspect the GPU"),
+        ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
+        ("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED", "failed", True, "suspect the GPU"),
+        ("CUDA error: out of memory", "no_memory", False, "smaller"),
+        ("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "no_memory", False, "smaller"),
+        ("CUDA error: no kernel image is available", "unsupported_device", True, "doctor"),
+        ("The NVIDIA driver on your system is too old", "driver_too_old", False, "doctor"),
+        ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "gpu_busy", True, "-c"),
+        ("CUDA failure 214: uncorrectable ECC error encountered", "gpu_faulty", True, "ECC"),
+        ("CUDA error: system not yet initialized", "gpu_not_ready", True, "fabricmanager"),
+        ("No CUDA GPUs are available", "gpu_lost", False, "dmesg"),
+        ("CUDA unknown error - this may be due to an environment", "gpu_lost", False, "dmesg"),
+        ("Torch not compiled with CUDA enabled", "no_device", False, "CUDA build"),
+        ("an unknown error of a file", "failed", False, None),
+    ],
+)
+def test_an_error_of_the_gpu_is_told_with_cause_and_remedy(
+    message: str, code: str, fatal: bool, remedy: str | None
+) -> None:
+    found = describe(RuntimeError(message))
+    assert (found["code"], found["fatal"]) == (code, fatal)
+    assert found["message"] == f"RuntimeError: {message}"
+    assert found["hint"] is None if remedy is None else remedy in found["hint"]
+
+
+class Library:
+    """A backend that counts how often it gave memory back."""
+
+    released = 0
+
+    def release(self, device: str) -> None:
+        self.released += 1
+        raise RuntimeError("and giving back fails too")
+
+    def reset_memory_peak(self, device: str) -> None:
+        pass
+
+    def start(self, device: str) -> None:
+        raise RuntimeError("CUDA error: out of memory")
+
+    def version(self) -> str:
+        return "1.0"
+
+
+class Hoarder(Task):
+    """A task that fails in its check, and again when it is closed."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        Hoarder.alive += 1
+
+    def __del__(self) -> None:
+        Hoarder.alive -= 1
+
+    def step(self) -> None:
+        pass
+
+    def check(self) -> Accuracy:
+        raise RuntimeError(self.message)
+
+    def close(self) -> None:
+        raise RuntimeError("and closing fails too")
+
+    message = "CUDA out of memory"
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    workload = SimpleNamespace(prepare=lambda case, setup: Hoarder())
+    monkeypatch.setattr(worker, "import_workload", lambda name: workload)
+    own = Worker("torch", "cuda:0")
+    own.__dict__["_library"] = Library()
+    return own
+
+
+def prepare(own: Worker) -> dict[str, Any]:
+    fields = {"workload": "w", "device": "cuda:0", "backend": "torch", "precision": "fp32"}
+    request = {"case": fields, "seed": 0, "latency": False, "warm_up_s": 0.0}
+    more = {"cache_bytes": 1, "files": {}, "from_start": False}
+    answered: dict[str, Any] = answer(own, {"op": "prepare", **request, **more})
+    return answered["error"]  # type: ignore[no-any-return]
+
+
+def test_after_a_failed_preparation_the_memory_is_given_back_and_the_error_stays(
+    on_gpu: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    library: Any = on_gpu._library
+    monkeypatch.setattr(library, "release", lambda device: seen.append(Hoarder.alive))
+    assert prepare(on_gpu)["message"] == "RuntimeError: CUDA out of memory"
+    assert seen == [0]  # nothing held the task any more
+
+
+def test_an_error_in_giving_back_masks_nothing(on_gpu: Worker) -> None:
+    assert prepare(on_gpu)["code"] == "no_memory"
+    library: Any = on_gpu._library
+    assert library.released == 1
+
+
+def test_after_a_sticky_error_the_gpu_is_left_alone(
+    on_gpu: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Hoarder, "message", "CUDA error: unspecified launch failure")
+    assert prepare(on_gpu)["fatal"]
+    library: Any = on_gpu._library
+    assert library.released == 0
+
+
+def test_a_gpu_that_is_full_at_the_start_asks_for_no_smaller_batch(on_gpu: Worker) -> None:
+    error = answer(on_gpu, {"op": "hello"})["error"]
+    assert error["code"] == "no_memory" and "nvidia-smi" in error["hint"]
