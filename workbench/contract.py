@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 PRECISION_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 PRECISIONS = tuple(PRECISION_BYTES)
 REDUCED = ("bf16", "fp16", "int8")  # precisions that a CPU may have to emulate
+COMPILED = ("compile", "reduce-overhead", "max-autotune")  # words of modes by torch.compile
 MOST_BATCH, MOST_THREADS = 1_000_000, 4096  # of a case
 DEFAULT_CACHE_BYTES = 64 << 20  # used where the size of the last-level cache is unknown
 
@@ -168,8 +169,18 @@ class Case:
         return PRECISION_BYTES[self.precision]
 
     @property
+    def mode_words(self) -> list[str]:
+        return (self.mode or "").split("+")
+
+    @property
+    def compile_mode(self) -> str | None:
+        """The mode for torch.compile; None where nothing is compiled."""
+        named = [word for word in self.mode_words if word in COMPILED]
+        return {"compile": "default"}.get(named[-1], named[-1]) if named else None
+
+    @property
     def is_compiled(self) -> bool:
-        return "compile" in (self.mode or "").split("+")
+        return self.compile_mode is not None
 
     def but_precision(self) -> Case:
         """A key that is equal for cases which differ in their precision only."""
@@ -467,7 +478,8 @@ class Workload(ABC):
     def tuning_values(
         self, parameter: str, host: Host, device_kind: str
     ) -> Sequence[ParameterValue]:
-        """The values of a tuning parameter that race unless the user names some."""
+        """The values of a tuning parameter that race unless the user names some; none where it does
+        not matter."""
         return [next(p.default for p in self.parameters if p.name == parameter)]
 
     def values(self, given: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:

@@ -69,6 +69,8 @@ def worker_key(case: Case, scenario: Scenario | None = None) -> WorkerKey:
     """The worker that `case` shares with others, or has to itself where `scenario` asks for it."""
     has_own = case.is_compiled or case.tuning.get("workers")
     apart = has_own and catalog.load(case.workload).isolates
+    # torch keeps its first plan for a convolution, whether searched for or not (Conv_v8.cpp).
+    apart = apart or "cudnn-benchmark" in case.mode_words
     alone = ""
     if apart or (scenario is not None and scenario.weighs_memory):
         alone = case.id
